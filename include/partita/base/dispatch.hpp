@@ -1,0 +1,42 @@
+#pragma once
+
+#include "partita/base/error.hpp"
+#include "partita/base/types.hpp"
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <type_traits>
+
+namespace partita {
+
+/// Calls f(T{}) with the C++ type that stores `dtype`. Include only where elements are touched: it brings in Eigen.
+template <class F>
+decltype(auto) dispatch(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64: return f(double{});
+    case DType::f32: return f(float{});
+    case DType::bf16: return f(Eigen::bfloat16{});
+    case DType::f16: return f(Eigen::half{});
+    case DType::i32: return f(std::int32_t{});
+  }
+  broken("unknown dtype");
+}
+
+/// `dispatch` over the floating-point types only.
+template <class F>
+decltype(auto) dispatch_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64: return f(double{});
+    case DType::f32: return f(float{});
+    case DType::bf16: return f(Eigen::bfloat16{});
+    case DType::f16: return f(Eigen::half{});
+    case DType::i32: break;
+  }
+  broken("integers in floating-point arithmetic");
+}
+
+/// The type in which sums of T are formed: double for double, float for everything shorter.
+template <class T>
+using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+}  // namespace partita

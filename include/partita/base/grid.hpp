@@ -1,0 +1,59 @@
+#pragma once
+
+#include "partita/base/types.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+/// A set of axes of one grid: bit a stands for axis a.
+using AxisSet = std::uint32_t;
+
+/// An ordered list of named axes and the ranks that they arrange, row-major: the last axis varies fastest. A value.
+/// Ranks are counted from 0 inside the grid; `first_rank` places the grid in the world.
+class Grid {
+ public:
+  /// One rank, no axis.
+  Grid();
+
+  /// Reads "data=2 y=2 x=2". Throws Error, with the column, for anything else: a name that repeats, an extent
+  /// below 1, a name that is no identifier. "" is one rank.
+  static Grid parse(std::string_view text, int first_rank = 0);
+
+  int size() const;
+  int first_rank() const;
+  int axes() const;
+  const std::string& name(int axis) const;
+  int extent(int axis) const;
+  /// Position of the axis called `name`, or -1.
+  int find(std::string_view name) const;
+  const std::vector<std::string>& names() const;
+  /// All axes.
+  AxisSet all() const { return (AxisSet{1} << axes()) - 1; }
+
+  /// Coordinate of `rank` along `axis`.
+  int coordinate(int rank, int axis) const;
+  /// The ranks that differ from `rank` along `axes` only, ascending; `rank` is one of them.
+  std::vector<int> group(int rank, AxisSet axes) const;
+  /// Ranks in one such group.
+  int group_size(AxisSet axes) const;
+  /// How many coordinates of two ranks differ.
+  int distance(int a, int b) const;
+
+  /// The inverse of `parse`.
+  std::string print() const;
+  /// e.g. "(data,y)", in the grid's order; "()" for none.
+  std::string print(AxisSet axes) const;
+
+  bool operator==(const Grid& other) const;
+
+ private:
+  struct Axes;
+  std::shared_ptr<const Axes> axes_;
+};
+
+}  // namespace partita

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "partita/base/types.hpp"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+namespace partita {
+
+/// What a buffer is for; a rank's memory is reported by these.
+enum class MemoryClass : std::uint8_t { weights, gradients, optimizer, activations, halos, workspace, data };
+inline constexpr std::size_t memory_classes = 7;
+
+/// e.g. "weights".
+std::string_view name(MemoryClass memory);
+
+/// Bytes by class. A value.
+struct MemoryUse {
+  std::array<Index, memory_classes> bytes{};
+  Index& operator[](MemoryClass memory) { return bytes[static_cast<std::size_t>(memory)]; }
+  Index operator[](MemoryClass memory) const { return bytes[static_cast<std::size_t>(memory)]; }
+  Index total() const;
+  bool operator==(const MemoryUse&) const = default;
+};
+
+/// Hands out buffers and keeps account of them by class: what is in use now, and the most that ever was.
+/// One a rank; buffers may be released on any thread, and may outlive the allocator's other owners.
+class Allocator {
+ public:
+  /// Bytes in use now.
+  MemoryUse now() const;
+  /// The most bytes in use at any one time, each class by itself.
+  MemoryUse peak() const;
+
+  /// `bytes` zeroed bytes, aligned to 64 so that kernels round alike on every rank.
+  /// The buffer keeps `self` alive. Throws std::bad_alloc.
+  static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory);
+
+ private:
+  void add(Index bytes, MemoryClass memory);
+
+  mutable std::mutex mutex_;
+  MemoryUse now_, peak_;
+};
+
+}  // namespace partita

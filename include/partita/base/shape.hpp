@@ -1,0 +1,58 @@
+#pragma once
+
+#include "partita/base/types.hpp"
+
+#include <array>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace partita {
+
+/// Most dimensions that a tensor has: N C D H W.
+inline constexpr int max_dims = 5;
+
+/// A named dimension. Names are single letters: N C D H W L V, and F for a weight's outputs.
+struct Dim {
+  char name = '?';
+  Index extent = 0;
+  bool operator==(const Dim&) const = default;
+};
+
+/// An ordered list of named extents: the global shape of a tensor, in logical order (N C D H W). A value.
+class Shape {
+ public:
+  Shape() = default;
+  /// Throws Error if a name repeats, an extent is negative, or there are more than `max_dims`.
+  Shape(std::initializer_list<Dim> dims);
+
+  /// Appends a dimension; throws as the constructor does.
+  void push_back(Dim dim);
+
+  int dims() const { return dims_; }
+  char name(int d) const { return names_[static_cast<std::size_t>(d)]; }
+  Index extent(int d) const { return extents_[static_cast<std::size_t>(d)]; }
+  /// Position of the dimension called `name`, or -1.
+  int find(char name) const;
+  bool has(char name) const { return find(name) >= 0; }
+  /// Extent of the dimension called `name`; throws Error if there is none.
+  Index operator[](char name) const;
+  /// The dimensions' names in order, e.g. "NCHW".
+  std::string_view names() const { return {names_.data(), static_cast<std::size_t>(dims_)}; }
+  /// Number of elements.
+  Index volume() const;
+  /// e.g. "N=128 C=1 H=28 W=28".
+  std::string print() const;
+
+  bool operator==(const Shape&) const = default;
+
+ private:
+  int dims_ = 0;
+  std::array<char, max_dims> names_{};
+  std::array<Index, max_dims> extents_{};
+};
+
+/// True for a dimension that a window slides over: D, H and W.
+constexpr bool is_spatial(char dim) { return dim == 'D' || dim == 'H' || dim == 'W'; }
+
+}  // namespace partita

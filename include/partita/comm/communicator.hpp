@@ -1,0 +1,92 @@
+#pragma once
+
+#include "partita/base/traffic.hpp"
+#include "partita/base/types.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// A contiguous buffer to be sent to, or received from, rank `peer` of a communicator.
+struct Send {
+  int peer = 0;
+  std::span<const std::byte> data;
+};
+struct Recv {
+  int peer = 0;
+  std::span<std::byte> data;
+};
+
+/// How values are combined.
+enum class Op : std::uint8_t { sum, max };
+
+/// A communication that was started; `wait` finishes it. The buffers given to the verb must live until then.
+/// Destroying a request that was not waited for waits, unless an exception unwinds: then the rank has failed and goes
+/// down. A default-made request is complete.
+class Request {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait() = 0;
+  };
+
+  Request() = default;
+  explicit Request(std::unique_ptr<State> state) : state_(std::move(state)) {}
+  Request(Request&&) = default;
+  Request& operator=(Request&& other);
+  ~Request();
+
+  /// Returns when the buffers may be used. Throws CommunicationError if the communication failed.
+  void wait();
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// A transport failed (a peer died, a message was lost): no user's mistake, and the job cannot go on.
+class CommunicationError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Ranks that exchange messages and run collectives: MPI processes, threads of one process, NCCL ranks.
+/// Every rank of the communicator calls the same verbs in the same order. Counts are elements, displacements follow
+/// from counts (blocks lie one after the other in rank order). All verbs may be waited for later, and buffers of size
+/// zero are allowed. Sums are formed in the same order on every rank, so that replicas agree bit for bit.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Sends and receives between pairs; messages of one pair match in the order in which both list them. No message to
+  /// oneself.
+  virtual Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) = 0;
+  /// data = op over ranks of data, in place.
+  virtual Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) = 0;
+  /// all = the ranks' `local` blocks in rank order; rank r gives counts[r].
+  virtual Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype,
+                             Stream stream) = 0;
+  /// local = block `rank` of the sum over ranks of `all`; block r has counts[r].
+  virtual Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
+                                 Stream stream) = 0;
+  /// data of rank `root` on every rank.
+  virtual Request broadcast(void* data, Index count, DType dtype, int root, Stream stream) = 0;
+  /// recv = block r from rank r; send_counts[r] go to rank r, recv_counts[r] come from it.
+  virtual Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
+                             std::span<const Index> recv_counts, DType dtype, Stream stream) = 0;
+
+  /// The ranks that gave the same color, ordered by key; collective over this communicator.
+  virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
+};
+
+/// Gives every rank the message of the lowest rank that has one ("" for none), so that all fail alike.
+std::string agree(Communicator& comm, const std::string& message);
+
+}  // namespace partita

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "partita/comm/communicator.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+namespace partita {
+
+/// What one rank has moved, by label (a layer and what it does) and verb. Shared by all communicators of a rank.
+class TrafficCounter {
+ public:
+  /// Communication from here on belongs to `label`.
+  void set_label(std::string label) { label_ = std::move(label); }
+  const std::string& label() const { return label_; }
+  void add(Verb verb, const Traffic& traffic);
+  /// (label, verb) -> traffic; only what moved something.
+  const std::map<std::pair<std::string, Verb>, Traffic>& by_label() const { return counts_; }
+  Traffic total() const;
+  void reset() { counts_.clear(); }
+
+ private:
+  std::string label_;
+  std::map<std::pair<std::string, Verb>, Traffic> counts_;
+};
+
+/// A decorator that counts in `counter` what passes through (by the rules of Traffic), and what passes through its
+/// splits.
+std::shared_ptr<Communicator> counting(std::shared_ptr<Communicator> inner, std::shared_ptr<TrafficCounter> counter);
+
+}  // namespace partita

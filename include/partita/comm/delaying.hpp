@@ -1,0 +1,18 @@
+#pragma once
+
+#include "partita/comm/communicator.hpp"
+
+#include <memory>
+
+namespace partita {
+
+/// A network to pretend: a communication that was started completes no sooner than latency + bytes/bandwidth later.
+struct Delay {
+  double latency = 0;    ///< seconds a verb
+  double bandwidth = 0;  ///< bytes a second that this rank receives (exchange) or reduces; 0: unlimited
+};
+
+/// A decorator that makes waiting, not starting, take its time: what is computed between the two is hidden.
+std::shared_ptr<Communicator> delaying(std::shared_ptr<Communicator> inner, Delay delay);
+
+}  // namespace partita

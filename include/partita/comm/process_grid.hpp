@@ -1,0 +1,32 @@
+#pragma once
+
+#include "partita/base/grid.hpp"
+#include "partita/comm/communicator.hpp"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace partita {
+
+/// A grid with its communicators: one for all of its ranks, and one for each axis set that a plan uses. Group ranks
+/// ascend with grid ranks, as in Grid::group.
+class ProcessGrid {
+ public:
+  /// Makes the communicators, in the order given; collective over `world`, whose rank r is the grid's rank r.
+  /// Throws Error if their sizes differ.
+  ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
+
+  const Grid& grid() const { return grid_; }
+  int rank() const { return world_->rank(); }
+  Communicator& world() const { return *world_; }
+  /// The communicator of this rank's group along `axes`; it must have been asked for.
+  Communicator& along(AxisSet axes) const;
+
+ private:
+  Grid grid_;
+  std::shared_ptr<Communicator> world_;
+  std::map<AxisSet, std::shared_ptr<Communicator>> groups_;
+};
+
+}  // namespace partita

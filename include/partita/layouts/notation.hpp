@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+/// One word of a layout's notation, e.g. "H@(y,x)": a dimension (or "sum") and the axes behind its '@'.
+struct Placement {
+  struct Name {
+    std::string text;
+    std::size_t column = 0;  ///< counted from 0
+  };
+  Name dim;
+  std::vector<Name> axes;  ///< empty for a bare dimension
+};
+
+/// Splits the notation into words; grammar: { name [ "@" ( name | "(" name { "," name } ")" ) ] }.
+/// Knows neither shape nor grid. Throws Error that points at the column.
+std::vector<Placement> parse_notation(std::string_view text);
+
+/// Throws an Error that quotes the notation, names the column (counted from 1) and draws a caret below it.
+[[noreturn]] void fail_notation(std::string_view text, std::size_t column, const std::string& why);
+
+}  // namespace partita

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "partita/base/traffic.hpp"
+#include "partita/layouts/layout.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// One conversion of a redistribution: `verb` over the ranks of `axes` takes layout `from` to layout `to`.
+struct RedistributionStep {
+  Verb verb = Verb::none;
+  AxisSet axes = 0;
+  Layout from, to;
+};
+
+/// The conversions that take a tensor from one layout to another of the same shape and grid, in order; none if they are
+/// equal. Pure. The vocabulary:
+///
+///     partial -> replicate   all_reduce        shard(i) -> shard(j)   exchange (an all-to-all of boxes)
+///     partial -> shard       reduce_scatter    replicate -> shard     none (a local slice)
+///     shard -> replicate     all_gather        replicate -> partial   none (the first rank of the axis keeps its
+///     value)
+///
+/// A pending sum is taken first, by a reduce-scatter if the axes of the sum go on to shard one dimension innermost and
+/// nothing else changes; what then differs in several ways at once is one exchange.
+std::vector<RedistributionStep> plan_redistribution(const Layout& from, const Layout& to);
+
+/// What `rank` sends in these steps, for elements of `element_size` bytes.
+Traffic traffic(const RedistributionStep& step, int rank, Index element_size);
+
+/// e.g. "all_gather(y)", "reduce_scatter(x) exchange"; "" for none.
+std::string print(const std::vector<RedistributionStep>& steps);
+
+}  // namespace partita

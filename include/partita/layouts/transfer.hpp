@@ -1,0 +1,34 @@
+#pragma once
+
+#include "partita/base/box.hpp"
+#include "partita/base/grid.hpp"
+
+#include <span>
+#include <vector>
+
+namespace partita {
+
+/// One box that moves between this rank and `peer`, in global coordinates.
+struct Transfer {
+  int peer = 0;
+  Box box;
+  bool operator==(const Transfer&) const = default;
+};
+
+/// What one rank sends, receives and copies from itself. Between a pair of ranks, sends and receives are listed in the
+/// same order, so that messages need no other name than their order.
+struct TransferPlan {
+  std::vector<Transfer> sends, recvs, locals;
+  /// Elements in all sends.
+  Index sent() const;
+  /// True if this rank exchanges nothing with others.
+  bool silent() const { return sends.empty() && recvs.empty(); }
+};
+
+/// The one planner: halos, redistributions and stage boundaries. `owned[r]` is what rank r holds, `needed[r]` what it
+/// is to have. Equal owned boxes are replicas: of those the one nearest to the receiver (by `grid.distance`, then the
+/// lowest) sends, so a receiver takes from the replica that shares its other coordinates. What a rank owns itself it
+/// copies. Owned boxes are equal or disjoint; what no rank owns is not transferred.
+TransferPlan plan_transfer(std::span<const Box> owned, std::span<const Box> needed, int rank, const Grid& grid);
+
+}  // namespace partita

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "partita/model/layers.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+/// The output of a layer, as an input for others.
+struct Value {
+  int layer = -1;
+};
+
+/// A layer: an operator with a name and its inputs.
+struct Layer {
+  std::string name;
+  std::shared_ptr<const Operator> op;
+  std::vector<int> inputs;  ///< layers, each before this one
+};
+
+/// A network as a graph of named layers: names and shapes, no ranks, no devices. Layers are added in an order in which
+/// they can run. Every method throws Error with the layer's name if its inputs do not fit.
+class Model {
+ public:
+  explicit Model(std::string name = "model") : name_(std::move(name)) {}
+
+  Value input(const std::string& name, const Input& input);
+  Value conv(const std::string& name, Value x, const Conv& conv);
+  Value max_pool(const std::string& name, Value x, const Pool& pool);
+  Value average_pool(const std::string& name, Value x, const Pool& pool);
+  Value batch_norm(const std::string& name, Value x, const BatchNorm& norm = {});
+  Value relu(const std::string& name, Value x);
+  Value add(const std::string& name, Value a, Value b);
+  Value dropout(const std::string& name, Value x, const Dropout& dropout = {});
+  Value linear(const std::string& name, Value x, const Linear& linear);
+  /// The loss, and with it the number of correct predictions; x is N C with a channel a class.
+  Value softmax_cross_entropy(const std::string& name, Value x);
+  /// A layer of the user's own kind.
+  Value layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs);
+
+  const std::string& name() const { return name_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  /// Position of the layer called `name`, or -1.
+  int find(std::string_view name) const;
+  /// Shapes of all layers' outputs for a batch.
+  std::vector<Shape> shapes(Index batch) const;
+  /// Shapes of one layer's inputs, given those of all outputs.
+  std::vector<Shape> inputs_of(int layer, const std::vector<Shape>& outputs) const;
+  /// Number of trained weights.
+  Index weights() const;
+  /// One line a layer: what a checkpoint or a peer must agree with.
+  std::string describe() const;
+
+ private:
+  std::string name_;
+  std::vector<Layer> layers_;
+  std::vector<Shape> shapes_;  // for one sample
+};
+
+}  // namespace partita

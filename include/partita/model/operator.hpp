@@ -1,0 +1,87 @@
+#pragma once
+
+#include "partita/base/window.hpp"
+#include "partita/layouts/halo.hpp"
+#include "partita/layouts/layout.hpp"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+/// How a weight is drawn before training.
+enum class Init : std::uint8_t { normal, zeros, ones };
+
+/// One weight of a layer: global, as a serial program would hold it.
+struct WeightSpec {
+  std::string name;  ///< "weight", "bias", "scale", ...
+  Shape shape;       ///< F C D H W; F; C
+  Init init = Init::zeros;
+  double deviation = 0;  ///< of Init::normal: sqrt(2 / fan-in), He et al. 2015
+  bool decay = true;     ///< weight decay applies
+  bool trained = true;   ///< false for running statistics, which the forward pass updates
+};
+
+/// What a strategy asks of one layer, and what its inputs bring.
+struct LayoutRequest {
+  std::vector<Layout> arriving;              ///< one an input: the layout in which its producer leaves it
+  std::vector<std::optional<Layout>> input;  ///< one an input: what the strategy wants instead, if it says so
+  Layout output;                             ///< what the layer's output is to look like
+  std::optional<Layout> weights;             ///< of the first weight, if the strategy says so
+  bool training = true;
+};
+
+/// An all-reduce of doubles that an operator needs in the middle of its work.
+struct Collective {
+  std::string role;  ///< what it is for: "statistics forward", "loss", ...
+  AxisSet axes = 0;  ///< the ranks that take part
+  Layout layout;     ///< a rank reduces `factor` doubles for each element that it owns of this
+  Index factor = 1;
+};
+
+/// The layouts in which an operator runs. Layouts of gradients follow from who computed what (`Layout::dual`): over an
+/// axis where the ranks computed different contributions a gradient is partial, where they computed the same it is
+/// replicated.
+struct OperatorLayouts {
+  std::vector<Layout> x = {};   ///< what it needs of each input
+  Layout y = {};                ///< what it computes, maybe partial; the gradient that it needs is laid out as y.dual()
+  std::vector<Layout> dx = {};  ///< what it computes of each input's gradient
+  std::vector<Layout> w = {};   ///< one a weight
+  std::vector<Layout> dw = {};  ///< what it computes of each weight's gradient
+  std::optional<Halo> x_halo = std::nullopt;  ///< inputs that its outputs read
+  std::optional<Halo> dy_halo =
+      std::nullopt;  ///< outputs that its inputs touch; none where the input's halo goes back and is summed
+  std::vector<Collective> collectives = {};
+};
+
+/// One kind of layer, without its name and place: shapes, weights and layout rule. Pure: it knows neither ranks nor
+/// devices; the kernel of the same kind (train/kernel.hpp) runs it. A user's own layer begins with a class like this.
+class Operator {
+ public:
+  virtual ~Operator() = default;
+  /// Names the kernel that runs it, and the layer's kind in `explain`: "conv", "relu", ...
+  virtual std::string_view kind() const = 0;
+  /// Its parameters, e.g. "32 filters 3/1 pad 1"; enters the model's hash.
+  virtual std::string describe() const { return ""; }
+  virtual int inputs() const { return 1; }
+  /// Shape of the output for these inputs; throws Error (without the layer's name) if they do not fit.
+  virtual Shape output(std::span<const Shape> inputs) const = 0;
+  virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
+  /// The layout rule: how the operator runs as near to the request as it can. Throws Error (without the layer's name)
+  /// that names dimension and axis if it cannot. The plan redistributes the inputs to x, and y to the request's output.
+  virtual OperatorLayouts layouts(const LayoutRequest& request) const = 0;
+  /// The output's layout where the strategy gives none: the first input's, as far as its cuts mean the same.
+  virtual Layout follow(const Layout& x, const Shape& output) const { return x.with_partial(0).onto(output); }
+  /// Floating-point operations of forward for these shapes.
+  virtual double flops(std::span<const Shape> /*inputs*/, const Shape& output) const {
+    return static_cast<double>(output.volume());
+  }
+  /// True for the layer that ends a training step: its output is the loss a sample.
+  virtual bool is_loss() const { return false; }
+};
+
+}  // namespace partita

@@ -1,0 +1,129 @@
+#pragma once
+
+#include "partita/model/layers.hpp"
+
+#include <vector>
+
+namespace partita {
+
+// The operators behind Model's methods; kernels read their parameters.
+
+class InputOperator final : public Operator {
+ public:
+  explicit InputOperator(Input input);
+  std::string_view kind() const override { return "input"; }
+  std::string describe() const override;
+  int inputs() const override { return 0; }
+  /// For one sample; Model::shapes sets N.
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+
+ private:
+  Input input_;
+};
+
+class ConvOperator final : public Operator {
+ public:
+  explicit ConvOperator(Conv conv) : conv_(std::move(conv)) {}
+  std::string_view kind() const override { return "conv"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// Channels of the output are others than the input's: whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  /// One window a spatial dimension of x.
+  std::vector<Window> windows(const Shape& x) const;
+  const Conv& conv() const { return conv_; }
+
+ private:
+  Window window(std::size_t i) const;
+  Conv conv_;
+};
+
+class PoolOperator final : public Operator {
+ public:
+  PoolOperator(Pool pool, bool maximum) : pool_(std::move(pool)), maximum_(maximum) {}
+  std::string_view kind() const override { return maximum_ ? "max_pool" : "average_pool"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  std::vector<Window> windows(const Shape& x) const;
+  const Pool& pool() const { return pool_; }
+
+ private:
+  Window window(std::size_t i) const;
+  Pool pool_;
+  bool maximum_;
+};
+
+class BatchNormOperator final : public Operator {
+ public:
+  explicit BatchNormOperator(BatchNorm norm) : norm_(norm) {}
+  std::string_view kind() const override { return "batch_norm"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  const BatchNorm& norm() const { return norm_; }
+
+ private:
+  BatchNorm norm_;
+};
+
+class LinearOperator final : public Operator {
+ public:
+  explicit LinearOperator(Linear linear) : linear_(linear) {}
+  std::string_view kind() const override { return "linear"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// Channels of the output are others than the input's: whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+
+ private:
+  Linear linear_;
+};
+
+/// Operators that compute each element from the same element of their inputs: ReLU, dropout, addition.
+class ElementwiseOperator : public Operator {
+ public:
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+};
+
+class ReluOperator final : public ElementwiseOperator {
+ public:
+  std::string_view kind() const override { return "relu"; }
+};
+
+class AddOperator final : public ElementwiseOperator {
+ public:
+  std::string_view kind() const override { return "add"; }
+  int inputs() const override { return 2; }
+};
+
+class DropoutOperator final : public ElementwiseOperator {
+ public:
+  explicit DropoutOperator(Dropout dropout);
+  std::string_view kind() const override { return "dropout"; }
+  std::string describe() const override;
+  double rate() const { return dropout_.rate; }
+
+ private:
+  Dropout dropout_;
+};
+
+class CrossEntropyOperator final : public Operator {
+ public:
+  std::string_view kind() const override { return "softmax_cross_entropy"; }
+  /// N: a loss a sample.
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool is_loss() const override { return true; }
+};
+
+}  // namespace partita

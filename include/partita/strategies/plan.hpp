@@ -1,0 +1,83 @@
+#pragma once
+
+#include "partita/base/memory.hpp"
+#include "partita/base/traffic.hpp"
+#include "partita/layouts/redistribution.hpp"
+#include "partita/model/model.hpp"
+#include "partita/model/optimizer.hpp"
+#include "partita/strategies/schedule.hpp"
+#include "partita/strategies/strategy.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// What is run: everything about a step that is neither model nor strategy.
+struct Workload {
+  Index batch = 1;  ///< global samples a step
+  DType dtype = DType::f32;
+  bool training = true;
+  Optimizer optimizer;
+};
+
+/// The element type in which weights are kept, summed over ranks and updated: f64 for f64, f32 for all shorter ones.
+DType master_dtype(DType dtype);
+
+/// One layer, bound: every layout, and every redistribution between them.
+struct LayerPlan {
+  std::string name;
+  std::shared_ptr<const Operator> op;
+  std::vector<int> inputs;
+  std::vector<Shape> input_shapes;
+  Shape shape;                      ///< of the output
+  OperatorLayouts at;               ///< in which the operator runs
+  Layout y;                         ///< in which its output is left for the consumers; its gradient arrives as y.dual()
+  std::vector<WeightSpec> weights;  ///< laid out as at.w
+  std::vector<bool> needs_dx;       ///< by input: something behind it has weights to train
+  using Steps = std::vector<RedistributionStep>;
+  std::vector<Steps> arrive;       ///< by input: the producer's y -> at.x
+  Steps finish;                    ///< at.y -> y
+  Steps finish_back;               ///< y.dual() -> at.y.dual()
+  std::vector<Steps> leave;        ///< by input: at.dx -> the producer's y.dual()
+  std::vector<std::string> notes;  ///< what of a rule was dropped, and why
+};
+
+/// One communication of one layer, as one rank will see it.
+struct PlannedTraffic {
+  std::string role;  ///< "halo x", "y", "statistics forward", "loss", "dy", "halo dy", "dx", "dw weight", ...
+  Verb verb = Verb::none;
+  AxisSet axes = 0;
+  Traffic traffic;
+};
+
+/// A model bound to a strategy and a workload: all that the executor runs, the cost model prices and `explain` prints.
+/// A value; every rank holds the same one.
+struct Plan {
+  std::string model;
+  Grid grid;
+  Workload workload;
+  std::vector<LayerPlan> layers;  ///< in the order in which they run
+  Schedule schedule;
+
+  /// What `rank` puts on the network for one layer in one run of the schedule, in the order of execution; only what
+  /// moves something.
+  std::vector<PlannedTraffic> traffic(int layer, int rank) const;
+  /// The sum over all layers.
+  Traffic traffic(int rank) const;
+  /// Bytes that one layer holds on `rank`, by class: weights, gradients and optimizer state for good, activations (its
+  /// output and what its backward keeps) and halos (extended inputs) from its forward to its backward.
+  MemoryUse memory(int layer, int rank) const;
+  /// The sum over all layers.
+  MemoryUse memory(int rank) const;
+  /// The axis sets over which collectives run, in order of their first use: a communicator each.
+  std::vector<AxisSet> axis_sets() const;
+  /// Everything that ranks must agree on.
+  std::uint64_t hash() const;
+};
+
+/// Binds. Pure: needs neither ranks nor a device. Throws Error that names layer, dimension, axis and the rule's line
+/// for a rule that matches nothing, an axis or a dimension that is not there, or a layout in which a layer cannot run.
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
+
+}  // namespace partita

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "partita/base/grid.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+/// What a strategy says of the layers that match; what it does not say is derived.
+struct LayerRule {
+  std::optional<std::string> output = std::nullopt;     ///< what the layer's output looks like, e.g. "N@data H@y"
+  std::optional<std::string> input = std::nullopt;      ///< what its input is redistributed to
+  std::optional<std::string> weights = std::nullopt;    ///< how its first weight lies, e.g. "F@c"
+  std::optional<std::string> algorithm = std::nullopt;  ///< "auto", or one that the layer's kind names
+};
+
+/// How a model is partitioned, as data: a grid and rules by layer name. It never changes what a model computes, only
+/// what it costs. Rules merge key by key, later ones win; a rule that matches no layer is an error when it is bound.
+///
+///     Strategy s("data=2 y=2");
+///     s.layer("conv*", {.output = "N@data H@y"});
+class Strategy {
+ public:
+  /// A rule with the layers that it is for and the place where it stands, for messages.
+  struct Rule {
+    std::string match;  ///< a name, or a glob with * and ?
+    LayerRule rule;
+    std::string place;  ///< "hybrid.toml, line 12" or "rule 3"
+    /// True if `match` is a plain name: such a rule must fit its layer exactly, others drop what a layer lacks.
+    bool exact() const;
+    bool matches(std::string_view layer) const;
+  };
+
+  /// One rank, no rule: the serial program.
+  Strategy() = default;
+  /// Throws Error for a grid that cannot be read.
+  explicit Strategy(std::string_view grid);
+
+  /// Reads a TOML file (see README, "Strategies"). Throws Error with file, line and column for what is no TOML, for
+  /// unknown keys and for values of the wrong type.
+  static Strategy load(const std::string& path);
+  /// The same for a text; `file` stands in messages.
+  static Strategy parse(std::string_view text, const std::string& file);
+
+  /// Adds a rule.
+  Strategy& layer(std::string match, LayerRule rule);
+
+  const Grid& grid() const { return grid_; }
+  const std::vector<Rule>& rules() const { return rules_; }
+  /// Where it comes from: the file's path, or "".
+  const std::string& file() const { return file_; }
+  /// The same strategy on another grid.
+  Strategy on(Grid grid) const;
+  /// As a TOML text that `parse` reads back.
+  std::string print() const;
+
+ private:
+  Grid grid_;
+  std::vector<Rule> rules_;
+  std::string file_;
+};
+
+}  // namespace partita

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "partita/base/tensor.hpp"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// Labelled samples, read by global sample number and box: a rank reads its own samples' own rows only.
+/// A user's own data set is a class like this.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  /// One sample, without N: e.g. C=1 H=28 W=28.
+  virtual Shape sample() const = 0;
+  /// Number of samples.
+  virtual Index size() const = 0;
+  virtual Index classes() const = 0;
+  /// Announces what will be read next (an epoch's samples, and the box of each, dimensions as in `sample`), so that
+  /// whoever reads from a file can hold just that. `read` may ask for samples and boxes inside these only.
+  virtual void hold(std::span<const Index> samples, const Box& box) = 0;
+  /// Sample `sample` inside `box`, in the logical row-major order of the box (C H W), pixels scaled to about unit
+  /// variance.
+  virtual void read(Index sample, const Box& box, std::span<float> out) const = 0;
+  /// The sample's class; known for every sample.
+  virtual std::int32_t label(Index sample) const = 0;
+};
+
+/// Images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels; `hold` streams
+/// through the pixels and keeps the announced ones, as bytes. Pixels become (p/255 - mean)/deviation.
+/// Throws Error naming the file for one that is missing, unreadable, truncated or no IDX file.
+std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& labels, double mean, double deviation);
+
+/// Fashion-MNIST's training or test part from `folder` ("" for where Debian's package dataset-fashion-mnist puts it).
+/// Throws Error that names the package if the files are missing.
+std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training);
+
+/// Images drawn from a seed: every class is a fixed random pattern, every sample its class's pattern plus noise, so a
+/// network can learn it. Two parts with the same seed and another `part` share the patterns and differ in samples.
+std::unique_ptr<Dataset> make_synthetic(const Shape& sample, Index size, Index classes, std::uint64_t seed, int part);
+
+}  // namespace partita

@@ -1,0 +1,91 @@
+#pragma once
+
+#include "partita/train/checkpoint.hpp"
+#include "partita/train/kernel.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace partita {
+
+/// This rank's weights, their gradients and the optimizer's state, in the plan's layouts: shared by every plan of one
+/// model and strategy (training, last batch, evaluation). Weights are kept in the master dtype.
+class Parameters {
+ public:
+  /// Draws the weights by seed and global index: the same numbers under every layout.
+  Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator);
+
+  struct Layer {
+    std::vector<DistTensor> master;    ///< one a weight
+    std::vector<Tensor> compute;       ///< what kernels read: the master itself, or rounded to the compute dtype
+    std::vector<Tensor> gradient;      ///< one a trained weight, compute dtype
+    std::vector<DistTensor> velocity;  ///< one a trained weight, if the optimizer has momentum
+  };
+  Layer& layer(std::size_t i) { return layers_[i]; }
+  /// Weights (and with `optimizer` the velocities) with their names in a checkpoint, "conv1/weight",
+  /// "conv1/weight.velocity".
+  std::vector<NamedTensor> named(const Plan& plan, bool optimizer) const;
+  /// Rounds the masters to what kernels read; after an update or a load.
+  void refresh(DType dtype);
+  void zero_gradients();
+  /// One step of the optimizer on every trained weight; gradients are whole.
+  void update(const Plan& plan, double rate);
+
+ private:
+  std::vector<Layer> layers_;
+};
+
+/// What one rank brings to a step.
+struct Batch {
+  Tensor images;                     ///< the box of the input layer's output that the rank owns
+  std::vector<std::int32_t> labels;  ///< of the samples of the loss's input on this rank
+};
+
+struct StepResult {
+  double loss = 0;      ///< mean over the global batch; the same number on every rank
+  double accuracy = 0;  ///< fraction of right predictions
+};
+
+/// Runs a plan on one rank: interprets the actions of its schedule.
+class Executor {
+ public:
+  /// All references must outlive the executor.
+  Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters, TrafficCounter& counter,
+           const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap);
+
+  /// One run of the schedule. `step` keys random numbers, `rate` is the learning rate.
+  StepResult run(const Batch& batch, Index step, double rate);
+
+  const Plan& plan() const { return plan_; }
+  /// The box of images, and the interval of samples whose labels, this rank brings.
+  Box images() const;
+  Interval labels() const;
+  /// The output that layer `i` left in the last run, if it was kept (keep_outputs); for tests and inspection.
+  const DistTensor& output(std::size_t i) const { return outputs_[i]; }
+  void keep_outputs(bool keep) { keep_ = keep; }
+
+ private:
+  KernelCall call(std::size_t i, const Batch& batch, Index step);
+  void forward(const Batch& batch, Index step);
+  void backward(const Batch& batch, Index step);
+  void backward_layer(std::size_t i, const Batch& batch, Index step);
+  void reduce();
+  Tensor allocate(const Box& box, std::string_view names) const;
+  DistTensor convert_layout(const KernelCall& call, std::string_view role, const Layout& layout, const Tensor& from,
+                            const LayerPlan::Steps& steps) const;
+
+  const Plan& plan_;
+  const ProcessGrid& grid_;
+  Parameters& parameters_;
+  TrafficCounter& counter_;
+  std::shared_ptr<Allocator> allocator_;
+  RankContext rank_;
+  std::uint64_t seed_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<std::unique_ptr<Saved>> saved_;    // by layer, from forward to backward
+  std::vector<DistTensor> outputs_, gradients_;  // by layer
+  StepResult result_;
+  bool keep_ = false;
+};
+
+}  // namespace partita

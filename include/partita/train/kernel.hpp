@@ -1,0 +1,63 @@
+#pragma once
+
+#include "partita/comm/counting.hpp"
+#include "partita/comm/process_grid.hpp"
+#include "partita/distconv/conv.hpp"
+#include "partita/strategies/plan.hpp"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// What a kernel keeps from forward to backward; one a layer and microbatch.
+class Saved {
+ public:
+  virtual ~Saved() = default;
+};
+
+/// Everything around one call of a kernel: who computes, with which weights, on which samples.
+struct KernelCall {
+  const RankContext& rank;
+  const ProcessGrid& grid;
+  TrafficCounter& counter;
+  const LayerPlan& layer;
+  std::span<const Tensor> w;   ///< this rank's parts, in the compute dtype; running statistics in the master dtype
+  std::span<const Tensor> dw;  ///< accumulated in place
+  std::unique_ptr<Saved>& saved;
+  std::span<const std::int32_t> labels;  ///< of the loss's samples on this rank
+  std::uint64_t seed = 0;
+  Index step = 0;
+  bool training = true;
+  double* loss = nullptr;     ///< where a loss layer leaves the mean over the global batch
+  double* correct = nullptr;  ///< and the fraction of right predictions
+
+  /// Counts the communication that follows under this layer and `role`, as Plan::traffic names it.
+  void label(std::string_view role) const { counter.set_label(layer.name + " " + std::string(role)); }
+};
+
+/// Runs one layer on one rank. It holds what depends on plan and rank alone; state lives in the call.
+/// Tensors hold the boxes of LayerPlan::at for this rank. The backward calls come in the order start, filter, data.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
+  /// Starts what can travel while backward_filter computes.
+  virtual void start_backward(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
+  /// dw += this rank's part.
+  virtual void backward_filter(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
+  /// dx of every input; called only if one of them is needed.
+  virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
+};
+
+/// The kernel of the layer's kind for one rank; throws Error for a kind that nobody registered.
+std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank);
+
+using KernelFactory = std::function<std::unique_ptr<Kernel>(const LayerPlan& layer, int rank)>;
+/// Makes a user's own kind of layer known; before any model with it is run. Throws Error if the kind is taken.
+void register_kernel(const std::string& kind, KernelFactory factory);
+
+}  // namespace partita

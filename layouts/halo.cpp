@@ -1,0 +1,53 @@
+#include "partita/layouts/halo.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+Traffic Halo::traffic(int rank, Index element_size) const {
+  const auto plan = transfer(rank);
+  return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
+}
+
+bool Halo::none() const {
+  for (std::size_t rank = 0; rank < owned.size(); ++rank)
+    if (!owned[rank].contains(needed[rank])) return false;
+  return true;
+}
+
+std::string Halo::widths(const Shape& shape) const {
+  std::string text;
+  for (int d = 0; d < shape.dims(); ++d) {
+    Index below = 0, above = 0;
+    for (std::size_t rank = 0; rank < owned.size(); ++rank) {
+      if (needed[rank].empty()) continue;
+      below = std::max(below, owned[rank][d].lo - needed[rank][d].lo);
+      above = std::max(above, needed[rank][d].hi - owned[rank][d].hi);
+    }
+    if (below > 0 || above > 0) text += fmt::format("{}{} {}+{}", text.empty() ? "" : " ", shape.name(d), below, above);
+  }
+  return text;
+}
+
+// The halo is spatial: of the channels a rank needs those that it owns.
+Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
+  Halo halo{x.grid(), x.owned(), {}};
+  for (int rank = 0; rank < x.grid().size(); ++rank) {
+    halo.needed.push_back(inputs_of(windows, y.owned(rank), x.shape()));
+    halo.needed.back()[1] = halo.owned[static_cast<std::size_t>(rank)][1];
+  }
+  return halo;
+}
+
+Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
+  Halo halo{y.grid(), y.owned(), {}};
+  for (int rank = 0; rank < y.grid().size(); ++rank) {
+    halo.needed.push_back(outputs_of(windows, x.owned(rank), y.shape()));
+    halo.needed.back()[1] = halo.owned[static_cast<std::size_t>(rank)][1];
+  }
+  return halo;
+}
+
+}  // namespace partita

@@ -1,0 +1,75 @@
+#include "partita/layouts/layout.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+Interval balanced_block(Interval range, int parts, int i) {
+  const Index size = range.extent() / parts;
+  const Index larger = range.extent() % parts;
+  const Index lo = range.lo + i * size + std::min<Index>(i, larger);
+  return {lo, lo + size + (i < larger ? 1 : 0)};
+}
+
+AxisSet Layout::sharding(int d) const {
+  AxisSet set = 0;
+  for (const int axis : axes(d)) set |= AxisSet{1} << axis;
+  return set;
+}
+
+AxisSet Layout::sharding(char dim) const {
+  const int d = shape_.find(dim);
+  return d < 0 ? 0 : sharding(d);
+}
+
+AxisSet Layout::sharding() const {
+  AxisSet set = 0;
+  for (int d = 0; d < shape_.dims(); ++d) set |= sharding(d);
+  return set;
+}
+
+Layout Layout::with(int d, const std::vector<int>& axes) const {
+  Layout layout = *this;
+  layout.axes_[static_cast<std::size_t>(d)].clear();
+  AxisSet used = layout.sharding() | partial_;
+  for (const int axis : axes) {
+    if ((used >> axis & 1U) != 0) fail("axis '{}' is used twice in the layout {}", grid_.name(axis), print());
+    used |= AxisSet{1} << axis;
+  }
+  layout.axes_[static_cast<std::size_t>(d)] = axes;
+  return layout;
+}
+
+Layout Layout::with_partial(AxisSet partial) const {
+  if ((partial & sharding()) != 0)
+    fail("axes {} both shard and are a pending sum in the layout {}", grid_.print(partial & sharding()), print());
+  Layout layout = *this;
+  layout.partial_ = partial;
+  return layout;
+}
+
+Layout Layout::onto(const Shape& shape) const {
+  Layout layout(shape, grid_);
+  for (int d = 0; d < shape.dims(); ++d)
+    if (const int mine = shape_.find(shape.name(d)); mine >= 0) layout.axes_[static_cast<std::size_t>(d)] = axes(mine);
+  layout.partial_ = partial_;
+  return layout;
+}
+
+Box Layout::owned(int rank) const {
+  Box box(shape_);
+  for (int d = 0; d < shape_.dims(); ++d)
+    for (const int axis : axes(d)) box[d] = balanced_block(box[d], grid_.extent(axis), grid_.coordinate(rank, axis));
+  return box;
+}
+
+std::vector<Box> Layout::owned() const {
+  std::vector<Box> boxes;
+  boxes.reserve(static_cast<std::size_t>(grid_.size()));
+  for (int rank = 0; rank < grid_.size(); ++rank) boxes.push_back(owned(rank));
+  return boxes;
+}
+
+}  // namespace partita

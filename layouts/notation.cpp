@@ -1,0 +1,136 @@
+#include "partita/layouts/notation.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/layouts/layout.hpp"
+
+#include <cctype>
+#include <utility>
+
+namespace partita {
+
+void fail_notation(std::string_view text, std::size_t column, const std::string& why) {
+  fail("layout \"{}\", column {}: {}\n    {}\n    {}^", text, column + 1, why, text, std::string(column, ' '));
+}
+
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+
+  std::vector<Placement> placements() {
+    std::vector<Placement> words;
+    for (skip_blanks(); at_ < text_.size(); skip_blanks()) words.push_back(placement());
+    return words;
+  }
+
+ private:
+  Placement placement() {
+    Placement word{.dim = name("a dimension"), .axes = {}};
+    if (peek() != '@') {
+      if (at_ < text_.size() && !blank()) fail_notation(text_, at_, fmt::format("unexpected '{}'", peek()));
+      return word;
+    }
+    ++at_;
+    if (peek() != '(') {
+      word.axes.push_back(name("an axis"));
+    } else {
+      do {
+        ++at_;
+        skip_blanks();
+        word.axes.push_back(name("an axis"));
+        skip_blanks();
+      } while (peek() == ',');
+      if (peek() != ')') fail_notation(text_, at_, "expected ',' or ')'");
+      ++at_;
+    }
+    if (at_ < text_.size() && !blank()) fail_notation(text_, at_, "expected a blank before the next dimension");
+    return word;
+  }
+
+  Placement::Name name(std::string_view what) {
+    const auto begin = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
+    if (at_ == begin) fail_notation(text_, at_, fmt::format("expected the name of {}", what));
+    return {std::string(text_.substr(begin, at_ - begin)), begin};
+  }
+
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool blank() const { return peek() == ' ' || peek() == '\t'; }
+  void skip_blanks() {
+    while (blank()) ++at_;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+/// The axis that `name` means, checked against the grid and against earlier uses.
+int resolve_axis(std::string_view text, const Placement::Name& name, const Grid& grid, AxisSet& used) {
+  const int axis = grid.find(name.text);
+  if (axis < 0)
+    fail_notation(text, name.column,
+                  fmt::format("there is no axis '{}' in the grid \"{}\"{}", name.text, grid.print(),
+                              did_you_mean(name.text, grid.names())));
+  if ((used >> axis & 1U) != 0)
+    fail_notation(text, name.column, fmt::format("axis '{}' is used twice; an axis shards one dimension", name.text));
+  used |= AxisSet{1} << axis;
+  return axis;
+}
+
+int resolve_dim(std::string_view text, const Placement::Name& name, const Shape& shape) {
+  const int d = name.text.size() == 1 ? shape.find(name.text[0]) : -1;
+  if (d >= 0) return d;
+  std::string names;
+  for (const char dim : shape.names()) names += fmt::format("{}{}", names.empty() ? "" : " ", dim);
+  fail_notation(text, name.column, fmt::format("there is no dimension '{}'; this tensor has {}", name.text, names));
+}
+
+std::string print_axes(const Grid& grid, const std::vector<int>& axes) {
+  if (axes.size() == 1) return grid.name(axes[0]);
+  std::string text;
+  for (const int axis : axes) text += fmt::format("{}{}", text.empty() ? "(" : ",", grid.name(axis));
+  return text + ")";
+}
+
+}  // namespace
+
+std::vector<Placement> parse_notation(std::string_view text) { return Reader(text).placements(); }
+
+Layout Layout::parse(std::string_view text, const Shape& shape, const Grid& grid) {
+  Layout layout(shape, grid);
+  AxisSet used = 0;
+  bool sum_seen = false;
+  std::array<bool, max_dims> seen{};
+  for (const auto& word : parse_notation(text)) {
+    const bool sum = word.dim.text == "sum";
+    const auto d = sum ? std::size_t{0} : static_cast<std::size_t>(resolve_dim(text, word.dim, shape));
+    if (sum ? std::exchange(sum_seen, true) : std::exchange(seen[d], true))
+      fail_notation(text, word.dim.column, fmt::format("'{}' is named twice", word.dim.text));
+    if (sum && word.axes.empty()) fail_notation(text, word.dim.column, "a pending sum needs its axes: sum@axis");
+    for (const auto& name : word.axes) {
+      const int axis = resolve_axis(text, name, grid, used);
+      if (sum)
+        layout.partial_ |= AxisSet{1} << axis;
+      else
+        layout.axes_[d].push_back(axis);
+    }
+  }
+  return layout;
+}
+
+std::string Layout::print() const {
+  std::string text;
+  for (int d = 0; d < shape_.dims(); ++d) {
+    text += fmt::format("{}{}", d == 0 ? "" : " ", shape_.name(d));
+    if (!axes(d).empty()) text += fmt::format("@{}", print_axes(grid_, axes(d)));
+  }
+  std::vector<int> partial_axes;
+  for (int a = 0; a < grid_.axes(); ++a)
+    if ((partial_ >> a & 1U) != 0) partial_axes.push_back(a);
+  if (!partial_axes.empty()) text += fmt::format("{}sum@{}", text.empty() ? "" : " ", print_axes(grid_, partial_axes));
+  return text;
+}
+
+}  // namespace partita

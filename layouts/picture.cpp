@@ -1,0 +1,64 @@
+#include "partita/layouts/picture.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace partita {
+
+namespace {
+
+std::string print(Interval side) { return fmt::format("[{},{})", side.lo, side.hi); }
+
+/// The distinct intervals that the ranks own along one dimension, ascending.
+std::vector<Interval> cuts(const std::vector<Box>& owned, int d) {
+  std::vector<Interval> sides;
+  for (const auto& box : owned)
+    if (std::find(sides.begin(), sides.end(), box[d]) == sides.end()) sides.push_back(box[d]);
+  std::sort(sides.begin(), sides.end(),
+            [](Interval a, Interval b) { return std::pair(a.lo, a.hi) < std::pair(b.lo, b.hi); });
+  return sides;
+}
+
+/// The ranks whose boxes have these sides, e.g. "0,2".
+std::string ranks_of(const std::vector<Box>& owned, int r, Interval row, int c, Interval column) {
+  std::string ranks;
+  for (std::size_t rank = 0; rank < owned.size(); ++rank)
+    if (owned[rank][r] == row && owned[rank][c] == column) ranks += fmt::format("{}{}", ranks.empty() ? "" : ",", rank);
+  return ranks;
+}
+
+/// Appends a line without the blanks at its end.
+void add_line(std::string& text, std::string_view line) {
+  text += line.substr(0, line.find_last_not_of(' ') + 1);
+  text += '\n';
+}
+
+}  // namespace
+
+std::string picture(const Layout& layout, char rows, char columns) {
+  for (const char dim : {rows, columns}) static_cast<void>(layout.shape()[dim]);  // throws if there is none
+  const int r = layout.shape().find(rows), c = layout.shape().find(columns);
+  const auto owned = layout.owned();
+  const auto row_cuts = cuts(owned, r), column_cuts = cuts(owned, c);
+  std::size_t margin = 0, width = 0;
+  for (const auto& row : row_cuts) {
+    margin = std::max(margin, print(row).size() + 2);
+    for (const auto& column : column_cuts)
+      width = std::max({width, ranks_of(owned, r, row, c, column).size(), print(column).size()});
+  }
+  std::string text, line = fmt::format("{:>{}}", columns, margin + 2);
+  for (const auto& column : column_cuts) line += fmt::format("  {:^{}}", print(column), width);
+  add_line(text, line);
+  for (const auto& row : row_cuts) {
+    line = fmt::format("{} {:<{}}", rows, print(row), margin);
+    for (const auto& column : column_cuts) line += fmt::format("  {:^{}}", ranks_of(owned, r, row, c, column), width);
+    add_line(text, line);
+  }
+  return text;
+}
+
+}  // namespace partita

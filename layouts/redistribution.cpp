@@ -1,0 +1,88 @@
+#include "partita/layouts/redistribution.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/layouts/transfer.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// True if, in each dimension, `finer` has the axes of `coarser` and then maybe more; `added` are those.
+bool refines(const Layout& finer, const Layout& coarser, AxisSet& added) {
+  added = finer.sharding() & ~coarser.sharding();
+  for (int d = 0; d < finer.shape().dims(); ++d) {
+    const auto& a = coarser.axes(d);
+    const auto& b = finer.axes(d);
+    if (a.size() > b.size() || !std::equal(a.begin(), a.end(), b.begin())) return false;
+  }
+  return true;
+}
+
+/// True if exactly the axes `sum` are appended to exactly one dimension of `from`.
+bool scatters(const Layout& from, const Layout& to, AxisSet sum) {
+  AxisSet added = 0;
+  if (!refines(to, from, added) || added != sum) return false;
+  int changed = 0;
+  for (int d = 0; d < to.shape().dims(); ++d) changed += to.axes(d) == from.axes(d) ? 0 : 1;
+  return changed == 1;
+}
+
+/// The conversion between two layouts with the same pending sums and different shards.
+RedistributionStep move(const Layout& from, const Layout& to) {
+  AxisSet axes = 0;
+  if (refines(to, from, axes)) return {Verb::none, 0, from, to};
+  if (refines(from, to, axes)) return {Verb::all_gather, axes, from, to};
+  return {Verb::exchange, from.grid().all(), from, to};
+}
+
+}  // namespace
+
+std::vector<RedistributionStep> plan_redistribution(const Layout& from, const Layout& to) {
+  require(from.shape() == to.shape() && from.grid() == to.grid(), "a redistribution keeps shape and grid");
+  std::vector<RedistributionStep> steps;
+  Layout now = from;
+  if (const AxisSet sum = from.partial() & ~to.partial(); sum != 0) {
+    const Layout summed = from.with_partial(from.partial() & to.partial());
+    const bool scatter = summed.partial() == to.partial() && scatters(summed, to, sum);
+    steps.push_back({scatter ? Verb::reduce_scatter : Verb::all_reduce, sum, from, scatter ? to : summed});
+    now = steps.back().to;
+  }
+  // Between here and the last step `now` has no pending sum that `to` lacks.
+  const Layout moved = to.with_partial(now.partial() & ~to.sharding());
+  if (!(now == moved)) {
+    steps.push_back(move(now, moved));
+    now = moved;
+  }
+  if (!(now == to)) steps.push_back({Verb::none, 0, now, to});
+  return steps;
+}
+
+Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
+  const auto counted = [&](Index elements) {
+    return elements == 0 || step.from.grid().group_size(step.axes) == 1 ? Traffic{}
+                                                                        : Traffic{1, elements * element_size};
+  };
+  switch (step.verb) {
+    case Verb::none: return {};
+    case Verb::all_reduce:
+    case Verb::reduce_scatter: return counted(step.from.owned(rank).volume());
+    case Verb::all_gather: return counted(step.to.owned(rank).volume());
+    default: break;
+  }
+  const auto plan = plan_transfer(step.from.owned(), step.to.owned(), rank, step.from.grid());
+  return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
+}
+
+std::string print(const std::vector<RedistributionStep>& steps) {
+  std::string text;
+  for (const auto& step : steps) {
+    const std::string axes =
+        step.verb == Verb::exchange || step.verb == Verb::none ? "" : step.from.grid().print(step.axes);
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", step.verb == Verb::none ? "slice" : name(step.verb), axes);
+  }
+  return text;
+}
+
+}  // namespace partita

@@ -1,0 +1,95 @@
+#pragma once
+
+#include "partita/backend/backend.hpp"
+#include "partita/base/error.hpp"
+
+namespace partita {
+
+/// Sample and position of one vector of channels: n, d, h, w in global coordinates.
+using Position = std::array<Index, 4>;
+
+/// A box without its channels, brought to the four dimensions N D H W: those that it lacks are [0, 1), D before H.
+inline std::array<Interval, 4> sides_of(const Box& box) {
+  std::array<Interval, 4> sides{Interval{0, 1}, {0, 1}, {0, 1}, {0, 1}};
+  sides[0] = box[0];
+  for (int d = 2; d < box.dims(); ++d) sides[static_cast<std::size_t>(4 - box.dims() + d)] = box[d];
+  return sides;
+}
+
+/// The same for windows: what lacks slides nowhere.
+inline std::array<Window, 3> three(std::span<const Window> windows) {
+  std::array<Window, 3> all{};
+  for (std::size_t i = 0; i < windows.size(); ++i) all[3 - windows.size() + i] = windows[i];
+  return all;
+}
+
+/// Where the vectors of channels of a tensor N C (D H W) lie in memory.
+struct Lattice {
+  std::array<Interval, 4> sides;
+  std::array<Index, 4> strides{};
+
+  explicit Lattice(const Tensor& tensor) : sides(sides_of(tensor.box())) {
+    strides[0] = tensor.stride(0);
+    const int dims = tensor.box().dims();
+    for (int d = 2; d < dims; ++d) strides[static_cast<std::size_t>(4 - dims + d)] = tensor.stride(d);
+  }
+  bool holds(std::size_t d, Index at) const { return at >= sides[d].lo && at < sides[d].hi; }
+  Index offset(const Position& at) const {
+    Index offset = 0;
+    for (std::size_t d = 0; d < 4; ++d) offset += (at[d] - sides[d].lo) * strides[d];
+    return offset;
+  }
+};
+
+/// The positions of a box, numbered with w fastest.
+struct Positions {
+  std::array<Interval, 4> sides;
+
+  explicit Positions(const Box& box) : sides(sides_of(box)) {}
+  Index count() const { return sides[0].extent() * sides[1].extent() * sides[2].extent() * sides[3].extent(); }
+  Position operator[](Index i) const {
+    Position at{};
+    for (std::size_t d = 4; d-- > 0; i /= sides[d].extent()) at[d] = sides[d].lo + i % sides[d].extent();
+    return at;
+  }
+};
+
+/// The input that tap (0, 0, 0) of the windows reads for an output; it may lie outside of the tensor.
+inline Position first_input(const std::array<Window, 3>& windows, const Position& out) {
+  Position in = out;
+  for (std::size_t i = 0; i < 3; ++i) in[i + 1] = out[i + 1] * windows[i].stride - windows[i].pad_lo;
+  return in;
+}
+
+/// A local convolution, reduced to what is not zero: the outputs of y's box that touch inputs of x's box, and the
+/// inputs that they read.
+struct ConvGeometry {
+  std::array<Window, 3> windows;
+  Box in, out;
+  Index channels = 0, filters = 0;
+
+  ConvGeometry(std::span<const Window> slides, const Tensor& x, const Tensor& w, const Tensor& y)
+      : windows(three(slides)), in(x.box()), out(y.box()), channels(x.box().extent(1)), filters(y.box().extent(1)) {
+    const int dims = static_cast<int>(slides.size()) + 2;
+    require(x.box().dims() == dims && w.box().dims() == dims && y.box().dims() == dims,
+            "one window a dimension behind C");
+    require(x.find('N') == 0 && x.find('C') == 1 && w.find('F') == 0 && w.find('C') == 1, "x is N C ..., w is F C ...");
+    require(x.dtype() == w.dtype() && x.dtype() == y.dtype(), "one dtype");
+    in[0] = out[0] = intersect(x.box()[0], y.box()[0]);
+    for (int i = 0; i < dims - 2; ++i) {
+      const Window& window = slides[static_cast<std::size_t>(i)];
+      out[i + 2] = intersect(window.outputs_of(x.box()[i + 2], y.box()[i + 2].hi), y.box()[i + 2]);
+      in[i + 2] = intersect(window.inputs_of(out[i + 2], x.box()[i + 2].hi), x.box()[i + 2]);
+    }
+    if (empty()) return;
+    require(w.box().extent(0) == filters && w.box().extent(1) == channels, "w has the channels of x and y");
+    for (int i = 2; i < dims; ++i)
+      require(w.box()[i] == Interval{0, slides[static_cast<std::size_t>(i - 2)].kernel}, "w holds whole kernels");
+  }
+  /// True if no output touches an input: then y is the bias and the gradients are zero.
+  bool empty() const { return in.empty() || out.empty(); }
+  /// Weights of one filter.
+  Index taps() const { return windows[0].kernel * windows[1].kernel * windows[2].kernel * channels; }
+};
+
+}  // namespace partita

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "partita/backend/backend.hpp"
+
+namespace partita {
+
+/// y = bias, for outputs that touch no input; zero without one.
+void fill_bias(const Tensor& bias, const Tensor& y);
+
+/// Kernels in named loops and Eigen, without state. The other CPU backend overrides what it has faster.
+class ReferenceBackend : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  void check(DType dtype) const override;
+
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override;
+  void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                          Stream stream) override;
+  void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            Stream stream) override;
+  void bias_backward(const Tensor& dy, const Tensor& db, Stream stream) override;
+
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
+                    Stream stream) override;
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
+                     Stream stream) override;
+
+  void channel_sums(const Tensor& x, ChannelSums sums, Stream stream) override;
+  void channel_gradient_sums(const Tensor& x, const Tensor& dy, std::span<const double> mean,
+                             std::span<const double> inverse_deviation, ChannelSums sums, Stream stream) override;
+  void channel_affine(const Tensor& x, std::span<const double> scale, std::span<const double> shift, const Tensor& y,
+                      Stream stream) override;
+  void channel_affine_backward(const Tensor& x, const Tensor& dy, std::span<const double> a, std::span<const double> b,
+                               std::span<const double> c, const Tensor& dx, Stream stream) override;
+
+  void relu_forward(const Tensor& x, const Tensor& y, Stream stream) override;
+  void relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream) override;
+
+  void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
+            Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;
+
+  void cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss, double& correct,
+                             Stream stream) override;
+  void cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale, const Tensor& dx,
+                              Stream stream) override;
+};
+
+}  // namespace partita

@@ -1,0 +1,219 @@
+#include "partita/base/dispatch.hpp"
+#include "reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace partita {
+
+namespace {
+
+/// Elements of x as rows of channels, which lie innermost.
+struct Rows {
+  Index rows, channels;
+  explicit Rows(const Tensor& x) : rows(0), channels(x.extent('C')) {
+    require(x.find('C') >= 0, "x has channels");
+    if (x.volume() > 0) rows = x.volume() / channels;
+  }
+};
+
+void check_alike(const Tensor& x, const Tensor& y) {
+  require(x.dtype() == y.dtype() && x.names() == y.names(), "one dtype and the same dimensions");
+  for (int d = 0; d < x.box().dims(); ++d) require(x.box().extent(d) == y.box().extent(d), "the same extents");
+}
+
+void check_channels(std::size_t entries, Index channels) {
+  require(entries == static_cast<std::size_t>(channels), "one entry a channel");
+}
+
+template <class A>
+std::vector<A> to_accumulators(std::span<const double> values) {
+  std::vector<A> to(values.size());
+  std::transform(values.begin(), values.end(), to.begin(), [](double v) { return static_cast<A>(v); });
+  return to;
+}
+
+/// Row n of x[N C] in double, its largest entry (the first one) and the logarithm of the sum of exponentials.
+struct LogSoftmax {
+  std::vector<double> row;
+  Index largest = 0;
+  double log_sum = 0;
+
+  template <class T>
+  void read(const T* x, Index channels) {
+    row.resize(static_cast<std::size_t>(channels));
+    std::transform(x, x + channels, row.begin(), [](T v) { return static_cast<double>(v); });
+    const auto at = std::max_element(row.begin(), row.end());
+    largest = at - row.begin();
+    double sum = 0;
+    for (const double v : row) sum += std::exp(v - *at);  // no exponential overflows
+    log_sum = *at + std::log(sum);
+  }
+};
+
+/// Calls f(row number, label's position in the row, row as log-softmax).
+template <class F>
+void for_labelled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&& f) {
+  const Rows size(x);
+  require(x.box().dims() == 2 && labels.size() == static_cast<std::size_t>(x.box().extent(0)),
+          "one label a row of x[N C]");
+  LogSoftmax softmax;
+  for (Index n = 0; n < size.rows; ++n) {
+    const Index label = labels[static_cast<std::size_t>(n)];  // C is whole
+    require(label >= 0 && label < size.channels, "labels are channels");
+    dispatch_float(x.dtype(), [&](auto t) { softmax.read(x.as<decltype(t)>() + n * size.channels, size.channels); });
+    f(n, label, softmax);
+  }
+}
+
+}  // namespace
+
+void ReferenceBackend::check(DType dtype) const {
+  if (dtype == DType::i32) fail("backend 'reference' computes in f64, f32, bf16 and f16, not in i32");
+}
+
+void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Stream) {
+  const Rows size(dy);
+  require(db.volume() == size.channels && db.dtype() == dy.dtype(), "one bias a channel");
+  std::vector<double> sums(static_cast<std::size_t>(size.channels));
+  dispatch_float(dy.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T* from = dy.as<T>();
+    for (Index r = 0; r < size.rows; ++r, from += size.channels)
+      for (Index c = 0; c < size.channels; ++c) sums[static_cast<std::size_t>(c)] += static_cast<double>(from[c]);
+    for (Index c = 0; c < size.channels; ++c)
+      db.as<T>()[c] = static_cast<T>(static_cast<double>(db.as<T>()[c]) + sums[static_cast<std::size_t>(c)]);
+  });
+}
+
+void ReferenceBackend::channel_sums(const Tensor& x, ChannelSums sums, Stream) {
+  const Rows size(x);
+  check_channels(sums.first.size(), size.channels);
+  check_channels(sums.second.size(), size.channels);
+  double *first = sums.first.data(), *second = sums.second.data();
+  std::fill_n(first, size.channels, 0.0);
+  std::fill_n(second, size.channels, 0.0);
+  dispatch_float(x.dtype(), [&](auto t) {
+    const auto* from = x.as<decltype(t)>();
+    for (Index r = 0; r < size.rows; ++r, from += size.channels)
+      for (Index c = 0; c < size.channels; ++c) {
+        const auto v = static_cast<double>(from[c]);
+        first[c] += v;
+        second[c] += v * v;
+      }
+  });
+}
+
+void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, std::span<const double> mean,
+                                             std::span<const double> inverse_deviation, ChannelSums sums, Stream) {
+  const Rows size(x);
+  check_alike(x, dy);
+  for (const auto entries : {sums.first.size(), sums.second.size(), mean.size(), inverse_deviation.size()})
+    check_channels(entries, size.channels);
+  double *first = sums.first.data(), *second = sums.second.data();
+  const double *centre = mean.data(), *by = inverse_deviation.data();
+  std::fill_n(first, size.channels, 0.0);
+  std::fill_n(second, size.channels, 0.0);
+  dispatch_float(x.dtype(), [&](auto t) {
+    const auto *value = x.as<decltype(t)>(), *gradient = dy.as<decltype(t)>();
+    for (Index r = 0; r < size.rows; ++r, value += size.channels, gradient += size.channels)
+      for (Index c = 0; c < size.channels; ++c) {
+        const auto g = static_cast<double>(gradient[c]);
+        first[c] += g;
+        second[c] += g * (static_cast<double>(value[c]) - centre[c]) * by[c];
+      }
+  });
+}
+
+void ReferenceBackend::channel_affine(const Tensor& x, std::span<const double> scale, std::span<const double> shift,
+                                      const Tensor& y, Stream) {
+  const Rows size(x);
+  check_alike(x, y);
+  check_channels(scale.size(), size.channels);
+  check_channels(shift.size(), size.channels);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const auto factors = to_accumulators<A>(scale), summands = to_accumulators<A>(shift);
+    const A *factor = factors.data(), *summand = summands.data();
+    const T* from = x.as<T>();
+    T* to = y.as<T>();
+    for (Index r = 0; r < size.rows; ++r, from += size.channels, to += size.channels)
+      for (Index c = 0; c < size.channels; ++c)
+        to[c] = static_cast<T>(factor[c] * static_cast<A>(from[c]) + summand[c]);
+  });
+}
+
+void ReferenceBackend::channel_affine_backward(const Tensor& x, const Tensor& dy, std::span<const double> a,
+                                               std::span<const double> b, std::span<const double> c, const Tensor& dx,
+                                               Stream) {
+  const Rows size(x);
+  check_alike(x, dy);
+  check_alike(x, dx);
+  for (const auto entries : {a.size(), b.size(), c.size()}) check_channels(entries, size.channels);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const auto of_dy = to_accumulators<A>(a), of_x = to_accumulators<A>(b), of_one = to_accumulators<A>(c);
+    const A *p = of_dy.data(), *q = of_x.data(), *s = of_one.data();
+    const T *value = x.as<T>(), *gradient = dy.as<T>();
+    T* to = dx.as<T>();
+    for (Index r = 0; r < size.rows; ++r, value += size.channels, gradient += size.channels, to += size.channels)
+      for (Index i = 0; i < size.channels; ++i)
+        to[i] = static_cast<T>(p[i] * static_cast<A>(gradient[i]) + q[i] * static_cast<A>(value[i]) + s[i]);
+  });
+}
+
+void ReferenceBackend::relu_forward(const Tensor& x, const Tensor& y, Stream) {
+  check_alike(x, y);
+  const Index count = x.volume();
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T* from = x.as<T>();
+    T* to = y.as<T>();
+    // Written so that what is not a number stays visible.
+    for (Index i = 0; i < count; ++i) to[i] = from[i] < T(0) ? T(0) : from[i];
+  });
+}
+
+void ReferenceBackend::relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  check_alike(y, dy);
+  check_alike(y, dx);
+  const Index count = y.volume();
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T *value = y.as<T>(), *from = dy.as<T>();
+    T* to = dx.as<T>();
+    for (Index i = 0; i < count; ++i) to[i] = value[i] > T(0) ? from[i] : T(0);
+  });
+}
+
+void ReferenceBackend::cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
+                                             double& correct, Stream) {
+  double sum = 0, hits = 0;
+  for_labelled_rows(x, labels, [&](Index, Index label, const LogSoftmax& softmax) {
+    sum += softmax.log_sum - softmax.row[static_cast<std::size_t>(label)];
+    hits += softmax.largest == label ? 1 : 0;
+  });
+  loss += sum;
+  correct += hits;
+}
+
+void ReferenceBackend::cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
+                                              const Tensor& dx, Stream) {
+  check_alike(x, dx);
+  for_labelled_rows(x, labels, [&](Index n, Index label, const LogSoftmax& softmax) {
+    dispatch_float(dx.dtype(), [&](auto t) {
+      using T = decltype(t);
+      const auto channels = static_cast<Index>(softmax.row.size());
+      T* to = dx.as<T>() + n * channels;
+      for (Index c = 0; c < channels; ++c) {
+        const double share = std::exp(softmax.row[static_cast<std::size_t>(c)] - softmax.log_sum);
+        to[c] = static_cast<T>(static_cast<Accumulator<T>>(scale * (share - (c == label ? 1.0 : 0.0))));
+      }
+    });
+  });
+}
+
+}  // namespace partita

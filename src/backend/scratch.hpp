@@ -1,0 +1,62 @@
+#pragma once
+
+#include "partita/base/dispatch.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace partita {
+
+/// An uninitialised array, aligned as tensors are, so that kernels round alike on every rank.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(Index count) : data_(allocate(count)) {}
+  T* data() const { return data_.get(); }
+  T& operator[](Index i) const { return data_.get()[i]; }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  static T* allocate(Index count) {
+    constexpr std::size_t alignment = 64;
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    void* data = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
+    if (data == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(data);
+  }
+  std::unique_ptr<T, Free> data_;
+};
+
+/// An array in the type in which sums of T are formed: the array itself, or a copy for the short types.
+template <class T>
+class Widened {
+ public:
+  using A = Accumulator<T>;
+  Widened(T* array, Index count) : array_(array), count_(count), copy_(short_type ? count : 0) {
+    if constexpr (short_type)
+      for (Index i = 0; i < count; ++i) copy_[i] = static_cast<A>(array[i]);
+  }
+  A* data() const {
+    if constexpr (short_type)
+      return copy_.data();
+    else
+      return array_;
+  }
+  /// Writes the sums back, rounded once.
+  void store() const {
+    if constexpr (short_type)
+      for (Index i = 0; i < count_; ++i) array_[i] = static_cast<T>(copy_[i]);
+  }
+
+ private:
+  static constexpr bool short_type = !std::is_same_v<T, A>;
+  T* array_;
+  Index count_;
+  Scratch<A> copy_;
+};
+
+}  // namespace partita

@@ -1,0 +1,132 @@
+#include "partita/base/grid.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace partita {
+
+struct Grid::Axes {
+  std::vector<std::string> names;
+  std::vector<int> extents;
+  std::vector<int> strides;  // ranks between neighbours along an axis
+  int size = 1;
+  int first_rank = 0;
+};
+
+namespace {
+
+constexpr int max_axes = 16;
+constexpr int max_ranks = 1 << 24;
+
+[[noreturn]] void fail_at(std::string_view text, std::size_t at, const std::string& why) {
+  fail("grid \"{}\", column {}: {}; write axes as name=extent, e.g. \"data=2 y=2\"", text, at + 1, why);
+}
+
+bool is_name(std::string_view word) {
+  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  return !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) == 0 &&
+         std::all_of(word.begin(), word.end(), letter);
+}
+
+}  // namespace
+
+Grid::Grid() : axes_(std::make_shared<const Axes>()) {}
+
+Grid Grid::parse(std::string_view text, int first_rank) {
+  auto axes = std::make_shared<Axes>();
+  axes->first_rank = first_rank;
+  for (std::size_t at = text.find_first_not_of(" \t"); at < text.size(); at = text.find_first_not_of(" \t", at)) {
+    const auto word = text.substr(at, text.find_first_of(" \t", at) - at);
+    const auto equals = word.find('=');
+    if (equals == std::string_view::npos) fail_at(text, at, fmt::format("'{}' has no extent", word));
+    const std::string name(word.substr(0, equals));
+    if (!is_name(name)) fail_at(text, at, fmt::format("'{}' is no name for an axis", name));
+    if (name == "sum") fail_at(text, at, "'sum' stands for a pending sum and cannot name an axis");
+    if (std::find(axes->names.begin(), axes->names.end(), name) != axes->names.end())
+      fail_at(text, at, fmt::format("axis '{}' is named twice", name));
+    const auto number = word.substr(equals + 1);
+    int extent = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), extent);
+    if (error != std::errc{} || end != number.data() + number.size() || extent < 1)
+      fail_at(text, at + equals + 1, fmt::format("'{}' is no extent of 1 or more", number));
+    if (axes->names.size() == max_axes) fail_at(text, at, fmt::format("a grid has at most {} axes", max_axes));
+    if (extent > max_ranks / axes->size) fail_at(text, at, fmt::format("a grid has at most {} ranks", max_ranks));
+    axes->names.push_back(name);
+    axes->extents.push_back(extent);
+    axes->size *= extent;
+    at += word.size();
+  }
+  axes->strides.resize(axes->extents.size());
+  int stride = 1;
+  for (std::size_t a = axes->extents.size(); a-- > 0; stride *= axes->extents[a]) axes->strides[a] = stride;
+  Grid grid;
+  grid.axes_ = std::move(axes);
+  return grid;
+}
+
+int Grid::size() const { return axes_->size; }
+int Grid::first_rank() const { return axes_->first_rank; }
+int Grid::axes() const { return static_cast<int>(axes_->names.size()); }
+const std::string& Grid::name(int axis) const { return axes_->names[static_cast<std::size_t>(axis)]; }
+int Grid::extent(int axis) const { return axes_->extents[static_cast<std::size_t>(axis)]; }
+const std::vector<std::string>& Grid::names() const { return axes_->names; }
+
+int Grid::find(std::string_view name) const {
+  const auto at = std::find(axes_->names.begin(), axes_->names.end(), name);
+  return at == axes_->names.end() ? -1 : static_cast<int>(at - axes_->names.begin());
+}
+
+int Grid::coordinate(int rank, int axis) const {
+  return rank / axes_->strides[static_cast<std::size_t>(axis)] % extent(axis);
+}
+
+std::vector<int> Grid::group(int rank, AxisSet axes) const {
+  int origin = rank;
+  for (int a = 0; a < this->axes(); ++a)
+    if ((axes >> a & 1U) != 0) origin -= coordinate(rank, a) * axes_->strides[static_cast<std::size_t>(a)];
+  std::vector<int> ranks{origin};
+  for (int a = 0; a < this->axes(); ++a) {
+    if ((axes >> a & 1U) == 0) continue;
+    std::vector<int> longer;
+    for (const int start : ranks)
+      for (int i = 0; i < extent(a); ++i) longer.push_back(start + i * axes_->strides[static_cast<std::size_t>(a)]);
+    ranks = std::move(longer);
+  }
+  return ranks;
+}
+
+int Grid::group_size(AxisSet axes) const {
+  int size = 1;
+  for (int a = 0; a < this->axes(); ++a)
+    if ((axes >> a & 1U) != 0) size *= extent(a);
+  return size;
+}
+
+int Grid::distance(int a, int b) const {
+  int count = 0;
+  for (int axis = 0; axis < axes(); ++axis) count += coordinate(a, axis) != coordinate(b, axis) ? 1 : 0;
+  return count;
+}
+
+std::string Grid::print() const {
+  std::string text;
+  for (int a = 0; a < axes(); ++a) text += fmt::format("{}{}={}", a == 0 ? "" : " ", name(a), extent(a));
+  return text;
+}
+
+std::string Grid::print(AxisSet axes) const {
+  std::string text;
+  for (int a = 0; a < this->axes(); ++a)
+    if ((axes >> a & 1U) != 0) text += fmt::format("{}{}", text.empty() ? "" : ",", name(a));
+  return "(" + text + ")";
+}
+
+bool Grid::operator==(const Grid& other) const {
+  return axes_ == other.axes_ || (axes_->names == other.axes_->names && axes_->extents == other.axes_->extents &&
+                                  axes_->first_rank == other.axes_->first_rank);
+}
+
+}  // namespace partita

@@ -1,0 +1,114 @@
+#include "options.hpp"
+#include "partita/base/error.hpp"
+#include "partita/layouts/picture.hpp"
+
+namespace partita::cli {
+
+namespace {
+
+std::string bytes(Index count) {
+  constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(count);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", count) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+void print_line(std::string_view what, const std::string& text) {
+  if (!text.empty()) fmt::print("    {:<8} {}\n", what, text);
+}
+
+std::string shape_and_layout(const Shape& shape, const Layout& layout) {
+  return fmt::format("{:<28} {}", layout.print(), shape.print());
+}
+
+void print_gradients(const LayerPlan& layer) {
+  for (std::size_t i = 0; i < layer.at.dx.size(); ++i)
+    if (layer.needs_dx[i]) print_line("dx", layer.at.dx[i].print());
+  for (std::size_t i = 0; i < layer.weights.size(); ++i)
+    if (layer.weights[i].trained)
+      print_line("dw", fmt::format("{:<28} {}", layer.at.dw[i].print(), layer.weights[i].name));
+}
+
+void print_redistributions(const LayerPlan& layer) {
+  for (std::size_t i = 0; i < layer.arrive.size(); ++i)
+    if (!layer.arrive[i].empty())
+      print_line("from", fmt::format("{} by {}", layer.arrive[i][0].from.print(), print(layer.arrive[i])));
+  print_line("to", print(layer.finish));
+  for (std::size_t i = 0; i < layer.leave.size(); ++i)
+    if (layer.needs_dx[i] && !layer.leave[i].empty())
+      print_line("dx to", fmt::format("{} by {}", layer.leave[i].back().to.print(), print(layer.leave[i])));
+}
+
+void print_traffic(const Plan& plan, int layer, int rank) {
+  for (const auto& item : plan.traffic(layer, rank)) {
+    const std::string axes = item.verb == Verb::exchange ? "" : plan.grid.print(item.axes);
+    fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
+               item.traffic.messages, bytes(item.traffic.bytes));
+  }
+}
+
+std::string by_class(const MemoryUse& use) {
+  std::string text;
+  for (std::size_t i = 0; i < memory_classes; ++i)
+    if (use.bytes[i] > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name(static_cast<MemoryClass>(i)), bytes(use.bytes[i]));
+  return text.empty() ? "none" : text;
+}
+
+void print_layer(const Plan& plan, int index, const Options& options) {
+  const auto& layer = plan.layers[static_cast<std::size_t>(index)];
+  fmt::print("\n{} = {}", layer.name, layer.op->kind());
+  for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+    fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[static_cast<std::size_t>(layer.inputs[i])].name);
+  fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
+  for (const auto& x : layer.at.x) print_line("x", shape_and_layout(x.shape(), x));
+  for (std::size_t i = 0; i < layer.weights.size(); ++i)
+    print_line(
+        "w", fmt::format("{:<28} {} {}", layer.at.w[i].print(), layer.weights[i].name, layer.weights[i].shape.print()));
+  if (!(layer.at.y == layer.y)) print_line("computes", layer.at.y.print());
+  print_line("y", shape_and_layout(layer.shape, layer.y));
+  if (plan.workload.training) print_gradients(layer);
+  print_redistributions(layer);
+  if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths(layer.input_shapes[0]));
+  if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
+    print_line("halo dy", layer.at.dy_halo->widths(layer.shape));
+  for (const auto& note : layer.notes) print_line("dropped", note);
+  print_traffic(plan, index, options.rank);
+  print_line("memory", by_class(plan.memory(index, options.rank)));
+  if (options.picture && layer.shape.has('H') && layer.shape.has('W')) fmt::print("{}", picture(layer.y, 'H', 'W'));
+}
+
+/// Axes along which every rank does the same work.
+void print_idle_axes(const Plan& plan) {
+  AxisSet used = 0;
+  for (const auto& layer : plan.layers) used |= layer.y.sharding() | layer.at.y.sharding() | layer.at.y.partial();
+  const AxisSet idle = plan.grid.all() & ~used;
+  if (plan.grid.group_size(idle) > 1)
+    fmt::print("\nnote: nothing is sharded over {}; {} ranks each do the same work\n", plan.grid.print(idle),
+               plan.grid.group_size(idle));
+}
+
+}  // namespace
+
+int explain(const Options& options, const ModelFactory& factory) {
+  const Model model = make_model(options, factory);
+  const Strategy strategy = make_strategy(options, 1);
+  const Plan plan = bind(
+      model, strategy, {options.trainer.batch, options.trainer.dtype, !options.evaluation, options.trainer.optimizer});
+  if (options.rank < 0 || options.rank >= plan.grid.size())
+    fail("--rank {}: the grid \"{}\" has the ranks 0 to {}", options.rank, plan.grid.print(), plan.grid.size() - 1);
+  fmt::print("{} on the grid \"{}\" ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", model.name(),
+             plan.grid.print(), plan.grid.size(), options.trainer.batch, name(options.trainer.dtype), options.rank);
+  fmt::print("schedule: {}", plan.schedule.print());
+  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) print_layer(plan, layer, options);
+  print_idle_axes(plan);
+  const Traffic traffic = plan.traffic(options.rank);
+  fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, bytes(traffic.bytes),
+             traffic.bytes, options.rank);
+  const MemoryUse memory = plan.memory(options.rank);
+  fmt::print("total memory: {} ({})\n", bytes(memory.total()), by_class(memory));
+  return 0;
+}
+
+}  // namespace partita::cli

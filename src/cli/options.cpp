@@ -1,0 +1,213 @@
+#include "options.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/comm/mpi.hpp"
+#include "partita/model/builtin.hpp"
+#include "version.hpp"
+
+#include <boost/program_options.hpp>
+#include <algorithm>
+#include <sstream>
+
+namespace partita::cli {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* usage = R"(Usage: {0} VERB [options]
+
+Verbs
+  train      trains the model on the ranks that the program was started with:
+               mpiexec -n 4 {0} train --strategy hybrid.toml
+  evaluate   loss and accuracy of a saved model on the test set
+  explain    binds the strategy and prints, per layer, layouts, communication and memory;
+             needs neither MPI nor the machine
+
+{0} VERB --help lists the options of a verb.
+)";
+
+struct Texts {  // options that are parsed further after reading
+  std::string dtype = "f32", decay = "none";
+};
+
+po::options_description model_options(Options& o, bool builtin) {
+  po::options_description group("Model and strategy");
+  auto add = group.add_options();
+  if (builtin) add("model", po::value(&o.model)->default_value(o.model)->value_name("NAME"), "built-in model");
+  add("strategy", po::value(&o.strategy)->value_name("FILE"),
+      "strategy file (TOML); without one the ranks share the samples");
+  add("grid", po::value(&o.grid)->value_name("AXES"), "replaces the strategy's grid, e.g. \"data=2 y=2\"");
+  add("rule", po::value(&o.rules)->value_name("RULE"), "one more rule, e.g. \"conv*: N@data H@y\"; may be repeated");
+  add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"), "global samples a step");
+  return group;
+}
+
+po::options_description run_options(Options& o, Texts& texts) {
+  po::options_description group("Run");
+  auto add = group.add_options();
+  add("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
+      "f64, f32, bf16 or f16 (weights are kept in f32)");
+  add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
+      "auto, onednn or reference");
+  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
+  add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
+      "exchange halos first, then compute");
+  add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"), "fashion-mnist or synthetic");
+  add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "where the data set's files are");
+  add("samples", po::value(&o.samples)->value_name("N"), "size of the synthetic set (default 1024)");
+  add("seed", po::value(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
+      "of weights, shuffling, augmentation and dropout");
+  add("load", po::value(&o.load)->value_name("FILE"), "start from a checkpoint, saved under any strategy");
+  add("json", po::value(&o.json)->value_name("FILE"), "write results as JSON");
+  return group;
+}
+
+po::options_description train_options(Options& o, Texts& texts) {
+  auto& t = o.trainer;
+  po::options_description group("Training");
+  auto add = group.add_options();
+  add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"), "passes over the training set");
+  add("steps", po::value(&t.steps)->value_name("N"), "stop after so many steps in all");
+  add("rate", po::value(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
+      "highest learning rate");
+  add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"), "");
+  add("nesterov", po::bool_switch(&t.optimizer.nesterov), "Nesterov's momentum");
+  add("weight-decay", po::value(&t.optimizer.weight_decay)->default_value(0, "0")->value_name("D"),
+      "not for biases and normalisation");
+  add("warm-up", po::value(&t.optimizer.warm_up)->default_value(0)->value_name("STEPS"),
+      "the rate rises linearly over so many steps");
+  add("decay", po::value(&texts.decay)->default_value(texts.decay)->value_name("KIND"),
+      "of the rate: none, linear or cosine");
+  add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"), "augmentation: random shifts");
+  add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: random mirror images");
+  add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
+  return group;
+}
+
+po::options_description explain_options(Options& o) {
+  po::options_description group("Explain");
+  auto add = group.add_options();
+  add("rank", po::value(&o.rank)->default_value(0)->value_name("R"), "whose messages, bytes and memory");
+  add("evaluation", po::bool_switch(&o.evaluation), "of an evaluation instead of a training step");
+  add("picture", po::bool_switch(&o.picture), "draw how each output is cut over the ranks");
+  return group;
+}
+
+void check(const Options& o) {
+  if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
+  if (o.trainer.epochs < 1) fail("--epochs {}: it must be 1 or more", o.trainer.epochs);
+  if (o.trainer.steps < 0) fail("--steps {}: it must be 1 or more", o.trainer.steps);
+  if (o.trainer.threads < 1) fail("--threads {}: it must be 1 or more", o.trainer.threads);
+  if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
+  if (o.samples < 0) fail("--samples {}: it must be 1 or more", o.samples);
+  o.trainer.optimizer.check();
+}
+
+std::vector<std::string> names(const po::options_description& group) {
+  std::vector<std::string> names;
+  for (const auto& option : group.options()) names.push_back("--" + option->long_name());
+  return names;
+}
+
+po::variables_map read(int argc, char** argv, const po::options_description& all) {
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);
+    if (values.count("help") == 0) po::notify(values);
+  } catch (const po::unknown_option& error) {
+    fail("there is no option '{}'{}; --help lists them", error.get_option_name(),
+         did_you_mean(error.get_option_name(), names(all)));
+  } catch (const po::too_many_positional_options_error&) {
+    fail("the command line has a word without an option before it; --help shows how it is written");
+  } catch (const po::error& error) {
+    fail("{}; --help lists the options", error.what());
+  }
+  return values;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
+  static const std::vector<std::string> verbs{"train", "evaluate", "explain"};
+  Options options;
+  Texts texts;
+  const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";
+  options.verb = argc > 1 ? argv[1] : "--help";
+  if (options.verb == "--version") answer = fmt::format("partita {} ({})\n", version, mpi_version());
+  if (options.verb == "--help" || options.verb == "-h" || options.verb == "help")
+    answer = fmt::format(fmt::runtime(usage), program);
+  if (!answer.empty()) return std::nullopt;
+  if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end())
+    fail("there is no verb '{}'{}; the verbs are {}", options.verb, did_you_mean(options.verb, verbs),
+         quoted_list(verbs));
+
+  po::options_description all(fmt::format("Usage: {} {} [options]", program, options.verb));
+  all.add_options()("help,h", "this text");
+  all.add(model_options(options, builtin));
+  if (options.verb == "explain") {
+    po::options_description dtype("Workload");
+    dtype.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
+                        "f64, f32, bf16 or f16");
+    all.add(dtype).add(explain_options(options));
+  } else {
+    all.add(run_options(options, texts));
+    if (options.verb == "train") all.add(train_options(options, texts));
+  }
+  if (read(argc - 1, argv + 1, all).count("help") != 0) {
+    std::ostringstream text;
+    text << all;
+    answer = text.str();
+    return std::nullopt;
+  }
+  options.trainer.dtype = parse_dtype(texts.dtype);
+  if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
+  options.trainer.optimizer.decay = parse_decay(texts.decay);
+  check(options);
+  return options;
+}
+
+Model make_model(const Options& options, const ModelFactory& factory) {
+  return factory ? factory() : builtin_model(options.model);
+}
+
+Strategy make_strategy(const Options& options, int ranks) {
+  Strategy strategy = options.strategy.empty() ? Strategy() : Strategy::load(options.strategy);
+  if (!options.grid.empty()) strategy = strategy.on(Grid::parse(options.grid));
+  if (options.strategy.empty() && options.grid.empty() && ranks > 1) {
+    strategy = Strategy(fmt::format("data={}", ranks));
+    strategy.layer("*", {.output = "N@data"});
+  }
+  for (const auto& rule : options.rules) {
+    const auto colon = rule.find(':');
+    if (colon == std::string::npos)
+      fail("--rule \"{}\": write a layer's name or pattern, a colon and a layout, e.g. \"conv*: N@data H@y\"", rule);
+    strategy.layer(rule.substr(0, colon), {.output = rule.substr(colon + 1)});
+  }
+  return strategy;
+}
+
+std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training) {
+  static const std::vector<std::string> sets{"fashion-mnist", "synthetic"};
+  const auto& input = model.layers().front();
+  const Shape one = input.op->output({});
+  Shape sample;
+  for (int d = 1; d < one.dims(); ++d) sample.push_back({one.name(d), one.extent(d)});
+  std::unique_ptr<Dataset> data;
+  if (options.data == "synthetic") {
+    const Shape classes = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])];
+    data = make_synthetic(sample, options.samples > 0 ? options.samples : 1024, classes['C'], options.trainer.seed,
+                          training ? 0 : 1);
+  } else if (options.data == "fashion-mnist") {
+    data = open_fashion_mnist(options.data_dir, training);
+  } else {
+    fail("there is no data set '{}'{}; there are {}", options.data, did_you_mean(options.data, sets),
+         quoted_list(sets));
+  }
+  if (!(data->sample() == sample))
+    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data->sample().print(),
+         input.name, sample.print());
+  return data;
+}
+
+}  // namespace partita::cli

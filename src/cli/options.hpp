@@ -1,0 +1,61 @@
+#pragma once
+
+#include "partita/strategies/plan.hpp"
+#include "partita/train/trainer.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// Everything that the command line can say; what a verb does not take it refuses.
+struct Options {
+  std::string verb;
+  std::string model = "fashion-cnn";
+  std::string strategy;            ///< a file, or "" for none
+  std::string grid;                ///< replaces the strategy's grid
+  std::vector<std::string> rules;  ///< "layer: output", after the strategy's
+  std::string data = "fashion-mnist";
+  std::string data_dir;
+  Index samples = 0;  ///< of a synthetic set, or the first so many of another; 0: all
+  TrainerOptions trainer;
+  std::string json, save, load;
+  int rank = 0;  ///< explain: whose messages, bytes and memory
+  bool evaluation = false;
+  bool picture = false;
+};
+
+/// A function that makes the model, or nothing where `--model` chooses a built-in one.
+using ModelFactory = std::function<Model()>;
+
+/// Reads the command line. Returns nothing if it asked for help or the version, which is then in `answer`.
+/// Throws Error for what cannot be read, with the nearest option's name.
+std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer);
+
+Model make_model(const Options& options, const ModelFactory& factory);
+/// The strategy that the options describe; without any, `ranks` share the samples.
+Strategy make_strategy(const Options& options, int ranks);
+/// The data set's training or test part, for a model's input.
+std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
+
+/// Verbs; they return the exit status.
+int explain(const Options& options, const ModelFactory& factory);
+int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+
+/// Progress on a terminal as a bar that moves, elsewhere as plain lines now and then. One on rank 0 only.
+class ProgressBar {
+ public:
+  explicit ProgressBar(bool shown);
+  void step(const char* what, Index epoch, Index step, Index steps, const StepResult& result, Index batch);
+  /// Ends the bar's line.
+  void clear();
+
+ private:
+  bool shown_, terminal_;
+  double started_ = 0, printed_ = 0;
+};
+
+}  // namespace partita::cli

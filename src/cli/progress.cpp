@@ -1,0 +1,49 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+namespace partita::cli {
+
+namespace {
+
+constexpr double seconds_between_lines = 10;
+constexpr double seconds_between_bars = 0.1;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+ProgressBar::ProgressBar(bool shown) : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0) {}
+
+void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, const StepResult& result, Index batch) {
+  if (!shown_) return;
+  const double time = now();
+  if (step == 1) {
+    started_ = time;
+    printed_ = time;
+    return;
+  }
+  if (time - printed_ < (terminal_ ? seconds_between_bars : seconds_between_lines)) return;
+  printed_ = time;
+  const double rate = static_cast<double>((step - 1) * batch) / (time - started_);
+  if (terminal_) {
+    constexpr Index width = 30;
+    const auto filled = static_cast<std::size_t>(width * step / steps);
+    const std::string bar = std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '.');
+    fmt::print("\r{} {} [{}] {}/{}  loss {:.4f}  {:.0f} images/s\x1b[K", what, epoch, bar, step, steps, result.loss,
+               rate);
+  } else {
+    fmt::print("{} {}  step {}/{}  loss {:.4f}  {:.0f} images/s\n", what, epoch, step, steps, result.loss, rate);
+  }
+  std::fflush(stdout);
+}
+
+void ProgressBar::clear() {
+  if (shown_ && terminal_) fmt::print("\r\x1b[K");
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,212 @@
+#include "options.hpp"
+#include "partita/base/error.hpp"
+
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace partita::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What a rank sets up by itself, without communication; a failure on any rank becomes the same Error on all.
+struct Setup {
+  Model model;
+  Strategy strategy;
+  std::unique_ptr<Dataset> training, test;
+};
+
+/// Better now than after hours of training.
+void check_folder(const char* option, const std::string& path) {
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  if (access(folder.c_str(), W_OK) != 0)
+    fail("{} {}: its folder {} cannot be written: {}", option, path, folder.string(),
+         std::generic_category().message(errno));
+}
+
+Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
+  Setup setup;
+  std::string message;
+  try {
+    setup.model = make_model(options, factory);
+    setup.strategy = make_strategy(options, world.size());
+    check_ranks(setup.strategy, world.size());
+    bind(setup.model, setup.strategy, {options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer});
+    static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
+    if (options.verb == "train") setup.training = open_data(options, setup.model, true);
+    setup.test = open_data(options, setup.model, false);
+    if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
+    for (const auto& [option, path] : {std::pair("--json", options.json), std::pair("--save", options.save)})
+      if (world.rank() == 0 && !path.empty()) check_folder(option, path);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  message = agree(world, message);
+  if (!message.empty()) throw Error(message);
+  return setup;
+}
+
+/// One line that tells which process is which rank: what a launcher says of a dead one is its process number.
+void print_ranks(Communicator& world) {
+  constexpr int shown = 64;
+  std::vector<std::int32_t> pids(static_cast<std::size_t>(world.size()));
+  const std::vector<Index> counts(pids.size(), 1);
+  const auto mine = static_cast<std::int32_t>(getpid());
+  world.all_gather(&mine, pids.data(), counts, DType::i32, {}).wait();
+  if (world.rank() != 0) return;
+  std::string text;
+  for (std::size_t rank = 0; rank < pids.size() && rank < shown; ++rank)
+    text += fmt::format(" {}:{}", rank, pids[rank]);
+  fmt::print("ranks      {} (rank:pid{}{})\n", pids.size(), text, pids.size() > shown ? " ..." : "");
+}
+
+void print_header(const Options& options, Trainer& trainer, const Setup& setup) {
+  const auto& plan = trainer.plan();
+  fmt::print("model      {} ({} weights)\n", setup.model.name(), setup.model.weights());
+  fmt::print("strategy   {}, grid \"{}\"\n", options.strategy.empty() ? "from the command line" : options.strategy,
+             plan.grid.print());
+  fmt::print("workload   batch {}, {}, {}\n", options.trainer.batch, name(options.trainer.dtype),
+             options.trainer.optimizer.print());
+}
+
+struct Totals {
+  Traffic predicted, measured;  ///< over all ranks
+};
+
+Totals sum_traffic(const Trainer& trainer, Communicator& world) {
+  const Traffic predicted = trainer.predicted(), measured = trainer.measured();
+  std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
+                             static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
+  world.all_reduce(sums.data(), 4, DType::f64, Op::sum, {}).wait();
+  const auto whole = [](double value) { return static_cast<Index>(value); };
+  return {{whole(sums[0]), whole(sums[1])}, {whole(sums[2]), whole(sums[3])}};
+}
+
+Json to_json(const EpochReport& report) {
+  return {{"epoch", report.epoch},
+          {"steps", report.steps},
+          {"samples", report.samples},
+          {"loss", report.loss},
+          {"accuracy", report.accuracy},
+          {"seconds", report.seconds},
+          {"images_per_second", report.seconds > 0 ? static_cast<double>(report.samples) / report.seconds : 0.0}};
+}
+
+/// Written beside and renamed, so that a crash leaves no half of it.
+void write_json(const std::string& path, const Json& json) {
+  const std::string partial = path + ".partial";
+  std::ofstream out(partial);
+  out << json.dump(2) << "\n";
+  out.close();
+  if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
+    const std::string why = std::generic_category().message(errno);
+    std::remove(partial.c_str());
+    fail("--json {}: it cannot be written: {}", path, why);
+  }
+}
+
+void print_report(const char* what, const EpochReport& report) {
+  fmt::print("{} {:<3}  loss {:.4f}  accuracy {:.2f}%  {:.1f} s  {:.0f} images/s\n", what, report.epoch, report.loss,
+             100 * report.accuracy, report.seconds, static_cast<double>(report.samples) / report.seconds);
+  std::fflush(stdout);
+}
+
+/// Trains epoch by epoch; returns the JSON of all.
+class Run {
+ public:
+  Run(const Options& options, Setup setup, const std::shared_ptr<Communicator>& world)
+      : options_(options),
+        setup_(std::move(setup)),
+        world_(world),
+        first_(world->rank() == 0),
+        trainer_(setup_.model, setup_.strategy, options.trainer, world),
+        bar_(first_) {}
+
+  int operator()() {
+    if (first_) print_header(options_, trainer_, setup_);
+    print_ranks(*world_);
+    if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
+    json_["model"] = setup_.model.name();
+    json_["strategy"] = options_.strategy;
+    json_["grid"] = trainer_.plan().grid.print();
+    json_["ranks"] = world_->size();
+    json_["batch"] = options_.trainer.batch;
+    json_["dtype"] = name(options_.trainer.dtype);
+    json_["seed"] = options_.trainer.seed;
+    if (options_.verb == "train") train();
+    test();
+    finish();
+    return 0;
+  }
+
+ private:
+  Trainer::Progress progress(const char* what) {
+    return [this, what](Index epoch, Index step, Index steps, const StepResult& result) {
+      bar_.step(what, epoch, step, steps, result, options_.trainer.batch);
+      if (options_.verb == "train" && what[0] == 'e') losses_.push_back(result.loss);
+    };
+  }
+
+  void train() {
+    while (!trainer_.finished(*setup_.training)) {
+      const EpochReport report = trainer_.train_epoch(*setup_.training, progress("epoch"));
+      json_["epochs"].push_back(to_json(report));
+      if (!options_.save.empty()) trainer_.save(options_.save);
+      bar_.clear();
+      if (first_) print_report("epoch", report);
+    }
+    json_["losses"] = losses_;
+  }
+
+  void test() {
+    const EpochReport report = trainer_.evaluate(*setup_.test, progress("test"));
+    json_["test"] = to_json(report);
+    bar_.clear();
+    if (first_) print_report("test ", report);
+  }
+
+  void finish() {
+    const Totals totals = sum_traffic(trainer_, *world_);
+    json_["predicted_messages"] = totals.predicted.messages;
+    json_["measured_messages"] = totals.measured.messages;
+    json_["predicted_bytes"] = totals.predicted.bytes;
+    json_["measured_bytes"] = totals.measured.bytes;
+    if (first_)
+      fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n", totals.measured.messages,
+                 totals.measured.bytes, totals.predicted.messages, totals.predicted.bytes);
+    if (options_.json.empty()) return;
+    std::string message;
+    try {
+      if (first_) write_json(options_.json, json_);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    message = agree(*world_, message);
+    if (!message.empty()) throw Error(message);
+  }
+
+  const Options& options_;
+  Setup setup_;
+  std::shared_ptr<Communicator> world_;
+  bool first_;
+  Trainer trainer_;
+  ProgressBar bar_;
+  Json json_;
+  std::vector<double> losses_;
+};
+
+}  // namespace
+
+int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+  return Run(options, set_up(options, factory, *world), world)();
+}
+
+}  // namespace partita::cli

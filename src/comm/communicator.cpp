@@ -1,0 +1,47 @@
+#include "partita/comm/communicator.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+namespace partita {
+
+Request& Request::operator=(Request&& other) {
+  if (this != &other) {
+    wait();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Request::~Request() {
+  // While an exception unwinds, this rank has failed: its peers may never send what it would wait for.
+  if (state_ == nullptr || std::uncaught_exceptions() > 0) return;
+  try {
+    wait();
+  } catch (const std::exception&) {
+    // A destructor cannot report it; the next verb on the broken communicator does.
+  }
+}
+
+void Request::wait() {
+  if (const auto state = std::move(state_)) state->wait();
+}
+
+std::string agree(Communicator& comm, const std::string& message) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto length = static_cast<std::int32_t>(message.size());
+  std::vector<std::int32_t> lengths(ranks);
+  comm.all_gather(&length, lengths.data(), std::vector<Index>(ranks, 1), DType::i32, {}).wait();
+  const auto first = std::find_if(lengths.begin(), lengths.end(), [](std::int32_t n) { return n > 0; });
+  if (first == lengths.end()) return "";
+
+  // The verbs know no bytes: the text travels in words.
+  std::vector<std::int32_t> words((static_cast<std::size_t>(*first) + 3) / 4);
+  const auto root = static_cast<int>(first - lengths.begin());
+  if (comm.rank() == root) std::memcpy(words.data(), message.data(), message.size());
+  comm.broadcast(words.data(), static_cast<Index>(words.size()), DType::i32, root, {}).wait();
+  return {reinterpret_cast<const char*>(words.data()), static_cast<std::size_t>(*first)};
+}
+
+}  // namespace partita

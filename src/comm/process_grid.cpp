@@ -1,0 +1,25 @@
+#include "partita/comm/process_grid.hpp"
+
+#include "partita/base/error.hpp"
+
+namespace partita {
+
+ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets)
+    : grid_(std::move(grid)), world_(std::move(world)) {
+  if (world_->size() != grid_.size())
+    fail("the grid \"{}\" arranges {} ranks, but there are {}", grid_.print(), grid_.size(), world_->size());
+  for (const AxisSet axes : axis_sets) {
+    if (groups_.contains(axes)) continue;
+    const auto group = grid_.group(rank(), axes);
+    const auto& comm = groups_[axes] = world_->split(group.front(), rank());
+    require(group[static_cast<std::size_t>(comm->rank())] == rank(), "a group's ranks ascend with the grid's");
+  }
+}
+
+Communicator& ProcessGrid::along(AxisSet axes) const {
+  const auto group = groups_.find(axes);
+  require(group != groups_.end(), "the communicator of these axes was asked for when the grid was made");
+  return *group->second;
+}
+
+}  // namespace partita

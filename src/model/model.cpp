@@ -1,0 +1,113 @@
+#include "partita/model/model.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/model/operators.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+Value Model::input(const std::string& name, const Input& input) {
+  return layer(name, std::make_shared<InputOperator>(input), {});
+}
+
+Value Model::conv(const std::string& name, Value x, const Conv& conv) {
+  return layer(name, std::make_shared<ConvOperator>(conv), {x});
+}
+
+Value Model::max_pool(const std::string& name, Value x, const Pool& pool) {
+  return layer(name, std::make_shared<PoolOperator>(pool, true), {x});
+}
+
+Value Model::average_pool(const std::string& name, Value x, const Pool& pool) {
+  return layer(name, std::make_shared<PoolOperator>(pool, false), {x});
+}
+
+Value Model::batch_norm(const std::string& name, Value x, const BatchNorm& norm) {
+  return layer(name, std::make_shared<BatchNormOperator>(norm), {x});
+}
+
+Value Model::relu(const std::string& name, Value x) { return layer(name, std::make_shared<ReluOperator>(), {x}); }
+Value Model::add(const std::string& name, Value a, Value b) {
+  return layer(name, std::make_shared<AddOperator>(), {a, b});
+}
+
+Value Model::dropout(const std::string& name, Value x, const Dropout& dropout) {
+  return layer(name, std::make_shared<DropoutOperator>(dropout), {x});
+}
+
+Value Model::linear(const std::string& name, Value x, const Linear& linear) {
+  return layer(name, std::make_shared<LinearOperator>(linear), {x});
+}
+
+Value Model::softmax_cross_entropy(const std::string& name, Value x) {
+  return layer(name, std::make_shared<CrossEntropyOperator>(), {x});
+}
+
+Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {
+  if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
+    fail("layer '{}': a layer's name is a word without blanks, quotes and the signs * ? [ ]", name);
+  if (find(name) >= 0) fail("layer '{}': there is another layer of that name", name);
+  Layer added{name, std::move(op), {}};
+  std::vector<Shape> shapes;
+  for (const auto& value : inputs) {
+    if (value.layer < 0 || value.layer >= static_cast<int>(layers_.size()))
+      fail("layer '{}': its input is no layer of this model", name);
+    added.inputs.push_back(value.layer);
+    shapes.push_back(shapes_[static_cast<std::size_t>(value.layer)]);
+  }
+  try {
+    if (static_cast<int>(inputs.size()) != added.op->inputs())
+      fail("it takes {} inputs, not {}", added.op->inputs(), inputs.size());
+    shapes_.push_back(added.op->output(shapes));
+  } catch (const Error& error) {
+    fail("layer '{}' ({}): {}", name, added.op->kind(), error.what());
+  }
+  layers_.push_back(std::move(added));
+  return {static_cast<int>(layers_.size()) - 1};
+}
+
+int Model::find(std::string_view name) const {
+  const auto at = std::find_if(layers_.begin(), layers_.end(), [&](const Layer& layer) { return layer.name == name; });
+  return at == layers_.end() ? -1 : static_cast<int>(at - layers_.begin());
+}
+
+std::vector<Shape> Model::inputs_of(int layer, const std::vector<Shape>& outputs) const {
+  std::vector<Shape> shapes;
+  for (const int input : layers_[static_cast<std::size_t>(layer)].inputs)
+    shapes.push_back(outputs[static_cast<std::size_t>(input)]);
+  return shapes;
+}
+
+std::vector<Shape> Model::shapes(Index batch) const {
+  std::vector<Shape> outputs;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Shape one = layers_[i].op->output(inputs_of(static_cast<int>(i), outputs));
+    Shape shape{{'N', layers_[i].inputs.empty() ? batch : one['N']}};  // only inputs bring in the batch
+    for (int d = 1; d < one.dims(); ++d) shape.push_back({one.name(d), one.extent(d)});
+    outputs.push_back(shape);
+  }
+  return outputs;
+}
+
+Index Model::weights() const {
+  Index count = 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (const auto& weight : layers_[i].op->weights(inputs_of(static_cast<int>(i), shapes_)))
+      count += weight.trained ? weight.shape.volume() : 0;
+  return count;
+}
+
+std::string Model::describe() const {
+  std::string text = name_ + "\n";
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto& layer = layers_[i];
+    text += fmt::format("{} = {}(", layer.name, layer.op->kind());
+    for (const int input : layer.inputs)
+      text += fmt::format("{}{}", input == layer.inputs[0] ? "" : ", ", layers_[static_cast<std::size_t>(input)].name);
+    text += fmt::format(") {} -> {}\n", layer.op->describe(), shapes_[i].print());
+  }
+  return text;
+}
+
+}  // namespace partita

@@ -1,0 +1,146 @@
+#include "partita/train/executor.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/tensor/redistribute.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters,
+                   TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator, std::uint64_t seed,
+                   bool overlap)
+    : plan_(plan),
+      grid_(grid),
+      parameters_(parameters),
+      counter_(counter),
+      allocator_(allocator),
+      rank_{backend, grid.world(), overlap, {}},
+      seed_(seed),
+      saved_(plan.layers.size()),
+      outputs_(plan.layers.size()),
+      gradients_(plan.layers.size()) {
+  for (const auto& layer : plan.layers) kernels_.push_back(make_kernel(layer, grid.rank()));
+}
+
+Box Executor::images() const { return plan_.layers.front().y.owned(grid_.rank()); }
+Interval Executor::labels() const { return plan_.layers.back().at.x[0].owned(grid_.rank())[0]; }
+
+Tensor Executor::allocate(const Box& box, std::string_view names) const {
+  return {plan_.workload.dtype, names, box, allocator_, MemoryClass::activations};
+}
+
+KernelCall Executor::call(std::size_t i, const Batch& batch, Index step) {
+  const auto& layer = parameters_.layer(i);
+  return {.rank = rank_,
+          .grid = grid_,
+          .counter = counter_,
+          .layer = plan_.layers[i],
+          .w = layer.compute,
+          .dw = layer.gradient,
+          .saved = saved_[i],
+          .labels = batch.labels,
+          .seed = seed_,
+          .step = step,
+          .training = plan_.workload.training,
+          .loss = &result_.loss,
+          .correct = &result_.accuracy};
+}
+
+DistTensor Executor::convert_layout(const KernelCall& call, std::string_view role, const Layout& layout,
+                                    const Tensor& from, const LayerPlan::Steps& steps) const {
+  DistTensor tensor;
+  tensor.layout = layout;
+  tensor.local = from;
+  if (steps.empty()) return tensor;
+  call.label(role);
+  return redistribute(tensor, steps, grid_, rank_.stream);
+}
+
+StepResult Executor::run(const Batch& batch, Index step, double rate) {
+  for (const auto& action : plan_.schedule.stages.at(0)) {
+    switch (action.kind) {
+      case Action::Kind::forward: forward(batch, step); break;
+      case Action::Kind::backward: backward(batch, step); break;
+      case Action::Kind::reduce: reduce(); break;
+      case Action::Kind::step: parameters_.update(plan_, rate); break;
+    }
+  }
+  if (!keep_) outputs_.assign(outputs_.size(), {});
+  for (auto& saved : saved_) saved.reset();
+  return result_;
+}
+
+void Executor::forward(const Batch& batch, Index step) {
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+    const auto& layer = plan_.layers[i];
+    const KernelCall now = call(i, batch, step);
+    std::vector<Tensor> x;
+    for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
+      const auto& from = outputs_[static_cast<std::size_t>(layer.inputs[j])];
+      x.push_back(convert_layout(now, "x", from.layout, from.local, layer.arrive[j]).local);
+    }
+    const bool input = layer.inputs.empty();
+    const Tensor y = input ? batch.images : allocate(layer.at.y.owned(grid_.rank()), layer.shape.names());
+    kernels_[i]->forward(now, x, y);
+    outputs_[i] = convert_layout(now, "y", layer.at.y, y, layer.finish);
+  }
+}
+
+void Executor::backward(const Batch& batch, Index step) {
+  parameters_.zero_gradients();
+  for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+    backward_layer(i, batch, step);
+    gradients_[i] = {};
+    saved_[i].reset();
+    if (!keep_) outputs_[i] = {};
+  }
+}
+
+void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
+  const auto& layer = plan_.layers[i];
+  const bool trains =
+      std::any_of(layer.weights.begin(), layer.weights.end(), [](const WeightSpec& w) { return w.trained; });
+  const bool needs_dx = std::any_of(layer.needs_dx.begin(), layer.needs_dx.end(), [](bool needs) { return needs; });
+  if (!trains && !needs_dx) return;
+  const KernelCall now = call(i, batch, step);
+  Tensor dy;
+  if (!layer.op->is_loss())
+    dy = convert_layout(now, "dy", layer.y.dual(), gradients_[i].local, layer.finish_back).local;
+  kernels_[i]->start_backward(now, dy);
+  if (trains) kernels_[i]->backward_filter(now, dy);
+  if (!needs_dx) return;
+  std::vector<Tensor> dx;
+  for (std::size_t j = 0; j < layer.inputs.size(); ++j)
+    dx.push_back(allocate(layer.at.dx[j].owned(grid_.rank()), layer.input_shapes[j].names()));
+  kernels_[i]->backward_data(now, dy, dx);
+  for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
+    if (!layer.needs_dx[j]) continue;
+    const DistTensor gradient = convert_layout(now, "dx", layer.at.dx[j], dx[j], layer.leave[j]);
+    auto& sum = gradients_[static_cast<std::size_t>(layer.inputs[j])];
+    if (sum.local)
+      add(gradient.local, sum.local);
+    else
+      sum = gradient;
+  }
+}
+
+void Executor::reduce() {
+  const DType master = master_dtype(plan_.workload.dtype);
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+    const auto& layer = plan_.layers[i];
+    std::size_t trained = 0;
+    for (std::size_t j = 0; j < layer.weights.size(); ++j) {
+      if (!layer.weights[j].trained) continue;
+      const Tensor& dw = parameters_.layer(i).gradient[trained++];
+      const AxisSet axes = layer.at.dw[j].partial();
+      if (axes == 0) continue;
+      counter_.set_label(layer.name + " dw " + layer.weights[j].name);
+      const Tensor sum = convert(dw, master);
+      grid_.along(axes).all_reduce(sum.data(), sum.volume(), master, Op::sum, rank_.stream).wait();
+      if (sum.data() != dw.data()) copy_box(convert(sum, dw.dtype()), dw, dw.box());
+    }
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,117 @@
+#pragma once
+
+#include "partita/base/error.hpp"
+
+#include <hdf5.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace partita::hdf5 {
+
+/// Every call of HDF5 stands in the scope of a session: its C library is not thread-safe, and ranks may be threads.
+/// Nothing communicates inside one. HDF5 prints nothing meanwhile; what it has to say goes into our errors.
+class Session {
+ public:
+  Session() : lock_(mutex()) {
+    H5Eget_auto2(H5E_DEFAULT, &print_, &client_);
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  }
+  ~Session() { H5Eset_auto2(H5E_DEFAULT, print_, client_); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+
+  std::scoped_lock<std::mutex> lock_;
+  H5E_auto2_t print_ = nullptr;
+  void* client_ = nullptr;
+};
+
+/// Why the last call failed: the system's reason if there is one, else what HDF5 found deepest inside.
+inline std::string reason() {
+  std::string text;
+  const auto deepest = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
+    auto& found = *static_cast<std::string*>(out);
+    if (found.empty() && error->desc != nullptr) found = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, deepest, &text);
+  static constexpr std::string_view mark = "error message = '";
+  const auto begin = text.find(mark);
+  if (begin == std::string::npos) return text.empty() ? "HDF5 gives no reason" : text;
+  return text.substr(begin + mark.size(), text.find('\'', begin + mark.size()) - begin - mark.size());
+}
+
+/// Throws Error with HDF5's reason if `status`, what a call returned, says that it failed.
+template <class Status>
+Status check(Status status) {
+  if (status < 0) throw Error(reason());
+  return status;
+}
+
+/// Owns an HDF5 identifier.
+class Handle {
+ public:
+  Handle() = default;
+  /// Takes what a call returned; throws Error if that failed.
+  Handle(hid_t id, herr_t (*closer)(hid_t)) : id_(check(id)), close_(closer) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+
+  operator hid_t() const { return id_; }
+  /// Closes now, and throws Error if that fails.
+  void close() {
+    if (id_ >= 0) check(close_(std::exchange(id_, -1)));
+  }
+
+ private:
+  hid_t id_ = -1;
+  herr_t (*close_)(hid_t) = nullptr;
+};
+
+/// Access to a file by ordinary system calls, also where HDF5 was built for MPI or the environment names a driver.
+inline Handle serial_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  check(H5Pset_fapl_sec2(access));
+  return access;
+}
+
+inline Handle text_type() {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  check(H5Tset_size(type, H5T_VARIABLE));
+  check(H5Tset_cset(type, H5T_CSET_UTF8));
+  return type;
+}
+
+inline void write_text(hid_t object, const std::string& name, const std::string& text) {
+  const Handle type = text_type();
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const char* start = text.c_str();
+  check(H5Awrite(attribute, type, &start));
+}
+
+inline std::string read_text(hid_t attribute) {
+  const Handle type = text_type();
+  const Handle space(H5Aget_space(attribute), H5Sclose);
+  char* start = nullptr;
+  check(H5Aread(attribute, type, &start));
+  std::string text = start == nullptr ? "" : start;
+  H5Dvlen_reclaim(type, space, H5P_DEFAULT, &start);
+  return text;
+}
+
+}  // namespace partita::hdf5

@@ -1,0 +1,37 @@
+#include "partita/train/kernel.hpp"
+
+#include "kernels.hpp"
+#include "partita/base/error.hpp"
+
+#include <map>
+
+namespace partita {
+
+namespace {
+
+std::map<std::string, KernelFactory>& factories() {
+  static std::map<std::string, KernelFactory> table{
+      {"input", make_input_kernel},     {"conv", make_conv_kernel},
+      {"max_pool", make_pool_kernel},   {"average_pool", make_pool_kernel},
+      {"batch_norm", make_norm_kernel}, {"relu", make_relu_kernel},
+      {"add", make_add_kernel},         {"dropout", make_dropout_kernel},
+      {"linear", make_linear_kernel},   {"softmax_cross_entropy", make_cross_entropy_kernel},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank) {
+  const auto found = factories().find(std::string(layer.op->kind()));
+  if (found == factories().end())
+    fail("layer '{}': nobody registered a kernel for its kind '{}'; call register_kernel before running", layer.name,
+         layer.op->kind());
+  return found->second(layer, rank);
+}
+
+void register_kernel(const std::string& kind, KernelFactory factory) {
+  if (!factories().emplace(kind, std::move(factory)).second) fail("there is a kernel for the kind '{}' already", kind);
+}
+
+}  // namespace partita

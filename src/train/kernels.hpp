@@ -1,0 +1,24 @@
+#pragma once
+
+#include "partita/train/kernel.hpp"
+
+namespace partita {
+
+std::unique_ptr<Kernel> make_input_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_conv_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_pool_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_relu_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_add_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);
+
+/// The state that a kernel of type S kept, made on first use.
+template <class S>
+S& state(const KernelCall& call) {
+  if (!call.saved) call.saved = std::make_unique<S>();
+  return static_cast<S&>(*call.saved);
+}
+
+}  // namespace partita

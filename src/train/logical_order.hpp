@@ -1,0 +1,55 @@
+#pragma once
+
+#include "partita/base/dispatch.hpp"
+#include "partita/base/tensor.hpp"
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace partita {
+
+/// The element type in a file: f64, f32 or i32; f32 holds every bf16 and f16 exactly.
+inline DType stored(DType dtype) { return dtype == DType::f64 || dtype == DType::i32 ? dtype : DType::f32; }
+
+/// Calls f(element offset in the tensor) for each element, in logical order.
+template <class F>
+void for_elements(const Tensor& tensor, F&& f) {
+  std::array<Index, max_dims> extent, stride;
+  extent.fill(1);
+  stride.fill(0);
+  const int dims = tensor.box().dims();
+  for (int d = 0; d < dims; ++d) {
+    extent[static_cast<std::size_t>(max_dims - dims + d)] = tensor.box().extent(d);
+    stride[static_cast<std::size_t>(max_dims - dims + d)] = tensor.stride(d);
+  }
+  for (Index a = 0; a < extent[0]; ++a)
+    for (Index b = 0; b < extent[1]; ++b)
+      for (Index c = 0; c < extent[2]; ++c)
+        for (Index d = 0; d < extent[3]; ++d)
+          for (Index e = 0; e < extent[4]; ++e)
+            f(a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3] + e * stride[4]);
+}
+
+/// The tensor's elements in logical order, as stored.
+inline std::vector<std::byte> to_logical(const Tensor& tensor) {
+  const Tensor converted = convert(tensor, stored(tensor.dtype()));
+  std::vector<std::byte> dense(static_cast<std::size_t>(converted.bytes()));
+  dispatch(converted.dtype(), [&](auto t) {
+    auto* next = reinterpret_cast<decltype(t)*>(dense.data());
+    for_elements(converted, [&](Index offset) { *next++ = converted.as<decltype(t)>()[offset]; });
+  });
+  return dense;
+}
+
+/// The inverse of `to_logical`.
+inline void from_logical(const std::vector<std::byte>& dense, const Tensor& tensor) {
+  const Tensor converted(stored(tensor.dtype()), tensor.names(), tensor.box());
+  dispatch(converted.dtype(), [&](auto t) {
+    const auto* next = reinterpret_cast<const decltype(t)*>(dense.data());
+    for_elements(converted, [&](Index offset) { converted.as<decltype(t)>()[offset] = *next++; });
+  });
+  copy_box(convert(converted, tensor.dtype()), tensor, tensor.box());
+}
+
+}  // namespace partita

@@ -1,0 +1,106 @@
+#include "kernels.hpp"
+#include "partita/distconv/norm.hpp"
+#include "partita/model/operators.hpp"
+
+#include <optional>
+
+namespace partita {
+
+namespace {
+
+/// Weights: scale, shift, running mean, running variance, all laid out as the channels.
+class NormKernel final : public Kernel {
+ public:
+  NormKernel(const LayerPlan& layer, int rank) : norm_(static_cast<const BatchNormOperator&>(*layer.op).norm()) {
+    const Layout& x = layer.at.x[0];
+    global_ = norm_.statistics == Statistics::global;
+    axes_ = x.sharding() & ~x.sharding('C');
+    const Index channels = x.shape()['C'];
+    count_ = channels == 0 ? 0 : x.shape().volume() / channels;
+    const Box mine = x.owned(rank);
+    local_count_ = mine.extent(1) == 0 ? 0 : mine.volume() / mine.extent(1);
+  }
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    auto& backend = call.rank.backend;
+    auto& saved = state<State>(call);
+    if (call.training) {
+      call.label("statistics forward");
+      saved.x = x[0];
+      saved.statistics = batch_statistics(backend, global_ ? ranks(call) : nullptr, x[0],
+                                          global_ ? count_ : local_count_, norm_.epsilon, call.rank.stream);
+      update_running(call, saved.statistics);
+    } else {
+      saved.statistics = running_statistics(call.w[2], call.w[3], norm_.epsilon);
+    }
+    norm_forward(backend, saved.statistics, x[0], call.w[0], call.w[1], y, call.rank.stream);
+  }
+
+  void start_backward(const KernelCall& call, const Tensor& dy) const override {
+    auto& saved = state<State>(call);
+    call.label("statistics backward");
+    saved.sums = norm_gradient_sums(call.rank.backend, global_ ? ranks(call) : nullptr, saved.statistics, saved.x, dy,
+                                    call.rank.stream);
+  }
+
+  void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
+    const auto& sums = state<State>(call).sums;
+    for (Index c = 0; c < static_cast<Index>(sums.dy.size()); ++c) {
+      const auto i = static_cast<std::size_t>(c);
+      call.dw[0].set(c, call.dw[0].get(c) + sums.dy_xhat[i]);
+      call.dw[1].set(c, call.dw[1].get(c) + sums.dy[i]);
+    }
+  }
+
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    const auto& saved = state<State>(call);
+    norm_backward(call.rank.backend, saved.statistics, saved.sums, saved.x, dy, call.w[0], dx[0], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x;
+    NormStatistics statistics;
+    NormGradientSums sums;
+  };
+
+  Communicator* ranks(const KernelCall& call) const { return axes_ == 0 ? nullptr : &call.grid.along(axes_); }
+
+  /// running = (1-m) * running + m * batch, the variance unbiased. Local statistics differ from rank to rank; the mean
+  /// of all ranks' (weighted by their elements) enters, so that replicas of the running ones agree.
+  void update_running(const KernelCall& call, const NormStatistics& batch) const {
+    const std::size_t channels = batch.mean.size();
+    const auto weight =
+        static_cast<double>(global_ ? 1 : local_count_) / static_cast<double>(global_ ? 1 : std::max<Index>(count_, 1));
+    const double unbiased =
+        batch.count > 1 ? static_cast<double>(batch.count) / static_cast<double>(batch.count - 1) : 1.0;
+    std::vector<double> both(2 * channels);
+    for (std::size_t c = 0; c < channels; ++c) {
+      both[c] = weight * batch.mean[c];
+      both[channels + c] = weight * batch.variance[c] * unbiased;
+    }
+    if (!global_ && axes_ != 0 && channels > 0)
+      ranks(call)
+          ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, call.rank.stream)
+          .wait();
+    const double m = norm_.momentum;
+    for (std::size_t c = 0; c < channels; ++c) {
+      const auto i = static_cast<Index>(c);
+      call.w[2].set(i, (1 - m) * call.w[2].get(i) + m * both[c]);
+      call.w[3].set(i, (1 - m) * call.w[3].get(i) + m * both[channels + c]);
+    }
+  }
+
+  BatchNorm norm_;
+  bool global_ = true;
+  AxisSet axes_ = 0;
+  Index count_ = 0, local_count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<NormKernel>(layer, rank);
+}
+
+}  // namespace partita

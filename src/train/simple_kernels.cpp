@@ -1,0 +1,143 @@
+#include "kernels.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/matmul/linear.hpp"
+#include "partita/model/operators.hpp"
+#include "partita/tensor/dist_tensor.hpp"
+
+namespace partita {
+
+namespace {
+
+/// The executor puts the batch in place.
+class InputKernel final : public Kernel {
+ public:
+  void forward(const KernelCall&, std::span<const Tensor>, const Tensor&) const override {}
+  void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
+};
+
+class ReluKernel final : public Kernel {
+ public:
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    call.rank.backend.relu_forward(x[0], y, call.rank.stream);
+    state<State>(call).y = y;
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.rank.backend.relu_backward(state<State>(call).y, dy, dx[0], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor y;
+  };
+};
+
+class AddKernel final : public Kernel {
+ public:
+  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
+    copy_box(x[0], y, y.box());
+    add(x[1], y);
+  }
+  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
+    for (const auto& each : dx) copy_box(dy, each, dy.box());
+  }
+};
+
+/// y = x * mask / (1 - rate); the mask is drawn anew in the backward, by the same numbers.
+class DropoutKernel final : public Kernel {
+ public:
+  explicit DropoutKernel(const LayerPlan& layer)
+      : rate_(static_cast<const DropoutOperator&>(*layer.op).rate()), shape_(layer.shape) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    apply(call, x[0], y);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    apply(call, dy, dx[0]);
+  }
+
+ private:
+  void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
+    if (!call.training || rate_ == 0) return copy_box(from, to, to.box());
+    const Random random(call.seed, hash("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
+    const double keep = 1 / (1 - rate_);
+    fill(to, shape_, [&](Index i) { return random.uniform(i) < rate_ ? 0 : keep; });
+    for (Index i = 0; i < to.volume(); ++i) to.set(i, to.get(i) * from.get(i));
+  }
+
+  double rate_;
+  Shape shape_;
+};
+
+/// y[N@a F@b sum@c] = x[N@a C@c] * w[F@b C@c] + bias; of the ranks that form parts of one sum, the first adds the bias.
+class LinearKernel final : public Kernel {
+ public:
+  LinearKernel(const LayerPlan& layer, int rank) : adds_bias_(true) {
+    const Layout& y = layer.at.y;
+    for (int axis = 0; axis < y.grid().axes(); ++axis)
+      if ((y.partial() >> axis & 1U) != 0 && y.grid().coordinate(rank, axis) != 0) adds_bias_ = false;
+  }
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    state<State>(call).x = x[0];
+    linear_forward(call.rank.backend, x[0], call.w[0], call.w.size() > 1 ? call.w[1] : Tensor(), adds_bias_, y,
+                   call.rank.stream);
+  }
+  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+    linear_backward_filter(call.rank.backend, state<State>(call).x, dy, call.dw[0], call.rank.stream);
+    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    linear_backward_data(call.rank.backend, dy, call.w[0], dx[0], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x;
+  };
+  bool adds_bias_;
+};
+
+/// loss = sum over ranks of their samples' cross-entropies / global batch
+class CrossEntropyKernel final : public Kernel {
+ public:
+  explicit CrossEntropyKernel(const LayerPlan& layer)
+      : axes_(layer.at.x[0].sharding()), batch_(static_cast<double>(layer.shape['N'])) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
+    state<State>(call).x = x[0];
+    double sums[2]{};
+    call.rank.backend.cross_entropy_forward(x[0], call.labels, sums[0], sums[1], call.rank.stream);
+    call.label("loss");
+    if (axes_ != 0) call.grid.along(axes_).all_reduce(sums, 2, DType::f64, Op::sum, call.rank.stream).wait();
+    *call.loss = sums[0] / batch_;
+    *call.correct = sums[1] / batch_;
+  }
+
+  void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
+    call.rank.backend.cross_entropy_backward(state<State>(call).x, call.labels, 1 / batch_, dx[0], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x;
+  };
+  AxisSet axes_;
+  double batch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_input_kernel(const LayerPlan&, int) { return std::make_unique<InputKernel>(); }
+std::unique_ptr<Kernel> make_relu_kernel(const LayerPlan&, int) { return std::make_unique<ReluKernel>(); }
+std::unique_ptr<Kernel> make_add_kernel(const LayerPlan&, int) { return std::make_unique<AddKernel>(); }
+std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<DropoutKernel>(layer);
+}
+std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<LinearKernel>(layer, rank);
+}
+std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<CrossEntropyKernel>(layer);
+}
+
+}  // namespace partita

@@ -1,0 +1,78 @@
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/train/dataset.hpp"
+
+#include <array>
+#include <numbers>
+
+namespace partita {
+
+namespace {
+
+/// sample = (pattern of its class + noise) / sqrt 2, both standard normal. Everything is a pure function of the global
+/// sample number and pixel, so nothing is held and any box of a sample is the same piece of the same sample.
+class Synthetic : public Dataset {
+ public:
+  Synthetic(const Shape& sample, Index size, Index classes, std::uint64_t seed, int part)
+      : sample_(sample),
+        size_(size),
+        classes_(classes),
+        seed_(seed),
+        labels_(seed, hash("synthetic label"), static_cast<std::uint64_t>(part)),
+        noise_(seed, hash("synthetic noise"), static_cast<std::uint64_t>(part)) {}
+
+  Shape sample() const override { return sample_; }
+  Index size() const override { return size_; }
+  Index classes() const override { return classes_; }
+  void hold(std::span<const Index>, const Box&) override {}
+
+  void read(Index sample, const Box& box, std::span<float> out) const override {
+    require(sample >= 0 && sample < size_, "the data set has the sample");
+    require(Box(sample_).contains(box), "the box lies inside the sample");
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    const Random pattern(seed_, hash("synthetic pattern"), static_cast<std::uint64_t>(label(sample)));
+    const Index first = sample * sample_.volume();
+    std::size_t next = 0;
+    for_pixels(box, [&](Index pixel) {
+      const double value = pattern.normal(pixel) + noise_.normal(first + pixel);
+      out[next++] = static_cast<float>(value / std::numbers::sqrt2);
+    });
+  }
+
+  std::int32_t label(Index sample) const override {
+    require(sample >= 0 && sample < size_, "the data set has the sample");
+    return static_cast<std::int32_t>(labels_.bits(sample) % static_cast<std::uint64_t>(classes_));
+  }
+
+ private:
+  /// Calls f with the row-major index in the whole sample of each pixel of `box`, in row-major order.
+  template <class F>
+  void for_pixels(const Box& box, F&& f) const {
+    const Index volume = box.volume();
+    for (Index i = 0; i < volume; ++i) {
+      Index rest = i, pixel = 0, stride = 1;
+      for (int d = box.dims() - 1; d >= 0; --d) {
+        pixel += (box[d].lo + rest % box.extent(d)) * stride;
+        rest /= box.extent(d);
+        stride *= sample_.extent(d);
+      }
+      f(pixel);
+    }
+  }
+
+  Shape sample_;
+  Index size_, classes_;
+  std::uint64_t seed_;
+  Random labels_, noise_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_synthetic(const Shape& sample, Index size, Index classes, std::uint64_t seed, int part) {
+  if (size < 0) fail("a synthetic data set cannot have {} samples", size);
+  if (classes < 1) fail("a synthetic data set has at least one class, not {}", classes);
+  require(!sample.has('N'), "the shape of one sample has no N");
+  return std::make_unique<Synthetic>(sample, size, classes, seed, part);
+}
+
+}  // namespace partita

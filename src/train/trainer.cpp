@@ -1,0 +1,206 @@
+#include "partita/train/trainer.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+
+namespace partita {
+
+namespace {
+
+constexpr const char* checkpoint_label = "checkpoint";
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Every rank must have bound the same plan: a strategy file that differs between nodes would hang later.
+void check_agreement(Communicator& world, std::uint64_t hash) {
+  std::array<double, 4>
+      extremes{};  // both halves and their negatives: the maxima differ from ours if any rank's differs
+  for (std::size_t i = 0; i < 2; ++i) {
+    extremes[i] = static_cast<double>(hash >> (32 * i) & 0xFFFFFFFFU);
+    extremes[i + 2] = -extremes[i];
+  }
+  world.all_reduce(extremes.data(), 4, DType::f64, Op::max, {}).wait();
+  if (extremes[0] != -extremes[2] || extremes[1] != -extremes[3])
+    fail("the ranks bound different plans; give every rank the same program, strategy file and options");
+}
+
+Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
+
+}  // namespace
+
+void check_ranks(const Strategy& strategy, int ranks) {
+  const int size = strategy.grid().size();
+  if (size == ranks) return;
+  fail("the grid \"{}\" has {} ranks, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
+       strategy.grid().print(), size, ranks, ranks == 1 ? "was" : "were", size, ranks);
+}
+
+Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world)
+    : model_(std::move(model)),
+      strategy_(std::move(strategy)),
+      options_(std::move(options)),
+      counter_(std::make_shared<TrafficCounter>()),
+      world_(std::move(world)),
+      allocator_(std::make_shared<Allocator>()) {
+  check_ranks(strategy_, world_->size());
+  backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
+  const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, true, options_.optimizer});
+  check_agreement(*world_, plan.hash());
+  grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
+  parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
+  counter_->reset();
+}
+
+Trainer::Bound& Trainer::bound(Index batch, bool training) {
+  auto& entry = bound_[{batch, training}];
+  if (entry.executor) return entry;
+  entry.plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
+  entry.predicted = entry.plan.traffic(world_->rank());
+  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *backend_, *parameters_, *counter_, allocator_,
+                                              options_.seed, options_.overlap);
+  return entry;
+}
+
+Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
+
+Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment) {
+  const Box box = executor.images();
+  Batch batch{
+      Tensor(options_.dtype, executor.plan().layers.front().shape.names(), box, allocator_, MemoryClass::activations),
+      {}};
+  for (Index n = executor.labels().lo; n < executor.labels().hi; ++n)
+    batch.labels.push_back(data.label(samples[static_cast<std::size_t>(n)]));
+  if (box.empty()) return batch;
+  Box inside(box.dims() - 1);
+  for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
+  std::vector<float> pixels(static_cast<std::size_t>(inside.volume()));
+  const Index channels = inside.extent(0), places = inside.volume() / channels;
+  Index at = 0;  // samples lie one after the other, each with its channels last
+  for (Index n = box[0].lo; n < box[0].hi; ++n) {
+    const Augmentation none;
+    read_augmented(data, samples[static_cast<std::size_t>(n)], inside, augment ? options_.augmentation : none,
+                   options_.seed, epoch_, pixels);
+    for (Index place = 0; place < places; ++place)
+      for (Index c = 0; c < channels; ++c)
+        batch.images.set(at++, static_cast<double>(pixels[static_cast<std::size_t>(c * places + place)]));
+  }
+  return batch;
+}
+
+/// Announces an epoch's own samples' own rows; a file that turns out damaged fails alike on every rank.
+void Trainer::hold(Dataset& data, const std::vector<Index>& order, bool training) {
+  std::vector<Index> mine;
+  Box inside;
+  for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {
+    const Index size = std::min(options_.batch, static_cast<Index>(order.size()) - first);
+    const Box box = executor(size, training).images();
+    inside = Box(box.dims() - 1);
+    for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
+    for (Index n = box[0].lo; n < box[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(first + n)]);
+  }
+  std::string message;
+  try {
+    data.hold(mine, training ? source_box(data.sample(), inside, options_.augmentation) : inside);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  message = agree(*world_, message);
+  if (!message.empty()) throw Error(message);
+}
+
+StepResult Trainer::run(Bound& bound, const Batch& batch, double rate) {
+  const StepResult result = bound.executor->run(batch, step_, rate);
+  predicted_ += bound.predicted;
+  return result;
+}
+
+EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
+  const auto samples = static_cast<Index>(order.size());
+  hold(data, order, training);
+  const auto start = std::chrono::steady_clock::now();
+  EpochReport report{.epoch = epoch_};
+  const Index steps = batches(samples, options_.batch);
+  for (Index i = 0; i < steps; ++i) {
+    const Index size = std::min(options_.batch, samples - i * options_.batch);
+    auto& bound = this->bound(size, training);
+    const auto mine =
+        std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
+    const Batch batch = read(*bound.executor, data, mine, training);
+    const StepResult result = run(bound, batch, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
+    report.loss += result.loss * static_cast<double>(size);
+    report.accuracy += result.accuracy * static_cast<double>(size);
+    report.samples += size;
+    ++report.steps;
+    if (training) ++step_;
+    if (progress) progress(epoch_, i + 1, steps, result);
+    if (training && step_ == options_.steps) break;
+  }
+  const auto count = static_cast<double>(std::max<Index>(report.samples, 1));
+  report.loss /= count;
+  report.accuracy /= count;
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+Index Trainer::all_steps(const Dataset& data) const {
+  const Index all = options_.epochs * batches(data.size(), options_.batch);
+  return options_.steps > 0 ? std::min(options_.steps, all) : all;
+}
+
+bool Trainer::finished(const Dataset& data) const { return step_ >= all_steps(data); }
+
+EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
+  total_steps_ = all_steps(data);
+  ++epoch_;
+  return pass(data, shuffled(data.size(), options_.seed, epoch_), true, progress);
+}
+
+EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
+  std::vector<Index> order(static_cast<std::size_t>(data.size()));
+  std::iota(order.begin(), order.end(), Index{0});
+  return pass(data, order, false, progress);
+}
+
+StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
+  auto& bound = this->bound(static_cast<Index>(samples.size()), true);
+  const StepResult result =
+      run(bound, read(*bound.executor, data, samples, false), options_.optimizer.rate_at(step_, total_steps_));
+  ++step_;
+  return result;
+}
+
+Traffic Trainer::measured() const {
+  Traffic total;
+  for (const auto& [key, traffic] : counter_->by_label())
+    if (key.first != checkpoint_label) total += traffic;
+  return total;
+}
+
+void Trainer::save(const std::string& path) const {
+  counter_->set_label(checkpoint_label);
+  const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, true, options_.optimizer});
+  save_checkpoint(path, parameters_->named(plan, true),
+                  {{"model", model_.describe()},
+                   {"epoch", std::to_string(epoch_)},
+                   {"step", std::to_string(step_)},
+                   {"seed", std::to_string(options_.seed)}},
+                  *grid_);
+}
+
+void Trainer::load(const std::string& path, bool optimizer) {
+  counter_->set_label(checkpoint_label);
+  load_checkpoint(path, parameters_->named(plan(), optimizer), *grid_);
+  parameters_->refresh(options_.dtype);
+  if (!optimizer) return;
+  const auto attributes = checkpoint_attributes(path);
+  epoch_ = std::stoll(attributes.at("epoch"));
+  step_ = std::stoll(attributes.at("step"));
+}
+
+}  // namespace partita

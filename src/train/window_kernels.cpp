@@ -1,0 +1,87 @@
+#include "kernels.hpp"
+#include "partita/distconv/pool.hpp"
+#include "partita/model/operators.hpp"
+
+namespace partita {
+
+namespace {
+
+/// y[N@a H@b] = conv(x[N@a H@b], w) + bias
+class ConvKernel final : public Kernel {
+ public:
+  ConvKernel(const LayerPlan& layer, int rank)
+      : conv_(static_cast<const ConvOperator&>(*layer.op).windows(layer.input_shapes[0]), *layer.at.x_halo,
+              *layer.at.dy_halo, rank) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    call.label("halo x");
+    conv_.forward(call.rank, x[0], call.w[0], bias(call), y, state<State>(call).extended);
+  }
+
+  void start_backward(const KernelCall& call, const Tensor& dy) const override {
+    if (!call.layer.needs_dx[0]) return;
+    call.label("halo dy");
+    state<State>(call).dy = conv_.start_backward(call.rank, dy);
+  }
+
+  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+    conv_.backward_filter(call.rank, state<State>(call).extended, dy, call.dw[0]);
+    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.rank.stream);
+  }
+
+  void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
+    conv_.backward_data(call.rank, state<State>(call).dy, call.w[0], dx[0]);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor extended;
+    SpatialConv::DyExchange dy;
+  };
+
+  static Tensor bias(const KernelCall& call) { return call.w.size() > 1 ? call.w[1] : Tensor(); }
+
+  SpatialConv conv_;
+};
+
+/// y[N@a C@b H@c] = pool(x[N@a C@b H@c])
+class PoolKernel final : public Kernel {
+ public:
+  PoolKernel(const LayerPlan& layer, int rank) : pool_(make(layer, rank)) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    auto& picked = state<State>(call).picked;
+    if (call.layer.op->kind() == "max_pool") picked = y.like(DType::i32);
+    call.label("halo x");
+    pool_.forward(call.rank, x[0], y, picked);
+  }
+
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.label("halo dx");
+    pool_.backward(call.rank, dy, state<State>(call).picked, dx[0]);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor picked;
+  };
+
+  static SpatialPool make(const LayerPlan& layer, int rank) {
+    const auto& op = static_cast<const PoolOperator&>(*layer.op);
+    const auto kind = op.kind() == "max_pool" ? PoolKind::max : PoolKind::average;
+    return {kind, op.windows(layer.input_shapes[0]), op.pool().count_padding, *layer.at.x_halo, rank};
+  }
+
+  SpatialPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_conv_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<ConvKernel>(layer, rank);
+}
+std::unique_ptr<Kernel> make_pool_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<PoolKernel>(layer, rank);
+}
+
+}  // namespace partita

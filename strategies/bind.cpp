@@ -1,0 +1,204 @@
+#include "partita/base/error.hpp"
+#include "partita/layouts/notation.hpp"
+#include "partita/strategies/plan.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+constexpr std::string_view all_dims = "NCDHWLVF";
+
+/// One key of the merged rules of a layer, and the rule that it came from.
+struct Setting {
+  const std::string* text = nullptr;
+  const Strategy::Rule* rule = nullptr;
+};
+
+/// Rules merge key by key, later ones win.
+Setting setting(const Strategy& strategy, const std::string& layer, std::optional<std::string> LayerRule::*key) {
+  Setting found;
+  for (const auto& rule : strategy.rules())
+    if ((rule.rule.*key) && rule.matches(layer)) found = {&*(rule.rule.*key), &rule};
+  return found;
+}
+
+/// Drops from a pattern's layout the dimensions that this layer lacks, and notes it.
+std::string drop_dims(const Setting& from, const Shape& shape, std::string_view key, std::vector<std::string>& notes) {
+  std::string text;
+  for (const auto& word : parse_notation(*from.text)) {
+    const auto& dim = word.dim.text;
+    const bool known = dim.size() == 1 && all_dims.find(dim[0]) != std::string_view::npos;
+    if (known && !shape.has(dim[0])) {
+      if (!word.axes.empty()) notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, from.rule->match, dim));
+      continue;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : " ", dim);
+    for (std::size_t i = 0; i < word.axes.size(); ++i) text += (i == 0 ? "@(" : ",") + word.axes[i].text;
+    if (!word.axes.empty()) text += ")";
+  }
+  return text;
+}
+
+/// The layout that a setting asks for; a plain name's must fit exactly.
+Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
+                   std::vector<std::string>& notes) {
+  try {
+    return Layout::parse(from.rule->exact() ? *from.text : drop_dims(from, shape, key, notes), shape, grid);
+  } catch (const Error& error) {
+    fail("{}: {} = {}", from.rule->place, key, error.what());
+  }
+}
+
+class Binder {
+ public:
+  Binder(const Model& model, const Strategy& strategy, const Workload& workload)
+      : model_(model), strategy_(strategy), shapes_(model.shapes(workload.batch)) {
+    plan_.model = model.name();
+    plan_.grid = strategy.grid();
+    plan_.workload = workload;
+    plan_.schedule = single_stage(workload.training);
+  }
+
+  Plan bind() && {
+    check_rules();
+    for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+      const auto& layer = model_.layers()[i];
+      try {
+        plan_.layers.push_back(bind_layer(static_cast<int>(i)));
+      } catch (const Error& error) {
+        fail("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what());
+      }
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void check_rules() const {
+    std::vector<std::string> names;
+    for (const auto& layer : model_.layers()) names.push_back(layer.name);
+    for (const auto& rule : strategy_.rules()) {
+      const auto matches = [&](const std::string& name) { return rule.matches(name); };
+      if (std::none_of(names.begin(), names.end(), matches))
+        fail("{}: match = \"{}\" is no layer of the model '{}'{}; it has {}", rule.place, rule.match, model_.name(),
+             did_you_mean(rule.match, names), quoted_list(names));
+      if (rule.rule.output && !rule.exact()) check_pattern(rule);
+    }
+  }
+
+  /// A dimension that none of a pattern's layers has is a slip.
+  void check_pattern(const Strategy::Rule& rule) const {
+    try {
+      for (const auto& word : parse_notation(*rule.rule.output)) {
+        if (word.axes.empty() || word.dim.text.size() != 1 || all_dims.find(word.dim.text[0]) == std::string_view::npos)
+          continue;
+        bool any = false;
+        for (std::size_t i = 0; i < shapes_.size(); ++i)
+          any = any || (rule.matches(model_.layers()[i].name) && shapes_[i].has(word.dim.text[0]));
+        if (!any)
+          fail_notation(*rule.rule.output, word.dim.column,
+                        fmt::format("no layer that \"{}\" matches has a dimension {}", rule.match, word.dim.text));
+      }
+    } catch (const Error& error) {
+      fail("{}: output = {}", rule.place, error.what());
+    }
+  }
+
+  LayerPlan bind_layer(int index) {
+    const auto& layer = model_.layers()[static_cast<std::size_t>(index)];
+    LayerPlan bound;
+    bound.name = layer.name;
+    bound.op = layer.op;
+    bound.inputs = layer.inputs;
+    bound.input_shapes = model_.inputs_of(index, shapes_);
+    bound.shape = shapes_[static_cast<std::size_t>(index)];
+    bound.weights = layer.op->weights(bound.input_shapes);
+    const LayoutRequest request = read_request(bound);
+    check_algorithm(bound);
+    bound.at = layer.op->layouts(request);
+    bound.y = bound.op->is_loss() ? bound.at.y : request.output;
+    connect(bound);
+    return bound;
+  }
+
+  LayoutRequest read_request(LayerPlan& bound) const {
+    LayoutRequest request;
+    request.training = plan_.workload.training;
+    const Grid& grid = plan_.grid;
+    const Setting input = setting(strategy_, bound.name, &LayerRule::input);
+    for (const int producer : bound.inputs) {
+      request.arriving.push_back(plan_.layers[static_cast<std::size_t>(producer)].y);
+      const auto& shape = shapes_[static_cast<std::size_t>(producer)];
+      request.input.push_back(
+          input.text == nullptr ? std::nullopt : std::optional(read_layout(input, shape, grid, "input", bound.notes)));
+    }
+    const Setting output = setting(strategy_, bound.name, &LayerRule::output);
+    if (output.text != nullptr)
+      request.output = read_layout(output, bound.shape, grid, "output", bound.notes);
+    else if (!bound.inputs.empty())
+      request.output = bound.op->follow(request.arriving[0], bound.shape);
+    else
+      request.output = Layout(bound.shape, grid);
+    const Setting weights = setting(strategy_, bound.name, &LayerRule::weights);
+    if (weights.text != nullptr && !bound.weights.empty())
+      request.weights = read_layout(weights, bound.weights[0].shape, grid, "weights", bound.notes);
+    return request;
+  }
+
+  void check_algorithm(const LayerPlan& bound) const {
+    const Setting algorithm = setting(strategy_, bound.name, &LayerRule::algorithm);
+    if (algorithm.text != nullptr && *algorithm.text != "auto")
+      fail("{}: algorithm = \"{}\": this version has one algorithm for a {}; write \"auto\" or leave it out",
+           algorithm.rule->place, *algorithm.text, bound.op->kind());
+  }
+
+  /// The redistributions on all sides of a layer whose layouts are known.
+  void connect(LayerPlan& bound) const {
+    for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
+      const auto& producer = plan_.layers[static_cast<std::size_t>(bound.inputs[i])];
+      bound.arrive.push_back(plan_redistribution(producer.y, bound.at.x[i]));
+      bound.leave.push_back(plan_redistribution(bound.at.dx[i], producer.y.dual()));
+      bound.needs_dx.push_back(trains(bound.inputs[i]));
+    }
+    bound.finish = plan_redistribution(bound.at.y, bound.y);
+    bound.finish_back = plan_redistribution(bound.y.dual(), bound.at.y.dual());
+  }
+
+  /// True if a layer or anything before it has weights to train.
+  bool trains(int index) const {
+    const auto& bound = plan_.layers[static_cast<std::size_t>(index)];
+    return std::any_of(bound.weights.begin(), bound.weights.end(), [](const WeightSpec& w) { return w.trained; }) ||
+           std::any_of(bound.needs_dx.begin(), bound.needs_dx.end(), [](bool needs) { return needs; });
+  }
+
+  const Model& model_;
+  const Strategy& strategy_;
+  std::vector<Shape> shapes_;
+  Plan plan_;
+};
+
+/// Every layer but the loss feeds another one: what nobody uses has no gradient.
+void check_uses(const Model& model) {
+  std::vector<bool> used(model.layers().size(), false);
+  for (const auto& layer : model.layers())
+    for (const int input : layer.inputs) used[static_cast<std::size_t>(input)] = true;
+  for (std::size_t i = 0; i + 1 < used.size(); ++i)
+    if (!used[i])
+      fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
+}
+
+}  // namespace
+
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
+  if (workload.batch < 1) fail("the batch is {}; it must be 1 or more", workload.batch);
+  workload.optimizer.check();
+  const auto losses = std::count_if(model.layers().begin(), model.layers().end(),
+                                    [](const Layer& layer) { return layer.op->is_loss(); });
+  if (losses != 1 || !model.layers().back().op->is_loss())
+    fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
+  check_uses(model);
+  return Binder(model, strategy, workload).bind();
+}
+
+}  // namespace partita

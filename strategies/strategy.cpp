@@ -1,0 +1,169 @@
+#include "partita/strategies/strategy.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+namespace partita {
+
+namespace {
+
+/// Reads the tables of one file; every message begins with file, line and column.
+class Reader {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  std::string place(const toml::node& node) const {
+    return fmt::format("{}, line {}, column {}", file_, node.source().begin.line, node.source().begin.column);
+  }
+
+  template <class... Args>
+  [[noreturn]] void refuse(const toml::node& node, fmt::format_string<Args...> text, Args&&... args) const {
+    fail("{}: {}", place(node), fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  void check_keys(const toml::table& table, const std::vector<std::string>& known, std::string_view where) const {
+    for (const auto& [key, node] : table)
+      if (const std::string name(key.str()); std::find(known.begin(), known.end(), name) == known.end())
+        fail("{}, line {}, column {}: {} has no key '{}'{}; it has {}", file_, key.source().begin.line,
+             key.source().begin.column, where, name, did_you_mean(name, known), quoted_list(known));
+  }
+
+  std::optional<std::string> text(const toml::table& table, std::string_view key) const {
+    const auto* node = table.get(key);
+    if (node == nullptr) return std::nullopt;
+    const auto* value = node->as_string();
+    if (value == nullptr) refuse(*node, "'{}' must be a text in quotes", key);
+    return value->get();
+  }
+
+  /// The tables of [[key]]; none if it is not there.
+  std::vector<const toml::table*> tables(const toml::table& root, std::string_view key) const {
+    std::vector<const toml::table*> tables;
+    const auto* node = root.get(key);
+    if (node == nullptr) return tables;
+    const auto* array = node->as_array();
+    if (array == nullptr) refuse(*node, "'{}' must be written as [[{}]]", key, key);
+    for (const auto& element : *array) {
+      if (element.as_table() == nullptr) refuse(element, "'{}' must be written as [[{}]]", key, key);
+      tables.push_back(element.as_table());
+    }
+    return tables;
+  }
+
+ private:
+  const std::string& file_;
+};
+
+Grid read_grid(const Reader& reader, const toml::table& root) {
+  const auto text = reader.text(root, "grid");
+  if (!text) return {};
+  try {
+    return Grid::parse(*text);
+  } catch (const Error& error) {
+    reader.refuse(*root.get("grid"), "{}", error.what());
+  }
+}
+
+/// One stage and one microbatch are all that the executor runs; anything else is refused, not ignored.
+void read_schedule(const Reader& reader, const toml::table& root) {
+  const auto* node = root.get("schedule");
+  if (node == nullptr) return;
+  const auto* table = node->as_table();
+  if (table == nullptr) reader.refuse(*node, "'schedule' must be written as [schedule]");
+  constexpr std::array<const char*, 2> keys{"kind", "microbatches"};
+  reader.check_keys(*table, std::vector<std::string>(keys.begin(), keys.end()), "[schedule]");
+  if (const auto kind = reader.text(*table, "kind"); kind && *kind != "single")
+    reader.refuse(*table->get("kind"),
+                  "there is no schedule '{}' in this version; it has 'single', one stage and one microbatch", *kind);
+  if (const auto* count = table->get("microbatches"); count != nullptr && count->value<std::int64_t>() != 1)
+    reader.refuse(*count, "this version runs one microbatch a step; write microbatches = 1 or leave it out");
+}
+
+Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
+  static const std::vector<std::string> keys{"match", "output", "input", "weights", "algorithm"};
+  reader.check_keys(table, keys, "[[layer]]");
+  const auto match = reader.text(table, "match");
+  if (!match || match->empty())
+    reader.refuse(table, "[[layer]] needs match = \"a layer's name, or a pattern with * and ?\"");
+  return {*match,
+          {reader.text(table, "output"), reader.text(table, "input"), reader.text(table, "weights"),
+           reader.text(table, "algorithm")},
+          reader.place(table)};
+}
+
+bool glob(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] == '*') return glob(pattern.substr(1), text) || (!text.empty() && glob(pattern, text.substr(1)));
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && glob(pattern.substr(1), text.substr(1));
+}
+
+}  // namespace
+
+bool Strategy::Rule::exact() const { return match.find_first_of("*?") == std::string::npos; }
+bool Strategy::Rule::matches(std::string_view layer) const { return glob(match, layer); }
+
+Strategy::Strategy(std::string_view grid) : grid_(Grid::parse(grid)) {}
+
+Strategy& Strategy::layer(std::string match, LayerRule rule) {
+  rules_.push_back({std::move(match), std::move(rule), fmt::format("rule {}", rules_.size() + 1)});
+  return *this;
+}
+
+Strategy Strategy::on(Grid grid) const {
+  Strategy other = *this;
+  other.grid_ = std::move(grid);
+  return other;
+}
+
+Strategy Strategy::parse(std::string_view text, const std::string& file) {
+  toml::table root;
+  try {
+    root = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    fail("{}, line {}, column {}: {}", file, error.source().begin.line, error.source().begin.column,
+         error.description());
+  }
+  const Reader reader(file);
+  static const std::vector<std::string> keys{"grid", "schedule", "stage", "layer"};
+  reader.check_keys(root, keys, "a strategy");
+  Strategy strategy;
+  strategy.file_ = file;
+  strategy.grid_ = read_grid(reader, root);
+  read_schedule(reader, root);
+  if (const auto* stage = root.get("stage"); stage != nullptr)
+    reader.refuse(*stage, "this version runs all layers in one stage; leave [[stage]] out");
+  for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
+  return strategy;
+}
+
+Strategy Strategy::load(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) fail("the strategy file {} cannot be read: {}", path, std::generic_category().message(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) fail("the strategy file {} cannot be read: {}", path, std::generic_category().message(errno));
+  return parse(text.str(), path);
+}
+
+std::string Strategy::print() const {
+  std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
+  for (const auto& [match, rule, place] : rules_) {
+    text += fmt::format("\n[[layer]]\nmatch = \"{}\"\n", match);
+    if (rule.output) text += fmt::format("output = \"{}\"\n", *rule.output);
+    if (rule.input) text += fmt::format("input = \"{}\"\n", *rule.input);
+    if (rule.weights) text += fmt::format("weights = \"{}\"\n", *rule.weights);
+    if (rule.algorithm) text += fmt::format("algorithm = \"{}\"\n", *rule.algorithm);
+  }
+  return text;
+}
+
+}  // namespace partita

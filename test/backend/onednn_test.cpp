@@ -1,0 +1,129 @@
+#include "../support/naive.hpp"
+#include "partita/base/error.hpp"
+
+#include <gtest/gtest.h>
+#include <thread>
+
+namespace partita {
+namespace {
+
+using naive::Case;
+using naive::Generator;
+
+constexpr double tolerance = 1e-5;  // relative, in norm
+
+/// Skips where this build lacks oneDNN.
+class OneDnn : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (make_backend("auto", DType::f32, 1)->name() != "onednn") GTEST_SKIP() << "this build lacks oneDNN";
+    fast = make_backend("onednn", DType::f32, 1);
+  }
+  void compare(Generator& random, const Case& c);
+
+  std::unique_ptr<Backend> fast, reference = make_reference_backend();
+};
+class OneDnnConv : public OneDnn, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Spatial, OneDnnConv, testing::Values(1, 2, 3));
+
+double relative(const Tensor& is, const Tensor& want) {
+  double difference = 0, norm = 0;
+  for (Index i = 0; i < is.volume(); ++i) {
+    difference += (is.get(i) - want.get(i)) * (is.get(i) - want.get(i));
+    norm += want.get(i) * want.get(i);
+  }
+  return difference == 0 ? 0 : std::sqrt(difference) / std::max(std::sqrt(norm), 1e-3);
+}
+
+void OneDnn::compare(Generator& random, const Case& c) {
+  SCOPED_TRACE(c.text);
+  const auto s = static_cast<std::size_t>(c.spatial);
+  const Tensor x = random.tensor(DType::f32, naive::x_names[s], c.x),
+               w = random.tensor(DType::f32, naive::w_names[s], c.w);
+  const Tensor dy = random.tensor(DType::f32, naive::x_names[s], c.y);
+  const Tensor dw = random.tensor(DType::f32, naive::w_names[s], c.w);
+  Box filters(1);
+  filters[0] = c.y[1];
+  const Tensor bias = random.one_in(2) ? random.tensor(DType::f32, "F", filters) : Tensor();
+  const auto garbage = [&](const Box& box) { return random.tensor(DType::f32, naive::x_names[s], box); };
+  const Tensor y[2] = {garbage(c.y), garbage(c.y)}, dx[2] = {garbage(c.x), garbage(c.x)};
+  const Tensor sum[2] = {extract(dw, c.w, MemoryClass::workspace), extract(dw, c.w, MemoryClass::workspace)};
+  Backend* backends[2] = {fast.get(), reference.get()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    backends[i]->conv_forward(c.slides, x, w, bias, y[i], {});
+    backends[i]->conv_backward_data(c.slides, dy, w, dx[i], {});
+    backends[i]->conv_backward_filter(c.slides, x, dy, sum[i], {});
+  }
+  EXPECT_LE(relative(y[0], y[1]), tolerance) << "y";
+  EXPECT_LE(relative(dx[0], dx[1]), tolerance) << "dx";
+  EXPECT_LE(relative(sum[0], sum[1]), tolerance) << "dw";
+}
+
+TEST_P(OneDnnConv, IsTheReference) {
+  Generator random(static_cast<unsigned>(GetParam()));
+  for (int i = 0; i < 60; ++i) compare(random, random.conv(GetParam()));
+}
+
+/// A layer of a real network, whole.
+Case layer(Index n, Index c, Index f, Index size, const Window& window) {
+  Case k;
+  k.slides = {window, window};
+  const Index out = window.outputs(size);
+  k.x = Box(Shape{{'N', n}, {'C', c}, {'H', size}, {'W', size}});
+  k.w = Box(Shape{{'F', f}, {'C', c}, {'H', window.kernel}, {'W', window.kernel}});
+  k.y = Box(Shape{{'N', n}, {'C', f}, {'H', out}, {'W', out}});
+  k.text = k.x.print() + k.w.print() + window.print();
+  return k;
+}
+
+// Channel counts for which oneDNN takes its vectorised kernels, other kernels than the small ones above.
+TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
+  Generator random(9);
+  compare(random, layer(3, 32, 64, 14, {3, 1, 1, 1, 1}));
+  compare(random, layer(3, 1, 32, 28, {3, 1, 1, 1, 1}));
+  compare(random, layer(2, 64, 32, 13, {1, 2, 1, 0, 0}));
+  compare(random, layer(2, 18, 36, 15, {5, 2, 1, 2, 2}));
+  compare(random, layer(2, 3, 16, 31, {7, 2, 1, 3, 3}));
+  compare(random, layer(2, 16, 16, 15, {3, 1, 2, 2, 2}));
+}
+
+TEST_F(OneDnn, RepeatsBitForBitOnAnyThread) {
+  Generator random(4);
+  const Case c = layer(2, 16, 16, 9, {3, 1, 1, 1, 1});
+  const Tensor x = random.tensor(DType::f32, "NCHW", c.x), w = random.tensor(DType::f32, "FCHW", c.w);
+  const Tensor first = x.like(c.y), second = x.like(c.y);
+  fast->conv_forward(c.slides, x, w, {}, first, {});
+  std::thread([&] { fast->conv_forward(c.slides, x, w, {}, second, {}); }).join();
+  for (Index i = 0; i < first.volume(); ++i) ASSERT_EQ(first.get(i), second.get(i));
+}
+
+TEST_F(OneDnn, MultipliesAsTheReference) {
+  Generator random(5);
+  for (int i = 0; i < 200; ++i) {
+    const Index m = random.draw(0, 40), n = random.draw(0, 40), k = random.draw(0, 40);
+    const bool ta = random.one_in(2), tb = random.one_in(2);
+    const Index lda = (ta ? m : k) + 1, ldb = (tb ? k : n) + 2, ldc = n + 3;
+    const auto matrix = [&](Index rows, Index ld) {
+      return random.tensor(DType::f32, "HW", Box(Shape{{'H', rows}, {'W', ld}}));
+    };
+    const Tensor a = matrix(ta ? k : m, lda), b = matrix(tb ? n : k, ldb), c = matrix(m, ldc);
+    const Tensor other = extract(c, c.box(), MemoryClass::workspace);
+    const double beta = random.one_in(2) ? 0 : 0.5;
+    fast->gemm(DType::f32, ta, tb, m, n, k, 1.5, a.data(), lda, b.data(), ldb, beta, c.data(), ldc, {});
+    reference->gemm(DType::f32, ta, tb, m, n, k, 1.5, a.data(), lda, b.data(), ldb, beta, other.data(), ldc, {});
+    EXPECT_LE(relative(c, other), tolerance) << m << " " << n << " " << k << " " << ta << tb;
+  }
+}
+
+TEST_F(OneDnn, RefusesOtherTypesNamingWhoCan) {
+  try {
+    make_backend("onednn", DType::bf16, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "backend 'onednn' computes in f32, not in bf16; backend 'reference' can");
+  }
+  EXPECT_THROW(make_onednn_backend(0), Error);
+}
+
+}  // namespace
+}  // namespace partita

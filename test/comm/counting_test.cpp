@@ -1,0 +1,107 @@
+#include "partita/comm/counting.hpp"
+
+#include "partita/comm/threads.hpp"
+#include "support/collectives.hpp"
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+using Counts = std::map<std::pair<std::string, Verb>, Traffic>;
+
+/// Each collective once, with 5 floats in all.
+void run_collectives(Communicator& comm, Index elements) {
+  std::vector<Index> counts(static_cast<std::size_t>(comm.size()), 0);
+  counts.back() = elements;
+  std::vector<float> a(5), b(5);
+  comm.all_reduce(a.data(), elements, DType::f32, Op::sum, {}).wait();
+  comm.all_gather(a.data(), b.data(), counts, DType::f32, {}).wait();
+  comm.reduce_scatter(a.data(), b.data(), counts, DType::f32, {}).wait();
+  comm.broadcast(a.data(), elements, DType::f32, 0, {}).wait();
+}
+
+Counts each_collective(const std::string& label, Traffic traffic) {
+  Counts counts;
+  for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast})
+    counts[{label, verb}] = traffic;
+  return counts;
+}
+
+}  // namespace
+
+TEST(Counting, ChangesNothing) {
+  for (int ranks = 1; ranks <= 5; ++ranks)
+    run_threads(ranks, [](Communicator& comm) {
+      check_transport(*counting(comm.split(0, comm.rank()), std::make_shared<TrafficCounter>()));
+    });
+}
+
+TEST(Counting, CollectivesCountTheirFullVector) {
+  run_threads(3, [](Communicator& comm) {
+    const auto counter = std::make_shared<TrafficCounter>();
+    const auto counted = counting(comm.split(0, comm.rank()), counter);
+    counter->set_label("conv1");
+    run_collectives(*counted, 5);
+    EXPECT_EQ(counter->by_label(), each_collective("conv1", {1, 20}));
+    run_collectives(*counted, 5);
+    EXPECT_EQ(counter->by_label(), each_collective("conv1", {2, 40}));
+    EXPECT_EQ(counter->total(), (Traffic{8, 160}));
+    counter->reset();
+    EXPECT_EQ(counter->total(), Traffic{});
+  });
+}
+
+TEST(Counting, AllToAllCountsWhatTheRankSends) {
+  run_threads(3, [](Communicator& comm) {
+    const auto counter = std::make_shared<TrafficCounter>();
+    // Rank r sends r floats to everyone, itself included.
+    const std::vector<Index> send_counts(3, comm.rank()), recv_counts{0, 1, 2};
+    const std::vector<float> send(6);
+    std::vector<float> recv(3);
+    counting(comm.split(0, comm.rank()), counter)
+        ->all_to_all(send.data(), send_counts, recv.data(), recv_counts, DType::f32, {})
+        .wait();
+    EXPECT_EQ(counter->total(), comm.rank() == 0 ? Traffic{} : (Traffic{1, 12 * comm.rank()}));
+  });
+}
+
+TEST(Counting, NothingToMoveCountsNothing) {
+  run_threads(2, [](Communicator& comm) {
+    const auto counter = std::make_shared<TrafficCounter>();
+    const auto counted = counting(comm.split(0, comm.rank()), counter);
+    run_collectives(*counted, 0);                         // no element
+    run_collectives(*counted->split(comm.rank(), 0), 5);  // no peer
+    counted->exchange({}, {}, {}).wait();                 // no message
+    EXPECT_EQ(counter->by_label(), Counts{});
+  });
+}
+
+TEST(Counting, ExchangesCountNonemptyMessagesSent) {
+  run_threads(2, [](Communicator& comm) {
+    const auto counter = std::make_shared<TrafficCounter>();
+    const auto counted = counting(comm.split(0, comm.rank()), counter);
+    const int peer = 1 - comm.rank();
+    // Rank 0 sends 2, 0 and 3 doubles; rank 1 sends none.
+    std::vector<double> two(2), none, three(3);
+    if (comm.rank() == 0) {
+      const Send sends[] = {{peer, bytes(two)}, {peer, bytes(none)}, {peer, bytes(three)}};
+      counted->exchange(sends, {}, {}).wait();
+    } else {
+      const Recv recvs[] = {{peer, writable(two)}, {peer, writable(none)}, {peer, writable(three)}};
+      counted->exchange({}, recvs, {}).wait();
+    }
+    EXPECT_EQ(counter->total(), comm.rank() == 0 ? (Traffic{2, 40}) : Traffic{});
+  });
+}
+
+TEST(Counting, SplitsCountToo) {
+  run_threads(4, [](Communicator& comm) {
+    const auto counter = std::make_shared<TrafficCounter>();
+    const auto half = counting(comm.split(0, comm.rank()), counter)->split(comm.rank() % 2, 0);
+    EXPECT_EQ(counter->total(), Traffic{}) << "a split itself moves nothing";
+    counter->set_label("fc");
+    run_collectives(*half, 2);
+    EXPECT_EQ(counter->by_label(), each_collective("fc", {1, 8}));
+  });
+}

@@ -1,0 +1,91 @@
+#!/bin/bash
+# Runs the tests, from a fresh Debian 12 on: installs what is missing, builds, and ends with a line of counts.
+#   bash test/run.sh           everything: GCC with -Werror, then Clang's address, undefined and thread sanitizers
+#   bash test/run.sh --fast    without the sanitizers
+#   bash test/run.sh --long    with the big sweeps and clang-tidy
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+. test/setup.sh
+
+fast=false
+multiplier=1
+for argument in "$@"; do
+  case "$argument" in
+    --fast) fast=true ;;
+    --long) export PARTITA_LONG=1 multiplier=20 ;;
+    --help | -h) sed -n '2,5s/^# *//p' "$0" && exit 0 ;;
+    *) echo "test/run.sh: unknown option '$argument'; there are --fast, --long and --help" >&2 && exit 2 ;;
+  esac
+done
+
+# shellcheck disable=SC2086
+install_packages $run_packages $test_packages
+
+failed_steps=()
+logs=()  # one testlog.json of Meson's a run
+log_folder=build/test-logs
+
+# step NAME COMMAND...: runs it quietly; if it fails, shows the end of what it printed and takes note.
+step() {
+  local name=$1 log
+  shift
+  say "$name"
+  log=$log_folder/$(tr -c 'a-z0-9\n' '-' <<<"${name,,}").txt
+  "$@" >"$log" 2>&1 </dev/null && return
+  echo "---- $name failed; the end of $log:"
+  grep -E 'error|warning|FAILED' "$log" | head -n 20
+  tail -n 20 "$log"
+  echo "----"
+  failed_steps+=("$name")
+  return 1
+}
+
+# configure FOLDER COMPILER OPTION...: sets up a build folder, or changes the options of the one that is there.
+configure() {
+  local folder=$1 compiler=$2
+  shift 2
+  if [ -f "$folder/meson-private/coredata.dat" ]; then
+    meson configure "$folder" "$@"
+  else
+    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"  # Meson takes ccache itself only where CXX is not set
+  fi
+}
+
+compile() { ninja -C "$@" -k0; }
+
+# run_tests NAME FOLDER SUITE...: runs the suites, shows what fails, keeps the log for the counts.
+run_tests() {
+  local name=$1 folder=$2 suite suites=()
+  shift 2
+  for suite in "$@"; do suites+=(--suite "$suite"); done
+  say "$name"
+  meson test -C "$folder" --no-rebuild --print-errorlogs --logbase testlog --timeout-multiplier $multiplier \
+    "${suites[@]}" 2>&1 </dev/null | tee "$log_folder/$(basename "$folder").txt"
+  logs+=("$folder/meson-logs/testlog.json")
+}
+
+mkdir -p "$log_folder"
+say "logs are in $log_folder"
+
+step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true &&
+  step "build (g++, release)" compile build -j2 &&
+  run_tests "tests" build unit threads mpi example style
+
+if ! $fast; then
+  # Each sanitizer has a folder of its own. oneDNN's threads (libgomp) are unknown to ThreadSanitizer.
+  export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
+  step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
+    -Db_sanitize=address,undefined -Dwerror=true &&
+    step "build (clang++, address and undefined)" compile .build-asan -j2 sanitized-tests &&
+    ASAN_OPTIONS=detect_leaks=0 run_tests "tests with address and undefined sanitizers" .build-asan unit threads mpi-small
+  step "configure (clang++, thread)" configure .build-tsan clang++ --buildtype debugoptimized -Doptimization=1 \
+    -Db_sanitize=thread -Donednn=disabled -Dwerror=true &&
+    step "build (clang++, thread)" compile .build-tsan -j2 thread-tests &&
+    run_tests "tests with the thread sanitizer" .build-tsan threads
+fi
+if [ -n "${PARTITA_LONG:-}" ]; then
+  step "clang-tidy" run-clang-tidy -quiet -j2 -p .build-asan "^$PWD/(src|layouts|distconv|strategies)/"
+fi
+
+say "done"
+python3 -B test/support/summary.py "${#failed_steps[@]}" "${logs[@]}"

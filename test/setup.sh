@@ -1,0 +1,75 @@
+# Set-up shared by test/run.sh and examples/quickstart.sh, which source this file from the root of the project: Debian
+# packages, ccache, progress lines.
+
+run_packages="meson ninja-build g++ pkg-config python3 ccache mpich libmpich-dev libeigen3-dev libboost-dev
+  libboost-program-options-dev libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libhdf5-mpich-dev zlib1g-dev
+  dataset-fashion-mnist"
+test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev"
+mpi_packages=" mpich libmpich-dev libhdf5-mpich-dev "
+
+started=$(date +%s)
+
+# say TEXT...: one line of progress with the seconds since the start.
+say() { printf '[%4d s] %s\n' "$(($(date +%s) - started))" "$*"; }
+
+# The packages among the arguments that are not installed.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
+  done
+}
+
+# True if all of the arguments only make up MPICH, and another MPI is there with an HDF5.
+another_mpi_does() {
+  local package
+  for package in "$@"; do
+    case "$mpi_packages" in *" $package "*) ;; *) return 1 ;; esac
+  done
+  command -v mpiexec >/dev/null && command -v pkg-config >/dev/null &&
+    { pkg-config --exists mpich || pkg-config --exists ompi || command -v mpicxx >/dev/null; } &&
+    { pkg-config --exists hdf5-mpich || pkg-config --exists hdf5-openmpi || pkg-config --exists hdf5; }
+}
+
+# install_packages PACKAGE...: sees to it that they are installed, or prints the line that would do it and exits with 2.
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "this is no Debian; going on with what is installed, as if it had the packages" "$@"
+    return
+  fi
+  local missing sudo="" log
+  missing=$(missing_packages "$@")
+  [ -n "$missing" ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    sudo="sudo"
+    if ! sudo -n true 2>/dev/null; then
+      # shellcheck disable=SC2086
+      if another_mpi_does $missing; then
+        say "going on with the MPI that is installed"
+        return
+      fi
+      echo "Some packages are missing, and this user may not install them. Please run:" >&2
+      echo "  sudo apt-get update && sudo apt-get install --yes --no-install-recommends $missing" >&2
+      exit 2
+    fi
+  fi
+  say "installing $missing"
+  log=$(mktemp)
+  # shellcheck disable=SC2086
+  if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+    $missing; } >"$log" 2>&1 </dev/null; then
+    # shellcheck disable=SC2086
+    if another_mpi_does $missing; then
+      say "MPICH cannot be installed; going on with the MPI that is"
+      return
+    fi
+    tail -n 20 "$log" >&2
+    echo "The packages could not be installed; this is the line that failed:" >&2
+    echo "  apt-get update && apt-get install --yes --no-install-recommends $missing" >&2
+    exit 2
+  fi
+  rm -f "$log"
+}
+
+# ccache may keep what was compiled with precompiled headers.
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
