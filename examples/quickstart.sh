@@ -19,6 +19,30 @@ if [ ! -f build/meson-private/coredata.dat ]; then
   meson setup build --buildtype release -Dtests=false >"$log" 2>&1 </dev/null
 fi
 say "compiling (a few minutes, once)"
-ninja -C build partita >"$log" 2>&1 </dev/null
+ninja -C build partita examples/quickstart_report >"$log" 2>&1 </dev/null
 trap - ERR
-say "built build/partita"
+
+folder=build/quickstart
+rm -rf "$folder"
+mkdir -p "$folder"
+began=$(date +%s)
+export OMP_NUM_THREADS=1  # one thread a rank, on both sides
+train="build/partita train --model fashion-cnn --batch 128 --seed 1"
+f32="--dtype f32 --epochs 2 --rate 0.1 --nesterov --weight-decay 5e-4 --warm-up 100 --decay linear"
+f64="--dtype f64 --steps 50 --rate 0.05 --no-test"
+hybrid="--strategy examples/strategies/fashion-cnn-hybrid.toml"
+
+# shellcheck disable=SC2086
+{
+  say "serial: 2 epochs of Fashion-MNIST on 1 rank, f32"
+  $train $f32 --json $folder/serial-f32.json
+  say "hybrid: the same on 4 ranks, samples over 2 and the rows of every image over 2"
+  build/mpiexec -n 4 $train $f32 $hybrid --json $folder/hybrid-f32.json
+  say "serial: 50 steps in f64"
+  $train $f64 --save $folder/serial-f64.h5 --json $folder/serial-f64.json
+  say "hybrid: the same on 4 ranks"
+  build/mpiexec -n 4 $train $f64 $hybrid --save $folder/hybrid-f64.h5 --json $folder/hybrid-f64.json
+}
+say "comparing"
+build/examples/quickstart_report $folder build/quickstart.json $(($(date +%s) - began))
+say "wrote build/quickstart.json"

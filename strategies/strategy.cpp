@@ -113,8 +113,9 @@ bool Strategy::Rule::matches(std::string_view layer) const { return glob(match, 
 
 Strategy::Strategy(std::string_view grid) : grid_(Grid::parse(grid)) {}
 
-Strategy& Strategy::layer(std::string match, LayerRule rule) {
-  rules_.push_back({std::move(match), std::move(rule), fmt::format("rule {}", rules_.size() + 1)});
+Strategy& Strategy::layer(std::string match, LayerRule rule, std::string place) {
+  if (place.empty()) place = fmt::format("rule {}", rules_.size() + 1);
+  rules_.push_back({std::move(match), std::move(rule), std::move(place)});
   return *this;
 }
 

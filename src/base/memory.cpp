@@ -10,6 +10,12 @@
 
 namespace partita {
 
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+}  // namespace
+
 std::string_view name(MemoryClass memory) {
   constexpr std::array<std::string_view, memory_classes> names{"weights", "gradients", "optimizer", "activations",
                                                                "halos",   "workspace", "data"};
@@ -28,24 +34,40 @@ MemoryUse Allocator::peak() const {
   return peak_;
 }
 
-void Allocator::add(Index bytes, MemoryClass memory) {
+Allocator::~Allocator() {
+  for (const auto& [size, blocks] : released_)
+    for (void* block : blocks) std::free(block);
+}
+
+void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   const std::scoped_lock lock(mutex_);
+  auto& blocks = released_[size];
+  void* data = nullptr;
+  if (blocks.empty()) {
+    data = std::aligned_alloc(alignment, size);
+    if (data == nullptr) throw std::bad_alloc();
+  } else {
+    data = blocks.back();
+    blocks.pop_back();
+  }
   now_[memory] += bytes;
   peak_[memory] = std::max(peak_[memory], now_[memory]);
+  return data;
+}
+
+void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Index bytes) {
+  const std::scoped_lock lock(mutex_);
+  released_[size].push_back(data);
+  now_[memory] -= bytes;
 }
 
 std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>& self, Index bytes,
                                                MemoryClass memory) {
-  constexpr std::size_t alignment = 64;
-  const std::size_t padded = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
-  void* data = std::aligned_alloc(alignment, padded);
-  if (data == nullptr) throw std::bad_alloc();
-  std::memset(data, 0, padded);
-  self->add(bytes, memory);
-  return {static_cast<std::byte*>(data), [self, bytes, memory](std::byte* p) {
-            self->add(-bytes, memory);
-            std::free(p);
-          }};
+  const std::size_t size = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
+  void* data = self->take(size, memory, bytes);
+  std::memset(data, 0, size);
+  return {static_cast<std::byte*>(data),
+          [self, size, memory, bytes](std::byte* p) { self->give_back(p, size, memory, bytes); }};
 }
 
 }  // namespace partita

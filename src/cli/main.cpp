@@ -4,6 +4,8 @@
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <new>
 
@@ -13,8 +15,9 @@ namespace {
 
 constexpr int user_error = 2;
 
-void complain(const char* message) {
-  fmt::print(stderr, "partita: {}\n", message);
+/// One line; the drawing below it, if there is one, only for people.
+void complain(std::string_view message) {
+  fmt::print(stderr, "partita: {}\n", isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n')));
   std::fflush(stderr);
 }
 

@@ -5,8 +5,8 @@
 #include "partita/model/builtin.hpp"
 #include "version.hpp"
 
-#include <boost/program_options.hpp>
 #include <algorithm>
+#include <boost/program_options.hpp>
 #include <sstream>
 
 namespace partita::cli {
@@ -81,6 +81,7 @@ po::options_description train_options(Options& o, Texts& texts) {
       "of the rate: none, linear or cosine");
   add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"), "augmentation: random shifts");
   add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: random mirror images");
+  add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }), "leave out the evaluation at the end");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
   return group;
 }
@@ -182,7 +183,9 @@ Strategy make_strategy(const Options& options, int ranks) {
     const auto colon = rule.find(':');
     if (colon == std::string::npos)
       fail("--rule \"{}\": write a layer's name or pattern, a colon and a layout, e.g. \"conv*: N@data H@y\"", rule);
-    strategy.layer(rule.substr(0, colon), {.output = rule.substr(colon + 1)});
+    const auto layout = rule.find_first_not_of(" \t", colon + 1);
+    strategy.layer(rule.substr(0, colon), {.output = layout == std::string::npos ? "" : rule.substr(layout)},
+                   fmt::format("--rule \"{}\"", rule));
   }
   return strategy;
 }

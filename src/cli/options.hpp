@@ -23,7 +23,8 @@ struct Options {
   Index samples = 0;  ///< of a synthetic set, or the first so many of another; 0: all
   TrainerOptions trainer;
   std::string json, save, load;
-  int rank = 0;  ///< explain: whose messages, bytes and memory
+  int rank = 0;      ///< explain: whose messages, bytes and memory
+  bool test = true;  ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
 };

@@ -42,7 +42,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     bind(setup.model, setup.strategy, {options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer});
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
-    setup.test = open_data(options, setup.model, false);
+    if (options.test) setup.test = open_data(options, setup.model, false);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     for (const auto& [option, path] : {std::pair("--json", options.json), std::pair("--save", options.save)})
       if (world.rank() == 0 && !path.empty()) check_folder(option, path);
@@ -142,7 +142,7 @@ class Run {
     json_["dtype"] = name(options_.trainer.dtype);
     json_["seed"] = options_.trainer.seed;
     if (options_.verb == "train") train();
-    test();
+    if (options_.test) test();
     finish();
     return 0;
   }

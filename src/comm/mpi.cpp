@@ -95,19 +95,9 @@ class Context {
 
   /// The one place that waits. Where ranks share a core, MPI's spinning would keep the peer that we wait for off it.
   void wait(std::vector<MPI_Request>& requests) const {
-    const int count = static_cast<int>(requests.size());
     std::vector<MPI_Status> statuses(requests.size());
-    int code = MPI_SUCCESS;
-    if (yields_) {
-      int done = 0;
-      for (;;) {
-        code = MPI_Testall(count, requests.data(), &done, statuses.data());
-        if (code != MPI_SUCCESS || done != 0) break;
-        sched_yield();
-      }
-    } else {
-      code = MPI_Waitall(count, requests.data(), statuses.data());
-    }
+    const int code = yields_ ? poll(requests, statuses)
+                             : MPI_Waitall(static_cast<int>(requests.size()), requests.data(), statuses.data());
     if (code == MPI_ERR_IN_STATUS)
       for (const auto& status : statuses)
         if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, "communication");
@@ -115,6 +105,21 @@ class Context {
   }
 
  private:
+  /// Linux's fair schedulers may let a rank that yields go on at once: one that waits longer sleeps (8 ranks on 2 busy
+  /// cores: an all-reduce of 8 bytes takes 0.5 ms instead of 5.5).
+  static int poll(std::vector<MPI_Request>& requests, std::vector<MPI_Status>& statuses) {
+    constexpr int patience = 50;
+    for (int attempt = 0;; ++attempt) {
+      int done = 0;
+      const int code = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, statuses.data());
+      if (code != MPI_SUCCESS || done != 0) return code;
+      if (attempt < patience)
+        sched_yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(1));
+    }
+  }
+
   static void create(MPI_User_function* function, MPI_Op& op) {
     check(MPI_Op_create(function, /*commute=*/1, &op), "MPI_Op_create");
   }

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstring>
-#include <numeric>
 
 namespace partita::textbook {
 

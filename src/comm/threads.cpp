@@ -4,6 +4,7 @@
 #include "partita/comm/textbook.hpp"
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <condition_variable>
 #include <cstring>

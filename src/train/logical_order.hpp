@@ -49,7 +49,7 @@ inline void from_logical(const std::vector<std::byte>& dense, const Tensor& tens
     const auto* next = reinterpret_cast<const decltype(t)*>(dense.data());
     for_elements(converted, [&](Index offset) { converted.as<decltype(t)>()[offset] = *next++; });
   });
-  copy_box(convert(converted, tensor.dtype()), tensor, tensor.box());
+  unpack(convert(converted, tensor.dtype()).data(), tensor.box(), tensor);
 }
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/comm/counting.hpp"
 #include "partita/comm/threads.hpp"
 
 #include <gtest/gtest.h>
@@ -10,9 +11,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -61,30 +62,6 @@ double value(const std::string& name, DType dtype, Index i) {
   return convert(one, dtype).get(0);
 }
 
-NamedTensor make(const Spec& spec, const Grid& grid, int rank) {
-  NamedTensor named{spec.name, {}};
-  named.tensor.layout = Layout::parse(spec.layout, spec.shape, grid);
-  named.tensor.local = Tensor(spec.dtype, spec.shape.names(), named.tensor.layout.owned(rank));
-  return named;
-}
-
-/// Calls f(row-major index in the global shape, offset in the tensor) for each local element.
-template <class F>
-void for_elements(const NamedTensor& named, F&& f) {
-  const auto& shape = named.tensor.layout.shape();
-  const Tensor& local = named.tensor.local;
-  for (Index i = 0; i < shape.volume(); ++i) {
-    std::array<Index, max_dims> at{};
-    bool inside = true;
-    Index rest = i;
-    for (int d = shape.dims() - 1; d >= 0; rest /= shape.extent(d), --d) {
-      const Index x = at[static_cast<std::size_t>(d)] = rest % shape.extent(d);
-      inside = inside && x >= local.box()[d].lo && x < local.box()[d].hi;
-    }
-    if (inside) f(i, local.offset(at));
-  }
-}
-
 /// Runs `body` on thread ranks of a grid.
 void on_grid(const std::string& axes, const std::function<void(const ProcessGrid&)>& body) {
   const Grid grid = Grid::parse(axes);
@@ -93,35 +70,41 @@ void on_grid(const std::string& axes, const std::function<void(const ProcessGrid
 
 std::vector<NamedTensor> make(const std::vector<Spec>& specs, const ProcessGrid& grid) {
   std::vector<NamedTensor> tensors;
-  for (const auto& spec : specs) tensors.push_back(make(spec, grid.grid(), grid.rank()));
+  for (const auto& [name, shape, dtype, text] : specs) {
+    const auto layout = Layout::parse(text, shape, grid.grid());
+    tensors.push_back({name, {}});
+    tensors.back().tensor.layout = layout;
+    tensors.back().tensor.local = Tensor(dtype, shape.names(), layout.owned(grid.rank()));
+  }
   return tensors;
+}
+
+/// Every element has its `value`.
+void fill_values(const NamedTensor& named, const Tensor& local) {
+  fill(local, named.tensor.layout.shape(), [&](Index i) { return value(named.name, local.dtype(), i); });
 }
 
 void save(const std::string& path, const std::string& axes, const std::vector<Spec>& specs,
           const std::map<std::string, std::string>& attributes = {}) {
   on_grid(axes, [&](const ProcessGrid& grid) {
     const auto tensors = make(specs, grid);
-    for (const auto& named : tensors)
-      for_elements(named, [&](Index i, Index offset) {
-        named.tensor.local.set(offset, value(named.name, named.tensor.local.dtype(), i));
-      });
+    for (const auto& named : tensors) fill_values(named, named.tensor.local);
     save_checkpoint(path, tensors, attributes, grid);
   });
 }
 
-/// Loads, and compares every element bit by bit.
+/// Loads, and compares bit by bit.
 void load(const std::string& path, const std::string& axes, const std::vector<Spec>& specs) {
   on_grid(axes, [&](const ProcessGrid& grid) {
     const auto tensors = make(specs, grid);
     load_checkpoint(path, tensors, grid);
-    int wrong = 0;
-    for (const auto& named : tensors)
-      for_elements(named, [&](Index i, Index offset) {
-        const double found = named.tensor.local.get(offset),
-                     expected = value(named.name, named.tensor.local.dtype(), i);
-        wrong += std::bit_cast<std::uint64_t>(found) != std::bit_cast<std::uint64_t>(expected) ? 1 : 0;
-      });
-    EXPECT_EQ(wrong, 0) << axes << ", rank " << grid.rank();
+    for (const auto& named : tensors) {
+      const Tensor& found = named.tensor.local;
+      const Tensor expected = found.like(found.box());
+      fill_values(named, expected);
+      EXPECT_EQ(std::memcmp(found.data(), expected.data(), static_cast<std::size_t>(found.bytes())), 0)
+          << named.name << " on " << axes << ", rank " << grid.rank();
+    }
   });
 }
 
@@ -166,12 +149,12 @@ class Checkpoint : public testing::Test {
   std::string path_ = file("run.h5");
 };
 
+const Shape scalar{};
 const Shape filter{{'F', 5}, {'C', 3}, {'H', 3}, {'W', 2}};
 const Shape linear{{'F', 3}, {'C', 7}};
 const Shape bias{{'F', 3}};
 const Shape deep{{'F', 2}, {'C', 3}, {'D', 2}, {'H', 1}, {'W', 4}};
 const Shape nothing{{'F', 0}, {'C', 4}};
-const Shape scalar{};
 
 /// The same tensors laid out for "a=2 b=2": whole, uneven, with empty boxes, sharded over two axes, in every dtype.
 const std::vector<Spec> on_four{{"conv1/weight", filter, DType::f32, "F@a C@b"},
@@ -190,8 +173,8 @@ std::vector<Spec> laid_out(const std::vector<std::string>& layouts) {
   return specs;
 }
 
-const std::vector<Spec> on_three = laid_out({"W@x", "F@x", "C@x", "C@x", "F@x", "D@x", "F@x", "", ""});
-const std::vector<Spec> on_five = laid_out({"F@x", "C@x", "H@x", "F@x", "F@x", "C@x", "C@x", "", "F@x"});
+const auto on_three = laid_out({"W@x", "F@x", "C@x", "C@x", "F@x", "D@x", "F@x", "", ""});
+const auto on_five = laid_out({"F@x", "C@x", "H@x", "F@x", "F@x", "C@x", "C@x", "", "F@x"});
 
 TEST_F(Checkpoint, AnyGridLoadsWhatAnotherSaved) {
   save(path_, "a=2 b=2", on_four);
@@ -218,9 +201,10 @@ TEST_F(Checkpoint, OtherDtypesAreConverted) {
   on_grid("x=2", [&](const ProcessGrid& grid) {
     const auto tensors = make({{"w", linear, DType::f64, "C@x"}}, grid);
     load_checkpoint(path_, tensors, grid);
-    for_elements(tensors[0], [&](Index i, Index offset) {
-      EXPECT_EQ(tensors[0].tensor.local.get(offset), value("w", DType::bf16, i));
-    });
+    const Tensor& found = tensors[0].tensor.local;
+    const Tensor expected = found.like(found.box());
+    fill(expected, linear, [](Index i) { return value("w", DType::bf16, i); });
+    for (Index i = 0; i < found.volume(); ++i) EXPECT_EQ(found.get(i), expected.get(i));
   });
 }
 
@@ -232,16 +216,13 @@ TEST_F(Checkpoint, TheFileIsInLogicalOrderWithNames) {
   ASSERT_GE(H5Dread(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, elements.data()), 0);
   for (Index i = 0; i < filter.volume(); ++i)
     EXPECT_EQ(elements[static_cast<std::size_t>(i)], value("conv1/weight", DType::f32, i));
-  for (const auto& [name, expected] :
-       std::map<std::string, std::string>{{"dimensions", "FCHW"}, {"layout", "F@a C@b H W"}, {"dtype", "f32"}}) {
-    const hid_t attribute = H5Aopen(data, name.c_str(), H5P_DEFAULT), type = H5Aget_type(attribute);
-    char* text = nullptr;
-    ASSERT_GE(H5Aread(attribute, type, &text), 0);
-    EXPECT_EQ(text, expected);
-    free(text);
-    H5Tclose(type);
-    H5Aclose(attribute);
-  }
+  const hid_t attribute = H5Aopen(data, "dimensions", H5P_DEFAULT), type = H5Aget_type(attribute);
+  char* text = nullptr;
+  ASSERT_GE(H5Aread(attribute, type, &text), 0);
+  EXPECT_STREQ(text, "FCHW");
+  free(text);
+  H5Tclose(type);
+  H5Aclose(attribute);
   H5Dclose(data);
   H5Fclose(in);
 }
@@ -253,6 +234,26 @@ TEST_F(Checkpoint, KeepsTextAttributes) {
   EXPECT_EQ(checkpoint_attributes(path_), texts);
   save(path_, "", {});
   EXPECT_TRUE(checkpoint_attributes(path_).empty());
+}
+
+TEST_F(Checkpoint, EveryElementTravelsOnce) {
+  const Grid grid_of_six = Grid::parse("a=2 b=3");
+  std::mutex mutex;
+  Traffic total;
+  run_threads(6, [&](Communicator& world) {
+    const auto counter = std::make_shared<TrafficCounter>();
+    const ProcessGrid grid(grid_of_six, counting(world.split(0, world.rank()), counter), {});
+    // Two blocks of F, of which rank 0 has one; two of D that are not empty, of which rank 0 has one; all on rank 0.
+    const auto tensors = make({{"replicated over b", linear, DType::f64, "F@a"},
+                               {"partly empty", deep, DType::f32, "D@b"},
+                               {"whole", bias, DType::bf16, ""}},
+                              grid);
+    save_checkpoint(path_, tensors, {}, grid);
+    const std::scoped_lock lock(mutex);
+    for (const auto& [label_and_verb, traffic] : counter->by_label())
+      if (label_and_verb.second == Verb::exchange) total += traffic;
+  });
+  EXPECT_EQ(total, (Traffic{2, 1 * 7 * 8 + 24 * 4}));
 }
 
 TEST_F(Checkpoint, ThreadRanksOfSeveralGridsDoNotDisturbEachOther) {
@@ -278,18 +279,6 @@ TEST_F(Checkpoint, AMissingFolderIsNamedOnEveryRank) {
   EXPECT_EQ(save_error(below, "x=3", on_three),
             "checkpoint '" + below + "': cannot create '" + below + ".partial': Not a directory");
   EXPECT_EQ(files(), 1U);
-}
-
-TEST_F(Checkpoint, AFullDiskIsNamedOnEveryRank) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  std::filesystem::create_symlink("/dev/full", path_ + ".partial");
-  EXPECT_EQ(save_error(path_, "a=2 b=2", on_four),
-            "checkpoint '" + path_ + "': cannot write tensor 'conv1/weight': No space left on device");
-  EXPECT_EQ(files(), 0U);
-  std::filesystem::create_symlink("/dev/full", path_ + ".partial");
-  EXPECT_EQ(save_error(path_, "x=3", {}),
-            "checkpoint '" + path_ + "': cannot finish '" + path_ + ".partial': No space left on device");
-  EXPECT_EQ(files(), 0U);
 }
 
 TEST_F(Checkpoint, AnyWriteThatFailsLeavesTheOldFileAlone) {
@@ -331,23 +320,17 @@ TEST_F(Checkpoint, PendingSumsAndNamesGivenTwiceAreRefused) {
   EXPECT_EQ(files(), 0U);
 }
 
-TEST_F(Checkpoint, AMissingFileIsNamedOnEveryRank) {
+TEST_F(Checkpoint, WhatIsNoCheckpointOrOfAnotherVersionIsRefused) {
   EXPECT_EQ(load_error(path_, "x=3", on_three),
             "checkpoint '" + path_ + "': cannot open it: No such file or directory");
   EXPECT_THROW(checkpoint_attributes(path_), Error);
-}
-
-TEST_F(Checkpoint, WhatIsNoCheckpointIsRefused) {
   std::ofstream(path_) << "some text that is no HDF5";
   EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is no HDF5 file");
   std::ofstream(path_).flush();
   EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is no HDF5 file");
   H5Fclose(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
-  const auto message = load_error(path_, "x=3", on_three);
-  EXPECT_EQ(message.find("checkpoint '" + path_ + "': it is no checkpoint of Partita"), 0U) << message;
-}
-
-TEST_F(Checkpoint, AnotherVersionIsRefused) {
+  EXPECT_EQ(load_error(path_, "x=3", on_three),
+            "checkpoint '" + path_ + "': it is no checkpoint of Partita: can't locate attribute: 'partita_checkpoint'");
   save(path_, "", {});
   const hid_t out = H5Fopen(path_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t attribute = H5Aopen(out, "partita_checkpoint", H5P_DEFAULT);
@@ -383,14 +366,13 @@ TEST_F(Checkpoint, AMissingTensorIsNamedWithTheNearest) {
 
 TEST_F(Checkpoint, AnotherShapeOrKindIsRefusedBeforeAnythingIsRead) {
   save(path_, "a=2 b=2", on_four);
-  const Shape wide{{'F', 3}, {'C', 8}}, other{{'V', 3}, {'C', 7}}, short_one{{'F', 3}};
+  const Shape wide{{'F', 3}, {'C', 8}}, other{{'V', 3}, {'C', 7}};
   const auto error = [&](const Shape& shape) {
     return load_error(path_, "x=3", {{"fc/weight", shape, DType::f16, ""}});
   };
   const auto start = "checkpoint '" + path_ + "': cannot read tensor 'fc/weight': ";
   EXPECT_EQ(error(wide), start + "the file has F=3 C=7, expected F=3 C=8");
   EXPECT_EQ(error(other), start + "the file has F=3 C=7, expected V=3 C=7");
-  EXPECT_EQ(error(short_one), start + "the file has F=3 C=7, expected F=3");
   EXPECT_EQ(load_error(path_, "x=3", {{"fc/weight", linear, DType::i32, ""}}),
             start + "the file does not hold integer numbers");
   EXPECT_EQ(load_error(path_, "x=3", {{"seen", bias, DType::f32, ""}}),

@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 namespace partita {
 
@@ -28,8 +30,15 @@ struct MemoryUse {
 
 /// Hands out buffers and keeps account of them by class: what is in use now, and the most that ever was.
 /// One a rank; buffers may be released on any thread, and may outlive the allocator's other owners.
+/// Released memory is kept for the next buffer of its size: a step asks for the same sizes as the one before, and fresh
+/// pages from the system cost more than most kernels that fill them.
 class Allocator {
  public:
+  Allocator() = default;
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+  ~Allocator();
+
   /// Bytes in use now.
   MemoryUse now() const;
   /// The most bytes in use at any one time, each class by itself.
@@ -40,10 +49,12 @@ class Allocator {
   static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory);
 
  private:
-  void add(Index bytes, MemoryClass memory);
+  void* take(std::size_t size, MemoryClass memory, Index bytes);
+  void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
+  std::unordered_map<std::size_t, std::vector<void*>> released_;
 };
 
 }  // namespace partita

@@ -45,8 +45,8 @@ class Strategy {
   /// The same for a text; `file` stands in messages.
   static Strategy parse(std::string_view text, const std::string& file);
 
-  /// Adds a rule.
-  Strategy& layer(std::string match, LayerRule rule);
+  /// Adds a rule; `place` stands for it in messages ("rule 3" where it is empty).
+  Strategy& layer(std::string match, LayerRule rule, std::string place = "");
 
   const Grid& grid() const { return grid_; }
   const std::vector<Rule>& rules() const { return rules_; }

@@ -1,0 +1,99 @@
+"""What a user can get wrong: one clear line on standard error, printed once, exit status 2, and nothing written.
+Arguments: the launcher build/mpiexec and the program build/partita."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LAUNCHER, PROGRAM = sys.argv[1:3]
+DATA = "/usr/share/datasets/fashion-mnist"
+failures = []
+
+
+def run(ranks, *arguments, folder):
+    command = [LAUNCHER, "-n", str(ranks), PROGRAM, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def files(folder):
+    return sorted(os.path.join(base, name) for base, _, names in os.walk(folder) for name in names)
+
+
+def expect(name, ranks, arguments, *patterns, prepare=lambda folder: None):
+    """Runs `partita train` in a fresh folder; its only line of complaint must match all patterns."""
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(folder)
+        before = files(folder)
+        data = [] if "--data" in arguments else ["--data", "synthetic"]
+        result = run(ranks, "train", *data, *arguments, folder=folder)
+        lines = [line for line in result.stderr.splitlines() if line.strip()]
+        problems = []
+        if result.returncode != 2:
+            problems.append(f"exit status {result.returncode}")
+        if len(lines) != 1:
+            problems.append(f"{len(lines)} lines on standard error")
+        problems += [f"no '{p}'" for p in patterns if not lines or not re.search(p, lines[0])]
+        if files(folder) != before:
+            problems.append(f"wrote {sorted(set(files(folder)) - set(before))}")
+        print(f"{'ok  ' if not problems else 'FAIL'} {name}: {lines[0] if lines else ''}")
+        if problems:
+            failures.append(name)
+            print("     " + "; ".join(problems) + "\n" + result.stdout + result.stderr)
+
+
+def strategy(text):
+    def prepare(folder):
+        with open(os.path.join(folder, "s.toml"), "w", encoding="utf-8") as out:
+            out.write(text)
+    return prepare
+
+
+def copy_data(cut):
+    def prepare(folder):
+        for name in os.listdir(DATA):
+            shutil.copy(os.path.join(DATA, name), folder)
+        path = os.path.join(folder, "train-images-idx3-ubyte.gz")
+        with open(path, "r+b") as file:
+            file.truncate(cut)
+    return prepare
+
+
+S = ["--strategy", "s.toml"]
+RULE = 'grid = "data=2"\n[[layer]]\nmatch = "{}"\noutput = "{}"\n'
+OUT = ["--json", "r.json", "--save", "w.h5"]
+
+expect("missing data", 2, ["--data", "fashion-mnist", "--data-dir", "nowhere", *OUT], "nowhere")
+expect("truncated data", 2, ["--data", "fashion-mnist", "--data-dir", ".", *OUT], "train-images", prepare=copy_data(500000))
+expect("unreadable strategy", 2, ["--strategy", "none.toml"], r"none\.toml", "No such file")
+expect("bad TOML", 2, S, r"s\.toml, line 2, column \d+", prepare=strategy('grid = "data=2"\n[[layer\n'))
+expect("unknown key", 2, S, r"s\.toml, line 4, column 1", "did you mean 'output'", prepare=strategy(RULE.format("*", "N").replace("output", "outptu")))
+expect("wrong type", 2, S, r"s\.toml, line 1", "text in quotes", prepare=strategy("grid = 4\n"))
+expect("bad grid", 2, S, r"s\.toml, line 1", "column 6", prepare=strategy('grid = "data=0"\n'))
+expect("unknown layer", 2, S, r"s\.toml, line 2", "did you mean 'conv2'", prepare=strategy(RULE.format("conf2", "N@data")))
+expect("pattern without match", 2, S, r"match = \"res\*\"", prepare=strategy(RULE.format("res*", "N@data")))
+expect("unknown axis", 2, S, "conv1", "no axis 'dta'", "did you mean 'data'", prepare=strategy(RULE.format("conv1", "N@dta")))
+expect("unknown dimension", 2, S, "conv1", "no dimension 'D'", "N C H W", prepare=strategy(RULE.format("conv1", "D@data")))
+expect("dimension of no layer", 2, S, "dimension D", prepare=strategy(RULE.format("conv*", "D@data")))
+expect("axis twice", 2, S, "used twice", "column 10", prepare=strategy(RULE.format("conv1", "N@data H@data")))
+expect("cannot run", 2, S, "'conv1'", "dimension C", r"\(data\)", prepare=strategy(RULE.format("conv1", "C@data")))
+expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
+expect("stages", 2, S, r"s\.toml, line 2", "stage", prepare=strategy('grid = "data=2"\n[[stage]]\nlayers = ["a", "b"]\n'))
+expect("microbatches", 2, S, r"s\.toml, line 3", "microbatch", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 4\n'))
+expect("algorithm", 2, S, "'conv1'", "algorithm", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nalgorithm = "summa"\n'))
+expect("ranks", 3, S, "2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(RULE.format("*", "N@data")))
+expect("unknown option", 2, ["--bacth", "3"], "did you mean '--batch'")
+expect("bad number", 1, ["--batch", "many"], "batch")
+expect("zero batch", 1, ["--batch", "0"], "1 or more")
+expect("bad dtype", 1, ["--dtype", "f31"], "f31", "f64")
+expect("backend without dtype", 1, ["--backend", "onednn", "--dtype", "f64"], "reference")
+expect("unknown model", 1, ["--model", "fashion-cn"], "did you mean 'fashion-cnn'")
+expect("unknown data", 1, ["--data", "cifar"], "fashion-mnist")
+expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No such file")
+expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5")
+expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
+
+print(f"{len(failures)} failed")
+sys.exit(1 if failures else 0)
