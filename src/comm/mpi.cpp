@@ -1,5 +1,7 @@
 #include "partita/comm/mpi.hpp"
 
+#include "witness.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/comm/textbook.hpp"
 
@@ -275,6 +277,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) {
+    witness_ = std::make_unique<Witness>();
     int level = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     ours_ = true;
@@ -286,16 +289,19 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   MPI_Comm world = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
   world_ = std::make_shared<MpiCommunicator>(world, std::make_shared<Context>(world));
+  if (witness_) witness_->introduce(world_->rank());
 }
 
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for all ranks; one that fails would wait for peers that wait for it.
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
   world_.reset();
+  witness_.reset();
   if (ours_ && !finalized()) MPI_Finalize();
 }
 
 void MpiSession::abort(const std::string& message, int status) const {
+  if (witness_) witness_->dismiss();
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const auto line = fmt::format("rank {}: {}\n", rank, message);

@@ -1,5 +1,5 @@
 """A rank that is killed in the middle takes the job down within 10 seconds, and what is printed tells which rank it was.
-Arguments: the launcher build/mpiexec and the program build/partita."""
+Arguments: the launcher build/mpiexec, the program build/partita and the rank to kill."""
 
 import os
 import re
@@ -19,7 +19,7 @@ for line in job.stdout:
     if line.startswith("epoch"):
         break
 assert len(pids) == 4, "the ranks' process numbers were not printed"
-victim = 2
+victim = int(sys.argv[3])
 os.kill(pids[victim], signal.SIGKILL)
 start = time.monotonic()
 try:
@@ -30,4 +30,5 @@ except subprocess.TimeoutExpired:
 print(rest)
 print(f"ended after {time.monotonic() - start:.1f} s with status {job.returncode}")
 assert job.returncode != 0, "the job claims success"
-assert str(pids[victim]) in rest, "nothing printed tells which rank died"
+named = re.findall(r"rank (\d+) \(process (\d+) on \S+\) died", rest)
+assert named == [(str(victim), str(pids[victim]))], f"printed as dead: {named}, was: {victim}"

@@ -7,6 +7,8 @@
 
 namespace partita {
 
+class Witness;
+
 /// MPI's initialisation and finalisation; one object, first in main and last to go.
 class MpiSession {
  public:
@@ -24,6 +26,7 @@ class MpiSession {
 
  private:
   bool ours_ = false;
+  std::unique_ptr<Witness> witness_;
   std::shared_ptr<Communicator> world_;
 };
 

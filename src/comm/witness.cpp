@@ -1,0 +1,104 @@
+#include "witness.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+namespace partita {
+
+struct Witness::Shared {
+  pthread_mutex_t alive{};  // held by the rank
+  std::atomic<int> rank{0};
+};
+
+namespace {
+
+/// True for the first caller among the processes that give the same launcher: an abstract socket's name, which goes
+/// with its owner, can be bound once.
+bool first_of(pid_t launcher) {
+  const int socket_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const auto name = fmt::format("partita-witness-{}", launcher);
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return bind(socket_fd, reinterpret_cast<const sockaddr*>(&address), length) == 0;
+}
+
+/// Closes every file but standard error: the launcher watches its ends of the others to see a rank die.
+void close_files() {
+  constexpr int likely = 1024;  // it is the start of a process: few are open
+  for (int fd = 0; fd < likely; ++fd)
+    if (fd != STDERR_FILENO) close(fd);
+}
+
+void say_dead(int rank, pid_t process) {
+  std::array<char, 512> line{};
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const auto end = fmt::format_to_n(
+      line.data(), line.size(), "partita: rank {} (process {} on {}) died; the job ends\n", rank, process, host.data());
+  static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
+  close(STDERR_FILENO);  // the launcher waits for its end
+}
+
+/// The witness's whole life; only what is safe after a fork.
+[[noreturn]] void watch(pthread_mutex_t& alive, const std::atomic<int>& rank, pid_t process, pid_t launcher) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  setpgid(0, 0);  // what kills the rank's process group is not meant for us
+  close_files();
+  if (pthread_mutex_lock(&alive) == EOWNERDEAD && first_of(launcher)) {
+    say_dead(rank, process);
+    sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
+  }
+  _exit(0);
+}
+
+void make_robust(pthread_mutex_t& mutex) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+}  // namespace
+
+Witness::Witness() {
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;  // without a witness the job runs as well
+  shared_ = new (memory) Shared;
+  make_robust(shared_->alive);
+  pthread_mutex_lock(&shared_->alive);
+  const pid_t process = getpid(), launcher = getppid();
+  child_ = fork();
+  if (child_ == 0) watch(shared_->alive, shared_->rank, process, launcher);
+}
+
+Witness::~Witness() { dismiss(); }
+
+void Witness::introduce(int rank) {
+  if (shared_ != nullptr) shared_->rank = rank;
+}
+
+void Witness::dismiss() {
+  if (child_ < 0) return;
+  pthread_mutex_unlock(&shared_->alive);
+  waitpid(child_, nullptr, 0);
+  child_ = -1;
+}
+
+}  // namespace partita

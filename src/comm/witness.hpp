@@ -1,0 +1,31 @@
+#pragma once
+
+#include <sys/types.h>
+
+namespace partita {
+
+/// A child process that tells which rank died. A launcher that loses one rank kills the others at once and names any of
+/// them, so nobody in the job is left to say who was first; the witness is no part of the job. It waits for a robust
+/// mutex that its rank holds: the kernel hands that on before it closes the files by which the launcher notices.
+/// Of the witnesses of one launcher on one node only the first speaks.
+class Witness {
+ public:
+  /// Forks; before MPI starts, as MPI asks. On the thread that ends last, since a thread's end frees its mutexes.
+  Witness();
+  /// The rank ends in order: the witness goes silently.
+  ~Witness();
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+
+  /// Tells the witness whom it watches.
+  void introduce(int rank);
+  /// From here on this process's end is no news.
+  void dismiss();
+
+ private:
+  struct Shared;
+  Shared* shared_ = nullptr;  // with the child
+  pid_t child_ = -1;
+};
+
+}  // namespace partita
