@@ -1,0 +1,255 @@
+// SpatialConv and SpatialPool on thread ranks against one rank of the reference backend: same values, bit for bit,
+// since all numbers are small integers. Windows, extents and layouts are drawn.
+#include "../../src/backend/reference.hpp"
+#include "partita/comm/threads.hpp"
+#include "partita/distconv/pool.hpp"
+#include "support/adjoint.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+/// Counts the calls of conv_forward: more than one means that the border was computed once more.
+class CountingBackend final : public ReferenceBackend {
+ public:
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override {
+    ++forwards;
+    ReferenceBackend::conv_forward(windows, x, w, bias, y, stream);
+  }
+  int forwards = 0;
+};
+
+/// A window operator of a drawn shape and layout.
+struct Case {
+  explicit Case(std::uint64_t seed, bool pooling) : random(seed) {
+    const std::vector<std::string> grids{"",        "a=1",     "a=2", "a=3",     "a=4",     "a=2 b=2",    "a=6",
+                                         "a=3 b=2", "a=2 b=3", "a=8", "a=4 b=2", "a=2 b=4", "a=2 b=2 c=2"};
+    const Grid grid = Grid::parse(pick(grids));
+    Shape inputs{{'N', pick<Index>({0, 1, 1, 2, 3, 5})}, {'C', between(1, 3)}};
+    Shape outputs{inputs};
+    if (!pooling) outputs = {{'N', inputs['N']}, {'C', between(1, 3)}};
+    for (const char dim : {'H', 'W'}) {
+      windows.push_back(pooling ? pool_window() : conv_window());
+      inputs.push_back({dim, pick<Index>({1, 2, 3, 5, 7, 11, 13, 23})});
+      outputs.push_back({dim, windows.back().outputs(inputs[dim])});
+    }
+    x = Layout(inputs, grid);
+    for (int axis = 0; axis < grid.axes(); ++axis) place(axis, pooling);
+    y = x.onto(outputs);
+    if (!pooling) y = y.with(1, {});
+  }
+
+  /// Maximum pooling has no value for a window in the padding alone.
+  bool pools() const {
+    for (int d = 2; d < y.shape().dims(); ++d)
+      for (Index o = 0; o < y.shape().extent(d); ++o)
+        if (!windows[static_cast<std::size_t>(d - 2)].reads(o, x.shape().extent(d))) return false;
+    return true;
+  }
+
+  std::string print() const {
+    return fmt::format("x {} [{}] on \"{}\", y {}, windows {} and {}", x.shape().print(), x.print(), x.grid().print(),
+                       y.shape().print(), windows[0].print(), windows[1].print());
+  }
+
+  Layout x, y;
+  std::vector<Window> windows;
+
+ private:
+  Index between(Index lo, Index hi) { return std::uniform_int_distribution<Index>(lo, hi)(random); }
+  template <class T>
+  const T& pick(const std::vector<T>& from) {
+    return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
+  }
+
+  /// Padding up to beyond the reach: some outputs read nothing but zeros.
+  Window conv_window() {
+    Window window{between(1, between(0, 1) == 0 ? 3 : 7), between(1, 3), between(1, 3)};
+    window.pad_lo = between(0, 1) * between(0, window.reach() + 2);
+    window.pad_hi = between(0, 1) * between(0, window.reach() + 2);
+    return window;
+  }
+  Window pool_window() {
+    Window window{between(1, 4), between(1, 3), between(1, 2)};
+    window.pad_lo = between(0, window.reach() - 1);
+    window.pad_hi = between(0, window.reach() - 1);
+    return window;
+  }
+
+  /// One axis to N, H or W (pooling: C too), before or behind those that are there, or to nothing.
+  void place(int axis, bool pooling) {
+    const int d = static_cast<int>(between(0, 4));
+    if (d == 4 || (d == 1 && !pooling)) return;
+    auto axes = x.axes(d);
+    axes.insert(between(0, 1) == 0 ? axes.begin() : axes.end(), axis);
+    x = x.with(d, axes);
+  }
+
+  std::mt19937_64 random;
+};
+
+Tensor filled(std::string_view names, const Shape& shape, const Box& box, std::uint64_t seed) {
+  const Tensor tensor(DType::f64, names, box);
+  fill(tensor, shape, [&](Index i) { return value(seed, i); });
+  return tensor;
+}
+
+Tensor filled(std::string_view names, const Shape& shape, std::uint64_t seed) {
+  return filled(names, shape, Box(shape), seed);
+}
+
+void expect_part(const Tensor& part, const Tensor& whole, std::string_view what) {
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  for (Index i = 0; i < part.volume(); ++i)
+    ASSERT_EQ(part.get(i), same.get(i)) << what << " in " << part.box().print() << ", element " << i;
+}
+
+/// A local tensor summed over the ranks of which `counts` is true.
+void sum_parts(Communicator& comm, const Tensor& part, bool counts) {
+  if (!counts) part.zero();
+  comm.all_reduce(part.data(), part.volume(), part.dtype(), Op::sum, {}).wait();
+}
+
+/// What one rank computes of a whole convolution.
+struct WholeConv {
+  explicit WholeConv(const Case& c) {
+    Shape weights{{'F', c.y.shape()['C']}, {'C', c.x.shape()['C']}, {'H', c.windows[0].kernel}};
+    weights.push_back({'W', c.windows[1].kernel});
+    x = filled("NCHW", c.x.shape(), 1);
+    w = filled("FCHW", weights, 2);
+    bias = filled("F", {{'F', weights['F']}}, 3);
+    dy = filled("NCHW", c.y.shape(), 4);
+    y = dy.like(dy.box());
+    dx = x.like(x.box());
+    dw = w.like(w.box());
+    const auto backend = make_reference_backend();
+    backend->conv_forward(c.windows, x, w, bias, y, {});
+    backend->conv_backward_data(c.windows, dy, w, dx, {});
+    backend->conv_backward_filter(c.windows, x, dy, dw, {});
+  }
+  Tensor x, w, bias, y, dy, dx, dw;
+};
+
+/// One rank of a partitioned convolution; true if it computed its border once more.
+bool check_conv(const Case& c, const WholeConv& whole, Communicator& comm, bool overlap) {
+  const int me = comm.rank();
+  const SpatialConv conv(c.windows, halo_of_inputs(c.x, c.y, c.windows), halo_of_outputs(c.x, c.y, c.windows), me);
+  CountingBackend backend;
+  const RankContext rank{backend, comm, overlap, {}};
+  const Tensor x = filled("NCHW", c.x.shape(), c.x.owned(me), 1), dy = filled("NCHW", c.y.shape(), c.y.owned(me), 4);
+  const Tensor y = dy.like(dy.box()), dx = x.like(x.box()), dw = whole.dw.like(whole.dw.box());
+  Tensor extended;
+  conv.forward(rank, x, whole.w, whole.bias, y, extended);
+  expect_part(y, whole.y, "y");
+  auto started = conv.start_backward(rank, dy);
+  conv.backward_filter(rank, extended, dy, dw);
+  conv.backward_data(rank, started, whole.w, dx);
+  expect_part(dx, whole.dx, "dx");
+  sum_parts(comm, dw, is_first(c.x.grid(), me, c.x.replicated()));
+  expect_part(dw, whole.dw, "dw");
+  return backend.forwards > 1;
+}
+
+/// <conv(x), dy> = <x, conv'(dy)> = <w, conv'(x, dy)>, each over the parts of all ranks.
+void check_conv_adjoint(const Case& c, const WholeConv& whole, Communicator& comm) {
+  const int me = comm.rank();
+  const SpatialConv conv(c.windows, halo_of_inputs(c.x, c.y, c.windows), halo_of_outputs(c.x, c.y, c.windows), me);
+  const auto backend = make_reference_backend();
+  const RankContext rank{*backend, comm, true, {}};
+  const Tensor x = filled("NCHW", c.x.shape(), c.x.owned(me), 11), dy = filled("NCHW", c.y.shape(), c.y.owned(me), 12);
+  const Tensor y = dy.like(dy.box()), dx = x.like(x.box()), dw = whole.w.like(whole.w.box());
+  Tensor extended;
+  conv.forward(rank, x, whole.w, {}, y, extended);
+  auto started = conv.start_backward(rank, dy);
+  conv.backward_filter(rank, extended, dy, dw);
+  conv.backward_data(rank, started, whole.w, dx);
+  const bool counts = is_first(c.x.grid(), me, c.x.replicated());
+  const double forward = sum_over(comm, counts ? inner_local(y, dy) : 0);
+  EXPECT_EQ(forward, sum_over(comm, counts ? inner_local(x, dx) : 0));
+  EXPECT_EQ(forward, sum_over(comm, counts ? inner_local(whole.w, dw) : 0));
+}
+
+/// What one rank computes of a whole pooling.
+struct WholePool {
+  WholePool(const Case& c, const Pooling& pooling) {
+    x = filled("NCHW", c.x.shape(), 1);
+    dy = filled("NCHW", c.y.shape(), 4);
+    y = dy.like(dy.box());
+    dx = x.like(x.box());
+    const Tensor picked = y.like(DType::i32);
+    const auto backend = make_reference_backend();
+    backend->pool_forward(pooling, x, y, picked, {});
+    backend->pool_backward(pooling, dy, picked, dx, {});
+  }
+  Tensor x, y, dy, dx;
+};
+
+/// Averages round as they divide, and sums of rounded numbers depend on their order.
+void expect_near(const Tensor& part, const Tensor& whole, std::string_view what) {
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  for (Index i = 0; i < part.volume(); ++i)
+    ASSERT_NEAR(part.get(i), same.get(i), 1e-12) << what << " in " << part.box().print() << ", element " << i;
+}
+
+void check_pool(const Case& c, const Pooling& pooling, const WholePool& whole, Communicator& comm) {
+  const int me = comm.rank();
+  const SpatialPool pool(pooling.kind, c.windows, pooling.count_padding, halo_of_inputs(c.x, c.y, c.windows), me);
+  const auto backend = make_reference_backend();
+  const RankContext rank{*backend, comm, true, {}};
+  const Tensor x = filled("NCHW", c.x.shape(), c.x.owned(me), 1), dy = filled("NCHW", c.y.shape(), c.y.owned(me), 4);
+  const Tensor y = dy.like(dy.box()), dx = x.like(x.box()), picked = y.like(DType::i32);
+  pool.forward(rank, x, y, picked);
+  pool.backward(rank, dy, picked, dx);
+  expect_near(y, whole.y, "y");
+  expect_near(dx, whole.dx, "dx");
+  if (pooling.kind == PoolKind::max) return;
+  const bool counts = is_first(c.x.grid(), me, c.x.replicated());  // an average is linear
+  const double forward = sum_over(comm, counts ? inner_local(y, dy) : 0);
+  EXPECT_NEAR(forward, sum_over(comm, counts ? inner_local(x, dx) : 0), 1e-9);
+}
+
+constexpr std::uint64_t cases = 400;
+
+}  // namespace
+
+TEST(SpatialConv, RandomLayoutsAgreeWithOneRank) {
+  std::atomic<int> borders = 0, blocking = 0;
+  for (std::uint64_t seed = 1; seed <= cases && !testing::Test::HasFailure(); ++seed) {
+    const Case c(seed, false);
+    SCOPED_TRACE(fmt::format("case {}: {}", seed, c.print()));
+    const WholeConv whole(c);
+    run_threads(c.x.grid().size(), [&](Communicator& comm) {
+      borders += check_conv(c, whole, comm, true) ? 1 : 0;
+      blocking += check_conv(c, whole, comm, false) ? 1 : 0;
+      check_conv_adjoint(c, whole, comm);
+    });
+  }
+  EXPECT_GT(borders, 50) << "too few cases computed a border once more";
+  EXPECT_EQ(blocking, 0) << "without overlap one call computes all";
+}
+
+TEST(SpatialPool, RandomLayoutsAgreeWithOneRank) {
+  int checked = 0;
+  for (std::uint64_t seed = 1; seed <= cases && !testing::Test::HasFailure(); ++seed) {
+    const Case c(seed, true);
+    if (!c.pools()) continue;
+    ++checked;
+    const std::vector<Pooling> kinds{
+        {PoolKind::max, c.windows, false}, {PoolKind::average, c.windows, false}, {PoolKind::average, c.windows, true}};
+    for (const auto& pooling : kinds) {
+      SCOPED_TRACE(fmt::format("case {}, kind {} {}: {}", seed, static_cast<int>(pooling.kind), pooling.count_padding,
+                               c.print()));
+      const WholePool whole(c, pooling);
+      run_threads(c.x.grid().size(), [&](Communicator& comm) { check_pool(c, pooling, whole, comm); });
+    }
+  }
+  EXPECT_GT(checked, 200);
+}

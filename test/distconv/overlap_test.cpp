@@ -1,0 +1,137 @@
+// Overlap proved by pretended times: transfers take a latency, kernels a sleep proportional to their output, so that
+// neither cores nor memory decide. Without overlap a step takes transfer + compute, with it max(transfer, compute) +
+// boundary.
+#include "../../src/backend/reference.hpp"
+#include "partita/comm/delaying.hpp"
+#include "partita/comm/threads.hpp"
+#include "partita/distconv/conv.hpp"
+#include "support/adjoint.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double transfer = 0.15;
+constexpr int attempts = 3;  // a loaded machine may be late; it is never early
+
+/// Kernels that take `forward`, `data` and `filter` seconds for all of a rank's outputs, inputs and outputs.
+struct Times {
+  double forward = 0, data = 0, filter = 0;
+};
+
+/// The reference's results after pretended times.
+class SlowBackend final : public ReferenceBackend {
+ public:
+  SlowBackend(Times times, Index elements) : times_(times), elements_(static_cast<double>(elements)) {}
+
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override {
+    spend(times_.forward, y);
+    ReferenceBackend::conv_forward(windows, x, w, bias, y, stream);
+  }
+  void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                          Stream stream) override {
+    spend(times_.data, dx);
+    ReferenceBackend::conv_backward_data(windows, dy, w, dx, stream);
+  }
+  void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            Stream stream) override {
+    spend(times_.filter, dy);
+    ReferenceBackend::conv_backward_filter(windows, x, dy, dw, stream);
+  }
+
+ private:
+  void spend(double seconds, const Tensor& result) const {
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(seconds * static_cast<double>(result.volume()) / elements_));
+  }
+
+  Times times_;
+  double elements_;
+};
+
+/// Seconds of one forward and one backward, the slower rank's.
+struct Measured {
+  double forward = 0, backward = 0;
+};
+
+double slowest(Communicator& comm, Clock::time_point start) {
+  double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  comm.all_reduce(&seconds, 1, DType::f64, Op::max, {}).wait();
+  return seconds;
+}
+
+Clock::time_point start_together(Communicator& comm) {
+  double nothing = 0;
+  comm.all_reduce(&nothing, 1, DType::f64, Op::sum, {}).wait();
+  return Clock::now();
+}
+
+/// y[N C H@y W] = conv(x[N C H@y W], w), 3x3, of 20 rows a rank: one row in 20 reads the halo.
+Measured measure(const Times& times, bool overlap) {
+  const Shape shape{{'N', 1}, {'C', 1}, {'H', 40}, {'W', 4}};
+  const auto layout = Layout::parse("N C H@y W", shape, Grid::parse("y=2"));
+  const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+  const Halo x_halo = halo_of_inputs(layout, layout, windows), dy_halo = halo_of_outputs(layout, layout, windows);
+  Measured measured;
+  run_threads(2, [&](Communicator& world) {
+    const auto slow = delaying(world.split(0, world.rank()), {.latency = transfer, .bandwidth = 0});
+    const Box owned = layout.owned(world.rank());
+    SlowBackend backend(times, owned.volume());
+    const RankContext rank{backend, *slow, overlap, {}};
+    const SpatialConv conv(windows, x_halo, dy_halo, world.rank());
+    const Tensor x(DType::f64, "NCHW", owned),
+        w(DType::f64, "FCHW", Box(Shape{{'F', 1}, {'C', 1}, {'H', 3}, {'W', 3}}));
+    const Tensor y = x.like(owned), dx = x.like(owned), dw = w.like(w.box());
+    Tensor extended;
+
+    auto start = start_together(world);
+    conv.forward(rank, x, w, {}, y, extended);
+    const double forward = slowest(world, start);
+
+    start = start_together(world);
+    auto dy = conv.start_backward(rank, y);
+    conv.backward_filter(rank, extended, y, dw);
+    conv.backward_data(rank, dy, w, dx);
+    const double backward = slowest(world, start);
+    if (world.rank() == 0) measured = {forward, backward};
+  });
+  return measured;
+}
+
+bool near(double measured, double expected) { return measured <= 1.25 * expected + 0.03; }
+
+/// Sleeps bound the times from below; from above a try in a few must come near.
+void expect_times(const Times& times, bool overlap, double forward, double backward) {
+  Measured measured;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    measured = measure(times, overlap);
+    ASSERT_GE(measured.forward, forward - 0.001);
+    ASSERT_GE(measured.backward, backward - 0.001);
+    if (near(measured.forward, forward) && near(measured.backward, backward)) return;
+  }
+  ADD_FAILURE() << "forward " << measured.forward << " s, expected " << forward << "; backward " << measured.backward
+                << " s, expected " << backward;
+}
+
+}  // namespace
+
+TEST(Overlap, TransferHidesBehindLongerCompute) {
+  expect_times({.forward = 0.2, .data = 0.05, .filter = 0.2}, true, 0.2 + 0.2 / 20, 0.2 + 0.05);
+}
+
+TEST(Overlap, ComputeHidesBehindLongerTransfer) {
+  expect_times({.forward = 0.12, .data = 0.05, .filter = 0.12}, true, transfer + 0.12 / 20, transfer + 0.05);
+}
+
+TEST(Overlap, WithoutItTimesAddUp) {
+  expect_times({.forward = 0.2, .data = 0.05, .filter = 0.2}, false, 0.2 + transfer, 0.2 + 0.05 + transfer);
+}

@@ -1,0 +1,233 @@
+#include "partita/model/builtin.hpp"
+#include "partita/model/operators.hpp"
+#include "partita/model/optimizer.hpp"
+#include "support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+/// The output's shape of one convolution over `spatial` extents, for one sample.
+std::string conv_shape(const std::vector<Index>& spatial, const Conv& conv) {
+  Model m;
+  m.conv("c", m.input("in", {.channels = 2, .spatial = spatial}), conv);
+  return m.shapes(1).back().print();
+}
+
+std::string pool_shape(const std::vector<Index>& spatial, const Pool& pool) {
+  Model m;
+  m.max_pool("p", m.input("in", {.spatial = spatial}), pool);
+  return m.shapes(1).back().print();
+}
+
+/// A model of one input layer, "in", of 2 channels.
+struct Begun {
+  Model m;
+  Value t;
+  explicit Begun(std::vector<Index> spatial = {5, 7})
+      : t(m.input("in", {.channels = 2, .spatial = std::move(spatial)})) {}
+};
+
+}  // namespace
+
+TEST(Model, ShapesOfTheBuiltInModel) {
+  const Model m = fashion_cnn();
+  const auto shapes = m.shapes(3);
+  const auto shape = [&](const char* name) { return shapes[static_cast<std::size_t>(m.find(name))].print(); };
+  EXPECT_EQ(shape("image"), "N=3 C=1 H=28 W=28");
+  EXPECT_EQ(shape("conv1"), "N=3 C=32 H=28 W=28");
+  EXPECT_EQ(shape("pool1"), "N=3 C=32 H=14 W=14");
+  EXPECT_EQ(shape("conv2"), "N=3 C=64 H=14 W=14");
+  EXPECT_EQ(shape("pool2"), "N=3 C=64 H=7 W=7");
+  EXPECT_EQ(shape("fc1"), "N=3 C=128");
+  EXPECT_EQ(shape("loss"), "N=3");
+  EXPECT_EQ(m.find("conv3"), -1);
+  // conv1, bn1, conv2, bn2, fc1, fc2; running statistics are not trained
+  EXPECT_EQ(m.weights(), 32 * 9 + 2 * 32 + 64 * 32 * 9 + 2 * 64 + 128 * (64 * 49 + 1) + 10 * 129);
+  EXPECT_EQ(m.weights(), 421738);
+}
+
+TEST(Model, BuiltInModelsByName) {
+  for (const auto& name : builtin_models()) EXPECT_EQ(builtin_model(name).name(), name);
+  expect_error([] { builtin_model("fashion_cnn"); }, {"'fashion_cnn'", "did you mean 'fashion-cnn'?"});
+}
+
+TEST(Model, SpatialDimensionsAreNamedFromTheLast) {
+  EXPECT_EQ(conv_shape({9}, {.filters = 3}), "N=1 C=3 W=9");
+  EXPECT_EQ(conv_shape({5, 7}, {.filters = 3}), "N=1 C=3 H=5 W=7");
+  EXPECT_EQ(conv_shape({4, 5, 7}, {.filters = 3}), "N=1 C=3 D=4 H=5 W=7");
+}
+
+TEST(Model, NotationsOfWindows) {
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = 3}), "N=1 C=1 H=3 W=5");
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = {1, 3}}), "N=1 C=1 H=5 W=5");
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = 3, .padding = 1}), "N=1 C=1 H=5 W=7");
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = 3, .padding = {0, 2}}), "N=1 C=1 H=3 W=9");
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = 3, .padding = {{0, 1}, {2, 3}}}), "N=1 C=1 H=4 W=10");
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = 3, .stride = 2, .padding = 1}), "N=1 C=1 H=3 W=4");
+  EXPECT_EQ(conv_shape({5, 7}, {.kernel = 3, .dilation = {1, 3}}), "N=1 C=1 H=3 W=1");
+  EXPECT_EQ(pool_shape({5, 7}, {.window = 2}), "N=1 C=1 H=2 W=3");
+  EXPECT_EQ(pool_shape({5, 7}, {.window = 2, .stride = 1}), "N=1 C=1 H=4 W=6");
+  EXPECT_EQ(pool_shape({5, 7}, {.window = {5, 7}}), "N=1 C=1 H=1 W=1");
+  EXPECT_EQ(pool_shape({5, 7}, {.window = 3, .padding = 1}), "N=1 C=1 H=2 W=3");
+}
+
+TEST(Model, WindowsThatCannotBe) {
+  const auto refused = [](const Conv& conv, std::initializer_list<std::string_view> parts) {
+    expect_error([&] { conv_shape({5, 7}, conv); }, {"layer 'c' (conv)"});
+    expect_error([&] { conv_shape({5, 7}, conv); }, parts);
+  };
+  refused({.filters = 0}, {"filters is 0"});
+  refused({.kernel = {1, 2, 3}}, {"kernel has 3 values for 2 spatial dimensions"});
+  refused({.kernel = 0}, {"kernel is 0; it must be 1 or more"});
+  refused({.stride = {1, 0}}, {"stride is 0"});
+  refused({.dilation = -1}, {"dilation is -1"});
+  refused({.padding = {1, 1, 1}}, {"padding has 3 values for 2 spatial dimensions"});
+  refused({.padding = {{0, -1}, {0, 0}}}, {"padding is 0,-1; it must be 0 or more"});
+  refused({.kernel = 7}, {"reaches over 7", "dimension H", "0 + 5 + 0"});
+  expect_error([] { conv_shape({}, {}); }, {"layer 'c' (conv)", "needs spatial dimensions", "N=1 C=2"});
+  expect_error(
+      [] {
+        pool_shape({5, 7}, {.window = 2, .padding = 2});
+      },
+      {"layer 'p' (max_pool)", "window 0 of dimension H lies in the padding alone"});
+}
+
+TEST(Model, LayersThatDoNotFitAreNamed) {
+  expect_error([] { Begun().m.input("in", {}); }, {"layer 'in'", "another layer of that name"});
+  expect_error([] { Begun().m.input("a b", {}); }, {"layer 'a b'", "without blanks"});
+  expect_error([] { Begun().m.input("a*", {}); }, {"layer 'a*'"});
+  expect_error([] { Begun().m.input("", {}); }, {"layer ''"});
+  expect_error([] { Begun().m.relu("r", {}); }, {"layer 'r'", "no layer of this model"});
+  expect_error([] { Begun().m.relu("r", {7}); }, {"layer 'r'", "no layer of this model"});
+  expect_error(
+      [] {
+        Begun b;
+        b.m.layer("r", std::make_shared<ReluOperator>(), {b.t, b.t});
+      },
+      {"layer 'r' (relu)", "takes 1 inputs, not 2"});
+  expect_error(
+      [] {
+        Begun b;
+        b.m.add("sum", b.t, b.m.conv("c", b.t, {.filters = 3}));
+      },
+      {"layer 'sum' (add)", "N=1 C=2 H=5 W=7", "N=1 C=3 H=5 W=7"});
+  expect_error(
+      [] {
+        Begun b;
+        b.m.linear("fc", b.t, {.features = 0});
+      },
+      {"layer 'fc' (linear)", "features is 0"});
+  expect_error(
+      [] {
+        Begun b;
+        b.m.softmax_cross_entropy("loss", b.t);
+      },
+      {"layer 'loss' (softmax_cross_entropy)", "N=1 C=2 H=5 W=7"});
+}
+
+TEST(Model, ParametersOutOfRange) {
+  Begun b;
+  EXPECT_NE(error_of([&] { b.m.dropout("d", b.t, {.rate = 1}); }), "");
+  EXPECT_NE(error_of([&] { b.m.dropout("d", b.t, {.rate = std::nan("")}); }), "");
+  expect_error([&] { b.m.batch_norm("bn", b.t, {.epsilon = 0}); }, {"layer 'bn'", "epsilon is 0"});
+  expect_error([&] { b.m.batch_norm("bn", b.t, {.momentum = 2}); }, {"layer 'bn'", "momentum is 2"});
+  expect_error([] { Model().input("in", {.channels = 0, .spatial = {}}); }, {"channels is 0"});
+  expect_error([] { Model().input("in", {.spatial = {1, 0}}); }, {"spatial extent is 0"});
+  expect_error([] { Model().input("in", {.spatial = {1, 1, 1, 1}}); }, {"at most 3"});
+  EXPECT_EQ(b.m.layers().size(), 1U) << "a layer that failed was kept";
+}
+
+TEST(Model, Describes) {
+  Begun b;
+  auto t = b.m.conv("c", b.t, {.filters = 3, .kernel = {1, 3}, .padding = {{0, 0}, {1, 0}}, .bias = false});
+  t = b.m.add("sum", t, b.m.relu("r", t));
+  b.m.dropout("d", b.m.average_pool("p", t, {.window = 2, .count_padding = true}), {.rate = 0.25});
+  EXPECT_EQ(b.m.describe(),
+            "model\n"
+            "in = input() C=2 H=5 W=7 -> N=1 C=2 H=5 W=7\n"
+            "c = conv(in) 3 filters 1/1 x 3/1 pad 1,0 no bias -> N=1 C=3 H=5 W=6\n"
+            "r = relu(c)  -> N=1 C=3 H=5 W=6\n"
+            "sum = add(c, r)  -> N=1 C=3 H=5 W=6\n"
+            "p = average_pool(sum) 2/2 padding counts -> N=1 C=3 H=2 W=3\n"
+            "d = dropout(p) rate 0.25 -> N=1 C=3 H=2 W=3\n");
+}
+
+TEST(Model, DescribesALayerThatReadsOneInputTwice) {
+  Begun b;
+  b.m.add("sum", b.t, b.t);
+  EXPECT_EQ(b.m.describe(),
+            "model\nin = input() C=2 H=5 W=7 -> N=1 C=2 H=5 W=7\nsum = add(in, in)  -> N=1 C=2 H=5 W=7\n");
+}
+
+TEST(Model, WeightsAndFlops) {
+  const ConvOperator conv({.filters = 4, .kernel = {3, 5}});
+  const std::vector<Shape> x{{{'N', 2}, {'C', 3}, {'H', 7}, {'W', 9}}};
+  const auto specs = conv.weights(x);
+  ASSERT_EQ(specs.size(), 2U);
+  EXPECT_EQ(specs[0].shape.print(), "F=4 C=3 H=3 W=5");
+  EXPECT_EQ(specs[1].shape.print(), "F=4");
+  EXPECT_FALSE(specs[1].decay);
+  EXPECT_DOUBLE_EQ(specs[0].deviation, std::sqrt(2.0 / 45));
+  const Shape y = conv.output(x);
+  EXPECT_EQ(y.print(), "N=2 C=4 H=5 W=5");
+  EXPECT_DOUBLE_EQ(conv.flops(x, y), 2.0 * 2 * 4 * 5 * 5 * 45);
+  const LinearOperator linear({.features = 5});
+  EXPECT_EQ(linear.weights(x)[0].shape.print(), "F=5 C=3 H=7 W=9");
+  EXPECT_DOUBLE_EQ(linear.flops(x, linear.output(x)), 2.0 * 2 * 5 * 189);
+}
+
+TEST(Optimizer, ConstantRate) {
+  const Optimizer sgd{.rate = 0.2};
+  for (const Index step : {0, 1, 9, 100}) EXPECT_EQ(sgd.rate_at(step, 10), 0.2);
+}
+
+TEST(Optimizer, WarmUpRisesToTheRate) {
+  const Optimizer sgd{.rate = 0.4, .warm_up = 4};
+  EXPECT_DOUBLE_EQ(sgd.rate_at(0, 10), 0.1);
+  EXPECT_DOUBLE_EQ(sgd.rate_at(1, 10), 0.2);
+  EXPECT_DOUBLE_EQ(sgd.rate_at(3, 10), 0.4);
+  EXPECT_DOUBLE_EQ(sgd.rate_at(4, 10), 0.4);
+  EXPECT_DOUBLE_EQ(sgd.rate_at(1, 2), 0.2) << "a warm-up longer than the run";
+}
+
+TEST(Optimizer, DecaysFromTheEndOfTheWarmUp) {
+  const Optimizer linear{.rate = 1, .warm_up = 2, .decay = Decay::linear};
+  EXPECT_DOUBLE_EQ(linear.rate_at(1, 10), 1);
+  EXPECT_DOUBLE_EQ(linear.rate_at(2, 10), 1);
+  EXPECT_DOUBLE_EQ(linear.rate_at(6, 10), 0.5);
+  EXPECT_DOUBLE_EQ(linear.rate_at(9, 10), 0.125);
+  EXPECT_DOUBLE_EQ(linear.rate_at(12, 10), 0) << "steps beyond the last";
+  const Optimizer cosine{.rate = 1, .warm_up = 2, .decay = Decay::cosine};
+  EXPECT_DOUBLE_EQ(cosine.rate_at(2, 10), 1);
+  EXPECT_NEAR(cosine.rate_at(4, 10), 0.5 * (1 + std::sqrt(0.5)), 1e-15);
+  EXPECT_NEAR(cosine.rate_at(6, 10), 0.5, 1e-15);
+  EXPECT_NEAR(cosine.rate_at(12, 10), 0, 1e-15);
+  EXPECT_DOUBLE_EQ(linear.rate_at(2, 2), 1) << "no step behind the warm-up";
+}
+
+TEST(Optimizer, ChecksAndPrints) {
+  EXPECT_EQ(Optimizer{}.print(), "sgd rate 0.05 momentum 0.9");
+  const Optimizer all{0.1, 0.5, true, 1e-4, 5, Decay::cosine};
+  EXPECT_EQ(all.print(), "sgd rate 0.1 momentum 0.5 nesterov weight decay 0.0001 warm-up 5 cosine decay");
+  EXPECT_NO_THROW(all.check());
+  for (const double rate : {0.0, -1.0, std::nan(""), HUGE_VAL})
+    expect_error([&] { Optimizer{.rate = rate}.check(); }, {"learning rate"});
+  for (const double momentum : {-0.1, 1.0, std::nan("")})
+    expect_error([&] { Optimizer{.momentum = momentum}.check(); }, {"momentum", "[0, 1)"});
+  expect_error([] { Optimizer{.weight_decay = -1}.check(); }, {"weight decay is -1"});
+  expect_error([] { Optimizer{.warm_up = -1}.check(); }, {"warm-up is -1"});
+  expect_error([] { Optimizer{.momentum = 0, .nesterov = true}.check(); }, {"Nesterov"});
+}
+
+TEST(Optimizer, DecayByName) {
+  EXPECT_EQ(parse_decay("none"), Decay::none);
+  EXPECT_EQ(parse_decay("linear"), Decay::linear);
+  EXPECT_EQ(parse_decay("cosine"), Decay::cosine);
+  expect_error([] { parse_decay("cos"); }, {"'cos'", "none, linear or cosine"});
+}

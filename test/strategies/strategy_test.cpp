@@ -1,0 +1,139 @@
+#include "partita/strategies/strategy.hpp"
+
+#include "support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+constexpr const char* text = R"(# a comment
+grid = "data=2 y=2"
+
+[schedule]
+kind = "single"
+microbatches = 1
+
+[[layer]]
+match = "*"
+output = "N@data H@y"
+
+[[layer]]
+match = "fc?"
+input = "N@data C"
+output = "N@data C@y"
+weights = "F@y"
+algorithm = "auto"
+)";
+
+void expect_refused(std::string_view toml, std::initializer_list<std::string_view> parts) {
+  expect_error([&] { Strategy::parse(toml, "s.toml"); }, parts);
+}
+
+bool same_rules(const Strategy& a, const Strategy& b) {
+  if (a.rules().size() != b.rules().size()) return false;
+  for (std::size_t i = 0; i < a.rules().size(); ++i) {
+    const auto &x = a.rules()[i], &y = b.rules()[i];
+    if (x.match != y.match || x.rule.output != y.rule.output || x.rule.input != y.rule.input ||
+        x.rule.weights != y.rule.weights || x.rule.algorithm != y.rule.algorithm)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST(Strategy, ReadsRulesWithTheirPlaces) {
+  const auto s = Strategy::parse(text, "s.toml");
+  EXPECT_EQ(s.file(), "s.toml");
+  EXPECT_EQ(s.grid().print(), "data=2 y=2");
+  ASSERT_EQ(s.rules().size(), 2U);
+  EXPECT_EQ(s.rules()[0].match, "*");
+  EXPECT_EQ(s.rules()[0].rule.output, "N@data H@y");
+  EXPECT_EQ(s.rules()[0].rule.weights, std::nullopt);
+  EXPECT_NE(s.rules()[0].place.find("s.toml, line 8"), std::string::npos) << s.rules()[0].place;
+  EXPECT_EQ(s.rules()[1].rule.input, "N@data C");
+  EXPECT_EQ(s.rules()[1].rule.weights, "F@y");
+  EXPECT_EQ(s.rules()[1].rule.algorithm, "auto");
+}
+
+TEST(Strategy, PrintsWhatItReads) {
+  const auto s = Strategy::parse(text, "s.toml");
+  const auto again = Strategy::parse(s.print(), "again.toml");
+  EXPECT_EQ(again.grid(), s.grid());
+  EXPECT_TRUE(same_rules(s, again)) << s.print();
+  EXPECT_EQ(again.print(), s.print());
+  EXPECT_EQ(Strategy::parse(Strategy().print(), "").grid(), Grid());
+  EXPECT_EQ(Strategy::parse("", "").grid(), Grid());
+}
+
+TEST(Strategy, BuiltInCode) {
+  Strategy s("data=2 y=2");
+  s.layer("conv*", {.output = "N@data H@y"}).layer("fc", {.weights = "F"}, "main.cpp");
+  EXPECT_EQ(s.rules()[0].place, "rule 1");
+  EXPECT_EQ(s.rules()[1].place, "main.cpp");
+  EXPECT_TRUE(same_rules(s, Strategy::parse(s.print(), "")));
+  const auto moved = s.on(Grid::parse("data=4"));
+  EXPECT_EQ(moved.grid().print(), "data=4");
+  EXPECT_TRUE(same_rules(s, moved));
+  expect_error([] { Strategy("data=0"); }, {"data=0"});
+}
+
+TEST(Strategy, MatchesGlobs) {
+  const auto matches = [](const char* pattern, const char* name) {
+    return Strategy::Rule{pattern, {}, ""}.matches(name);
+  };
+  EXPECT_TRUE(matches("*", "conv1"));
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("conv*", "conv"));
+  EXPECT_TRUE(matches("*v?", "conv1"));
+  EXPECT_TRUE(matches("c*n*1", "conv1"));
+  EXPECT_TRUE(matches("conv1", "conv1"));
+  EXPECT_FALSE(matches("conv1", "conv11"));
+  EXPECT_FALSE(matches("conv?", "conv"));
+  EXPECT_FALSE(matches("?", ""));
+  EXPECT_FALSE(matches("", "conv"));
+  EXPECT_TRUE((Strategy::Rule{"conv1", {}, ""}.exact()));
+  EXPECT_FALSE((Strategy::Rule{"conv?", {}, ""}.exact()));
+  EXPECT_FALSE((Strategy::Rule{"*", {}, ""}.exact()));
+}
+
+TEST(Strategy, RefusesWhatItCannotRead) {
+  expect_refused("grid = ", {"s.toml, line 1"});
+  expect_refused("\ngird = \"x=2\"", {"s.toml, line 2, column 1", "'gird'", "did you mean 'grid'?", "'schedule'"});
+  expect_refused("grid = 4", {"s.toml, line 1", "'grid' must be a text"});
+  expect_refused("grid = \"x=0\"", {"s.toml, line 1, column 8", "x=0"});
+  expect_refused("layer = 1", {"s.toml, line 1", "[[layer]]"});
+  expect_refused("layer = [1]", {"s.toml, line 1", "[[layer]]"});
+  expect_refused("\n[[layer]]\noutput = \"N\"", {"s.toml, line 2", "needs match"});
+  expect_refused("[[layer]]\nmatch = \"\"", {"needs match"});
+  expect_refused("[[layer]]\nmatch = \"*\"\noutptu = \"N\"",
+                 {"s.toml, line 3, column 1", "[[layer]] has no key 'outptu'", "did you mean 'output'?"});
+  expect_refused("[[layer]]\nmatch = \"*\"\noutput = [\"N\"]", {"s.toml, line 3", "'output' must be a text"});
+}
+
+TEST(Strategy, RefusesSchedulesThatThisVersionLacks) {
+  expect_refused("schedule = \"single\"", {"[schedule]"});
+  expect_refused("[schedule]\nkind = \"1f1b\"", {"s.toml, line 2", "'1f1b'", "'single'"});
+  expect_refused("[schedule]\nmicrobatches = 8", {"s.toml, line 2", "one microbatch"});
+  expect_refused("[schedule]\nmicrobatch = 1", {"did you mean 'microbatches'?"});
+  expect_refused("[[stage]]\nlayers = [\"a\", \"b\"]", {"s.toml, line 1", "one stage"});
+}
+
+TEST(Strategy, LoadsFiles) {
+  expect_error([] { Strategy::load("/no/such/strategy.toml"); }, {"/no/such/strategy.toml", "cannot be read"});
+  const std::string path = testing::TempDir() + "partita_strategy_test.toml";
+  std::ofstream(path) << text;
+  EXPECT_TRUE(same_rules(Strategy::load(path), Strategy::parse(text, "")));
+  EXPECT_EQ(Strategy::load(path).file(), path);
+  std::remove(path.c_str());
+}
+
+TEST(Strategy, AFolderIsNoStrategy) {
+  expect_error([] { Strategy::load(testing::TempDir()); }, {"cannot be read"});
+}
