@@ -153,8 +153,10 @@ std::uint64_t Plan::hash() const {
   for (const auto& layer : layers) {
     text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer.shape.print(),
                         layer.y.print());
+    for (const int input : layer.inputs) text += fmt::format(" {}", input);
     for (const auto& x : layer.at.x) text += fmt::format(" {}", x.print());
     for (const auto& w : layer.at.w) text += fmt::format(" {}", w.print());
+    for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
     text += "\n";
   }
   return partita::hash(text);

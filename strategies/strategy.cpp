@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 
 #define TOML_EXCEPTIONS 1
@@ -149,10 +148,10 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
 Strategy Strategy::load(const std::string& path) {
   std::ifstream in(path);
   if (!in) fail("the strategy file {} cannot be read: {}", path, std::generic_category().message(errno));
-  std::ostringstream text;
-  text << in.rdbuf();
+  std::string text;
+  std::getline(in, text, '\0');
   if (in.bad()) fail("the strategy file {} cannot be read: {}", path, std::generic_category().message(errno));
-  return parse(text.str(), path);
+  return parse(text, path);
 }
 
 std::string Strategy::print() const {

@@ -129,7 +129,7 @@ void unpack_add(const std::byte* in, const Box& part, const Tensor& to) {
 }
 
 void copy_box(const Tensor& from, const Tensor& to, const Box& part) {
-  require(from.dtype() == to.dtype(), "a copy keeps the dtype");
+  require(from.dtype() == to.dtype() && part.dims() > 0, "a copy keeps the dtype and has a dimension");
   if (part.empty()) return;
   // Rows of the two tensors differ in length; a row common to both is one along the fastest dimension.
   const Index size = size_of(from.dtype());

@@ -103,8 +103,8 @@ std::string Model::describe() const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
     text += fmt::format("{} = {}(", layer.name, layer.op->kind());
-    for (const int input : layer.inputs)
-      text += fmt::format("{}{}", input == layer.inputs[0] ? "" : ", ", layers_[static_cast<std::size_t>(input)].name);
+    for (std::size_t j = 0; j < layer.inputs.size(); ++j)
+      text += fmt::format("{}{}", j == 0 ? "" : ", ", layers_[static_cast<std::size_t>(layer.inputs[j])].name);
     text += fmt::format(") {} -> {}\n", layer.op->describe(), shapes_[i].print());
   }
   return text;

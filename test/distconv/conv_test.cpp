@@ -29,6 +29,13 @@ class CountingBackend final : public ReferenceBackend {
 
 /// A window operator of a drawn shape and layout.
 struct Case {
+  Case(const char* grid, const char* layout, const Shape& inputs, Index filters, std::vector<Window> slides)
+      : windows(std::move(slides)) {
+    Shape outputs{{'N', inputs['N']}, {'C', filters}};
+    for (const char dim : {'H', 'W'}) outputs.push_back({dim, windows[dim == 'H' ? 0 : 1].outputs(inputs[dim])});
+    x = Layout::parse(layout, inputs, Grid::parse(grid));
+    y = x.onto(outputs);
+  }
   explicit Case(std::uint64_t seed, bool pooling) : random(seed) {
     const std::vector<std::string> grids{"",        "a=1",     "a=2", "a=3",     "a=4",     "a=2 b=2",    "a=6",
                                          "a=3 b=2", "a=2 b=3", "a=8", "a=4 b=2", "a=2 b=4", "a=2 b=2 c=2"};
@@ -70,8 +77,9 @@ struct Case {
     return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
   }
 
-  /// Padding up to beyond the reach: some outputs read nothing but zeros.
+  /// Padding up to beyond the reach: some outputs read nothing but zeros, in every fourth case many.
   Window conv_window() {
+    if (between(0, 3) == 0) return {between(2, 3), 1, 1, between(0, 8), between(0, 8)};
     Window window{between(1, between(0, 1) == 0 ? 3 : 7), between(1, 3), between(1, 3)};
     window.pad_lo = between(0, 1) * between(0, window.reach() + 2);
     window.pad_hi = between(0, 1) * between(0, window.reach() + 2);
@@ -222,7 +230,7 @@ constexpr std::uint64_t cases = 400;
 
 TEST(SpatialConv, RandomLayoutsAgreeWithOneRank) {
   std::atomic<int> borders = 0, blocking = 0;
-  for (std::uint64_t seed = 1; seed <= cases && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= 4 * cases && !testing::Test::HasFailure(); ++seed) {
     const Case c(seed, false);
     SCOPED_TRACE(fmt::format("case {}: {}", seed, c.print()));
     const WholeConv whole(c);
@@ -234,6 +242,18 @@ TEST(SpatialConv, RandomLayoutsAgreeWithOneRank) {
   }
   EXPECT_GT(borders, 50) << "too few cases computed a border once more";
   EXPECT_EQ(blocking, 0) << "without overlap one call computes all";
+}
+
+TEST(SpatialConv, OutputsOfPaddingAloneDoNotJoinTheInterior) {
+  // H, 3 inputs as 2 + 1 and 8 outputs: of the first 4, 0 reads own inputs, 1 and 2 a neighbour's, and 3 padding alone.
+  for (const auto& [lo, hi] : {std::pair<Index, Index>{0, 6}, {6, 0}, {6, 6}}) {
+    const std::vector<Window> windows{{.kernel = 2, .pad_lo = lo, .pad_hi = hi},
+                                      {.kernel = 3, .pad_lo = 1, .pad_hi = 1}};
+    const Case c("a=2 b=2", "H@a W@b", {{'N', 1}, {'C', 2}, {'H', 3}, {'W', 23}}, 2, windows);
+    SCOPED_TRACE(c.print());
+    const WholeConv whole(c);
+    run_threads(4, [&](Communicator& comm) { check_conv(c, whole, comm, true); });
+  }
 }
 
 TEST(SpatialPool, RandomLayoutsAgreeWithOneRank) {

@@ -207,7 +207,8 @@ TEST(Bind, SlipsInRules) {
   expect_refused({{"conv1", {.algorithm = "stationary-x"}}}, {"rule 1", "\"stationary-x\"", "conv", "\"auto\""});
   EXPECT_NO_THROW(Bound("y=2", "H@y", {{"*", {.algorithm = "auto"}}}));
   const auto file = Strategy::parse("grid = \"y=2\"\n\n[[layer]]\nmatch = \"conv1\"\noutput = \"H@x\"", "s.toml");
-  expect_error([&] { bind(fashion_cnn(), file, {}); }, {"layer 'conv1' (conv)", "s.toml, line 3", "output = \"H@x\""});
+  expect_error([&] { bind(fashion_cnn(), file, {}); },
+               {"layer 'conv1' (conv)", "s.toml, line 3", "output = layout \"H@x\"", "did you mean 'y'?"});
 }
 
 TEST(Bind, LayoutsInWhichALayerCannotRun) {

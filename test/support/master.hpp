@@ -1,0 +1,136 @@
+#pragma once
+
+// What the master tests on thread ranks and on MPI ranks share: a rank's run of a drawn case, and what it is held against.
+
+#include "partita/base/philox.hpp"
+#include "partita/train/trainer.hpp"
+#include "support/random_case.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace partita::test {
+
+inline constexpr int steps = 3;
+
+/// Images and labels by global index, in no file.
+class DrawnData final : public Dataset {
+ public:
+  DrawnData(Shape sample, Index size, Index classes) : sample_(sample), size_(size), classes_(classes) {}
+  Shape sample() const override { return sample_; }
+  Index size() const override { return size_; }
+  Index classes() const override { return classes_; }
+  void hold(std::span<const Index>, const Box&) override {}
+  void read(Index sample, const Box& box, std::span<float> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      Index rest = static_cast<Index>(i), index = 0, scale = 1;
+      for (int d = box.dims() - 1; d >= 0; --d) {
+        index += (box[d].lo + rest % box.extent(d)) * scale;
+        rest /= box.extent(d);
+        scale *= sample_.extent(d);
+      }
+      out[i] = static_cast<float>(Random(7, 1).normal(sample * sample_.volume() + index));
+    }
+  }
+  std::int32_t label(Index sample) const override {
+    return static_cast<std::int32_t>(Random(7, 2).bits(sample) % static_cast<std::uint32_t>(classes_));
+  }
+
+ private:
+  Shape sample_;
+  Index size_, classes_;
+};
+
+/// All that one rank can be asked for after a run.
+struct RankResult {
+  std::vector<double> losses;
+  std::vector<Tensor> outputs, gradients;
+  std::vector<NamedTensor> weights;
+  std::map<std::pair<std::string, Verb>, Traffic> counted;
+  double evaluation = 0;
+};
+
+inline Shape sample_of(const Model& model) {
+  const Shape one = model.shapes(1)[0];
+  return {{'C', one['C']}, {'H', one['H']}, {'W', one['W']}};
+}
+
+inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap) {
+  const Index classes = drawn.model.shapes(1)[drawn.model.layers().size() - 2]['C'];
+  DrawnData data(sample_of(drawn.model), steps * drawn.batch, classes);
+  TrainerOptions options;
+  options.batch = drawn.batch;
+  options.dtype = DType::f64;
+  options.seed = 3;
+  options.backend = "reference";
+  options.overlap = overlap;
+  options.optimizer = {.rate = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-3};
+  Trainer trainer(drawn.model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+  Executor& executor = trainer.executor(drawn.batch, true);
+  executor.keep_outputs(true);
+  RankResult result;
+  for (Index step = 0; step < steps; ++step) {
+    std::vector<Index> samples;
+    for (Index n = 0; n < drawn.batch; ++n) samples.push_back(step * drawn.batch + n);
+    result.losses.push_back(trainer.train_step(data, samples).loss);
+  }
+  for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
+    result.outputs.push_back(executor.output(i).local);
+    for (const auto& dw : trainer.parameters().layer(i).gradient) result.gradients.push_back(dw);
+  }
+  result.counted = trainer.counter().by_label();
+  result.weights = trainer.parameters().named(trainer.plan(), true);
+  result.evaluation = trainer.evaluate(data, {}).loss;
+  return result;
+}
+
+/// Largest difference between `part` and the same box of `whole`, relative to the largest element of `whole`.
+inline double difference(const Tensor& part, const Tensor& whole) {
+  double scale = 1e-3, largest = 0;
+  for (Index i = 0; i < whole.volume(); ++i) scale = std::max(scale, std::abs(whole.get(i)));
+  if (part.volume() == 0) return 0;
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  for (Index i = 0; i < part.volume(); ++i) {
+    const double error = std::abs(part.get(i) - same.get(i));
+    if (!(error <= largest)) largest = error;  // NaN counts as large
+  }
+  return largest / scale;
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.box() == b.box() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+inline void expect_near_serial(const RandomCase& drawn, const RankResult& rank, const RankResult& serial) {
+  for (std::size_t i = 0; i < serial.losses.size(); ++i)
+    EXPECT_NEAR(rank.losses[i], serial.losses[i], 1e-9 * std::max(1.0, std::abs(serial.losses[i])))
+        << "loss of step " << i;
+  EXPECT_NEAR(rank.evaluation, serial.evaluation, 1e-9 * std::max(1.0, std::abs(serial.evaluation))) << "evaluation";
+  for (std::size_t i = 0; i + 1 < serial.outputs.size(); ++i)  // the loss's output is its number
+    EXPECT_LT(difference(rank.outputs[i], serial.outputs[i]), 1e-9) << "output of " << drawn.model.layers()[i].name;
+  for (std::size_t i = 0; i < serial.weights.size(); ++i)
+    EXPECT_LT(difference(rank.weights[i].tensor.local, serial.weights[i].tensor.local), 1e-8) << serial.weights[i].name;
+  for (std::size_t i = 0; i < serial.gradients.size(); ++i)
+    EXPECT_LT(difference(rank.gradients[i], serial.gradients[i]), 1e-8) << "gradient " << i;
+}
+
+inline void expect_predicted(const Plan& plan, int rank, const RankResult& result) {
+  std::map<std::pair<std::string, Verb>, Traffic> predicted;
+  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
+    for (const auto& item : plan.traffic(layer, rank))
+      for (int step = 0; step < steps; ++step)
+        predicted[{plan.layers[static_cast<std::size_t>(layer)].name + " " + item.role, item.verb}] += item.traffic;
+  const auto print = [](const auto& counts) {
+    std::string text;
+    for (const auto& [key, traffic] : counts)
+      text +=
+          fmt::format("  {} {}: {} messages {} bytes\n", key.first, name(key.second), traffic.messages, traffic.bytes);
+    return text;
+  };
+  EXPECT_TRUE(predicted == result.counted) << "rank " << rank << " predicted\n"
+                                           << print(predicted) << "counted\n"
+                                           << print(result.counted);
+}
+
+}  // namespace partita::test
