@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-LAUNCHER, PROGRAM = sys.argv[1:3]
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 DATA = "/usr/share/datasets/fashion-mnist"
 failures = []
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-LAUNCHER, PROGRAM = sys.argv[1:3]
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 command = [LAUNCHER, "-n", "4", PROGRAM, "train", "--data", "synthetic", "--samples", "4096", "--epochs", "1000", "--no-test"]
 job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 pids = {}
