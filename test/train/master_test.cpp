@@ -36,7 +36,7 @@ void check_case(std::uint64_t seed) {
   try {
     const auto serial = run_ranks(drawn, Strategy());
     const auto ranks = run_ranks(drawn, drawn.strategy);
-    const Plan plan = bind(drawn.model, drawn.strategy, {drawn.batch, DType::f64, true, {}});
+    const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
     for (int rank = 0; rank < plan.grid.size(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));
       expect_near_serial(drawn, ranks[static_cast<std::size_t>(rank)], serial[0]);

@@ -23,7 +23,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     SCOPED_TRACE(fmt::format("seed {}\n{}", seed, drawn.print()));
     const RankResult mine = run_rank(drawn, drawn.strategy, world, true);
     expect_near_serial(drawn, mine, run_serially(drawn));
-    expect_predicted(bind(drawn.model, drawn.strategy, {drawn.batch, DType::f64, true, {}}), world.rank(), mine);
+    expect_predicted(bind(drawn.model, drawn.strategy, workload_of(drawn)), world.rank(), mine);
     ++done;
   }
 }
