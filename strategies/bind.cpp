@@ -168,8 +168,7 @@ class Binder {
   /// True if a layer or anything before it has weights to train.
   bool trains(int index) const {
     const auto& bound = plan_.layers[static_cast<std::size_t>(index)];
-    return std::any_of(bound.weights.begin(), bound.weights.end(), [](const WeightSpec& w) { return w.trained; }) ||
-           std::any_of(bound.needs_dx.begin(), bound.needs_dx.end(), [](bool needs) { return needs; });
+    return bound.trains() || bound.needs_any_dx();
   }
 
   const Model& model_;

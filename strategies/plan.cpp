@@ -9,6 +9,14 @@ namespace partita {
 
 DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+bool LayerPlan::trains() const {
+  return std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; });
+}
+
+bool LayerPlan::needs_any_dx() const {
+  return std::any_of(needs_dx.begin(), needs_dx.end(), [](bool needs) { return needs; });
+}
+
 namespace {
 
 /// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
@@ -54,8 +62,9 @@ class TrafficList {
   }
 
   void backward() {
+    const bool needs_dx = layer_.needs_any_dx();
+    if (!needs_dx && !layer_.trains()) return;
     add("dy", layer_.finish_back);
-    const bool needs_dx = std::any_of(layer_.needs_dx.begin(), layer_.needs_dx.end(), [](bool needs) { return needs; });
     if (layer_.at.dy_halo && needs_dx)
       add("halo dy", Verb::exchange, plan_.grid.all(), layer_.at.dy_halo->traffic(rank_, element_));
     if (layer_.at.x_halo && !layer_.at.dy_halo && needs_dx) {  // the adjoint: what came goes back

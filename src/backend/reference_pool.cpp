@@ -19,83 +19,141 @@ void check_pool(const Pooling& pooling, const Tensor& x, const Tensor& y, const 
   require(intersect(x.box()[0], y.box()[0]) == y.box()[0], "x holds the samples of y");
 }
 
-/// The inputs that one window covers: offsets[p] in x's memory for position p of the window, -1 where x holds none.
+/// The inputs that one window covers. Away from the edges of x these are all of them, at fixed distances from the first.
 class Cover {
  public:
-  Cover(const Pooling& pooling, const Tensor& x) : windows_(three(pooling.windows)), x_(x) {
-    offsets.resize(static_cast<std::size_t>(windows_[0].kernel * windows_[1].kernel * windows_[2].kernel));
-    always_whole_ = pooling.count_padding;
+  struct Tap {
+    std::int32_t position;  ///< in the window
+    Position step;          ///< from the first input
+    Index offset;           ///< the same in x's memory
+  };
+
+  Cover(const Pooling& pooling, const Tensor& x)
+      : windows_(three(pooling.windows)), x_(x), always_whole_(pooling.count_padding) {
+    std::int32_t position = 0;
+    for (Index kd = 0; kd < windows_[0].kernel; ++kd)
+      for (Index kh = 0; kh < windows_[1].kernel; ++kh)
+        for (Index kw = 0; kw < windows_[2].kernel; ++kw) {
+          const Position step{0, kd * windows_[0].dilation, kh * windows_[1].dilation, kw * windows_[2].dilation};
+          Index offset = 0;
+          for (std::size_t d = 1; d < 4; ++d) offset += step[d] * x_.strides[d];
+          all_.push_back({position++, step, offset});
+        }
   }
 
   void move_to(const Position& out) {
     const Position start = first_input(windows_, out);
-    covered_ = 0;
-    std::size_t p = 0;
-    Position at = start;
-    for (Index kd = 0; kd < windows_[0].kernel; ++kd)
-      for (Index kh = 0; kh < windows_[1].kernel; ++kh)
-        for (Index kw = 0; kw < windows_[2].kernel; ++kw, ++p) {
-          at[1] = start[1] + kd * windows_[0].dilation;
-          at[2] = start[2] + kh * windows_[1].dilation;
-          at[3] = start[3] + kw * windows_[2].dilation;
-          const bool inside = x_.holds(0, at[0]) && x_.holds(1, at[1]) && x_.holds(2, at[2]) && x_.holds(3, at[3]);
-          offsets[p] = inside ? x_.offset(at) : -1;
-          covered_ += inside ? 1 : 0;
-        }
+    first_ = x_.offset(start);
+    bool inside = x_.holds(0, start[0]);
+    for (std::size_t d = 1; d < 4; ++d)
+      inside = inside && x_.holds(d, start[d]) && x_.holds(d, start[d] + all_.back().step[d]);
+    taps_ = &all_;
+    if (inside) return;
+    some_.clear();
+    for (const Tap& tap : all_) {
+      bool held = true;
+      for (std::size_t d = 0; d < 4; ++d) held = held && x_.holds(d, start[d] + tap.step[d]);
+      if (held) some_.push_back(tap);
+    }
+    taps_ = &some_;
   }
-  /// What an average divides by; at least 1.
-  Index divisor() const { return always_whole_ ? static_cast<Index>(offsets.size()) : std::max<Index>(covered_, 1); }
 
-  std::vector<Index> offsets;
+  const std::vector<Tap>& taps() const { return *taps_; }
+  /// Where the tap lies in x's memory.
+  Index offset(const Tap& tap) const { return first_ + tap.offset; }
+  /// What an average divides by; at least 1.
+  Index divisor() const {
+    return static_cast<Index>(std::max<std::size_t>((always_whole_ ? &all_ : taps_)->size(), 1));
+  }
 
  private:
   std::array<Window, 3> windows_;
   Lattice x_;
-  bool always_whole_ = false;
-  Index covered_ = 0;
+  bool always_whole_;
+  std::vector<Tap> all_, some_;
+  const std::vector<Tap>* taps_ = &all_;
+  Index first_ = 0;
 };
 
 /// Calls f(offset of the channels in y's memory) for each output, `cover` being moved to it.
 template <class F>
 void for_outputs(const Tensor& y, Cover& cover, F&& f) {
-  const Positions outputs(y.box());
   const Lattice lattice(y);
-  for (Index o = 0; o < outputs.count(); ++o) {
-    const Position at = outputs[o];
-    cover.move_to(at);
-    f(lattice.offset(at));
+  const auto& [samples, planes, rows, columns] = lattice.sides;
+  for (Index n = samples.lo; n < samples.hi; ++n)
+    for (Index d = planes.lo; d < planes.hi; ++d)
+      for (Index h = rows.lo; h < rows.hi; ++h)
+        for (Index w = columns.lo; w < columns.hi; ++w) {
+          const Position at{n, d, h, w};
+          cover.move_to(at);
+          f(lattice.offset(at));
+        }
+}
+
+/// One more input of the window. Both results are written whether they change or not: a branch would mispredict.
+template <class T>
+void keep_larger(const T* __restrict from, std::int32_t position, Index channels, T* __restrict best,
+                 std::int32_t* __restrict picked) {
+  for (Index c = 0; c < channels; ++c) {
+    const T value = from[c], largest = best[c];
+    const std::int32_t before = picked[c];
+    const bool better = value > largest;
+    best[c] = better ? value : largest;
+    picked[c] = better ? position : before;
   }
 }
 
 /// best[c] = the first maximum over the window, picked[c] = its position; minus infinity and -1 of nothing.
 template <class T>
-void max_of(const Cover& cover, const T* x, Index channels, Accumulator<T>* best, std::int32_t* picked) {
-  using A = Accumulator<T>;
-  std::fill_n(best, channels, -std::numeric_limits<A>::infinity());
-  std::fill_n(picked, channels, -1);
-  bool first = true;
-  for (std::size_t p = 0; p < cover.offsets.size(); ++p) {
-    if (cover.offsets[p] < 0) continue;
-    const T* from = x + cover.offsets[p];
-    const auto position = static_cast<std::int32_t>(p);
-    for (Index c = 0; c < channels; ++c) {
-      const A value = static_cast<A>(from[c]);
-      const bool better = first || value > best[c];
-      best[c] = better ? value : best[c];
-      picked[c] = better ? position : picked[c];
-    }
-    first = false;
+void max_of(const Cover& cover, const T* x, Index channels, T* best, std::int32_t* picked) {
+  const auto& taps = cover.taps();
+  if (taps.empty()) {
+    std::fill_n(best, channels, -std::numeric_limits<T>::infinity());
+    std::fill_n(picked, channels, -1);
+    return;
   }
+  std::copy_n(x + cover.offset(taps[0]), channels, best);
+  std::fill_n(picked, channels, taps[0].position);
+  for (std::size_t i = 1; i < taps.size(); ++i)
+    keep_larger(x + cover.offset(taps[i]), taps[i].position, channels, best, picked);
 }
 
 template <class T>
-void average_of(const Cover& cover, const T* x, Index channels, Accumulator<T>* mean) {
+void average_of(const Cover& cover, const T* x, Index channels, Accumulator<T>* __restrict mean) {
   using A = Accumulator<T>;
   std::fill_n(mean, channels, A{0});
-  for (const Index offset : cover.offsets)
-    if (offset >= 0)
-      for (Index c = 0; c < channels; ++c) mean[c] += static_cast<A>(x[offset + c]);
-  for (Index c = 0; c < channels; ++c) mean[c] /= static_cast<A>(cover.divisor());
+  for (const auto& tap : cover.taps()) {
+    const T* __restrict from = x + cover.offset(tap);
+    for (Index c = 0; c < channels; ++c) mean[c] += static_cast<A>(from[c]);
+  }
+  const auto divisor = static_cast<A>(cover.divisor());
+  for (Index c = 0; c < channels; ++c) mean[c] /= divisor;
+}
+
+/// to[c] += dy[c] where this input was picked
+template <class T>
+void add_where_picked(const T* __restrict dy, const std::int32_t* __restrict picked, std::int32_t position,
+                      Index channels, Accumulator<T>* __restrict to) {
+  for (Index c = 0; c < channels; ++c) {
+    const auto before = to[c], after = before + static_cast<Accumulator<T>>(dy[c]);
+    to[c] = picked[c] == position ? after : before;
+  }
+}
+
+/// A pass a tap vectorises, and touches no more than the forward did.
+template <class T>
+void spread_max(const Cover& cover, const T* dy, const std::int32_t* picked, Index channels, Accumulator<T>* dx) {
+  for (const auto& tap : cover.taps()) add_where_picked(dy, picked, tap.position, channels, dx + cover.offset(tap));
+}
+
+template <class T>
+void spread_average(const Cover& cover, const T* __restrict dy, Index channels, Accumulator<T>* dx) {
+  using A = Accumulator<T>;
+  const auto divisor = static_cast<A>(cover.divisor());
+  for (const auto& tap : cover.taps()) {
+    A* __restrict to = dx + cover.offset(tap);
+    for (Index c = 0; c < channels; ++c) to[c] += static_cast<A>(dy[c]) / divisor;
+  }
 }
 
 }  // namespace
@@ -108,13 +166,12 @@ void ReferenceBackend::pool_forward(const Pooling& pooling, const Tensor& x, con
   Cover cover(pooling, x);
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
-    const Scratch<Accumulator<T>> result(channels);
+    const Scratch<Accumulator<T>> mean(channels);
     for_outputs(y, cover, [&](Index at) {
-      if (pooling.kind == PoolKind::max)
-        max_of(cover, x.as<T>(), channels, result.data(), picked.as<std::int32_t>() + at);
-      else
-        average_of(cover, x.as<T>(), channels, result.data());
-      for (Index c = 0; c < channels; ++c) y.as<T>()[at + c] = static_cast<T>(result[c]);
+      T* to = y.as<T>() + at;
+      if (pooling.kind == PoolKind::max) return max_of(cover, x.as<T>(), channels, to, picked.as<std::int32_t>() + at);
+      average_of(cover, x.as<T>(), channels, mean.data());
+      for (Index c = 0; c < channels; ++c) to[c] = static_cast<T>(mean[c]);
     });
   });
 }
@@ -127,21 +184,13 @@ void ReferenceBackend::pool_backward(const Pooling& pooling, const Tensor& dy, c
   Cover cover(pooling, dx);
   dispatch_float(dx.dtype(), [&](auto t) {
     using T = decltype(t);
-    using A = Accumulator<T>;
     const Widened<T> sums(dx.as<T>(), dx.volume());
     for_outputs(dy, cover, [&](Index at) {
       const T* from = dy.as<T>() + at;
-      if (pooling.kind == PoolKind::max) {
-        const std::int32_t* winner = picked.as<std::int32_t>() + at;
-        for (Index c = 0; c < channels; ++c)
-          if (winner[c] >= 0)
-            sums.data()[cover.offsets[static_cast<std::size_t>(winner[c])] + c] += static_cast<A>(from[c]);
-      } else {
-        const auto divisor = static_cast<A>(cover.divisor());
-        for (const Index offset : cover.offsets)
-          if (offset >= 0)
-            for (Index c = 0; c < channels; ++c) sums.data()[offset + c] += static_cast<A>(from[c]) / divisor;
-      }
+      if (pooling.kind == PoolKind::max)
+        spread_max(cover, from, picked.as<std::int32_t>() + at, channels, sums.data());
+      else
+        spread_average(cover, from, channels, sums.data());
     });
     sums.store();
   });

@@ -10,9 +10,9 @@ DistTensor::DistTensor(Layout its_layout, int rank, DType dtype, const std::shar
 
 namespace {
 
-/// Moves `at` to the next coordinates of `box` in row-major order; false behind the last.
+/// Moves `at` to the next row of `box` in row-major order; false behind the last.
 bool advance(std::array<Index, max_dims>& at, const Box& box) {
-  for (int d = box.dims() - 1; d >= 0; --d) {
+  for (int d = box.dims() - 2; d >= 0; --d) {
     auto& x = at[static_cast<std::size_t>(d)];
     if (++x < box[d].hi) return true;
     x = box[d].lo;
@@ -28,16 +28,24 @@ Index row_major(const std::array<Index, max_dims>& at, const Shape& shape) {
 
 }  // namespace
 
-void fill(const Tensor& tensor, const Shape& global, const std::function<double(Index)>& f) {
+void for_rows(const Tensor& tensor, const Shape& global, const std::function<void(const Row&)>& f) {
   const Box& box = tensor.box();
-  require(box.dims() == global.dims(), "the box lies in the shape");
+  require(box.dims() > 0 && box.dims() == global.dims(), "the box lies in the shape");
   if (box.empty()) return;
   std::array<Index, max_dims> at{};
   for (int d = 0; d < box.dims(); ++d) at[static_cast<std::size_t>(d)] = box[d].lo;
+  const int last = box.dims() - 1;
+  do f({tensor.offset(at), tensor.stride(last), row_major(at, global), box.extent(last)});
+  while (advance(at, box));
+}
+
+void fill(const Tensor& tensor, const Shape& global, const std::function<double(Index)>& f) {
   dispatch(tensor.dtype(), [&](auto t) {
     using T = decltype(t);
-    do tensor.as<T>()[tensor.offset(at)] = static_cast<T>(f(row_major(at, global)));
-    while (advance(at, box));
+    for_rows(tensor, global, [&](const Row& row) {
+      for (Index i = 0; i < row.length; ++i)
+        tensor.as<T>()[row.offset + i * row.stride] = static_cast<T>(f(row.first + i));
+    });
   });
 }
 

@@ -3,8 +3,6 @@
 #include "partita/base/error.hpp"
 #include "partita/tensor/redistribute.hpp"
 
-#include <algorithm>
-
 namespace partita {
 
 Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters,
@@ -99,9 +97,7 @@ void Executor::backward(const Batch& batch, Index step) {
 
 void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   const auto& layer = plan_.layers[i];
-  const bool trains =
-      std::any_of(layer.weights.begin(), layer.weights.end(), [](const WeightSpec& w) { return w.trained; });
-  const bool needs_dx = std::any_of(layer.needs_dx.begin(), layer.needs_dx.end(), [](bool needs) { return needs; });
+  const bool trains = layer.trains(), needs_dx = layer.needs_any_dx();
   if (!trains && !needs_dx) return;
   const KernelCall now = call(i, batch, step);
   Tensor dy;

@@ -1,4 +1,5 @@
 #include "kernels.hpp"
+#include "partita/base/dispatch.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/matmul/linear.hpp"
 #include "partita/model/operators.hpp"
@@ -59,9 +60,18 @@ class DropoutKernel final : public Kernel {
   void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
     if (!call.training || rate_ == 0) return copy_box(from, to, to.box());
     const Random random(call.seed, hash("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
-    const double keep = 1 / (1 - rate_);
-    fill(to, shape_, [&](Index i) { return random.uniform(i) < rate_ ? 0 : keep; });
-    for (Index i = 0; i < to.volume(); ++i) to.set(i, to.get(i) * from.get(i));
+    dispatch_float(to.dtype(), [&](auto t) {
+      using T = decltype(t);
+      using A = Accumulator<T>;
+      const A keep = static_cast<A>(static_cast<T>(1 / (1 - rate_)));
+      for_rows(to, shape_, [&](const Row& row) {
+        for (Index i = 0; i < row.length; ++i) {
+          const Index at = row.offset + i * row.stride;
+          const A factor = random.uniform(row.first + i) < rate_ ? A{0} : keep;
+          to.as<T>()[at] = static_cast<T>(factor * static_cast<A>(from.as<T>()[at]));
+        }
+      });
+    });
   }
 
   double rate_;

@@ -1,5 +1,6 @@
 #include "partita/train/trainer.hpp"
 
+#include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 
 #include <algorithm>
@@ -81,14 +82,16 @@ Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> sa
   for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
   std::vector<float> pixels(static_cast<std::size_t>(inside.volume()));
   const Index channels = inside.extent(0), places = inside.volume() / channels;
-  Index at = 0;  // samples lie one after the other, each with its channels last
   for (Index n = box[0].lo; n < box[0].hi; ++n) {
     const Augmentation none;
     read_augmented(data, samples[static_cast<std::size_t>(n)], inside, augment ? options_.augmentation : none,
                    options_.seed, epoch_, pixels);
-    for (Index place = 0; place < places; ++place)
-      for (Index c = 0; c < channels; ++c)
-        batch.images.set(at++, static_cast<double>(pixels[static_cast<std::size_t>(c * places + place)]));
+    dispatch_float(options_.dtype, [&](auto t) {  // samples lie one after the other, each with its channels last
+      auto* to = batch.images.as<decltype(t)>() + (n - box[0].lo) * inside.volume();
+      for (Index place = 0; place < places; ++place)
+        for (Index c = 0; c < channels; ++c)
+          *to++ = static_cast<decltype(t)>(pixels[static_cast<std::size_t>(c * places + place)]);
+    });
   }
   return batch;
 }

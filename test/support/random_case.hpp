@@ -23,8 +23,15 @@ class RandomCase {
     batch = pick(std::vector<Index>{1, 2, 3, 5, 7});
     model = draw_model();
     const auto shapes = model.shapes(batch);
-    for (std::size_t i = 0; i < model.layers().size(); ++i)
-      if (chance(0.85)) strategy.layer(model.layers()[i].name, {.output = draw_layout(model.layers()[i], shapes[i])});
+    for (std::size_t i = 0; i < model.layers().size(); ++i) {
+      const Layer& layer = model.layers()[i];
+      LayerRule rule;
+      if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
+      if (chance(0.15) && !layer.inputs.empty())
+        rule.input = draw_layout(layer, shapes[static_cast<std::size_t>(layer.inputs[0])]);
+      if (chance(0.3) && layer.op->kind() == "linear") rule.weights = "F";  // whole
+      if (rule.output || rule.input || rule.weights) strategy.layer(layer.name, rule);
+    }
   }
 
   std::string print() const { return fmt::format("batch {}\n{}{}", batch, model.describe(), strategy.print()); }
@@ -113,7 +120,8 @@ class RandomCase {
     const auto kind = layer.op->kind();
     for (const auto& axis : axes) {
       const auto d = static_cast<std::size_t>(between(0, shape.dims()));  // shape.dims(): it replicates
-      if (d == by_dim.size() || (shape.name(static_cast<int>(d)) == 'C' && kind == "conv")) continue;
+      if (d == by_dim.size() || (shape.name(static_cast<int>(d)) == 'C' && (kind == "conv" || layer.op->is_loss())))
+        continue;
       by_dim[d].push_back(axis);
     }
     std::string text;

@@ -41,6 +41,11 @@ struct LayerPlan {
   Steps finish_back;               ///< y.dual() -> at.y.dual()
   std::vector<Steps> leave;        ///< by input: at.dx -> the producer's y.dual()
   std::vector<std::string> notes;  ///< what of a rule was dropped, and why
+
+  /// True if the layer has weights to train.
+  bool trains() const;
+  /// True if the gradient of some input is needed. A layer of which neither holds has no backward.
+  bool needs_any_dx() const;
 };
 
 /// One communication of one layer, as one rank will see it.
