@@ -67,6 +67,19 @@ inline Workload workload_of(const RandomCase& drawn) {
   return workload;
 }
 
+/// Draws what starts at zero too: a zero bias beside padding makes exact ties (of a maximum, at the kink of a ReLU),
+/// which rounding would break differently on every grid.
+inline void draw_biases(Trainer& trainer) {
+  const Plan& plan = trainer.plan();
+  for (std::size_t i = 0; i < plan.layers.size(); ++i)
+    for (std::size_t j = 0; j < plan.layers[i].weights.size(); ++j) {
+      const auto& spec = plan.layers[i].weights[j];
+      if (!spec.trained || spec.init != Init::zeros) continue;
+      const Random random(9, 100 * i + j);
+      fill(trainer.parameters().layer(i).master[j].local, spec.shape, [&](Index k) { return 0.1 * random.normal(k); });
+    }
+}
+
 inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap) {
   const Index classes = drawn.model.shapes(1)[drawn.model.layers().size() - 2]['C'];
   DrawnData data(sample_of(drawn.model), steps * drawn.batch, classes);
@@ -80,6 +93,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   Trainer trainer(drawn.model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
   Executor& executor = trainer.executor(drawn.batch, true);
   executor.keep_outputs(true);
+  draw_biases(trainer);
   RankResult result;
   for (Index step = 0; step < steps; ++step) {
     std::vector<Index> samples;
