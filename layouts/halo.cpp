@@ -20,9 +20,14 @@ bool Halo::none() const {
 std::string Halo::widths(const Shape& shape) const {
   std::string text;
   for (int d = 0; d < shape.dims(); ++d) {
+    if (!is_spatial(shape.name(d))) continue;
     Index below = 0, above = 0;
     for (std::size_t rank = 0; rank < owned.size(); ++rank) {
       if (needed[rank].empty()) continue;
+      if (owned[rank].empty()) {  // all that it needs comes from others
+        above = std::max(above, needed[rank].extent(d));
+        continue;
+      }
       below = std::max(below, owned[rank][d].lo - needed[rank][d].lo);
       above = std::max(above, needed[rank][d].hi - owned[rank][d].hi);
     }

@@ -41,11 +41,14 @@ std::string drop_dims(const Setting& from, const Shape& shape, std::string_view 
   return text;
 }
 
-/// The layout that a setting asks for; a plain name's must fit exactly.
+/// The layout that a setting asks for; a plain name's must fit exactly. Only an output may be a pending sum.
 Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
                    std::vector<std::string>& notes) {
   try {
-    return Layout::parse(from.rule->exact() ? *from.text : drop_dims(from, shape, key, notes), shape, grid);
+    const Layout layout =
+        Layout::parse(from.rule->exact() ? *from.text : drop_dims(from, shape, key, notes), shape, grid);
+    if (layout.partial() != 0 && key != "output") fail("\"{}\": only an output may be a pending sum", *from.text);
+    return layout;
   } catch (const Error& error) {
     fail("{}: {} = {}", from.rule->place, key, error.what());
   }
@@ -127,6 +130,9 @@ class Binder {
     request.training = plan_.workload.training;
     const Grid& grid = plan_.grid;
     const Setting input = setting(strategy_, bound.name, &LayerRule::input);
+    const Setting weights = setting(strategy_, bound.name, &LayerRule::weights);
+    if (bound.inputs.empty()) drop_key(input, "input", "inputs", bound);
+    if (bound.weights.empty()) drop_key(weights, "weights", "weights", bound);
     for (const int producer : bound.inputs) {
       request.arriving.push_back(plan_.layers[static_cast<std::size_t>(producer)].y);
       const auto& shape = shapes_[static_cast<std::size_t>(producer)];
@@ -140,10 +146,17 @@ class Binder {
       request.output = bound.op->follow(request.arriving[0], bound.shape);
     else
       request.output = Layout(bound.shape, grid);
-    const Setting weights = setting(strategy_, bound.name, &LayerRule::weights);
     if (weights.text != nullptr && !bound.weights.empty())
       request.weights = read_layout(weights, bound.weights[0].shape, grid, "weights", bound.notes);
     return request;
+  }
+
+  /// A key that a layer has no use for: refused where the rule names the layer, dropped from a pattern.
+  static void drop_key(const Setting& setting, std::string_view key, std::string_view lacks, LayerPlan& bound) {
+    if (setting.text == nullptr) return;
+    if (setting.rule->exact())
+      fail("{}: {} = \"{}\": the layer has no {}", setting.rule->place, key, *setting.text, lacks);
+    bound.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
   }
 
   void check_algorithm(const LayerPlan& bound) const {
@@ -177,8 +190,12 @@ class Binder {
   Plan plan_;
 };
 
-/// Every layer but the loss feeds another one: what nobody uses has no gradient.
+/// One input, whose samples a batch brings; and every layer but the loss feeds another one: what nobody uses has no
+/// gradient.
 void check_uses(const Model& model) {
+  for (std::size_t i = 0; i < model.layers().size(); ++i)
+    if ((model.layers()[i].inputs.empty()) != (i == 0))
+      fail("layer '{}': a model begins with its input, its only layer without inputs", model.layers()[i].name);
   std::vector<bool> used(model.layers().size(), false);
   for (const auto& layer : model.layers())
     for (const int input : layer.inputs) used[static_cast<std::size_t>(input)] = true;

@@ -110,12 +110,15 @@ MemoryUse Plan::memory(int layer, int rank) const {
   MemoryUse use;
   for (std::size_t i = 0; i < bound.weights.size(); ++i) {
     const Index elements = bound.at.w[i].owned(rank).volume();
-    use[MemoryClass::weights] += elements * (element == master ? master : master + element);
+    const bool rounded =
+        bound.weights[i].trained && element != master;  // kept twice: the master, and what kernels read
+    use[MemoryClass::weights] += elements * (rounded ? master + element : master);
     if (!bound.weights[i].trained || !workload.training) continue;
     use[MemoryClass::gradients] += elements * element;
     if (workload.optimizer.momentum > 0) use[MemoryClass::optimizer] += elements * master;
   }
-  use[MemoryClass::activations] += bound.y.owned(rank).volume() * element;
+  use[MemoryClass::activations] +=
+      bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps();
   if (!bound.op->is_loss() && !bound.finish.empty())
     use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
   for (std::size_t i = 0; i < bound.arrive.size(); ++i)
@@ -165,10 +168,11 @@ std::uint64_t Plan::hash() const {
     for (const int input : layer.inputs) text += fmt::format(" {}", input);
     for (const auto& x : layer.at.x) text += fmt::format(" {}", x.print());
     for (const auto& w : layer.at.w) text += fmt::format(" {}", w.print());
+    for (const auto& dx : layer.at.dx) text += fmt::format(" {}", dx.print());
     for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
     text += "\n";
   }
-  return partita::hash(text);
+  return partita::hash(text + schedule.print());
 }
 
 }  // namespace partita

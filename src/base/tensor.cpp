@@ -131,6 +131,7 @@ void unpack_add(const std::byte* in, const Box& part, const Tensor& to) {
 void copy_box(const Tensor& from, const Tensor& to, const Box& part) {
   require(from.dtype() == to.dtype() && part.dims() > 0, "a copy keeps the dtype and has a dimension");
   if (part.empty()) return;
+  require(from.box().contains(part) && to.box().contains(part), "the part lies inside both tensors");
   // Rows of the two tensors differ in length; a row common to both is one along the fastest dimension.
   const Index size = size_of(from.dtype());
   const int fastest = from.order()[static_cast<std::size_t>(part.dims() - 1)];

@@ -21,19 +21,22 @@ void complain(std::string_view message) {
   std::fflush(stderr);
 }
 
-/// Runs a verb on all ranks. An Error is alike on every rank: rank 0 prints it. Anything else takes the job down.
+/// Runs a verb on all ranks. What all of them agreed on rank 0 prints; anything else takes the job down from where it is.
 int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   MpiSession session(argc, argv);
   const auto world = session.world();
   try {
     std::string answer;
-    const auto options = cli::parse_options(argc, argv, !factory, answer);
+    std::optional<cli::Options> options;
+    together(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
     if (options) return cli::train(*options, factory, world);
     if (world->rank() == 0) fmt::print("{}", answer);
     return 0;
-  } catch (const Error& error) {
+  } catch (const AgreedError& error) {
     if (world->rank() == 0) complain(error.what());
     return user_error;
+  } catch (const Error& error) {
+    session.abort(error.what(), user_error);
   } catch (const std::bad_alloc&) {
     session.abort("out of memory", 1);
   } catch (const std::exception& error) {

@@ -98,10 +98,10 @@ po::options_description explain_options(Options& o) {
 void check(const Options& o) {
   if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
   if (o.trainer.epochs < 1) fail("--epochs {}: it must be 1 or more", o.trainer.epochs);
-  if (o.trainer.steps < 0) fail("--steps {}: it must be 1 or more", o.trainer.steps);
+  if (o.trainer.steps < 0) fail("--steps {}: it must be 0 (all) or more", o.trainer.steps);
   if (o.trainer.threads < 1) fail("--threads {}: it must be 1 or more", o.trainer.threads);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
-  if (o.samples < 0) fail("--samples {}: it must be 1 or more", o.samples);
+  if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
   o.trainer.optimizer.check();
 }
 
@@ -196,12 +196,15 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
   const Shape one = input.op->output({});
   Shape sample;
   for (int d = 1; d < one.dims(); ++d) sample.push_back({one.name(d), one.extent(d)});
+  const Index classes = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])]['C'];
   std::unique_ptr<Dataset> data;
   if (options.data == "synthetic") {
-    const Shape classes = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])];
-    data = make_synthetic(sample, options.samples > 0 ? options.samples : 1024, classes['C'], options.trainer.seed,
+    if (!options.data_dir.empty())
+      fail("--data-dir {}: the synthetic set has no files; leave it out", options.data_dir);
+    data = make_synthetic(sample, options.samples > 0 ? options.samples : 1024, classes, options.trainer.seed,
                           training ? 0 : 1);
   } else if (options.data == "fashion-mnist") {
+    if (options.samples > 0) fail("--samples {}: only the synthetic set has a size to choose", options.samples);
     data = open_fashion_mnist(options.data_dir, training);
   } else {
     fail("there is no data set '{}'{}; there are {}", options.data, did_you_mean(options.data, sets),
@@ -210,6 +213,8 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
   if (!(data->sample() == sample))
     fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data->sample().print(),
          input.name, sample.print());
+  if (data->classes() > classes)
+    fail("the data set '{}' has {} classes, but the model ends in {}", options.data, data->classes(), classes);
   return data;
 }
 

@@ -20,7 +20,7 @@ struct Options {
   std::vector<std::string> rules;  ///< "layer: output", after the strategy's
   std::string data = "fashion-mnist";
   std::string data_dir;
-  Index samples = 0;  ///< of a synthetic set, or the first so many of another; 0: all
+  Index samples = 0;  ///< of the synthetic set; 0: the default
   TrainerOptions trainer;
   std::string json, save, load;
   int rank = 0;      ///< explain: whose messages, bytes and memory

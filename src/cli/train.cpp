@@ -34,8 +34,7 @@ void check_folder(const char* option, const std::string& path) {
 
 Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
-  std::string message;
-  try {
+  together(world, [&] {
     setup.model = make_model(options, factory);
     setup.strategy = make_strategy(options, world.size());
     check_ranks(setup.strategy, world.size());
@@ -46,11 +45,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     for (const auto& [option, path] : {std::pair("--json", options.json), std::pair("--save", options.save)})
       if (world.rank() == 0 && !path.empty()) check_folder(option, path);
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  message = agree(world, message);
-  if (!message.empty()) throw Error(message);
+  });
   return setup;
 }
 
@@ -156,6 +151,10 @@ class Run {
   }
 
   void train() {
+    json_["epochs"] = Json::array();
+    if (first_ && trainer_.finished(*setup_.training))
+      fmt::print("note       the checkpoint has done {} steps already; --epochs counts from the first\n",
+                 trainer_.step());
     while (!trainer_.finished(*setup_.training)) {
       const EpochReport report = trainer_.train_epoch(*setup_.training, progress("epoch"));
       json_["epochs"].push_back(to_json(report));
@@ -183,14 +182,9 @@ class Run {
       fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n", totals.measured.messages,
                  totals.measured.bytes, totals.predicted.messages, totals.predicted.bytes);
     if (options_.json.empty()) return;
-    std::string message;
-    try {
+    together(*world_, [&] {
       if (first_) write_json(options_.json, json_);
-    } catch (const Error& error) {
-      message = error.what();
-    }
-    message = agree(*world_, message);
-    if (!message.empty()) throw Error(message);
+    });
   }
 
   const Options& options_;

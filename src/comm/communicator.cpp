@@ -28,6 +28,17 @@ void Request::wait() {
   if (const auto state = std::move(state_)) state->wait();
 }
 
+void together(Communicator& comm, const std::function<void()>& f) {
+  std::string message;
+  try {
+    f();
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  message = agree(comm, message);
+  if (!message.empty()) throw AgreedError(message);
+}
+
 std::string agree(Communicator& comm, const std::string& message) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto length = static_cast<std::int32_t>(message.size());

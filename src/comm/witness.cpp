@@ -19,8 +19,8 @@
 namespace partita {
 
 struct Witness::Shared {
-  pthread_mutex_t alive{};  // held by the rank
-  std::atomic<int> rank{0};
+  pthread_mutex_t alive{};    // held by the rank
+  std::atomic<int> rank{-1};  // until it knows
 };
 
 namespace {
@@ -46,10 +46,14 @@ void close_files() {
 
 void say_dead(int rank, pid_t process) {
   std::array<char, 512> line{};
-  std::array<char, 256> host{};
+  std::array<char, 256> host{}, who{};
+  if (rank < 0)
+    std::strcpy(who.data(), "a rank that was starting");
+  else
+    fmt::format_to_n(who.data(), who.size() - 1, "rank {}", rank);
   gethostname(host.data(), host.size() - 1);
-  const auto end = fmt::format_to_n(
-      line.data(), line.size(), "partita: rank {} (process {} on {}) died; the job ends\n", rank, process, host.data());
+  const auto end = fmt::format_to_n(line.data(), line.size(), "partita: {} (process {} on {}) died; the job ends\n",
+                                    who.data(), process, host.data());
   static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
   close(STDERR_FILENO);  // the launcher waits for its end
 }

@@ -64,7 +64,6 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   Layout block = x.onto(specs[0].shape).with_partial(0);  // what the product needs of w
   if (keep) block = block.with(0, wanted.axes(1));
   const Layout w = request.weights.value_or(block);
-  if (w.partial() != 0) fail("weights \"{}\" cannot be a pending sum", w.print());
   for (int rank = 0; rank < w.grid().size(); ++rank)
     if (!w.owned(rank).contains(block.owned(rank)))
       fail("weights \"{}\": the product needs them as \"{}\" or wholly on every rank that replicates them", w.print(),

@@ -182,7 +182,8 @@ Window PoolOperator::window(std::size_t i) const {
 
 std::string PoolOperator::describe() const {
   std::string text;
-  const std::size_t values = std::max({pool_.window.values(), pool_.padding.values(), pool_.dilation.values()});
+  const std::size_t values = std::max({pool_.window.values(), pool_.stride.value_or(pool_.window).values(),
+                                       pool_.padding.values(), pool_.dilation.values()});
   for (std::size_t i = 0; i < values; ++i) text += fmt::format("{}{}", i == 0 ? "" : " x ", window(i).print());
   return text + (pool_.count_padding ? " padding counts" : "");
 }

@@ -31,19 +31,6 @@ auto explained(const std::string& context, F&& f) {
   }
 }
 
-/// Calls f, and throws the same Error on every rank if it throws one on any.
-template <class F>
-void together(const ProcessGrid& grid, F&& f) {
-  std::string message;
-  try {
-    f();
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  message = agree(grid.world(), message);
-  if (!message.empty()) throw Error(message);
-}
-
 /// Checks what every rank knows alike, before any communication.
 void check_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const ProcessGrid& grid) {
   std::set<std::string> names;
@@ -259,23 +246,23 @@ void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& te
   check_tensors(path, tensors, grid);
   std::optional<Writer> writer;  // rank 0 writes
   if (grid.rank() == 0) writer.emplace(path);
-  together(grid, [&] {
+  together(grid.world(), [&] {
     if (writer) writer->create(attributes);
   });
   for (const auto& named : tensors) {
     const Tensor whole = collect(named.tensor, grid);
-    together(grid, [&] {
+    together(grid.world(), [&] {
       if (writer) writer->write(named, whole);
     });
   }
-  together(grid, [&] {
+  together(grid.world(), [&] {
     if (writer) writer->commit();
   });
 }
 
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, const ProcessGrid& grid) {
   check_tensors(path, tensors, grid);
-  together(grid, [&] {
+  together(grid.world(), [&] {
     const Session session;
     const Reader reader(path);
     for (const auto& named : tensors) reader.check_tensor(named);

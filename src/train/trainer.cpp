@@ -2,9 +2,11 @@
 
 #include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <numeric>
 
@@ -18,8 +20,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Every rank must have bound the same plan: a strategy file that differs between nodes would hang later.
-void check_agreement(Communicator& world, std::uint64_t hash) {
+/// What must be the same on every rank: a strategy file or a data set that differs between nodes would hang later.
+void check_agreement(Communicator& world, std::string_view what, std::uint64_t hash) {
   std::array<double, 4>
       extremes{};  // both halves and their negatives: the maxima differ from ours if any rank's differs
   for (std::size_t i = 0; i < 2; ++i) {
@@ -28,7 +30,21 @@ void check_agreement(Communicator& world, std::uint64_t hash) {
   }
   world.all_reduce(extremes.data(), 4, DType::f64, Op::max, {}).wait();
   if (extremes[0] != -extremes[2] || extremes[1] != -extremes[3])
-    fail("the ranks bound different plans; give every rank the same program, strategy file and options");
+    throw AgreedError(
+        fmt::format("{} differ from rank to rank; give every node the same program, files and options", what));
+}
+
+/// The options on which the course of a training depends.
+std::string print(const TrainerOptions& o) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", o.epochs, o.steps, o.seed, o.augmentation.shift,
+                     o.augmentation.flip, o.optimizer.rate, o.optimizer.momentum, o.optimizer.weight_decay,
+                     o.optimizer.warm_up, static_cast<int>(o.optimizer.decay), o.backend);
+}
+
+/// For a message, which is one line.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ';');
+  return text;
 }
 
 Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
@@ -52,7 +68,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
   check_ranks(strategy_, world_->size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, true, options_.optimizer});
-  check_agreement(*world_, plan.hash());
+  check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
   grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
   counter_->reset();
@@ -107,14 +123,9 @@ void Trainer::hold(Dataset& data, const std::vector<Index>& order, bool training
     for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
     for (Index n = box[0].lo; n < box[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(first + n)]);
   }
-  std::string message;
-  try {
-    data.hold(mine, training ? source_box(data.sample(), inside, options_.augmentation) : inside);
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  message = agree(*world_, message);
-  if (!message.empty()) throw Error(message);
+  check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
+  together(*world_,
+           [&] { data.hold(mine, training ? source_box(data.sample(), inside, options_.augmentation) : inside); });
 }
 
 StepResult Trainer::run(Bound& bound, const Batch& batch, double rate) {
@@ -129,7 +140,7 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
   const auto start = std::chrono::steady_clock::now();
   EpochReport report{.epoch = epoch_};
   const Index steps = batches(samples, options_.batch);
-  for (Index i = 0; i < steps; ++i) {
+  for (Index i = training ? step_ % steps : 0; i < steps; ++i) {  // a resumed epoch goes on where it was left
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
     const auto mine =
@@ -142,7 +153,7 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
     ++report.steps;
     if (training) ++step_;
     if (progress) progress(epoch_, i + 1, steps, result);
-    if (training && step_ == options_.steps) break;
+    if (training && step_ >= total_steps_) break;
   }
   const auto count = static_cast<double>(std::max<Index>(report.samples, 1));
   report.loss /= count;
@@ -160,7 +171,7 @@ bool Trainer::finished(const Dataset& data) const { return step_ >= all_steps(da
 
 EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
   total_steps_ = all_steps(data);
-  ++epoch_;
+  epoch_ = step_ / batches(data.size(), options_.batch) + 1;
   return pass(data, shuffled(data.size(), options_.seed, epoch_), true, progress);
 }
 
@@ -171,6 +182,8 @@ EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
 }
 
 StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
+  total_steps_ = all_steps(data);
+  hold(data, {samples.begin(), samples.end()}, true);
   auto& bound = this->bound(static_cast<Index>(samples.size()), true);
   const StepResult result =
       run(bound, read(*bound.executor, data, samples, false), options_.optimizer.rate_at(step_, total_steps_));
@@ -185,25 +198,34 @@ Traffic Trainer::measured() const {
   return total;
 }
 
-void Trainer::save(const std::string& path) const {
+std::map<std::string, std::string> Trainer::attributes() const {
+  return {
+      {"model", model_.describe()}, {"seed", std::to_string(options_.seed)}, {"batch", std::to_string(options_.batch)}};
+}
+
+void Trainer::save(const std::string& path) {
   counter_->set_label(checkpoint_label);
-  const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, true, options_.optimizer});
-  save_checkpoint(path, parameters_->named(plan, true),
-                  {{"model", model_.describe()},
-                   {"epoch", std::to_string(epoch_)},
-                   {"step", std::to_string(step_)},
-                   {"seed", std::to_string(options_.seed)}},
-                  *grid_);
+  auto attributes = this->attributes();
+  attributes["step"] = std::to_string(step_);
+  save_checkpoint(path, parameters_->named(plan(), true), attributes, *grid_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
   counter_->set_label(checkpoint_label);
+  Index step = 0;
+  together(*world_, [&] {
+    auto stored = checkpoint_attributes(path);
+    for (const auto& [key, mine] : attributes())
+      if ((optimizer || key == "model") && stored[key] != mine)
+        fail("the checkpoint {} has another {}: \"{}\", here it is \"{}\"", path, key, one_line(stored[key]),
+             one_line(mine));
+    const auto& text = stored["step"];
+    if (std::from_chars(text.data(), text.data() + text.size(), step).ec != std::errc{})
+      fail("the checkpoint {} does not say at which step it was saved", path);
+  });
   load_checkpoint(path, parameters_->named(plan(), optimizer), *grid_);
   parameters_->refresh(options_.dtype);
-  if (!optimizer) return;
-  const auto attributes = checkpoint_attributes(path);
-  epoch_ = std::stoll(attributes.at("epoch"));
-  step_ = std::stoll(attributes.at("step"));
+  if (optimizer) step_ = step;
 }
 
 }  // namespace partita

@@ -61,6 +61,10 @@ def copy_data(cut):
     return prepare
 
 
+def checkpoint(folder):
+    run(1, "train", "--data", "synthetic", "--samples", "8", "--batch", "8", "--no-test", "--save", "w.h5", folder=folder)
+
+
 S = ["--strategy", "s.toml"]
 RULE = 'grid = "data=2"\n[[layer]]\nmatch = "{}"\noutput = "{}"\n'
 OUT = ["--json", "r.json", "--save", "w.h5"]
@@ -94,6 +98,9 @@ expect("unknown data", 1, ["--data", "cifar"], "fashion-mnist")
 expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No such file")
 expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5")
 expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
+
+expect("another seed", 2, ["--load", "w.h5", "--batch", "8", "--seed", "2"], r"w\.h5", 'seed: "1"', '"2"', prepare=checkpoint)
+expect("size of real data", 1, ["--data", "fashion-mnist", "--samples", "9"], "synthetic")
 
 print(f"{len(failures)} failed")
 sys.exit(1 if failures else 0)

@@ -220,7 +220,10 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"bn1", {.weights = "C@y"}}}, {"layer 'bn1' (batch_norm)", "scale and shift lie as the channels do"});
   EXPECT_NO_THROW(Bound("y=2", nullptr, {{"bn1", {.output = "C@y", .weights = "C@y"}}}));
   expect_refused({{"loss", {.input = "N@data C@y"}}}, {"layer 'loss'", "input", "dimension C over (y)"});
-  expect_refused({{"fc1", {.weights = "F sum@y"}}}, {"layer 'fc1' (linear)", "cannot be a pending sum"});
+  expect_refused({{"fc1", {.weights = "F sum@y"}}}, {"layer 'fc1' (linear)", "only an output may be a pending sum"});
+  expect_refused({{"fc1", {.input = "N sum@y"}}}, {"layer 'fc1'", "input", "only an output may be a pending sum"});
+  expect_refused({{"relu1", {.weights = "F@y"}}}, {"layer 'relu1'", "the layer has no weights"});
+  expect_refused({{"image", {.input = "N@data"}}}, {"layer 'image'", "the layer has no inputs"});
   expect_refused({{"fc1", {.weights = "F@y"}}}, {"layer 'fc1'", "weights \"F@y C H W\"", "\"F C H W\""});
   expect_refused({{"*", {.output = "N@data H@y"}}, {"fc1", {.weights = "F C@y"}}}, {"layer 'fc1'", "\"F C H@y W\""});
 }
@@ -234,6 +237,11 @@ TEST(Bind, ModelsAndWorkloadsThatCannotBe) {
   refused(m, {"'two' has 0 losses"});
   m.softmax_cross_entropy("loss1", t);
   EXPECT_NO_THROW(bind(m, Strategy(), {}));
+  Model inputs("inputs");
+  const auto first = inputs.input("a", {.channels = 3, .spatial = {}});
+  const auto second = inputs.input("b", {.channels = 3, .spatial = {}});
+  inputs.softmax_cross_entropy("loss", inputs.add("sum", first, second));
+  refused(inputs, {"layer 'b'", "only layer without inputs"});
   Model unused = m;
   unused.relu("relu", t);
   refused(unused, {"'two' has 1 losses", "its last layer"});

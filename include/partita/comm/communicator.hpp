@@ -1,9 +1,11 @@
 #pragma once
 
+#include "partita/base/error.hpp"
 #include "partita/base/traffic.hpp"
 #include "partita/base/types.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -85,6 +87,16 @@ class Communicator {
   /// The ranks that gave the same color, ordered by key; collective over this communicator.
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 };
+
+/// An Error that all ranks throw alike, since they agreed on it: rank 0 alone prints it.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Calls f on every rank; if it throws Error on any, throws AgreedError with the lowest such rank's message on all.
+/// What f does must not communicate. Collective.
+void together(Communicator& comm, const std::function<void()>& f);
 
 /// Gives every rank the message of the lowest rank that has one ("" for none), so that all fail alike.
 std::string agree(Communicator& comm, const std::string& message);

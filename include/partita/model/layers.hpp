@@ -70,7 +70,7 @@ struct Pool {
 /// Over which samples batch normalisation takes its statistics in training.
 enum class Statistics : std::uint8_t {
   global,  ///< the whole batch: the result does not depend on the layout
-  local,   ///< each rank's own part: no communication in forward and backward, but another result for another layout
+  local,   ///< each rank's own part: another result for another layout. Only the running statistics are summed
 };
 
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, a channel.

@@ -51,7 +51,7 @@ class Model {
   std::vector<Shape> inputs_of(int layer, const std::vector<Shape>& outputs) const;
   /// Number of trained weights.
   Index weights() const;
-  /// One line a layer: what a checkpoint or a peer must agree with.
+  /// One line a layer: what a checkpoint must agree with.
   std::string describe() const;
 
  private:

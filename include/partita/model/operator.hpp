@@ -80,6 +80,8 @@ class Operator {
   virtual double flops(std::span<const Shape> /*inputs*/, const Shape& output) const {
     return static_cast<double>(output.volume());
   }
+  /// Bytes that the forward keeps for the backward beside inputs and output, an element of the output.
+  virtual Index keeps() const { return 0; }
   /// True for the layer that ends a training step: its output is the loss a sample.
   virtual bool is_loss() const { return false; }
 };

@@ -48,6 +48,8 @@ class PoolOperator final : public Operator {
   std::string_view kind() const override { return maximum_ ? "max_pool" : "average_pool"; }
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
+  /// A maximum keeps which input it was.
+  Index keeps() const override { return maximum_ ? size_of(DType::i32) : 0; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   std::vector<Window> windows(const Shape& x) const;
   const Pool& pool() const { return pool_; }

@@ -10,7 +10,7 @@ namespace partita {
 enum class Decay : std::uint8_t { none, linear, cosine };
 
 /// Stochastic gradient descent: g = dw + weight_decay * w; v = momentum * v + g; w -= rate * (nesterov ? g + momentum *
-/// v : v). Pure: what is to be done; train/update.hpp does it.
+/// v : v). Pure: what is to be done; Parameters::update (train/executor.hpp) does it.
 struct Optimizer {
   double rate = 0.05;  ///< the highest learning rate
   double momentum = 0.9;

@@ -54,7 +54,7 @@ class Trainer {
   EpochReport train_epoch(Dataset& data, const Progress& progress);
   /// Loss and accuracy over `data`, in order, with running statistics and without dropout.
   EpochReport evaluate(Dataset& data, const Progress& progress);
-  /// One step on given samples; for tests and tools.
+  /// One step on given samples, a batch at most; for tests and tools.
   StepResult train_step(Dataset& data, std::span<const Index> samples);
 
   /// True when the last epoch, or the last of `steps`, is done.
@@ -63,8 +63,9 @@ class Trainer {
   Index step() const { return step_; }
   Index all_steps(const Dataset& data) const;
 
-  /// Writes weights, optimizer state and progress; loads them on whatever grid this is.
-  void save(const std::string& path) const;
+  /// Writes weights, optimizer state and progress; loads them on whatever grid this is. A checkpoint of another model is
+  /// refused; one of another seed or batch too where training is to go on, since the course would be another.
+  void save(const std::string& path);
   /// With `optimizer` false only weights and running statistics are read (for evaluation).
   void load(const std::string& path, bool optimizer);
 
@@ -88,6 +89,7 @@ class Trainer {
     Traffic predicted;
   };
 
+  std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
   Batch read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment);
   void hold(Dataset& data, const std::vector<Index>& order, bool training);
