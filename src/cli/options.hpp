@@ -56,6 +56,7 @@ class ProgressBar {
 
  private:
   bool shown_, terminal_;
+  Index first_ = 0, last_ = 0;  // steps of the current pass
   double started_ = 0, printed_ = 0;
 };
 

@@ -22,14 +22,17 @@ ProgressBar::ProgressBar(bool shown) : shown_(shown), terminal_(isatty(STDOUT_FI
 void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, const StepResult& result, Index batch) {
   if (!shown_) return;
   const double time = now();
-  if (step == 1) {
+  const bool begins = step <= last_ || last_ == 0;
+  last_ = step;
+  if (begins) {  // an epoch that is resumed begins in its middle
+    first_ = step;
     started_ = time;
     printed_ = time;
     return;
   }
   if (time - printed_ < (terminal_ ? seconds_between_bars : seconds_between_lines)) return;
   printed_ = time;
-  const double rate = static_cast<double>((step - 1) * batch) / (time - started_);
+  const double rate = static_cast<double>((step - first_) * batch) / (time - started_);
   if (terminal_) {
     constexpr Index width = 30;
     const auto filled = static_cast<std::size_t>(width * step / steps);
