@@ -25,23 +25,22 @@ struct Witness::Shared {
 
 namespace {
 
-/// True for the first caller among the processes that give the same launcher: an abstract socket's name, which goes
-/// with its owner, can be bound once.
-bool first_of(pid_t launcher) {
-  const int socket_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+/// A socket for the first caller among the processes that give the same launcher, -1 for all others: an abstract name,
+/// which goes with its owner, can be bound once.
+int claim(pid_t launcher) {
+  const int name_socket = socket(AF_UNIX, SOCK_DGRAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const auto name = fmt::format("partita-witness-{}", launcher);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return bind(socket_fd, reinterpret_cast<const sockaddr*>(&address), length) == 0;
+  return bind(name_socket, reinterpret_cast<const sockaddr*>(&address), length) == 0 ? name_socket : -1;
 }
 
-/// Closes every file but standard error: the launcher watches its ends of the others to see a rank die.
-void close_files() {
-  constexpr int likely = 1024;  // it is the start of a process: few are open
+void close_files_but(int kept) {
+  constexpr int likely = 1024;  // they were opened at the start of a process: few
   for (int fd = 0; fd < likely; ++fd)
-    if (fd != STDERR_FILENO) close(fd);
+    if (fd != kept) close(fd);
 }
 
 void say_dead(int rank, pid_t process) {
@@ -55,16 +54,17 @@ void say_dead(int rank, pid_t process) {
   const auto end = fmt::format_to_n(line.data(), line.size(), "partita: {} (process {} on {}) died; the job ends\n",
                                     who.data(), process, host.data());
   static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
-  close(STDERR_FILENO);  // the launcher waits for its end
 }
 
-/// The witness's whole life; only what is safe after a fork.
+/// The witness's whole life; only what is safe after a fork. It has the same files open as its rank, so that the launcher,
+/// which sees a death by its ends of them, sees it when the witness has spoken.
 [[noreturn]] void watch(pthread_mutex_t& alive, const std::atomic<int>& rank, pid_t process, pid_t launcher) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   setpgid(0, 0);  // what kills the rank's process group is not meant for us
-  close_files();
-  if (pthread_mutex_lock(&alive) == EOWNERDEAD && first_of(launcher)) {
+  if (pthread_mutex_lock(&alive) != EOWNERDEAD) _exit(0);
+  if (const int name = claim(launcher); name >= 0) {
     say_dead(rank, process);
+    close_files_but(name);
     sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
   }
   _exit(0);

@@ -6,7 +6,8 @@ namespace partita {
 
 /// A child process that tells which rank died. A launcher that loses one rank kills the others at once and names any of
 /// them, so nobody in the job is left to say who was first; the witness is no part of the job. It waits for a robust
-/// mutex that its rank holds: the kernel hands that on before it closes the files by which the launcher notices.
+/// mutex that its rank holds, which the kernel hands on when the rank dies, and shares its rank's files: the launcher,
+/// which notices a death by their end, notices only after the witness has spoken and closed them.
 /// Of the witnesses of one launcher on one node only the first speaks.
 class Witness {
  public:
