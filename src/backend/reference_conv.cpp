@@ -18,7 +18,7 @@ void for_runs(const ConvGeometry& conv, const Lattice& x, const Position& out, R
     if (taps > 0) run(column, taps * conv.channels, offset);
     column += taps * conv.channels;
   };
-  for (Index kd = 0; kd < slide_d.kernel; ++kd)
+  for (Index kd = 0; kd < slide_d.kernel; ++kd) {
     for (Index kh = 0; kh < slide_h.kernel; ++kh) {
       Position at{start[0], start[1] + kd * slide_d.dilation, start[2] + kh * slide_h.dilation, start[3]};
       if (!x.holds(1, at[1]) || !x.holds(2, at[2])) {
@@ -36,6 +36,7 @@ void for_runs(const ConvGeometry& conv, const Lattice& x, const Position& out, R
           emit(1, x.holds(3, at[3]) ? x.offset(at) : -1);
       }
     }
+  }
 }
 
 /// A convolution as matrix products over blocks of outputs: y[o,f] = columns[o,taps] w[f,taps]'.

@@ -21,9 +21,27 @@ namespace partita {
 struct Witness::Shared {
   pthread_mutex_t alive{};    // held by the rank
   std::atomic<int> rank{-1};  // until it knows
+  std::atomic<int> signal{0};  // that asked the rank to end
 };
 
 namespace {
+
+std::atomic<int>* asked_to_end = nullptr;  // Shared::signal, for the handler
+
+/// Ctrl-C or a batch system's time limit: still the rank's end, but no fault of its own.
+void note_signal(int signal) {
+  *asked_to_end = signal;
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void watch_signals(std::atomic<int>& asked) {
+  asked_to_end = &asked;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(signal, note_signal);
+  }
+}
 
 /// A socket for the first caller among the processes that give the same launcher, -1 for all others: an abstract name,
 /// which goes with its owner, can be bound once.
@@ -43,7 +61,7 @@ void close_files_but(int kept) {
     if (fd != kept) close(fd);
 }
 
-void say_dead(int rank, pid_t process) {
+void say_dead(int rank, pid_t process, int signal) {
   std::array<char, 512> line{};
   std::array<char, 256> host{}, who{};
   if (rank < 0)
@@ -51,19 +69,24 @@ void say_dead(int rank, pid_t process) {
   else
     fmt::format_to_n(who.data(), who.size() - 1, "rank {}", rank);
   gethostname(host.data(), host.size() - 1);
-  const auto end = fmt::format_to_n(line.data(), line.size(), "partita: {} (process {} on {}) died; the job ends\n",
-                                    who.data(), process, host.data());
+  const char* how = signal == 0         ? "died"
+                    : signal == SIGINT  ? "was interrupted (SIGINT)"
+                    : signal == SIGTERM ? "was told to end (SIGTERM)"
+                                        : "was told to end (SIGHUP)";
+  const auto end = fmt::format_to_n(line.data(), line.size(), "partita: {} (process {} on {}) {}; the job ends\n",
+                                    who.data(), process, host.data(), how);
   static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
 }
 
 /// The witness's whole life; only what is safe after a fork. It has the same files open as its rank, so that the launcher,
 /// which sees a death by its ends of them, sees it when the witness has spoken.
-[[noreturn]] void watch(pthread_mutex_t& alive, const std::atomic<int>& rank, pid_t process, pid_t launcher) {
+[[noreturn]] void watch(pthread_mutex_t& alive, const std::atomic<int>& rank, const std::atomic<int>& signalled,
+                        pid_t process, pid_t launcher) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   setpgid(0, 0);  // what kills the rank's process group is not meant for us
   if (pthread_mutex_lock(&alive) != EOWNERDEAD) _exit(0);
   if (const int name = claim(launcher); name >= 0) {
-    say_dead(rank, process);
+    say_dead(rank, process, signalled);
     close_files_but(name);
     sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
   }
@@ -89,7 +112,8 @@ Witness::Witness() {
   pthread_mutex_lock(&shared_->alive);
   const pid_t process = getpid(), launcher = getppid();
   child_ = fork();
-  if (child_ == 0) watch(shared_->alive, shared_->rank, process, launcher);
+  if (child_ == 0) watch(shared_->alive, shared_->rank, shared_->signal, process, launcher);
+  watch_signals(shared_->signal);
 }
 
 Witness::~Witness() { dismiss(); }

@@ -95,7 +95,7 @@ Tensor collect(const DistTensor& tensor, const ProcessGrid& grid) {
   if (grid.rank() != 0) return {};
   if (local.box() == all) return local;
   boxes.push_back(local);
-  const Tensor whole = local.like(all, MemoryClass::workspace);
+  Tensor whole = local.like(all, MemoryClass::workspace);
   for (const auto& box : boxes) copy_box(box, whole, box.box());
   return whole;
 }

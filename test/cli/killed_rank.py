@@ -1,5 +1,6 @@
 """A rank that is killed in the middle takes the job down within 10 seconds, and what is printed tells which rank it was.
-Arguments: the launcher build/mpiexec, the program build/partita and the rank to kill."""
+Arguments: the launcher build/mpiexec, the program build/partita, the signal, and the rank that it is sent to, or
+"launcher", as Ctrl-C is: then any rank may be named, but as interrupted."""
 
 import os
 import re
@@ -19,8 +20,9 @@ for line in job.stdout:
     if line.startswith("epoch"):
         break
 assert len(pids) == 4, "the ranks' process numbers were not printed"
-victim = int(sys.argv[3])
-os.kill(pids[victim], signal.SIGKILL)
+name, victim = sys.argv[3:5]
+pids["launcher"] = job.pid
+os.kill(pids[victim if victim == "launcher" else int(victim)], getattr(signal, f"SIG{name}"))
 start = time.monotonic()
 try:
     rest, _ = job.communicate(timeout=10)
@@ -30,5 +32,8 @@ except subprocess.TimeoutExpired:
 print(rest)
 print(f"ended after {time.monotonic() - start:.1f} s with status {job.returncode}")
 assert job.returncode != 0, "the job claims success"
-named = re.findall(r"rank (\d+) \(process (\d+) on \S+\) died", rest)
-assert named == [(str(victim), str(pids[victim]))], f"printed as dead: {named}, was: {victim}"
+how = {"INT": r"was interrupted \(SIGINT\)", "TERM": r"was told to end \(SIGTERM\)"}.get(name, "died")
+named = re.findall(rf"rank (\d+) \(process (\d+) on \S+\) {how}; the job ends", rest)
+assert len(named) == 1 == rest.count("the job ends"), f"printed: {named}"
+rank, process = map(int, named[0])
+assert pids[rank] == process and victim in ("launcher", str(rank)), f"printed: rank {rank} ({process}), was: {victim}"

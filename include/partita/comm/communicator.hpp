@@ -41,7 +41,7 @@ class Request {
   Request() = default;
   explicit Request(std::unique_ptr<State> state) : state_(std::move(state)) {}
   Request(Request&&) = default;
-  Request& operator=(Request&& other);
+  Request& operator=(Request&& other);  // NOLINT(performance-noexcept-move-constructor): waiting may fail
   ~Request();
 
   /// Returns when the buffers may be used. Throws CommunicationError if the communication failed.

@@ -1,0 +1,24 @@
+"""An error that one rank alone meets in the middle of training takes the whole job down at once, named with the rank.
+Arguments: the launcher build/mpiexec and the program build/test/lone_error."""
+
+import os
+import subprocess
+import sys
+import time
+
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+failures = 0
+for rank, how, message, status in ((1, "error", "layer 'weak': it broke", 2), (0, "memory", "out of memory", 1),
+                                   (3, "exception", "something else", 1)):
+    start = time.monotonic()
+    job = subprocess.run([LAUNCHER, "-n", "4", PROGRAM, "train", "--data", "synthetic", "--batch", "16", "--no-test"],
+                         env={**os.environ, "FAIL_RANK": str(rank), "FAIL_HOW": how}, capture_output=True, text=True,
+                         timeout=50, check=False)
+    seconds = time.monotonic() - start
+    ours = [line for line in job.stderr.splitlines() if line.startswith(("rank", "partita"))]
+    good = job.returncode == status and seconds < 10 and ours == [f"rank {rank}: {message}"]
+    print(f"{'ok  ' if good else 'FAIL'} {how} on rank {rank}: status {job.returncode}, {seconds:.1f} s, {ours}")
+    if not good:
+        failures += 1
+        print(job.stdout + job.stderr)
+sys.exit(1 if failures else 0)
