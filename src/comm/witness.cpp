@@ -19,8 +19,8 @@
 namespace partita {
 
 struct Witness::Shared {
-  pthread_mutex_t alive{};    // held by the rank
-  std::atomic<int> rank{-1};  // until it knows
+  pthread_mutex_t alive{};     // held by the rank
+  std::atomic<int> rank{-1};   // until it knows
   std::atomic<int> signal{0};  // that asked the rank to end
 };
 
