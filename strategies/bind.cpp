@@ -45,8 +45,7 @@ std::string drop_dims(const Setting& from, const Shape& shape, std::string_view 
 Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
                    std::vector<std::string>& notes) {
   try {
-    const Layout layout =
-        Layout::parse(from.rule->exact() ? *from.text : drop_dims(from, shape, key, notes), shape, grid);
+    Layout layout = Layout::parse(from.rule->exact() ? *from.text : drop_dims(from, shape, key, notes), shape, grid);
     if (layout.partial() != 0 && key != "output") fail("\"{}\": only an output may be a pending sum", *from.text);
     return layout;
   } catch (const Error& error) {

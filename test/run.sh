@@ -84,7 +84,8 @@ if ! $fast; then
     run_tests "tests with the thread sanitizer" .build-tsan threads
 fi
 if [ -n "${PARTITA_LONG:-}" ]; then
-  step "clang-tidy" run-clang-tidy -quiet -j2 -p .build-asan "^$PWD/(src|layouts|distconv|strategies)/"
+  step "clang-tidy, precompiled headers" compile .build-asan -j2 &&
+    step "clang-tidy" run-clang-tidy -quiet -j2 -p .build-asan "^$PWD/(src|layouts|distconv|strategies)/"
 fi
 
 say "done"

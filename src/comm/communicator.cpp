@@ -6,7 +6,7 @@
 
 namespace partita {
 
-Request& Request::operator=(Request&& other) {
+Request& Request::operator=(Request&& other) {  // NOLINT(performance-noexcept-move-constructor)
   if (this != &other) {
     wait();
     state_ = std::move(other.state_);

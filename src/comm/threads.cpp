@@ -32,7 +32,7 @@ struct Address {
   std::vector<int> communicator;
   int source = 0;
   Index number = 0;
-  auto operator<=>(const Address&) const = default;
+  auto operator<=>(const Address&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// What was sent to one rank and not received yet.
@@ -240,6 +240,7 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body) {
   Failures failures(world->size());
   {
     std::vector<std::jthread> threads;  // joined at the end of the block
+    threads.reserve(world->size());
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { run_rank(rank, world, body, failures); });
   }
   failures.rethrow();

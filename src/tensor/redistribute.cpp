@@ -73,6 +73,7 @@ class Conversion {
 
   static std::vector<Index> volumes(const std::vector<Box>& boxes) {
     std::vector<Index> volumes;
+    volumes.reserve(boxes.size());
     for (const auto& box : boxes) volumes.push_back(box.volume());
     return volumes;
   }

@@ -133,7 +133,7 @@ Bytes read_labels(const std::string& path) {
   return labels;
 }
 
-class Idx : public Dataset {
+class Idx final : public Dataset {
  public:
   Idx(std::string images, const std::string& labels, double mean, double deviation)
       : path_(std::move(images)), labels_(read_labels(labels)) {
