@@ -73,6 +73,9 @@ class Binder {
         fail("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what());
       }
     }
+    plan_.distributed = strategy_.update() == Strategy::Update::distributed;
+    if (plan_.workload.training)
+      plan_.buckets = plan_buckets(plan_.layers, strategy_.bucket_bytes(), size_of(master_dtype(plan_.workload.dtype)));
     return std::move(plan_);
   }
 

@@ -44,13 +44,12 @@ class TrafficList {
   void add_collective(const std::string& role) {
     for (const auto& collective : layer_.at.collectives)
       if (collective.role == role)
-        add_all_reduce(role, collective.axes, collective.layout.owned(rank_).volume() * collective.factor,
-                       size_of(DType::f64));
+        add_collective(role, Verb::all_reduce, collective.axes,
+                       collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
   }
 
-  void add_all_reduce(const std::string& role, AxisSet axes, Index elements, Index element_size) {
-    if (elements > 0 && plan_.grid.group_size(axes) > 1)
-      add(role, Verb::all_reduce, axes, {1, elements * element_size});
+  void add_collective(const std::string& role, Verb verb, AxisSet axes, Index elements, Index element_size) {
+    if (elements > 0 && plan_.grid.group_size(axes) > 1) add(role, verb, axes, {1, elements * element_size});
   }
 
   void forward() {
@@ -78,11 +77,18 @@ class TrafficList {
       if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
   }
 
+  /// What the buckets move that this layer completes.
   void reduce() {
-    for (std::size_t i = 0; i < layer_.weights.size(); ++i)
-      if (layer_.weights[i].trained)
-        add_all_reduce("dw " + layer_.weights[i].name, layer_.at.dw[i].partial(), layer_.at.dw[i].owned(rank_).volume(),
-                       size_of(master_dtype(plan_.workload.dtype)));
+    const Index master = size_of(master_dtype(plan_.workload.dtype));
+    for (const auto& bucket : plan_.buckets) {
+      if (&plan_.layers[static_cast<std::size_t>(bucket.last())] != &layer_) continue;
+      const Index elements = plan_.offsets(bucket, rank_).back();
+      add_collective("dw", plan_.distributed ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements, master);
+      if (plan_.workload.optimizer.needs_norms())
+        add_collective("norms", Verb::all_reduce, plan_.norm_axes(bucket),
+                       2 * static_cast<Index>(bucket.entries.size()), size_of(DType::f64));
+      if (plan_.distributed) add_collective("w", Verb::all_gather, bucket.axes, elements, master);
+    }
   }
 
   const Plan& plan_;
@@ -112,10 +118,20 @@ MemoryUse Plan::memory(int layer, int rank) const {
     const Index elements = bound.at.w[i].owned(rank).volume();
     const bool rounded =
         bound.weights[i].trained && element != master;  // kept twice: the master, and what kernels read
-    use[MemoryClass::weights] += elements * (rounded ? master + element : master);
-    if (!bound.weights[i].trained || !workload.training) continue;
-    use[MemoryClass::gradients] += elements * element;
-    if (workload.optimizer.momentum > 0) use[MemoryClass::optimizer] += elements * master;
+    if (rounded) use[MemoryClass::weights] += elements * element;
+    if (!bound.weights[i].trained || !workload.training) use[MemoryClass::weights] += elements * master;
+  }
+  for (const auto& bucket : buckets) {
+    const auto offsets = this->offsets(bucket, rank);
+    const Interval share = this->share(bucket, rank);
+    for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
+      if (bucket.entries[i].layer != layer) continue;
+      const Interval place{offsets[i], offsets[i + 1]};
+      use[MemoryClass::weights] += place.extent() * master;
+      use[MemoryClass::gradients] += place.extent() * element;
+      use[MemoryClass::optimizer] +=
+          intersect(place, share).extent() * master * static_cast<Index>(workload.optimizer.states().size());
+    }
   }
   use[MemoryClass::activations] +=
       bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps();
@@ -139,6 +155,24 @@ MemoryUse Plan::memory(int rank) const {
   return total;
 }
 
+std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
+  std::vector<Index> offsets{0};
+  for (const auto& [layer, weight] : bucket.entries) {
+    const auto& w = layers[static_cast<std::size_t>(layer)].at.w[static_cast<std::size_t>(weight)];
+    const Index elements = w.owned(rank).volume();
+    offsets.push_back(offsets.back() + (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment);
+  }
+  return offsets;
+}
+
+Interval Plan::share(const Bucket& bucket, int rank) const {
+  const Interval all{0, offsets(bucket, rank).back()};
+  if (!distributed) return all;
+  const auto group = grid.group(rank, bucket.axes);
+  const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
+  return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
+}
+
 std::vector<AxisSet> Plan::axis_sets() const {
   std::vector<AxisSet> sets;
   const auto add = [&](AxisSet axes) {
@@ -154,14 +188,17 @@ std::vector<AxisSet> Plan::axis_sets() const {
     add_steps(layer.finish);
     add_steps(layer.finish_back);
     for (const auto& steps : layer.leave) add_steps(steps);
-    for (const auto& dw : layer.at.dw) add(dw.partial());
+  }
+  for (const auto& bucket : buckets) {
+    add(bucket.axes);
+    if (workload.optimizer.needs_norms()) add(norm_axes(bucket));
   }
   return sets;
 }
 
 std::uint64_t Plan::hash() const {
-  std::string text = fmt::format("{} on {} batch {} {} {} {}\n", model, grid.print(), workload.batch,
-                                 name(workload.dtype), workload.training, workload.optimizer.print());
+  std::string text = fmt::format("{} on {} batch {} {} {} {} {}\n", model, grid.print(), workload.batch,
+                                 name(workload.dtype), workload.training, workload.optimizer.print(), distributed);
   for (const auto& layer : layers) {
     text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer.shape.print(),
                         layer.y.print());
@@ -172,6 +209,7 @@ std::uint64_t Plan::hash() const {
     for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
     text += "\n";
   }
+  for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());
   return partita::hash(text + schedule.print());
 }
 

@@ -87,6 +87,15 @@ void read_schedule(const Reader& reader, const toml::table& root) {
     reader.refuse(*count, "this version runs one microbatch a step; write microbatches = 1 or leave it out");
 }
 
+/// optimizer = "distributed"
+Strategy::Update read_update(const Reader& reader, const toml::table& root) {
+  const auto text = reader.text(root, "optimizer");
+  if (!text || *text == "replicated") return Strategy::Update::replicated;
+  if (*text == "distributed") return Strategy::Update::distributed;
+  reader.refuse(*root.get("optimizer"), "there is no optimizer = \"{}\"; write \"replicated\" or \"distributed\"",
+                *text);
+}
+
 Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
   static const std::vector<std::string> keys{"match", "output", "input", "weights", "algorithm"};
   reader.check_keys(table, keys, "[[layer]]");
@@ -118,6 +127,17 @@ Strategy& Strategy::layer(std::string match, LayerRule rule, std::string place) 
   return *this;
 }
 
+Strategy& Strategy::update(Update update) {
+  update_ = update;
+  return *this;
+}
+
+Strategy& Strategy::bucket_bytes(Index bytes) {
+  if (bytes < 1) fail("buckets of {} bytes; they must have 1 or more", bytes);
+  bucket_bytes_ = bytes;
+  return *this;
+}
+
 Strategy Strategy::on(Grid grid) const {
   Strategy other = *this;
   other.grid_ = std::move(grid);
@@ -133,11 +153,17 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
          error.description());
   }
   const Reader reader(file);
-  static const std::vector<std::string> keys{"grid", "schedule", "stage", "layer"};
+  static const std::vector<std::string> keys{"grid", "optimizer", "bucket_bytes", "schedule", "stage", "layer"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;
   strategy.grid_ = read_grid(reader, root);
+  strategy.update_ = read_update(reader, root);
+  if (const auto* bytes = root.get("bucket_bytes"); bytes != nullptr) {
+    const auto value = bytes->value_exact<std::int64_t>();
+    if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
+    strategy.bucket_bytes_ = *value;
+  }
   read_schedule(reader, root);
   if (const auto* stage = root.get("stage"); stage != nullptr)
     reader.refuse(*stage, "this version runs all layers in one stage; leave [[stage]] out");
@@ -156,6 +182,8 @@ Strategy Strategy::load(const std::string& path) {
 
 std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
+  if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
+  if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   for (const auto& [match, rule, place] : rules_) {
     text += fmt::format("\n[[layer]]\nmatch = \"{}\"\n", match);
     if (rule.output) text += fmt::format("output = \"{}\"\n", *rule.output);

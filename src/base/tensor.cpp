@@ -10,20 +10,36 @@ namespace partita {
 Tensor::Tensor(DType dtype, std::string_view names, const Box& box, const std::shared_ptr<Allocator>& allocator,
                MemoryClass memory)
     : dtype_(dtype), box_(box), memory_(memory), allocator_(allocator) {
-  require(static_cast<int>(names.size()) == box.dims(), "one name a dimension");
-  std::copy(names.begin(), names.end(), names_.begin());
-  Index stride = 1;
-  const auto slowest_first = order();
-  for (int i = box.dims() - 1; i >= 0; --i) {
-    const int d = slowest_first[static_cast<std::size_t>(i)];
-    strides_[static_cast<std::size_t>(d)] = stride;
-    stride *= box.extent(d);
-  }
+  set_format(names);
   data_ = Allocator::allocate(allocator_, bytes(), memory);
 }
 
 Tensor::Tensor(DType dtype, std::string_view names, const Box& box)
     : Tensor(dtype, names, box, std::make_shared<Allocator>(), MemoryClass::workspace) {}
+
+Tensor Tensor::view(const Tensor& flat, Index offset, std::string_view names, const Box& box) {
+  require(offset >= 0 && offset + box.volume() <= flat.volume(), "the view lies inside the buffer");
+  Tensor part;
+  part.dtype_ = flat.dtype_;
+  part.box_ = box;
+  part.memory_ = flat.memory_;
+  part.allocator_ = flat.allocator_;
+  part.set_format(names);
+  part.data_ = std::shared_ptr<std::byte>(flat.data_, flat.data() + offset * size_of(flat.dtype_));
+  return part;
+}
+
+void Tensor::set_format(std::string_view names) {
+  require(static_cast<int>(names.size()) == box_.dims(), "one name a dimension");
+  std::copy(names.begin(), names.end(), names_.begin());
+  Index stride = 1;
+  const auto slowest_first = order();
+  for (int i = box_.dims() - 1; i >= 0; --i) {
+    const int d = slowest_first[static_cast<std::size_t>(i)];
+    strides_[static_cast<std::size_t>(d)] = stride;
+    stride *= box_.extent(d);
+  }
+}
 
 int Tensor::find(char name) const {
   const auto at = names().find(name);

@@ -28,7 +28,7 @@ Verbs
 )";
 
 struct Texts {  // options that are parsed further after reading
-  std::string dtype = "f32", decay = "none";
+  std::string dtype = "f32", decay = "none", method = "sgd";
 };
 
 po::options_description model_options(Options& o, bool builtin) {
@@ -69,9 +69,22 @@ po::options_description train_options(Options& o, Texts& texts) {
   auto add = group.add_options();
   add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"), "passes over the training set");
   add("steps", po::value(&t.steps)->value_name("N"), "stop after so many steps in all");
-  add("rate", po::value(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
+  add("optimizer", po::value(&texts.method)->default_value(texts.method)->value_name("NAME"),
+      "sgd, adagrad, rmsprop, adam, adamw, lars or lamb");
+  add("rate",
+      po::value(&t.optimizer.rate)
+          ->default_value(t.optimizer.rate, "0.05, adagrad 0.01, adaptive 0.001")
+          ->value_name("R"),
       "highest learning rate");
-  add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"), "");
+  add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"),
+      "of sgd, rmsprop and lars");
+  add("beta1", po::value(&t.optimizer.beta1)->default_value(t.optimizer.beta1, "0.9")->value_name("B"),
+      "of adam, adamw and lamb");
+  add("beta2", po::value(&t.optimizer.beta2)->default_value(t.optimizer.beta2, "0.999")->value_name("B"),
+      "of these and rmsprop");
+  add("epsilon", po::value(&t.optimizer.epsilon)->default_value(t.optimizer.epsilon, "1e-8")->value_name("E"),
+      "added to roots that divide");
+  add("trust", po::value(&t.optimizer.trust)->default_value(t.optimizer.trust, "0.001")->value_name("T"), "of lars");
   add("nesterov", po::bool_switch(&t.optimizer.nesterov), "Nesterov's momentum");
   add("weight-decay", po::value(&t.optimizer.weight_decay)->default_value(0, "0")->value_name("D"),
       "not for biases and normalisation");
@@ -155,7 +168,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     all.add(run_options(options, texts));
     if (options.verb == "train") all.add(train_options(options, texts));
   }
-  if (read(argc - 1, argv + 1, all).count("help") != 0) {
+  const auto values = read(argc - 1, argv + 1, all);
+  if (values.count("help") != 0) {
     std::ostringstream text;
     text << all;
     answer = text.str();
@@ -163,7 +177,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   }
   options.trainer.dtype = parse_dtype(texts.dtype);
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
-  options.trainer.optimizer.decay = parse_decay(texts.decay);
+  auto& optimizer = options.trainer.optimizer;
+  optimizer.decay = parse_decay(texts.decay);
+  optimizer.method = parse_method(texts.method);
+  if (options.verb == "train" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
   check(options);
   return options;
 }

@@ -28,6 +28,10 @@ void Request::wait() {
   if (const auto state = std::move(state_)) state->wait();
 }
 
+void Request::progress() {
+  if (state_) state_->progress();
+}
+
 void together(Communicator& comm, const std::function<void()>& f) {
   std::string message;
   try {

@@ -3,10 +3,61 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
 namespace partita {
+
+namespace {
+
+constexpr std::array<std::string_view, 7> methods{"sgd", "adagrad", "rmsprop", "adam", "adamw", "lars", "lamb"};
+
+void check_fraction(double value, std::string_view what) {
+  if (!(value >= 0 && value < 1)) fail("{} is {}; it must be in [0, 1)", what, value);
+}
+
+}  // namespace
+
+std::string_view name(Method method) { return methods[static_cast<std::size_t>(method)]; }
+
+Method parse_method(const std::string& text) {
+  const auto found = std::find(methods.begin(), methods.end(), text);
+  if (found == methods.end()) {
+    const std::vector<std::string> names(methods.begin(), methods.end());
+    fail("there is no optimizer '{}'{}; there are {}", text, did_you_mean(text, names), quoted_list(names));
+  }
+  return static_cast<Method>(found - methods.begin());
+}
+
+double usual_rate(Method method) {
+  switch (method) {
+    case Method::sgd:
+    case Method::lars: return 0.05;
+    case Method::adagrad: return 0.01;
+    case Method::rmsprop:
+    case Method::adam:
+    case Method::adamw:
+    case Method::lamb: return 0.001;
+  }
+  broken("unknown method");
+}
+
+std::vector<std::string_view> Optimizer::states() const {
+  switch (method) {
+    case Method::sgd:
+    case Method::lars:
+      return momentum > 0 ? std::vector<std::string_view>{"velocity"} : std::vector<std::string_view>{};
+    case Method::adagrad: return {"square"};
+    case Method::rmsprop:
+      return momentum > 0 ? std::vector<std::string_view>{"square", "velocity"}
+                          : std::vector<std::string_view>{"square"};
+    case Method::adam:
+    case Method::adamw:
+    case Method::lamb: return {"square", "mean"};
+  }
+  broken("unknown method");
+}
 
 double Optimizer::rate_at(Index step, Index steps) const {
   if (step < warm_up) return rate * static_cast<double>(step + 1) / static_cast<double>(warm_up);
@@ -21,18 +72,31 @@ double Optimizer::rate_at(Index step, Index steps) const {
 
 void Optimizer::check() const {
   if (!(rate > 0) || !std::isfinite(rate)) fail("the learning rate is {}; it must be more than 0", rate);
-  if (!(momentum >= 0 && momentum < 1)) fail("the momentum is {}; it must be in [0, 1)", momentum);
+  check_fraction(momentum, "the momentum");
+  check_fraction(beta1, "beta1");
+  check_fraction(beta2, "beta2");
+  if (!(epsilon > 0) || !std::isfinite(epsilon)) fail("epsilon is {}; it must be more than 0", epsilon);
+  if (!(trust > 0) || !std::isfinite(trust)) fail("the trust is {}; it must be more than 0", trust);
   if (!(weight_decay >= 0) || !std::isfinite(weight_decay))
     fail("the weight decay is {}; it must be 0 or more", weight_decay);
   if (warm_up < 0) fail("the warm-up is {} steps; it must be 0 or more", warm_up);
+  if (nesterov && method != Method::sgd) fail("Nesterov's method is one of sgd, not of {}", name(method));
   if (nesterov && momentum == 0) fail("Nesterov's method needs a momentum above 0");
 }
 
 std::string Optimizer::print() const {
   constexpr std::string_view decays[]{"", " linear decay", " cosine decay"};
-  return fmt::format("sgd rate {:g} momentum {:g}{}{}{}{}", rate, momentum, nesterov ? " nesterov" : "",
-                     weight_decay > 0 ? fmt::format(" weight decay {:g}", weight_decay) : "",
-                     warm_up > 0 ? fmt::format(" warm-up {}", warm_up) : "", decays[static_cast<int>(decay)]);
+  std::string text = fmt::format("{} rate {:g}", name(method), rate);
+  const bool has_momentum = method == Method::sgd || method == Method::rmsprop || method == Method::lars;
+  const bool has_mean = method == Method::adam || method == Method::adamw || method == Method::lamb;
+  if (has_momentum) text += fmt::format(" momentum {:g}{}", momentum, nesterov ? " nesterov" : "");
+  if (has_mean) text += fmt::format(" beta1 {:g}", beta1);
+  if (has_mean || method == Method::rmsprop) text += fmt::format(" beta2 {:g}", beta2);
+  if (has_mean || method == Method::rmsprop || method == Method::adagrad) text += fmt::format(" epsilon {:g}", epsilon);
+  if (method == Method::lars) text += fmt::format(" trust {:g}", trust);
+  if (weight_decay > 0) text += fmt::format(" weight decay {:g}", weight_decay);
+  if (warm_up > 0) text += fmt::format(" warm-up {}", warm_up);
+  return text + std::string(decays[static_cast<int>(decay)]);
 }
 
 Decay parse_decay(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/tensor/redistribute.hpp"
+#include "weight_update.hpp"
 
 namespace partita {
 
@@ -17,9 +18,12 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, 
       seed_(seed),
       saved_(plan.layers.size()),
       outputs_(plan.layers.size()),
-      gradients_(plan.layers.size()) {
+      gradients_(plan.layers.size()),
+      update_(std::make_unique<WeightUpdate>(plan, grid, parameters, counter, rank_.stream)) {
   for (const auto& layer : plan.layers) kernels_.push_back(make_kernel(layer, grid.rank()));
 }
+
+Executor::~Executor() = default;
 
 Box Executor::images() const { return plan_.layers.front().y.owned(grid_.rank()); }
 Interval Executor::labels() const { return plan_.layers.back().at.x[0].owned(grid_.rank())[0]; }
@@ -60,8 +64,8 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
     switch (action.kind) {
       case Action::Kind::forward: forward(batch, step); break;
       case Action::Kind::backward: backward(batch, step); break;
-      case Action::Kind::reduce: reduce(); break;
-      case Action::Kind::step: parameters_.update(plan_, rate); break;
+      case Action::Kind::reduce: update_->finish(); break;
+      case Action::Kind::step: update_->step({rate, step}); break;
     }
   }
   if (!keep_) outputs_.assign(outputs_.size(), {});
@@ -89,6 +93,8 @@ void Executor::backward(const Batch& batch, Index step) {
   parameters_.zero_gradients();
   for (std::size_t i = plan_.layers.size(); i-- > 0;) {
     backward_layer(i, batch, step);
+    update_->start(static_cast<int>(i));
+    rank_.overlap ? update_->progress() : update_->finish();
     gradients_[i] = {};
     saved_[i].reset();
     if (!keep_) outputs_[i] = {};
@@ -118,24 +124,6 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
       add(gradient.local, sum.local);
     else
       sum = gradient;
-  }
-}
-
-void Executor::reduce() {
-  const DType master = master_dtype(plan_.workload.dtype);
-  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
-    const auto& layer = plan_.layers[i];
-    std::size_t trained = 0;
-    for (std::size_t j = 0; j < layer.weights.size(); ++j) {
-      if (!layer.weights[j].trained) continue;
-      const Tensor& dw = parameters_.layer(i).gradient[trained++];
-      const AxisSet axes = layer.at.dw[j].partial();
-      if (axes == 0) continue;
-      counter_.set_label(layer.name + " dw " + layer.weights[j].name);
-      const Tensor sum = convert(dw, master);
-      grid_.along(axes).all_reduce(sum.data(), sum.volume(), master, Op::sum, rank_.stream).wait();
-      if (sum.data() != dw.data()) copy_box(convert(sum, dw.dtype()), dw, dw.box());
-    }
   }
 }
 

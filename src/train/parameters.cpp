@@ -1,6 +1,9 @@
-#include "partita/base/dispatch.hpp"
+#include "partita/train/parameters.hpp"
+
+#include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/train/executor.hpp"
+
+#include <cstring>
 
 namespace partita {
 
@@ -15,60 +18,120 @@ void draw(const WeightSpec& spec, const std::string& layer, std::uint64_t seed, 
   }
 }
 
-/// v = momentum * v + g, w -= rate * (nesterov ? g + momentum * v : v), with g = dw + decay * w
-template <class T>
-void sgd(const Optimizer& optimizer, double rate, double decay, const T* dw, T* v, T* w, Index count) {
-  const auto r = static_cast<T>(rate), m = static_cast<T>(optimizer.momentum), d = static_cast<T>(decay);
-  for (Index i = 0; i < count; ++i) {
-    const T g = dw[i] + d * w[i];
-    T direction = g;
-    if (v != nullptr) {
-      v[i] = m * v[i] + g;
-      direction = optimizer.nesterov ? g + m * v[i] : v[i];
-    }
-    w[i] -= r * direction;
-  }
+Tensor flat_tensor(DType dtype, Index elements, const std::shared_ptr<Allocator>& allocator, MemoryClass memory) {
+  return {dtype, "F", Box(Shape{{'F', elements}}), allocator, memory};
+}
+
+/// Position of weight j among the trained ones of its layer.
+std::size_t trained_position(const LayerPlan& layer, int weight) {
+  return static_cast<std::size_t>(std::count_if(layer.weights.begin(), layer.weights.begin() + weight,
+                                                [](const WeightSpec& spec) { return spec.trained; }));
+}
+
+std::string full_name(const LayerPlan& layer, std::size_t weight) {
+  return layer.name + "/" + layer.weights[weight].name;
 }
 
 }  // namespace
 
 Parameters::Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator) {
+  require(plan.workload.training, "parameters are laid out by a plan of training");
   const DType dtype = plan.workload.dtype, master = master_dtype(dtype);
-  for (const auto& bound : plan.layers) {
-    Layer layer;
-    for (std::size_t i = 0; i < bound.weights.size(); ++i) {
-      const auto& spec = bound.weights[i];
-      layer.master.emplace_back(bound.at.w[i], rank, master, allocator, MemoryClass::weights);
-      const Tensor& w = layer.master.back().local;
-      draw(spec, bound.name, seed, w);
-      const bool rounded = spec.trained && dtype != master;
-      layer.compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
-      if (!spec.trained || !plan.workload.training) continue;
-      layer.gradient.emplace_back(dtype, w.names(), w.box(), allocator, MemoryClass::gradients);
-      if (plan.workload.optimizer.momentum > 0)
-        layer.velocity.emplace_back(bound.at.w[i], rank, master, allocator, MemoryClass::optimizer);
-    }
-    layers_.push_back(std::move(layer));
+  layers_.resize(plan.layers.size());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto& specs = plan.layers[i].weights;
+    layers_[i].master.resize(specs.size());
+    for (std::size_t j = 0; j < specs.size(); ++j)
+      if (!specs[j].trained)
+        layers_[i].master[j] = DistTensor(plan.layers[i].at.w[j], rank, master, allocator, MemoryClass::weights);
   }
+  for (const auto& bucket : plan.buckets) {
+    Flat flat{plan.offsets(bucket, rank), plan.share(bucket, rank), {}, {}, {}};
+    flat.w = flat_tensor(master, flat.offsets.back(), allocator, MemoryClass::weights);
+    flat.dw = flat_tensor(dtype, flat.offsets.back(), allocator, MemoryClass::gradients);
+    for (std::size_t k = 0; k < plan.workload.optimizer.states().size(); ++k)
+      flat.state.push_back(flat_tensor(master, flat.share.extent(), allocator, MemoryClass::optimizer));
+    for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
+      const auto [layer, weight] = bucket.entries[e];
+      const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+      const Layout& layout = bound.at.w[static_cast<std::size_t>(weight)];
+      const auto names = layout.shape().names();
+      auto& mine = layers_[static_cast<std::size_t>(layer)];
+      auto& w = mine.master[static_cast<std::size_t>(weight)];
+      w.layout = layout;
+      w.local = Tensor::view(flat.w, flat.offsets[e], names, layout.owned(rank));
+      mine.gradient.resize(std::max(mine.gradient.size(), trained_position(bound, weight) + 1));
+      mine.gradient[trained_position(bound, weight)] =
+          Tensor::view(flat.dw, flat.offsets[e], names, layout.owned(rank));
+    }
+    buckets_.push_back(std::move(flat));
+  }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t j = 0; j < layers_[i].master.size(); ++j) {
+      const auto& spec = plan.layers[i].weights[j];
+      const Tensor& w = layers_[i].master[j].local;
+      draw(spec, plan.layers[i].name, seed, w);
+      const bool rounded = spec.trained && dtype != master;
+      layers_[i].compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
+    }
   refresh(dtype);
 }
 
-std::vector<NamedTensor> Parameters::named(const Plan& plan, bool optimizer) const {
+Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share,
+                               const ProcessGrid& grid) const {
+  if (share.volume() == flat.w.volume()) return share;
+  const Tensor whole = flat.w.like(flat.w.box(), MemoryClass::workspace);
+  Communicator& group = grid.along(bucket.axes);
+  std::vector<Index> counts;
+  for (int r = 0; r < group.size(); ++r)
+    counts.push_back(balanced_block({0, whole.volume()}, group.size(), r).extent());
+  group.all_gather(share.data(), whole.data(), counts, whole.dtype(), {}).wait();
+  return whole;
+}
+
+std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& grid, bool optimizer) const {
   std::vector<NamedTensor> tensors;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto& layer = layers_[i];
-    std::size_t trained = 0;
-    for (std::size_t j = 0; j < layer.master.size(); ++j) {
-      const auto& spec = plan.layers[i].weights[j];
-      const std::string name = plan.layers[i].name + "/" + spec.name;
-      tensors.push_back({name, layer.master[j]});
-      if (!spec.trained) continue;
-      if (optimizer && trained < layer.velocity.size())
-        tensors.push_back({name + ".velocity", layer.velocity[trained]});
-      ++trained;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t j = 0; j < layers_[i].master.size(); ++j)
+      tensors.push_back({full_name(plan.layers[i], j), layers_[i].master[j]});
+  if (!optimizer) return tensors;
+  const auto states = plan.workload.optimizer.states();
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
+      for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
+        const auto& [layer, weight] = plan.buckets[b].entries[e];
+        const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+        DistTensor state;
+        state.layout = bound.at.w[static_cast<std::size_t>(weight)];
+        state.local =
+            Tensor::view(whole, buckets_[b].offsets[e], state.layout.shape().names(), state.layout.owned(grid.rank()));
+        tensors.push_back({fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]), state});
+      }
+    }
+  return tensors;
+}
+
+void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& named) {
+  std::map<std::string_view, const Tensor*> by_name;
+  for (const auto& [name, tensor] : named) by_name[name] = &tensor.local;
+  const auto states = plan.workload.optimizer.states();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Flat& flat = buckets_[b];
+    for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
+      const auto& [layer, weight] = plan.buckets[b].entries[e];
+      const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+      for (std::size_t k = 0; k < states.size(); ++k) {
+        const Tensor& whole =
+            *by_name.at(fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]));
+        const Interval mine = intersect({flat.offsets[e], flat.offsets[e] + whole.volume()}, flat.share);
+        if (mine.empty()) continue;
+        const Index size = size_of(whole.dtype());
+        std::memmove(flat.state[k].data() + (mine.lo - flat.share.lo) * size,
+                     whole.data() + (mine.lo - flat.offsets[e]) * size, static_cast<std::size_t>(mine.extent() * size));
+      }
     }
   }
-  return tensors;
 }
 
 void Parameters::refresh(DType dtype) {
@@ -79,31 +142,7 @@ void Parameters::refresh(DType dtype) {
 }
 
 void Parameters::zero_gradients() {
-  for (auto& layer : layers_)
-    for (const auto& dw : layer.gradient) dw.zero();
-}
-
-void Parameters::update(const Plan& plan, double rate) {
-  const auto& optimizer = plan.workload.optimizer;
-  const DType master = master_dtype(plan.workload.dtype);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    auto& layer = layers_[i];
-    std::size_t trained = 0;
-    for (std::size_t j = 0; j < layer.master.size(); ++j) {
-      const auto& spec = plan.layers[i].weights[j];
-      if (!spec.trained) continue;
-      const Tensor dw = convert(layer.gradient[trained], master);
-      const Tensor v = trained < layer.velocity.size() ? layer.velocity[trained].local : Tensor();
-      const double decay = spec.decay ? optimizer.weight_decay : 0;
-      const Tensor& w = layer.master[j].local;
-      if (master == DType::f64)
-        sgd(optimizer, rate, decay, dw.as<double>(), v ? v.as<double>() : nullptr, w.as<double>(), w.volume());
-      else
-        sgd(optimizer, rate, decay, dw.as<float>(), v ? v.as<float>() : nullptr, w.as<float>(), w.volume());
-      ++trained;
-    }
-  }
-  refresh(plan.workload.dtype);
+  for (const auto& bucket : buckets_) bucket.dw.zero();
 }
 
 }  // namespace partita

@@ -36,9 +36,8 @@ void check_agreement(Communicator& world, std::string_view what, std::uint64_t h
 
 /// The options on which the course of a training depends.
 std::string print(const TrainerOptions& o) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", o.epochs, o.steps, o.seed, o.augmentation.shift,
-                     o.augmentation.flip, o.optimizer.rate, o.optimizer.momentum, o.optimizer.weight_decay,
-                     o.optimizer.warm_up, static_cast<int>(o.optimizer.decay), o.backend);
+  return fmt::format("{} {} {} {} {} {} {}", o.epochs, o.steps, o.seed, o.augmentation.shift, o.augmentation.flip,
+                     o.optimizer.print(), o.backend);
 }
 
 /// For a message, which is one line.
@@ -207,7 +206,7 @@ void Trainer::save(const std::string& path) {
   counter_->set_label(checkpoint_label);
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
-  save_checkpoint(path, parameters_->named(plan(), true), attributes, *grid_);
+  save_checkpoint(path, parameters_->named(plan(), *grid_, true), attributes, *grid_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
@@ -223,7 +222,9 @@ void Trainer::load(const std::string& path, bool optimizer) {
     if (std::from_chars(text.data(), text.data() + text.size(), step).ec != std::errc{})
       fail("the checkpoint {} does not say at which step it was saved", path);
   });
-  load_checkpoint(path, parameters_->named(plan(), optimizer), *grid_);
+  const auto named = parameters_->named(plan(), *grid_, optimizer);
+  load_checkpoint(path, named, *grid_);
+  if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(options_.dtype);
   if (optimizer) step_ = step;
 }

@@ -213,7 +213,8 @@ TEST(Optimizer, DecaysFromTheEndOfTheWarmUp) {
 
 TEST(Optimizer, ChecksAndPrints) {
   EXPECT_EQ(Optimizer{}.print(), "sgd rate 0.05 momentum 0.9");
-  const Optimizer all{0.1, 0.5, true, 1e-4, 5, Decay::cosine};
+  const Optimizer all{
+      .rate = 0.1, .momentum = 0.5, .nesterov = true, .weight_decay = 1e-4, .warm_up = 5, .decay = Decay::cosine};
   EXPECT_EQ(all.print(), "sgd rate 0.1 momentum 0.5 nesterov weight decay 0.0001 warm-up 5 cosine decay");
   EXPECT_NO_THROW(all.check());
   for (const double rate : {0.0, -1.0, std::nan(""), HUGE_VAL})
@@ -223,6 +224,18 @@ TEST(Optimizer, ChecksAndPrints) {
   expect_error([] { Optimizer{.weight_decay = -1}.check(); }, {"weight decay is -1"});
   expect_error([] { Optimizer{.warm_up = -1}.check(); }, {"warm-up is -1"});
   expect_error([] { Optimizer{.momentum = 0, .nesterov = true}.check(); }, {"Nesterov"});
+  expect_error([] { Optimizer{.method = Method::adam, .nesterov = true}.check(); }, {"Nesterov", "adam"});
+  expect_error([] { Optimizer{.beta2 = 1}.check(); }, {"beta2 is 1"});
+  expect_error([] { Optimizer{.epsilon = 0}.check(); }, {"epsilon is 0"});
+  EXPECT_EQ((Optimizer{.method = Method::adamw, .rate = 0.001, .weight_decay = 0.01}.print()),
+            "adamw rate 0.001 beta1 0.9 beta2 0.999 epsilon 1e-08 weight decay 0.01");
+  EXPECT_EQ((Optimizer{.method = Method::lars}.print()), "lars rate 0.05 momentum 0.9 trust 0.001");
+}
+
+TEST(Optimizer, MethodByName) {
+  for (const char* text : {"sgd", "adagrad", "rmsprop", "adam", "adamw", "lars", "lamb"})
+    EXPECT_EQ(name(parse_method(text)), text);
+  expect_error([] { parse_method("adma"); }, {"no optimizer 'adma'", "did you mean 'adam'"});
 }
 
 TEST(Optimizer, DecayByName) {

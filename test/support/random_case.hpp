@@ -32,13 +32,17 @@ class RandomCase {
       if (chance(0.3) && layer.op->kind() == "linear") rule.weights = "F";  // whole
       if (rule.output || rule.input || rule.weights) strategy.layer(layer.name, rule);
     }
+    draw_optimizer();
   }
 
-  std::string print() const { return fmt::format("batch {}\n{}{}", batch, model.describe(), strategy.print()); }
+  std::string print() const {
+    return fmt::format("batch {}\n{}\n{}{}", batch, optimizer.print(), model.describe(), strategy.print());
+  }
 
   Model model;
   Strategy strategy;
   Index batch = 1;
+  Optimizer optimizer;
 
  private:
   Index between(Index lo, Index hi) { return std::uniform_int_distribution<Index>(lo, hi)(random_); }
@@ -46,6 +50,20 @@ class RandomCase {
   template <class T>
   const T& pick(const std::vector<T>& from) {
     return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
+  }
+
+  /// Every term; epsilon so large that a gradient of rounding errors alone is not blown up to a step of its own.
+  void draw_optimizer() {
+    optimizer.method = pick(std::vector<Method>{Method::sgd, Method::sgd, Method::adagrad, Method::rmsprop,
+                                                Method::adam, Method::adamw, Method::lars, Method::lamb});
+    optimizer.rate = 0.02;
+    optimizer.momentum = chance(0.2) ? 0 : 0.9;
+    optimizer.nesterov = optimizer.method == Method::sgd && optimizer.momentum > 0 && chance(0.7);
+    optimizer.weight_decay = 1e-3;
+    optimizer.epsilon = 1e-2;
+    optimizer.trust = 0.1;
+    if (chance(0.4)) strategy.update(Strategy::Update::distributed);
+    strategy.bucket_bytes(pick(std::vector<Index>{1, 300, 4000, Index{4} << 20}));
   }
 
   /// Calls `add` with fresh draws until one fits the shapes.

@@ -22,6 +22,9 @@ class Tensor {
   /// For tests and small tools: accounted for nowhere.
   Tensor(DType dtype, std::string_view names, const Box& box);
 
+  /// A part of a flat tensor's buffer, from element `offset` on, as a tensor that holds `box`.
+  static Tensor view(const Tensor& flat, Index offset, std::string_view names, const Box& box);
+
   /// False for a default-made tensor.
   explicit operator bool() const { return data_ != nullptr; }
   DType dtype() const { return dtype_; }
@@ -62,6 +65,8 @@ class Tensor {
   void zero() const;
 
  private:
+  void set_format(std::string_view names);
+
   DType dtype_ = DType::f64;
   std::array<char, max_dims> names_{};
   std::array<Index, max_dims> strides_{};

@@ -36,6 +36,7 @@ class Request {
    public:
     virtual ~State() = default;
     virtual void wait() = 0;
+    virtual void progress() {}
   };
 
   Request() = default;
@@ -46,6 +47,8 @@ class Request {
 
   /// Returns when the buffers may be used. Throws CommunicationError if the communication failed.
   void wait();
+  /// Lets it go on as far as it can without waiting: transports without a thread of their own move data only when called.
+  void progress();
 
  private:
   std::unique_ptr<State> state_;

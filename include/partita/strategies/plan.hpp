@@ -5,6 +5,7 @@
 #include "partita/layouts/redistribution.hpp"
 #include "partita/model/model.hpp"
 #include "partita/model/optimizer.hpp"
+#include "partita/strategies/bucket.hpp"
 #include "partita/strategies/schedule.hpp"
 #include "partita/strategies/strategy.hpp"
 
@@ -64,6 +65,15 @@ struct Plan {
   Workload workload;
   std::vector<LayerPlan> layers;  ///< in the order in which they run
   Schedule schedule;
+  std::vector<Bucket> buckets;  ///< of gradients, in the order in which backward completes them; training only
+  bool distributed = false;     ///< the ranks along a bucket's axes share its update
+
+  /// Where the bucket's weights begin on `rank`, in elements of one flat buffer, and after the last its size.
+  std::vector<Index> offsets(const Bucket& bucket, int rank) const;
+  /// The elements of that buffer that `rank` updates, and holds the optimizer's state of.
+  Interval share(const Bucket& bucket, int rank) const;
+  /// The ranks over which norms of whole weights are summed.
+  AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (distributed ? bucket.axes : 0); }
 
   /// What `rank` puts on the network for one layer in one run of the schedule, in the order of execution; only what
   /// moves something.

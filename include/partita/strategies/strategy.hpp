@@ -48,6 +48,15 @@ class Strategy {
   /// Adds a rule; `place` stands for it in messages ("rule 3" where it is empty).
   Strategy& layer(std::string match, LayerRule rule, std::string place = "");
 
+  /// How weights are updated: by every rank that holds them, or (distributed) each by one of those that would do the
+  /// same; these share the optimizer's state (Rajbhandari et al. 2020, stage 1).
+  enum class Update : std::uint8_t { replicated, distributed };
+  Strategy& update(Update update);
+  Update update() const { return update_; }
+  /// Gradients are summed in buckets of at most so many bytes (plan_buckets). Throws Error below 1.
+  Strategy& bucket_bytes(Index bytes);
+  Index bucket_bytes() const { return bucket_bytes_; }
+
   const Grid& grid() const { return grid_; }
   const std::vector<Rule>& rules() const { return rules_; }
   /// Where it comes from: the file's path, or "".
@@ -61,6 +70,8 @@ class Strategy {
   Grid grid_;
   std::vector<Rule> rules_;
   std::string file_;
+  Update update_ = Update::replicated;
+  Index bucket_bytes_ = Index{4} << 20;
 };
 
 }  // namespace partita

@@ -1,39 +1,14 @@
 #pragma once
 
-#include "partita/train/checkpoint.hpp"
 #include "partita/train/kernel.hpp"
+#include "partita/train/parameters.hpp"
 
 #include <memory>
 #include <vector>
 
 namespace partita {
 
-/// This rank's weights, their gradients and the optimizer's state, in the plan's layouts: shared by every plan of one
-/// model and strategy (training, last batch, evaluation). Weights are kept in the master dtype.
-class Parameters {
- public:
-  /// Draws the weights by seed and global index: the same numbers under every layout.
-  Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator);
-
-  struct Layer {
-    std::vector<DistTensor> master;    ///< one a weight
-    std::vector<Tensor> compute;       ///< what kernels read: the master itself, or rounded to the compute dtype
-    std::vector<Tensor> gradient;      ///< one a trained weight, compute dtype
-    std::vector<DistTensor> velocity;  ///< one a trained weight, if the optimizer has momentum
-  };
-  Layer& layer(std::size_t i) { return layers_[i]; }
-  /// Weights (and with `optimizer` the velocities) with their names in a checkpoint, "conv1/weight",
-  /// "conv1/weight.velocity".
-  std::vector<NamedTensor> named(const Plan& plan, bool optimizer) const;
-  /// Rounds the masters to what kernels read; after an update or a load.
-  void refresh(DType dtype);
-  void zero_gradients();
-  /// One step of the optimizer on every trained weight; gradients are whole.
-  void update(const Plan& plan, double rate);
-
- private:
-  std::vector<Layer> layers_;
-};
+class WeightUpdate;
 
 /// What one rank brings to a step.
 struct Batch {
@@ -52,6 +27,7 @@ class Executor {
   /// All references must outlive the executor.
   Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters, TrafficCounter& counter,
            const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap);
+  ~Executor();
 
   /// One run of the schedule. `step` keys random numbers, `rate` is the learning rate.
   StepResult run(const Batch& batch, Index step, double rate);
@@ -69,7 +45,6 @@ class Executor {
   void forward(const Batch& batch, Index step);
   void backward(const Batch& batch, Index step);
   void backward_layer(std::size_t i, const Batch& batch, Index step);
-  void reduce();
   Tensor allocate(const Box& box, std::string_view names) const;
   DistTensor convert_layout(const KernelCall& call, std::string_view role, const Layout& layout, const Tensor& from,
                             const LayerPlan::Steps& steps) const;
@@ -84,6 +59,7 @@ class Executor {
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<std::unique_ptr<Saved>> saved_;    // by layer, from forward to backward
   std::vector<DistTensor> outputs_, gradients_;  // by layer
+  std::unique_ptr<WeightUpdate> update_;
   StepResult result_;
   bool keep_ = false;
 };

@@ -79,7 +79,7 @@ class Trainer {
   Traffic measured() const;
   MemoryUse peak_memory() const { return allocator_->peak(); }
   Parameters& parameters() { return *parameters_; }
-  std::vector<NamedTensor> weights() { return parameters_->named(plan(), false); }
+  std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
   Executor& executor(Index batch, bool training);
 
  private:

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "partita/base/grid.hpp"
+
+#include <vector>
+
+namespace partita {
+
+struct LayerPlan;
+
+/// Trained weights that lie one after the other in memory, so that one collective sums their gradients. A value.
+struct Bucket {
+  struct Entry {
+    int layer = 0;
+    int weight = 0;  ///< position among the layer's weights
+    bool operator==(const Entry&) const = default;
+  };
+  AxisSet axes = 0;            ///< over which the ranks formed parts of the gradients; 0: there is nothing to sum
+  AxisSet sharding = 0;        ///< that cuts the weights: norms of whole weights are sums over it
+  std::vector<Entry> entries;  ///< in the model's order
+
+  /// The layer whose backward completes the bucket.
+  int last() const { return entries.front().layer; }
+  bool operator==(const Bucket&) const = default;
+};
+
+/// Elements in a bucket begin at multiples of this, so that kernels find each weight aligned to 64 bytes.
+inline constexpr Index bucket_alignment = 32;
+
+/// Cuts the trained weights of all layers into buckets in the order in which backward completes them. A bucket closes
+/// before it would exceed its limit in bytes; the limit of the last is limit/16, as nothing is left to hide it behind,
+/// and doubles towards the first up to `limit`. Weights are not cut, so one larger than its limit is alone.
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
+
+}  // namespace partita

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "partita/comm/counting.hpp"
+#include "partita/train/parameters.hpp"
+#include "update.hpp"
+
+#include <vector>
+
+namespace partita {
+
+/// Sums the gradients of a step's buckets and updates their weights:
+///
+///     replicated    dw = all_reduce(dw over axes);            w = update(w, dw)
+///     distributed   dw[share] = reduce_scatter(dw over axes); w[share] = update(w[share], dw[share]); w = all_gather(w[share])
+///
+/// A bucket's sum starts when backward has formed its last gradient, and travels while backward goes on.
+class WeightUpdate {
+ public:
+  /// All references must outlive it.
+  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
+               Stream stream);
+
+  /// Starts the sums of the buckets that `layer` completes.
+  void start(int layer);
+  /// Lets what travels go on, without waiting.
+  void progress();
+  /// Waits for all sums.
+  void finish();
+  /// The optimizer's step on every weight.
+  void step(Moment moment);
+
+ private:
+  void start_bucket(std::size_t b);
+  void apply_bucket(std::size_t b, Moment moment);
+  void gather(std::size_t b);
+  void label(const Bucket& bucket, const char* role);
+  std::vector<Piece> pieces(std::size_t b) const;
+  std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);
+
+  const Plan& plan_;
+  const ProcessGrid& grid_;
+  Parameters& parameters_;
+  TrafficCounter& counter_;
+  Stream stream_;
+  std::vector<Tensor> sums_;  // by bucket: what the update reads, this rank's share in the master dtype
+  std::vector<Tensor> kept_;  // buffers of what travels
+  std::vector<Request> travelling_;
+};
+
+}  // namespace partita

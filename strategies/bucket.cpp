@@ -1,0 +1,46 @@
+#include "partita/strategies/bucket.hpp"
+
+#include "partita/strategies/plan.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace partita {
+
+namespace {
+
+/// A bucket that still takes weights.
+struct Open {
+  Bucket bucket;
+  Index bytes = 0, limit = 0;
+};
+
+}  // namespace
+
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element) {
+  std::vector<Bucket> done;
+  std::map<std::pair<AxisSet, AxisSet>, Open> open;
+  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
+    const auto& bound = layers[static_cast<std::size_t>(layer)];
+    for (std::size_t weight = 0; weight < bound.weights.size(); ++weight) {
+      if (!bound.weights[weight].trained) continue;
+      const AxisSet axes = bound.at.dw[weight].partial(), sharding = bound.at.w[weight].sharding();
+      auto& [bucket, bytes, cap] =
+          open.try_emplace({axes, sharding}, Open{{axes, sharding, {}}, 0, limit / 16}).first->second;
+      const Index more = bound.at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block
+      if (!bucket.entries.empty() && bytes + more > cap) {
+        done.push_back(std::move(bucket));
+        bucket = {axes, sharding, {}};
+        bytes = 0;
+        cap = std::min(2 * cap, limit);
+      }
+      bucket.entries.push_back({layer, static_cast<int>(weight)});
+      bytes += more;
+    }
+  }
+  for (auto& [key, rest] : open) done.push_back(std::move(rest.bucket));
+  std::stable_sort(done.begin(), done.end(), [](const Bucket& a, const Bucket& b) { return a.last() > b.last(); });
+  return done;
+}
+
+}  // namespace partita
