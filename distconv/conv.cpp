@@ -1,33 +1,8 @@
 #include "partita/distconv/conv.hpp"
 
-#include "partita/base/error.hpp"
+#include "partita/distconv/interior.hpp"
 
 namespace partita {
-
-namespace {
-
-/// Own boxes need no copy where the extended tensor is the local one.
-TransferPlan halo_only(TransferPlan plan, bool in_place) {
-  if (in_place) plan.locals.clear();
-  return plan;
-}
-
-/// The longest run of `range` in which `holds`. Outputs of padding alone hold by themselves, beyond others that do not.
-template <class Holds>
-Interval longest_run(Interval range, Holds&& holds) {
-  Interval best{range.lo, range.lo}, now = best;
-  for (Index i = range.lo; i < range.hi; ++i) {
-    now = holds(i) ? Interval{now.lo, i + 1} : Interval{i + 1, i + 1};
-    if (now.extent() > best.extent()) best = now;
-  }
-  return best;
-}
-
-}  // namespace
-
-Tensor extended_for(const Tensor& local, const Box& needed) {
-  return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos);
-}
 
 SpatialConv::SpatialConv(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank)
     : windows_(std::move(windows)),
@@ -36,27 +11,12 @@ SpatialConv::SpatialConv(std::vector<Window> windows, const Halo& x, const Halo&
       x_needed_(x.needed[static_cast<std::size_t>(rank)]),
       dy_needed_(dy.needed[static_cast<std::size_t>(rank)]) {}
 
-Box SpatialConv::interior(const Tensor& x, const Box& y) const {
-  Box inside = y;
-  for (int d = 2; d < y.dims(); ++d) {
-    const auto& window = windows_[static_cast<std::size_t>(d - 2)];
-    // Padding is no input: what an output reads of the rank's needed box decides.
-    inside[d] = longest_run(y[d], [&](Index o) {
-      const Interval reads = intersect(
-          {o * window.stride - window.pad_lo, o * window.stride - window.pad_lo + window.reach()}, x_needed_[d]);
-      return reads.empty() || (reads.lo >= x.box()[d].lo && reads.hi <= x.box()[d].hi);
-    });
-  }
-  return inside;
-}
-
 void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Tensor& bias,
                           const Tensor& y, Tensor& extended) const {
   extended = extended_for(x, x_needed_);
-  Exchange halo(halo_only(x_plan_, extended.data() == x.data()), x, extended, rank.comm, rank.stream);
-  const Box inside = interior(x, y.box());
-  // Less than half of the outputs inside: what is computed twice would cost more than hiding can gain.
-  const bool ahead = rank.overlap && !(inside == y.box()) && 2 * inside.volume() > y.volume();
+  Exchange halo(halo_between(x, extended, x_plan_), x, extended, rank.comm, rank.stream);
+  const Box inside = interior_of(windows_, x.box(), x_needed_, y.box());
+  const bool ahead = rank.overlap && worth_overlap(inside, y.box());
   if (ahead) rank.backend.conv_forward(windows_, x, w, bias, y, rank.stream);
   halo.finish();
   if (!ahead) {
@@ -64,14 +24,7 @@ void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor
     return;
   }
   for (const Box& border : subtract(y.box(), inside)) {
-    Box reads = extended.box();
-    for (int d = 2; d < reads.dims(); ++d) {
-      const auto& window = windows_[static_cast<std::size_t>(d - 2)];
-      reads[d] = intersect({border[d].lo * window.stride - window.pad_lo,
-                            (border[d].hi - 1) * window.stride - window.pad_lo + window.reach()},
-                           reads[d]);
-    }
-    reads[0] = border[0];
+    const Box reads = reads_of(windows_, border, extended.box());
     const Tensor thin_y = y.like(border, MemoryClass::workspace);
     rank.backend.conv_forward(windows_, extract(extended, reads, MemoryClass::workspace), w, bias, thin_y, rank.stream);
     copy_box(thin_y, y, border);
@@ -81,8 +34,8 @@ void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor
 SpatialConv::DyExchange SpatialConv::start_backward(const RankContext& rank, const Tensor& dy) const {
   DyExchange started;
   started.extended_ = extended_for(dy, dy_needed_);
-  started.exchange_ = std::make_unique<Exchange>(halo_only(dy_plan_, started.extended_.data() == dy.data()), dy,
-                                                 started.extended_, rank.comm, rank.stream);
+  started.exchange_ = std::make_unique<Exchange>(halo_between(dy, started.extended_, dy_plan_), dy, started.extended_,
+                                                 rank.comm, rank.stream);
   if (!rank.overlap) started.exchange_->finish();
   return started;
 }

@@ -1,5 +1,7 @@
 #include "partita/distconv/pool.hpp"
 
+#include "partita/distconv/interior.hpp"
+
 namespace partita {
 
 SpatialPool::SpatialPool(PoolKind kind, std::vector<Window> windows, bool count_padding, const Halo& x, int rank)
@@ -9,20 +11,45 @@ SpatialPool::SpatialPool(PoolKind kind, std::vector<Window> windows, bool count_
       plan_(x.transfer(rank)),
       needed_(x.needed[static_cast<std::size_t>(rank)]) {}
 
+// As SpatialConv::forward: a maximum or mean over what is there is right where nothing is missing.
 void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor& y, const Tensor& picked) const {
   const Tensor extended = extended_for(x, needed_);
-  TransferPlan plan = plan_;
-  if (extended.data() == x.data()) plan.locals.clear();
-  Exchange(plan, x, extended, rank.comm, rank.stream).finish();
-  rank.backend.pool_forward(pooling(), extended, y, picked, rank.stream);
+  Exchange halo(halo_between(x, extended, plan_), x, extended, rank.comm, rank.stream);
+  const Box inside = interior_of(windows_, x.box(), needed_, y.box());
+  const bool ahead = rank.overlap && worth_overlap(inside, y.box());
+  if (ahead) rank.backend.pool_forward(pooling(), x, y, picked, rank.stream);
+  halo.finish();
+  if (!ahead) {
+    rank.backend.pool_forward(pooling(), extended, y, picked, rank.stream);
+    return;
+  }
+  for (const Box& border : subtract(y.box(), inside)) {
+    const Box reads = reads_of(windows_, border, extended.box());
+    const Tensor thin_y = y.like(border, MemoryClass::workspace);
+    const Tensor thin_picked = picked ? picked.like(border, MemoryClass::workspace) : picked;
+    rank.backend.pool_forward(pooling(), extract(extended, reads, MemoryClass::workspace), thin_y, thin_picked,
+                              rank.stream);
+    copy_box(thin_y, y, border);
+    if (picked) copy_box(thin_picked, picked, border);
+  }
 }
 
+// The outputs near the border first: their gradients travel while those inside are formed.
 void SpatialPool::backward(const RankContext& rank, const Tensor& dy, const Tensor& picked, const Tensor& dx) const {
   const Tensor extended = extended_for(dx, needed_);
-  rank.backend.pool_backward(pooling(), dy, picked, extended, rank.stream);
-  TransferPlan plan = plan_;
-  if (extended.data() == dx.data()) plan.locals.clear();
-  Exchange::adjoint(plan, extended, dx, rank.comm, rank.stream).finish();
+  const Box inside = interior_of(windows_, dx.box(), needed_, dy.box());
+  const auto backward = [&](const Box& part, const Tensor& to) {
+    if (part == dy.box()) return rank.backend.pool_backward(pooling(), dy, picked, to, rank.stream);
+    const Tensor thin_picked = picked ? extract(picked, part, MemoryClass::workspace) : picked;
+    rank.backend.pool_backward(pooling(), extract(dy, part, MemoryClass::workspace), thin_picked, to, rank.stream);
+  };
+  const bool ahead = rank.overlap && worth_overlap(inside, dy.box());
+  if (!ahead) backward(dy.box(), extended);
+  if (ahead)
+    for (const Box& border : subtract(dy.box(), inside)) backward(border, extended);
+  Exchange halo = Exchange::adjoint(halo_between(dx, extended, plan_), extended, dx, rank.comm, rank.stream);
+  if (ahead) backward(inside, dx);
+  halo.finish();
 }
 
 }  // namespace partita

@@ -34,10 +34,13 @@ std::vector<Tensor> weights_of(const std::string& path) {
   return weights;
 }
 
+/// NaN counts as larger than all.
+double larger(double a, double b) { return b <= a ? a : b; }
+
 double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i)
-    for (Index j = 0; j < a[i].volume(); ++j) largest = std::max(largest, std::abs(a[i].get(j) - b[i].get(j)));
+    for (Index j = 0; j < a[i].volume(); ++j) largest = larger(largest, std::abs(a[i].get(j) - b[i].get(j)));
   return largest;
 }
 
@@ -46,7 +49,7 @@ double largest_loss_difference(const Json& a, const Json& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a["losses"].size(); ++i) {
     const double x = a["losses"][i], y = b["losses"].at(i);
-    largest = std::max(largest, std::abs(x - y) / std::abs(x));
+    largest = larger(largest, std::abs(x - y) / std::abs(x));
   }
   return largest;
 }
@@ -65,11 +68,29 @@ void print_table(const Json& serial, const Json& hybrid, const Json& result) {
       fmt::format("{:.4f}", result["hybrid_loss"].get<double>()));
   row("images/s, training", fmt::format("{:.0f}", last(serial, "images_per_second")),
       fmt::format("{:.0f}", last(hybrid, "images_per_second")));
-  row("bytes moved, predicted", "0", result["predicted_bytes"].dump());
-  row("bytes moved, measured", "0", result["measured_bytes"].dump());
+  row("bytes moved, predicted", serial["predicted_bytes"].dump(), hybrid["predicted_bytes"].dump());
+  row("bytes moved, measured", serial["measured_bytes"].dump(), hybrid["measured_bytes"].dump());
   fmt::print("the same, 50 steps in f64\n");
   fmt::print("{:<36}{:>28.1e}\n", "largest difference of a loss", result["f64_max_loss_difference"].get<double>());
   fmt::print("{:<36}{:>28.1e}\n", "largest difference of a weight", result["f64_max_weight_difference"].get<double>());
+}
+
+/// What the two runs promise; says what does not hold.
+bool holds(const Json& result) {
+  const auto number = [&](const char* key) { return result[key].get<double>(); };
+  const std::pair<const char*, bool> promises[]{
+      {"both accuracies are 90 % or more", number("serial_accuracy") >= 0.9 && number("hybrid_accuracy") >= 0.9},
+      {"they differ by a point or less", std::abs(number("serial_accuracy") - number("hybrid_accuracy")) <= 0.01},
+      {"losses in f64 differ by 1e-9 or less", number("f64_max_loss_difference") <= 1e-9},
+      {"weights in f64 differ by 1e-8 or less", number("f64_max_weight_difference") <= 1e-8},
+      {"the bytes moved are those predicted", result["predicted_bytes"] == result["measured_bytes"]},
+  };
+  bool all = true;
+  for (const auto& [promise, kept] : promises) {
+    if (!kept) fmt::print(stderr, "quickstart_report: it does not hold that {}\n", promise);
+    all = all && kept;
+  }
+  return all;
 }
 
 }  // namespace
@@ -95,7 +116,7 @@ int main(int argc, char** argv) try {
   };
   print_table(serial, hybrid, result);
   std::ofstream(argv[2]) << result.dump(2) << "\n";
-  return 0;
+  return holds(result) ? 0 : 1;
 } catch (const std::exception& error) {
   fmt::print(stderr, "quickstart_report: {}\n", error.what());
   return 1;

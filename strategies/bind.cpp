@@ -24,19 +24,19 @@ Setting setting(const Strategy& strategy, const std::string& layer, std::optiona
   return found;
 }
 
-/// Drops from a pattern's layout the dimensions that this layer lacks, and notes it.
+bool is_dim(const std::string& text) { return text.size() == 1 && all_dims.find(text[0]) != std::string_view::npos; }
+
+/// Blanks out of a pattern's layout the dimensions that this layer lacks, and notes it; columns stay what they are.
 std::string drop_dims(const Setting& from, const Shape& shape, std::string_view key, std::vector<std::string>& notes) {
-  std::string text;
-  for (const auto& word : parse_notation(*from.text)) {
-    const auto& dim = word.dim.text;
-    const bool known = dim.size() == 1 && all_dims.find(dim[0]) != std::string_view::npos;
-    if (known && !shape.has(dim[0])) {
-      if (!word.axes.empty()) notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, from.rule->match, dim));
-      continue;
-    }
-    text += fmt::format("{}{}", text.empty() ? "" : " ", dim);
-    for (std::size_t i = 0; i < word.axes.size(); ++i) text += (i == 0 ? "@(" : ",") + word.axes[i].text;
-    if (!word.axes.empty()) text += ")";
+  std::string text = *from.text;
+  const auto words = parse_notation(text);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto& [dim, axes] = words[i];
+    if (!is_dim(dim.text) || shape.has(dim.text[0])) continue;
+    const auto end = i + 1 < words.size() ? words[i + 1].dim.column : text.size();
+    std::fill(text.begin() + static_cast<std::ptrdiff_t>(dim.column), text.begin() + static_cast<std::ptrdiff_t>(end),
+              ' ');
+    if (!axes.empty()) notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, from.rule->match, dim.text));
   }
   return text;
 }
@@ -88,25 +88,49 @@ class Binder {
       if (std::none_of(names.begin(), names.end(), matches))
         fail("{}: match = \"{}\" is no layer of the model '{}'{}; it has {}", rule.place, rule.match, model_.name(),
              did_you_mean(rule.match, names), quoted_list(names));
-      if (rule.rule.output && !rule.exact()) check_pattern(rule);
+      if (!rule.exact()) check_pattern(rule);
     }
   }
 
-  /// A dimension that none of a pattern's layers has is a slip.
+  /// A dimension that none of a pattern's layers has is a slip, and so is an axis that the grid lacks, even where the
+  /// dimension before it is dropped.
   void check_pattern(const Strategy::Rule& rule) const {
+    check_pattern(rule, "output", rule.rule.output, [&](std::size_t i) { return std::vector{shapes_[i]}; });
+    check_pattern(rule, "input", rule.rule.input,
+                  [&](std::size_t i) { return model_.inputs_of(static_cast<int>(i), shapes_); });
+    check_pattern(rule, "weights", rule.rule.weights, [&](std::size_t i) {
+      std::vector<Shape> shapes;
+      for (const auto& weight : model_.layers()[i].op->weights(model_.inputs_of(static_cast<int>(i), shapes_)))
+        shapes.push_back(weight.shape);
+      return shapes;
+    });
+  }
+
+  /// `shapes_of(i)` are those that the key speaks of in layer i.
+  template <class ShapesOf>
+  void check_pattern(const Strategy::Rule& rule, std::string_view key, const std::optional<std::string>& text,
+                     ShapesOf&& shapes_of) const {
+    if (!text) return;
+    const auto any_has = [&](char dim) {
+      for (std::size_t i = 0; i < shapes_.size(); ++i)
+        if (rule.matches(model_.layers()[i].name))
+          for (const Shape& shape : shapes_of(i))
+            if (shape.has(dim)) return true;
+      return false;
+    };
     try {
-      for (const auto& word : parse_notation(*rule.rule.output)) {
-        if (word.axes.empty() || word.dim.text.size() != 1 || all_dims.find(word.dim.text[0]) == std::string_view::npos)
-          continue;
-        bool any = false;
-        for (std::size_t i = 0; i < shapes_.size(); ++i)
-          any = any || (rule.matches(model_.layers()[i].name) && shapes_[i].has(word.dim.text[0]));
-        if (!any)
-          fail_notation(*rule.rule.output, word.dim.column,
-                        fmt::format("no layer that \"{}\" matches has a dimension {}", rule.match, word.dim.text));
+      for (const auto& [dim, axes] : parse_notation(*text)) {
+        for (const auto& axis : axes)
+          if (plan_.grid.find(axis.text) < 0)
+            fail_notation(*text, axis.column,
+                          fmt::format("the grid \"{}\" has no axis '{}'{}", plan_.grid.print(), axis.text,
+                                      did_you_mean(axis.text, plan_.grid.names())));
+        if (!axes.empty() && is_dim(dim.text) && !any_has(dim.text[0]))
+          fail_notation(*text, dim.column,
+                        fmt::format("no layer that \"{}\" matches has a dimension {}", rule.match, dim.text));
       }
     } catch (const Error& error) {
-      fail("{}: output = {}", rule.place, error.what());
+      fail("{}: {} = {}", rule.place, key, error.what());
     }
   }
 

@@ -41,10 +41,10 @@ class TrafficList {
     for (const auto& step : steps) add(role, step.verb, step.axes, traffic(step, rank_, element_));
   }
 
-  void add_collective(const std::string& role) {
+  void add_collectives(Collective::When when) {
     for (const auto& collective : layer_.at.collectives)
-      if (collective.role == role)
-        add_collective(role, Verb::all_reduce, collective.axes,
+      if (collective.when == when)
+        add_collective(collective.role, Verb::all_reduce, collective.axes,
                        collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
   }
 
@@ -55,8 +55,7 @@ class TrafficList {
   void forward() {
     for (const auto& steps : layer_.arrive) add("x", steps);
     if (layer_.at.x_halo) add("halo x", Verb::exchange, plan_.grid.all(), layer_.at.x_halo->traffic(rank_, element_));
-    add_collective("statistics forward");
-    add_collective("loss");
+    add_collectives(Collective::When::forward);
     add("y", layer_.finish);
   }
 
@@ -72,7 +71,7 @@ class TrafficList {
       for (const auto& recv : plan.recvs) elements += recv.box.volume();
       add("halo dx", Verb::exchange, plan_.grid.all(), {static_cast<Index>(plan.recvs.size()), elements * element_});
     }
-    add_collective("statistics backward");
+    add_collectives(Collective::When::backward);
     for (std::size_t i = 0; i < layer_.leave.size(); ++i)
       if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
   }

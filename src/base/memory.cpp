@@ -61,11 +61,11 @@ void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Inde
   now_[memory] -= bytes;
 }
 
-std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>& self, Index bytes,
-                                               MemoryClass memory) {
+std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
+                                               Fill fill) {
   const std::size_t size = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
   void* data = self->take(size, memory, bytes);
-  std::memset(data, 0, size);
+  if (fill == Fill::zeros) std::memset(data, 0, size);
   return {static_cast<std::byte*>(data),
           [self, size, memory, bytes](std::byte* p) { self->give_back(p, size, memory, bytes); }};
 }

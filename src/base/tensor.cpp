@@ -8,14 +8,18 @@
 namespace partita {
 
 Tensor::Tensor(DType dtype, std::string_view names, const Box& box, const std::shared_ptr<Allocator>& allocator,
-               MemoryClass memory)
+               MemoryClass memory, Fill fill)
     : dtype_(dtype), box_(box), memory_(memory), allocator_(allocator) {
   set_format(names);
-  data_ = Allocator::allocate(allocator_, bytes(), memory);
+  data_ = Allocator::allocate(allocator_, bytes(), memory, fill);
 }
 
 Tensor::Tensor(DType dtype, std::string_view names, const Box& box)
     : Tensor(dtype, names, box, std::make_shared<Allocator>(), MemoryClass::workspace) {}
+
+Tensor Tensor::flat(const Tensor& like, Index elements, MemoryClass memory) {
+  return {like.dtype_, "F", Box(Shape{{'F', elements}}), like.allocator_, memory, Fill::none};
+}
 
 Tensor Tensor::view(const Tensor& flat, Index offset, std::string_view names, const Box& box) {
   require(offset >= 0 && offset + box.volume() <= flat.volume(), "the view lies inside the buffer");
@@ -191,7 +195,7 @@ void add(const Tensor& from, const Tensor& to) {
 
 Tensor convert(const Tensor& from, DType dtype) {
   if (from.dtype() == dtype) return from;
-  Tensor to(dtype, from.names(), from.box());
+  Tensor to(dtype, from.names(), from.box(), from.allocator_, MemoryClass::workspace, Fill::none);
   dispatch(from.dtype(), [&](auto f) {
     dispatch(dtype, [&](auto t) {
       const auto* in = from.as<decltype(f)>();

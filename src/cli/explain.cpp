@@ -30,13 +30,13 @@ void print_gradients(const LayerPlan& layer) {
       print_line("dw", fmt::format("{:<28} {}", layer.at.dw[i].print(), layer.weights[i].name));
 }
 
-void print_redistributions(const LayerPlan& layer) {
+void print_redistributions(const LayerPlan& layer, bool training) {
   for (std::size_t i = 0; i < layer.arrive.size(); ++i)
     if (!layer.arrive[i].empty())
       print_line("from", fmt::format("{} by {}", layer.arrive[i][0].from.print(), print(layer.arrive[i])));
   print_line("to", print(layer.finish));
   for (std::size_t i = 0; i < layer.leave.size(); ++i)
-    if (layer.needs_dx[i] && !layer.leave[i].empty())
+    if (training && layer.needs_dx[i] && !layer.leave[i].empty())
       print_line("dx to", fmt::format("{} by {}", layer.leave[i].back().to.print(), print(layer.leave[i])));
 }
 
@@ -69,7 +69,7 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (!(layer.at.y == layer.y)) print_line("computes", layer.at.y.print());
   print_line("y", shape_and_layout(layer.shape, layer.y));
   if (plan.workload.training) print_gradients(layer);
-  print_redistributions(layer);
+  print_redistributions(layer, plan.workload.training);
   if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths(layer.input_shapes[0]));
   if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
     print_line("halo dy", layer.at.dy_halo->widths(layer.shape));

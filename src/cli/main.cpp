@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
 namespace partita {
@@ -44,9 +45,16 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   }
 }
 
-int run(int argc, char** argv, const cli::ModelFactory& factory) {
-  const std::string verb = argc > 1 ? argv[1] : "";
-  if (verb == "train" || verb == "evaluate") return run_ranks(argc, argv, factory);
+/// True unless a launcher says that this process is another rank than 0: what needs no MPI is still printed once.
+bool speaks() {
+  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(variable); rank != nullptr) return std::string_view(rank) == "0";
+  return true;
+}
+
+/// Verbs without ranks, and what is no verb.
+int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
+  if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
     std::string answer;
     const auto options = cli::parse_options(argc, argv, !factory, answer);
@@ -54,9 +62,14 @@ int run(int argc, char** argv, const cli::ModelFactory& factory) {
     fmt::print("{}", answer);
     return 0;
   } catch (const Error& error) {
-    complain(error.what());
+    if (speaks()) complain(error.what());
     return user_error;
   }
+}
+
+int run(int argc, char** argv, const cli::ModelFactory& factory) {
+  const std::string verb = argc > 1 ? argv[1] : "";
+  return verb == "train" || verb == "evaluate" ? run_ranks(argc, argv, factory) : run_alone(argc, argv, factory);
 }
 
 }  // namespace

@@ -109,6 +109,10 @@ po::options_description explain_options(Options& o) {
 }
 
 void check(const Options& o) {
+  constexpr Index most = Index{1} << 31;
+  for (const auto& [option, value] : {std::pair("--batch", o.trainer.batch), std::pair("--epochs", o.trainer.epochs),
+                                      std::pair("--samples", o.samples), std::pair("--steps", o.trainer.steps)})
+    if (value > most) fail("{} {}: it must be {} or less", option, value, most);
   if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
   if (o.trainer.epochs < 1) fail("--epochs {}: it must be 1 or more", o.trainer.epochs);
   if (o.trainer.steps < 0) fail("--steps {}: it must be 0 (all) or more", o.trainer.steps);
@@ -176,6 +180,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     return std::nullopt;
   }
   options.trainer.dtype = parse_dtype(texts.dtype);
+  options.trainer.training = options.verb == "train";
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
   auto& optimizer = options.trainer.optimizer;
   optimizer.decay = parse_decay(texts.decay);
@@ -227,6 +232,7 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
     fail("there is no data set '{}'{}; there are {}", options.data, did_you_mean(options.data, sets),
          quoted_list(sets));
   }
+  if (data->size() == 0) fail("the data set '{}' holds no samples", options.data);
   if (!(data->sample() == sample))
     fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data->sample().print(),
          input.name, sample.print());

@@ -37,10 +37,11 @@ void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, c
     constexpr Index width = 30;
     const auto filled = static_cast<std::size_t>(width * step / steps);
     const std::string bar = std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '.');
-    fmt::print("\r{} {} [{}] {}/{}  loss {:.4f}  {:.0f} images/s\x1b[K", what, epoch, bar, step, steps, result.loss,
-               rate);
+    fmt::print("\r{} {} [{}] {}/{}  loss {:.4f}  accuracy {:.2f}%  {:.0f} images/s\x1b[K", what, epoch, bar, step,
+               steps, result.loss, 100 * result.accuracy, rate);
   } else {
-    fmt::print("{} {}  step {}/{}  loss {:.4f}  {:.0f} images/s\n", what, epoch, step, steps, result.loss, rate);
+    fmt::print("{} {}  step {}/{}  loss {:.4f}  accuracy {:.2f}%  {:.0f} images/s\n", what, epoch, step, steps,
+               result.loss, 100 * result.accuracy, rate);
   }
   std::fflush(stdout);
 }

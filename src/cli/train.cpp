@@ -25,7 +25,8 @@ struct Setup {
 };
 
 /// Better now than after hours of training.
-void check_folder(const char* option, const std::string& path) {
+void check_writable(const char* option, const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail("{} {}: it is a folder; name a file in it", option, path);
   const auto folder = std::filesystem::absolute(path).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     fail("{} {}: its folder {} cannot be written: {}", option, path, folder.string(),
@@ -38,13 +39,16 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     setup.model = make_model(options, factory);
     setup.strategy = make_strategy(options, world.size());
     check_ranks(setup.strategy, world.size());
-    bind(setup.model, setup.strategy, {options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer});
+    const Workload workload{options.trainer.batch, options.trainer.dtype, options.trainer.training,
+                            options.trainer.optimizer};
+    for (const auto& layer : bind(setup.model, setup.strategy, workload).layers)
+      static_cast<void>(make_kernel(layer, world.rank()));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     for (const auto& [option, path] : {std::pair("--json", options.json), std::pair("--save", options.save)})
-      if (world.rank() == 0 && !path.empty()) check_folder(option, path);
+      if (world.rank() == 0 && !path.empty()) check_writable(option, path);
   });
   return setup;
 }
@@ -129,6 +133,7 @@ class Run {
     if (first_) print_header(options_, trainer_, setup_);
     print_ranks(*world_);
     if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
+    if (options_.test) trainer_.prepare(*setup_.test);
     json_["model"] = setup_.model.name();
     json_["strategy"] = options_.strategy;
     json_["grid"] = trainer_.plan().grid.print();
@@ -146,7 +151,6 @@ class Run {
   Trainer::Progress progress(const char* what) {
     return [this, what](Index epoch, Index step, Index steps, const StepResult& result) {
       bar_.step(what, epoch, step, steps, result, options_.trainer.batch);
-      if (options_.verb == "train" && what[0] == 'e') losses_.push_back(result.loss);
     };
   }
 
@@ -156,7 +160,12 @@ class Run {
       fmt::print("note       the checkpoint has done {} steps already; --epochs counts from the first\n",
                  trainer_.step());
     while (!trainer_.finished(*setup_.training)) {
-      const EpochReport report = trainer_.train_epoch(*setup_.training, progress("epoch"));
+      const auto show = progress("epoch");
+      const EpochReport report =
+          trainer_.train_epoch(*setup_.training, [&](Index epoch, Index step, Index steps, const StepResult& result) {
+            show(epoch, step, steps, result);
+            losses_.push_back(result.loss);
+          });
       json_["epochs"].push_back(to_json(report));
       if (!options_.save.empty()) trainer_.save(options_.save);
       bar_.clear();

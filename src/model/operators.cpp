@@ -28,8 +28,8 @@ void refuse_channels(const Layout& layout, std::string_view what) {
 
 /// The layout in which a layer that keeps samples, places and channels apart runs: the strategy's `input` if there is
 /// one, else its output's.
-Layout basis(const LayoutRequest& request, std::size_t i = 0) {
-  return request.input[i] ? request.input[i]->with_partial(0) : request.output.onto(request.arriving[i].shape());
+Layout basis(const LayoutRequest& request) {
+  return request.input[0] ? request.input[0]->with_partial(0) : request.output.onto(request.arriving[0].shape());
 }
 
 void need_whole_weights(const LayoutRequest& request) {
@@ -232,10 +232,11 @@ std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs
 // that gradients of scale and shift need no sum of their own; with local statistics they do.
 OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
-  if (request.weights && request.weights->sharding() != request.output.sharding('C'))
-    fail("weights \"{}\": scale and shift lie as the channels do; leave `weights` out", request.weights->print());
   const Layout x = basis(request);
   const Layout channels = x.onto(Shape{{'C', x.shape()['C']}});
+  if (request.weights && !(*request.weights == channels))
+    fail("weights \"{}\": scale and shift lie as the channels of its input do, \"{}\"; leave `weights` out",
+         request.weights->print(), channels.print());
   const AxisSet axes = sample_axes(x);
   const bool global = norm_.statistics == Statistics::global;
   const Layout gradient = channels.with_partial(global ? 0 : axes);
@@ -245,8 +246,8 @@ OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
                           .w = {channels, channels, channels, channels},
                           .dw = {gradient, gradient, channels, channels}};
   if (!request.training || axes == 0) return layouts;
-  layouts.collectives.push_back({"statistics forward", axes, channels, 2});
-  if (global) layouts.collectives.push_back({"statistics backward", axes, channels, 2});
+  layouts.collectives.push_back({Collective::When::forward, "statistics forward", axes, channels, 2});
+  if (global) layouts.collectives.push_back({Collective::When::backward, "statistics backward", axes, channels, 2});
   return layouts;
 }
 
@@ -283,7 +284,8 @@ OperatorLayouts CrossEntropyOperator::layouts(const LayoutRequest& request) cons
   const Layout y = x.onto(request.output.shape());
   const Layout number(Shape{{'L', 1}}, x.grid());
   OperatorLayouts layouts{.x = {x}, .y = y, .dx = {x}};
-  if (sample_axes(x) != 0) layouts.collectives.push_back({"loss", sample_axes(x), number, 2});
+  if (sample_axes(x) != 0)
+    layouts.collectives.push_back({Collective::When::forward, "loss", sample_axes(x), number, 2});
   return layouts;
 }
 

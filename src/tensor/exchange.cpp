@@ -6,10 +6,11 @@ namespace partita {
 
 namespace {
 
-Index total_bytes(const std::vector<Transfer>& transfers, Index element_size) {
+/// Room for all boxes, one after the other.
+Tensor buffer_for(const std::vector<Transfer>& transfers, const Tensor& like) {
   Index elements = 0;
   for (const auto& transfer : transfers) elements += transfer.box.volume();
-  return elements * element_size;
+  return Tensor::flat(like, elements, MemoryClass::workspace);
 }
 
 }  // namespace
@@ -35,8 +36,8 @@ void Exchange::start(const std::vector<Transfer>& sends, const std::vector<Trans
   require(from.dtype() == to_.dtype(), "an exchange keeps the dtype");
   const Index size = size_of(from.dtype());
   recvs_ = recvs;
-  send_buffer_.resize(static_cast<std::size_t>(total_bytes(sends, size)));
-  recv_buffer_.resize(static_cast<std::size_t>(total_bytes(recvs, size)));
+  send_buffer_ = buffer_for(sends, from);
+  recv_buffer_ = buffer_for(recvs, from);
 
   std::vector<Send> out;
   for (auto* at = send_buffer_.data(); const auto& [peer, box] : sends) {
@@ -54,7 +55,7 @@ void Exchange::start(const std::vector<Transfer>& sends, const std::vector<Trans
 
 void Exchange::finish() {
   request_.wait();
-  for (const auto* at = recv_buffer_.data(); const auto& recv : recvs_) {
+  for (const std::byte* at = recv_buffer_.data(); const auto& recv : recvs_) {
     if (add_)
       unpack_add(at, recv.box, to_);
     else

@@ -60,7 +60,9 @@ DistTensor Executor::convert_layout(const KernelCall& call, std::string_view rol
 }
 
 StepResult Executor::run(const Batch& batch, Index step, double rate) {
+  if (plan_.workload.training) parameters_.zero_gradients();
   for (const auto& action : plan_.schedule.stages.at(0)) {
+    require(action.group == 0 && action.microbatch == 0, "the schedule has one group of layers and one microbatch");
     switch (action.kind) {
       case Action::Kind::forward: forward(batch, step); break;
       case Action::Kind::backward: backward(batch, step); break;
@@ -90,7 +92,6 @@ void Executor::forward(const Batch& batch, Index step) {
 }
 
 void Executor::backward(const Batch& batch, Index step) {
-  parameters_.zero_gradients();
   for (std::size_t i = plan_.layers.size(); i-- > 0;) {
     backward_layer(i, batch, step);
     update_->start(static_cast<int>(i));

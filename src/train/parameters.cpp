@@ -35,14 +35,13 @@ std::string full_name(const LayerPlan& layer, std::size_t weight) {
 }  // namespace
 
 Parameters::Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator) {
-  require(plan.workload.training, "parameters are laid out by a plan of training");
   const DType dtype = plan.workload.dtype, master = master_dtype(dtype);
   layers_.resize(plan.layers.size());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto& specs = plan.layers[i].weights;
     layers_[i].master.resize(specs.size());
     for (std::size_t j = 0; j < specs.size(); ++j)
-      if (!specs[j].trained)
+      if (!specs[j].trained || !plan.workload.training)  // no bucket has it
         layers_[i].master[j] = DistTensor(plan.layers[i].at.w[j], rank, master, allocator, MemoryClass::weights);
   }
   for (const auto& bucket : plan.buckets) {

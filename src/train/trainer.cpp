@@ -46,6 +46,12 @@ std::string one_line(std::string text) {
   return text;
 }
 
+std::vector<Index> in_order(const Dataset& data) {
+  std::vector<Index> order(static_cast<std::size_t>(data.size()));
+  std::iota(order.begin(), order.end(), Index{0});
+  return order;
+}
+
 Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
 
 }  // namespace
@@ -66,7 +72,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
       allocator_(std::make_shared<Allocator>()) {
   check_ranks(strategy_, world_->size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
-  const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, true, options_.optimizer});
+  const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
   grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
@@ -135,7 +141,7 @@ StepResult Trainer::run(Bound& bound, const Batch& batch, double rate) {
 
 EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
   const auto samples = static_cast<Index>(order.size());
-  hold(data, order, training);
+  if (training || prepared_ != &data) hold(data, order, training);
   const auto start = std::chrono::steady_clock::now();
   EpochReport report{.epoch = epoch_};
   const Index steps = batches(samples, options_.batch);
@@ -169,15 +175,22 @@ Index Trainer::all_steps(const Dataset& data) const {
 bool Trainer::finished(const Dataset& data) const { return step_ >= all_steps(data); }
 
 EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
+  if (samples_ != 0 && samples_ != data.size())
+    throw AgreedError(fmt::format(
+        "training began on {} samples and cannot go on with {}: an epoch would be another one", samples_, data.size()));
+  samples_ = data.size();
   total_steps_ = all_steps(data);
   epoch_ = step_ / batches(data.size(), options_.batch) + 1;
   return pass(data, shuffled(data.size(), options_.seed, epoch_), true, progress);
 }
 
+void Trainer::prepare(Dataset& data) {
+  hold(data, in_order(data), false);
+  prepared_ = &data;
+}
+
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
-  std::vector<Index> order(static_cast<std::size_t>(data.size()));
-  std::iota(order.begin(), order.end(), Index{0});
-  return pass(data, order, false, progress);
+  return pass(data, in_order(data), false, progress);
 }
 
 StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
@@ -206,27 +219,32 @@ void Trainer::save(const std::string& path) {
   counter_->set_label(checkpoint_label);
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
+  attributes["samples"] = std::to_string(samples_);
   save_checkpoint(path, parameters_->named(plan(), *grid_, true), attributes, *grid_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
   counter_->set_label(checkpoint_label);
-  Index step = 0;
+  Index step = 0, samples = 0;
   together(*world_, [&] {
     auto stored = checkpoint_attributes(path);
     for (const auto& [key, mine] : attributes())
       if ((optimizer || key == "model") && stored[key] != mine)
         fail("the checkpoint {} has another {}: \"{}\", here it is \"{}\"", path, key, one_line(stored[key]),
              one_line(mine));
-    const auto& text = stored["step"];
-    if (std::from_chars(text.data(), text.data() + text.size(), step).ec != std::errc{})
-      fail("the checkpoint {} does not say at which step it was saved", path);
+    for (const auto& [key, value] : {std::pair("step", &step), std::pair("samples", &samples)}) {
+      const auto& text = stored[key];
+      if (std::from_chars(text.data(), text.data() + text.size(), *value).ec != std::errc{})
+        fail("the checkpoint {} does not say at which {} it was saved", path, key);
+    }
   });
   const auto named = parameters_->named(plan(), *grid_, optimizer);
   load_checkpoint(path, named, *grid_);
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(options_.dtype);
-  if (optimizer) step_ = step;
+  if (!optimizer) return;
+  step_ = step;
+  samples_ = samples;
 }
 
 }  // namespace partita

@@ -92,13 +92,6 @@ TEST(Window, ReadsSaysWhetherAnOutputSeesMoreThanPadding) {
   });
 }
 
-TEST(Window, PointwiseNeedsNoHalo) {
-  EXPECT_TRUE((Window{.kernel = 1, .dilation = 3}).pointwise());
-  EXPECT_FALSE((Window{.kernel = 1, .stride = 2}).pointwise());
-  EXPECT_FALSE((Window{.kernel = 1, .pad_hi = 1}).pointwise());
-  EXPECT_FALSE((Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1}).pointwise());
-}
-
 TEST(Window, Prints) {
   EXPECT_EQ((Window{.kernel = 3}).print(), "3/1");
   EXPECT_EQ((Window{.kernel = 3, .stride = 2, .dilation = 2, .pad_lo = 1, .pad_hi = 0}).print(),

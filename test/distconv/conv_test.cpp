@@ -207,11 +207,11 @@ void expect_near(const Tensor& part, const Tensor& whole, std::string_view what)
     ASSERT_NEAR(part.get(i), same.get(i), 1e-12) << what << " in " << part.box().print() << ", element " << i;
 }
 
-void check_pool(const Case& c, const Pooling& pooling, const WholePool& whole, Communicator& comm) {
+void check_pool(const Case& c, const Pooling& pooling, const WholePool& whole, Communicator& comm, bool overlap) {
   const int me = comm.rank();
   const SpatialPool pool(pooling.kind, c.windows, pooling.count_padding, halo_of_inputs(c.x, c.y, c.windows), me);
   const auto backend = make_reference_backend();
-  const RankContext rank{*backend, comm, true, {}};
+  const RankContext rank{*backend, comm, overlap, {}};
   const Tensor x = filled("NCHW", c.x.shape(), c.x.owned(me), 1), dy = filled("NCHW", c.y.shape(), c.y.owned(me), 4);
   const Tensor y = dy.like(dy.box()), dx = x.like(x.box()), picked = y.like(DType::i32);
   pool.forward(rank, x, y, picked);
@@ -268,7 +268,10 @@ TEST(SpatialPool, RandomLayoutsAgreeWithOneRank) {
       SCOPED_TRACE(fmt::format("case {}, kind {} {}: {}", seed, static_cast<int>(pooling.kind), pooling.count_padding,
                                c.print()));
       const WholePool whole(c, pooling);
-      run_threads(c.x.grid().size(), [&](Communicator& comm) { check_pool(c, pooling, whole, comm); });
+      run_threads(c.x.grid().size(), [&](Communicator& comm) {
+        check_pool(c, pooling, whole, comm, true);
+        check_pool(c, pooling, whole, comm, false);
+      });
     }
   }
   EXPECT_GT(checked, 200);

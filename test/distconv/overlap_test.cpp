@@ -5,6 +5,7 @@
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
+#include "partita/distconv/pool.hpp"
 #include "support/adjoint.hpp"
 
 #include <gtest/gtest.h>
@@ -46,6 +47,16 @@ class SlowBackend final : public ReferenceBackend {
                             Stream stream) override {
     spend(times_.filter, dy);
     ReferenceBackend::conv_backward_filter(windows, x, dy, dw, stream);
+  }
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
+                    Stream stream) override {
+    spend(times_.forward, y);
+    ReferenceBackend::pool_forward(pooling, x, y, picked, stream);
+  }
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
+                     Stream stream) override {
+    spend(times_.data, dy);
+    ReferenceBackend::pool_backward(pooling, dy, picked, dx, stream);
   }
 
  private:
@@ -107,10 +118,37 @@ Measured measure(const Times& times, bool overlap) {
   return measured;
 }
 
+/// y[N C H@y W] = pool(x[N C H@y W]), 3x3, likewise.
+Measured measure_pool(const Times& times, bool overlap) {
+  const Shape shape{{'N', 1}, {'C', 1}, {'H', 40}, {'W', 4}};
+  const auto layout = Layout::parse("N C H@y W", shape, Grid::parse("y=2"));
+  const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+  const Halo halo = halo_of_inputs(layout, layout, windows);
+  Measured measured;
+  run_threads(2, [&](Communicator& world) {
+    const auto slow = delaying(world.split(0, world.rank()), {.latency = transfer, .bandwidth = 0});
+    const Box owned = layout.owned(world.rank());
+    SlowBackend backend(times, owned.volume());
+    const RankContext rank{backend, *slow, overlap, {}};
+    const SpatialPool pool(PoolKind::max, windows, false, halo, world.rank());
+    const Tensor x(DType::f64, "NCHW", owned), y = x.like(owned), dx = x.like(owned), picked = y.like(DType::i32);
+    auto start = start_together(world);
+    pool.forward(rank, x, y, picked);
+    const double forward = slowest(world, start);
+    start = start_together(world);
+    pool.backward(rank, y, picked, dx);
+    const double backward = slowest(world, start);
+    if (world.rank() == 0) measured = {forward, backward};
+  });
+  return measured;
+}
+
+using Measure = Measured (*)(const Times& times, bool overlap);
+
 bool near(double measured, double expected) { return measured <= 1.25 * expected + 0.03; }
 
 /// Sleeps bound the times from below; from above a try in a few must come near.
-void expect_times(const Times& times, bool overlap, double forward, double backward) {
+void expect_times(Measure measure, const Times& times, bool overlap, double forward, double backward) {
   Measured measured;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     measured = measure(times, overlap);
@@ -125,13 +163,19 @@ void expect_times(const Times& times, bool overlap, double forward, double backw
 }  // namespace
 
 TEST(Overlap, TransferHidesBehindLongerCompute) {
-  expect_times({.forward = 0.2, .data = 0.05, .filter = 0.2}, true, 0.2 + 0.2 / 20, 0.2 + 0.05);
+  expect_times(measure, {.forward = 0.2, .data = 0.05, .filter = 0.2}, true, 0.2 + 0.2 / 20, 0.2 + 0.05);
 }
 
 TEST(Overlap, ComputeHidesBehindLongerTransfer) {
-  expect_times({.forward = 0.12, .data = 0.05, .filter = 0.12}, true, transfer + 0.12 / 20, transfer + 0.05);
+  expect_times(measure, {.forward = 0.12, .data = 0.05, .filter = 0.12}, true, transfer + 0.12 / 20, transfer + 0.05);
 }
 
 TEST(Overlap, WithoutItTimesAddUp) {
-  expect_times({.forward = 0.2, .data = 0.05, .filter = 0.2}, false, 0.2 + transfer, 0.2 + 0.05 + transfer);
+  expect_times(measure, {.forward = 0.2, .data = 0.05, .filter = 0.2}, false, 0.2 + transfer, 0.2 + 0.05 + transfer);
+}
+
+TEST(Overlap, OfPooling) {
+  const Times times{.forward = 0.2, .data = 0.2, .filter = 0};
+  expect_times(measure_pool, times, true, 0.2 + 0.2 / 20, 0.2);  // backward forms nothing twice
+  expect_times(measure_pool, times, false, 0.2 + transfer, 0.2 + transfer);
 }

@@ -12,18 +12,42 @@ RankResult run_serially(const RandomCase& drawn) {
   return result;
 }
 
+/// What replicas hold is the same to the last bit: over each group, the largest and the smallest hash are one.
+void expect_replicas_agree(const RankResult& mine, Communicator& world) {
+  for (const auto& [name, tensor] : mine.weights) {
+    const Grid& grid = tensor.layout.grid();
+    const auto replicas = world.split(grid.group(world.rank(), tensor.layout.replicated()).front(), world.rank());
+    const std::string_view bytes(reinterpret_cast<const char*>(tensor.local.data()),
+                                 static_cast<std::size_t>(tensor.local.bytes()));
+    const auto low = static_cast<double>(hash(bytes) & 0xFFFFFFFFU);
+    double extremes[2]{low, -low};
+    replicas->all_reduce(extremes, 2, DType::f64, Op::max, {}).wait();
+    EXPECT_EQ(extremes[0], -extremes[1]) << name << " differs between replicas";
+  }
+}
+
+void expect_same_bits(const RankResult& mine, const RankResult& again) {
+  for (std::size_t i = 0; i < mine.weights.size(); ++i)
+    EXPECT_TRUE(same_bits(mine.weights[i].tensor.local, again.weights[i].tensor.local))
+        << "a second run differs in " << mine.weights[i].name;
+}
+
 TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
   const auto shared = mpi_world();
   Communicator& world = *shared;
   const int cases = std::getenv("PARTITA_LONG") == nullptr ? 12 : 200;
+  const char* replay = std::getenv("PARTITA_SEED");
   int done = 0;
-  for (std::uint64_t seed = 1; done < cases; ++seed) {
+  for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < cases; ++seed) {
+    if (replay != nullptr && done > 0) break;
     const RandomCase drawn(seed);
     if (drawn.strategy.grid().size() != world.size()) continue;
-    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, drawn.print()));
+    SCOPED_TRACE(fmt::format("replay with PARTITA_SEED={}\n{}", seed, drawn.print()));
     const RankResult mine = run_rank(drawn, drawn.strategy, world, true);
     expect_near_serial(drawn, mine, run_serially(drawn));
     expect_predicted(bind(drawn.model, drawn.strategy, workload_of(drawn)), world.rank(), mine);
+    expect_replicas_agree(mine, world);
+    if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
     ++done;
   }
 }

@@ -27,6 +27,7 @@ std::vector<double> losses(const Strategy& strategy, DType dtype, const std::str
       const double loss = trainer.train_step(*data, samples).loss;
       if (comm.rank() == 0) losses.push_back(loss);
     }
+    EXPECT_TRUE(trainer.predicted() == trainer.measured()) << name(dtype) << " on rank " << comm.rank();
   });
   return losses;
 }

@@ -19,6 +19,9 @@ inline constexpr std::size_t memory_classes = 7;
 /// e.g. "weights".
 std::string_view name(MemoryClass memory);
 
+/// What a fresh buffer holds: zeros, or anything.
+enum class Fill : std::uint8_t { zeros, none };
+
 /// Bytes by class. A value.
 struct MemoryUse {
   std::array<Index, memory_classes> bytes{};
@@ -44,9 +47,10 @@ class Allocator {
   /// The most bytes in use at any one time, each class by itself.
   MemoryUse peak() const;
 
-  /// `bytes` zeroed bytes, aligned to 64 so that kernels round alike on every rank.
+  /// `bytes` bytes, aligned to 64 so that kernels round alike on every rank.
   /// The buffer keeps `self` alive. Throws std::bad_alloc.
-  static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory);
+  static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
+                                             Fill fill = Fill::zeros);
 
  private:
   void* take(std::size_t size, MemoryClass memory, Index bytes);

@@ -18,10 +18,12 @@ class Tensor {
   Tensor() = default;
   /// `names` are the dimensions of `box`, e.g. "NCHW".
   Tensor(DType dtype, std::string_view names, const Box& box, const std::shared_ptr<Allocator>& allocator,
-         MemoryClass memory);
+         MemoryClass memory, Fill fill = Fill::zeros);
   /// For tests and small tools: accounted for nowhere.
   Tensor(DType dtype, std::string_view names, const Box& box);
 
+  /// `elements` in one row ("F"), of the dtype and allocator of `like`, with any content.
+  static Tensor flat(const Tensor& like, Index elements, MemoryClass memory);
   /// A part of a flat tensor's buffer, from element `offset` on, as a tensor that holds `box`.
   static Tensor view(const Tensor& flat, Index offset, std::string_view names, const Box& box);
 
@@ -65,6 +67,7 @@ class Tensor {
   void zero() const;
 
  private:
+  friend Tensor convert(const Tensor& from, DType dtype);
   void set_format(std::string_view names);
 
   DType dtype_ = DType::f64;

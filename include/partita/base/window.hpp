@@ -27,8 +27,6 @@ struct Window {
   Interval outputs_of(Interval in, Index m) const;
   /// True if output o reads at least one input of [0, n).
   bool reads(Index o, Index n) const;
-  /// True if every output reads only the input of its own index (then no dimension needs a halo).
-  bool pointwise() const { return kernel == 1 && stride == 1 && pad_lo == 0 && pad_hi == 0; }
   /// e.g. "3/2 dilated 2 pad 1,0": kernel/stride, what is not the default after it.
   std::string print() const;
 

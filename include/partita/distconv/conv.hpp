@@ -50,15 +50,9 @@ class SpatialConv {
   void backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw) const;
 
  private:
-  /// The outputs of y whose inputs are all in x.
-  Box interior(const Tensor& x, const Box& y) const;
-
   std::vector<Window> windows_;
   TransferPlan x_plan_, dy_plan_;
   Box x_needed_, dy_needed_;
 };
-
-/// `local` itself if it holds all of `needed`, else an empty tensor of that box for the halo's exchange to fill.
-Tensor extended_for(const Tensor& local, const Box& needed);
 
 }  // namespace partita

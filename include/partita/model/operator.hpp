@@ -37,7 +37,9 @@ struct LayoutRequest {
 
 /// An all-reduce of doubles that an operator needs in the middle of its work.
 struct Collective {
-  std::string role;  ///< what it is for: "statistics forward", "loss", ...
+  enum class When : std::uint8_t { forward, backward };
+  When when = When::forward;
+  std::string role;  ///< what it is for: "statistics forward", "loss", ...; the kernel labels it so
   AxisSet axes = 0;  ///< the ranks that take part
   Layout layout;     ///< a rank reduces `factor` doubles for each element that it owns of this
   Index factor = 1;
@@ -82,7 +84,7 @@ class Operator {
   }
   /// Bytes that the forward keeps for the backward beside inputs and output, an element of the output.
   virtual Index keeps() const { return 0; }
-  /// True for the layer that ends a training step: its output is the loss a sample.
+  /// True for the layer that ends a training step: its kernel leaves a number, the loss; its output stays zero.
   virtual bool is_loss() const { return false; }
 };
 

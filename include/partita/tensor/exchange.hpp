@@ -33,7 +33,7 @@ class Exchange {
              Communicator& comm, Stream stream);
 
   std::vector<Transfer> recvs_;
-  std::vector<std::byte> send_buffer_, recv_buffer_;
+  Tensor send_buffer_, recv_buffer_;  // flat
   Tensor to_;
   bool add_ = false;
   Request request_;

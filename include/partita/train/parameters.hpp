@@ -13,7 +13,7 @@ namespace partita {
 /// lie bucket by bucket in flat buffers, and so do their gradients and the state.
 class Parameters {
  public:
-  /// Draws the weights by seed and global index: the same numbers under every layout. `plan` is one of training.
+  /// Draws the weights by seed and global index: the same numbers under every layout. Without training there are no gradients.
   Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator);
 
   struct Layer {

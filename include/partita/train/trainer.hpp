@@ -27,6 +27,7 @@ struct TrainerOptions {
   std::string backend = "auto";
   int threads = 1;
   bool overlap = true;
+  bool training = true;  ///< false: evaluation alone, without gradients and optimizer state
 };
 
 /// One epoch, or one pass over a test set, as every rank sees it.
@@ -50,6 +51,9 @@ class Trainer {
   /// on every rank, if the grid does not fit the number of ranks or the plan cannot be.
   Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world);
 
+  /// Has `data` hold all that evaluate(data) will read: a damaged file is found before hours of training, and the time
+  /// of an evaluation is that of computing. Collective; throws Error alike on every rank.
+  void prepare(Dataset& data);
   /// One epoch over `data`, shuffled by seed and epoch.
   EpochReport train_epoch(Dataset& data, const Progress& progress);
   /// Loss and accuracy over `data`, in order, with running statistics and without dropout.
@@ -69,7 +73,7 @@ class Trainer {
   /// With `optimizer` false only weights and running statistics are read (for evaluation).
   void load(const std::string& path, bool optimizer);
 
-  const Plan& plan() { return executor(options_.batch, true).plan(); }
+  const Plan& plan() { return executor(options_.batch, options_.training).plan(); }
   const ProcessGrid& grid() const { return *grid_; }
   const TrafficCounter& counter() const { return *counter_; }
   TrafficCounter& counter() { return *counter_; }
@@ -107,7 +111,9 @@ class Trainer {
   std::unique_ptr<Parameters> parameters_;
   std::map<std::pair<Index, bool>, Bound> bound_;
   Traffic predicted_;
+  const Dataset* prepared_ = nullptr;
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
+  Index samples_ = 0;  // of an epoch so far, 0 before the first
 };
 
 /// Throws Error unless a grid of `strategy` has as many ranks as there are, saying which command would fit.

@@ -1,0 +1,57 @@
+#include "partita/distconv/interior.hpp"
+
+namespace partita {
+
+namespace {
+
+constexpr int first_spatial = 2;  // N C come before
+
+Interval reads(const Window& window, Interval out) {
+  const Index lo = out.lo * window.stride - window.pad_lo;
+  return {lo, lo + (out.extent() - 1) * window.stride + window.reach()};
+}
+
+/// The longest run of `range` in which `holds`. Outputs of padding alone hold by themselves, beyond others that do not.
+template <class Holds>
+Interval longest_run(Interval range, Holds&& holds) {
+  Interval best{range.lo, range.lo}, now = best;
+  for (Index i = range.lo; i < range.hi; ++i) {
+    now = holds(i) ? Interval{now.lo, i + 1} : Interval{i + 1, i + 1};
+    if (now.extent() > best.extent()) best = now;
+  }
+  return best;
+}
+
+}  // namespace
+
+Tensor extended_for(const Tensor& local, const Box& needed) {
+  return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos);
+}
+
+TransferPlan halo_between(const Tensor& local, const Tensor& extended, TransferPlan plan) {
+  if (extended.data() == local.data()) plan.locals.clear();
+  return plan;
+}
+
+Box interior_of(std::span<const Window> windows, const Box& own, const Box& needed, const Box& y) {
+  Box inside = y;
+  for (int d = first_spatial; d < y.dims(); ++d)
+    inside[d] = longest_run(y[d], [&](Index o) {
+      const auto& window = windows[static_cast<std::size_t>(d - first_spatial)];
+      const Interval in = intersect(reads(window, {o, o + 1}), needed[d]);
+      return in.empty() || (in.lo >= own[d].lo && in.hi <= own[d].hi);
+    });
+  return inside;
+}
+
+bool worth_overlap(const Box& inside, const Box& y) { return !(inside == y) && 2 * inside.volume() > y.volume(); }
+
+Box reads_of(std::span<const Window> windows, const Box& out, const Box& inputs) {
+  Box box = inputs;
+  box[0] = out[0];
+  for (int d = first_spatial; d < box.dims(); ++d)
+    box[d] = intersect(reads(windows[static_cast<std::size_t>(d - first_spatial)], out[d]), inputs[d]);
+  return box;
+}
+
+}  // namespace partita
