@@ -22,13 +22,13 @@ def files(folder):
     return sorted(os.path.join(base, name) for base, _, names in os.walk(folder) for name in names)
 
 
-def expect(name, ranks, arguments, *patterns, prepare=lambda folder: None):
-    """Runs `partita train` in a fresh folder; its only line of complaint must match all patterns."""
+def expect(name, ranks, arguments, *patterns, prepare=lambda folder: None, verb="train"):
+    """Runs `partita VERB` in a fresh folder; its only line of complaint must match all patterns."""
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         before = files(folder)
-        data = [] if "--data" in arguments else ["--data", "synthetic"]
-        result = run(ranks, "train", *data, *arguments, folder=folder)
+        data = [] if "--data" in arguments or verb != "train" else ["--data", "synthetic"]
+        result = run(ranks, verb, *data, *arguments, folder=folder)
         lines = [line for line in result.stderr.splitlines() if line.strip()]
         problems = []
         if result.returncode != 2:
@@ -51,11 +51,11 @@ def strategy(text):
     return prepare
 
 
-def copy_data(cut):
+def copy_data(cut, name="train-images-idx3-ubyte.gz"):
     def prepare(folder):
-        for name in os.listdir(DATA):
-            shutil.copy(os.path.join(DATA, name), folder)
-        path = os.path.join(folder, "train-images-idx3-ubyte.gz")
+        for file in os.listdir(DATA):
+            shutil.copy(os.path.join(DATA, file), folder)
+        path = os.path.join(folder, name)
         with open(path, "r+b") as file:
             file.truncate(cut)
     return prepare
@@ -71,6 +71,18 @@ OUT = ["--json", "r.json", "--save", "w.h5"]
 
 expect("missing data", 2, ["--data", "fashion-mnist", "--data-dir", "nowhere", *OUT], "nowhere")
 expect("truncated data", 2, ["--data", "fashion-mnist", "--data-dir", ".", *OUT], "train-images", prepare=copy_data(500000))
+expect("truncated test data", 2, ["--data", "fashion-mnist", "--data-dir", ".", *OUT], "t10k-images",
+       prepare=copy_data(500000, "t10k-images-idx3-ubyte.gz"))
+expect("unknown verb", 4, [], "no verb 'trian'", "did you mean 'train'", verb="trian")
+expect("option before the verb", 3, ["3"], "no verb '--batch'", verb="--batch")
+expect("explain", 3, ["--grid", "data=0"], "column 6", verb="explain")
+expect("folder for a file", 2, ["--save", ".", "--json", "r.json"], "--save .", "folder")
+expect("huge batch", 1, ["--batch", "9223372036854775807"], "2147483648 or less")
+expect("unknown optimizer", 1, ["--optimizer", "adma"], "did you mean 'adam'")
+expect("rate of nothing", 1, ["--rate", "0"], "learning rate is 0")
+expect("update of no kind", 2, S, r"s\.toml, line 2", "distributed", prepare=strategy('grid = "data=2"\noptimizer = "adam"\n'))
+expect("slip in a dropped word", 2, S, "no axis 'nosuch'", "column 3", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "H@nosuch"\n'))
+expect("slip in a pattern's weights", 2, S, "weights = ", "no axis 'nosuch'", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv*"\nweights = "V@nosuch"\n'))
 expect("unreadable strategy", 2, ["--strategy", "none.toml"], r"none\.toml", "No such file")
 expect("bad TOML", 2, S, r"s\.toml, line 2, column \d+", prepare=strategy('grid = "data=2"\n[[layer\n'))
 expect("unknown key", 2, S, r"s\.toml, line 4, column 1", "did you mean 'output'", prepare=strategy(RULE.format("*", "N").replace("output", "outptu")))
@@ -100,6 +112,7 @@ expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5"
 expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
 
 expect("another seed", 2, ["--load", "w.h5", "--batch", "8", "--seed", "2"], r"w\.h5", 'seed: "1"', '"2"', prepare=checkpoint)
+expect("another data set", 2, ["--load", "w.h5", "--batch", "8", "--samples", "24", "--epochs", "2"], "8 samples", "24", prepare=checkpoint)
 expect("size of real data", 1, ["--data", "fashion-mnist", "--samples", "9"], "synthetic")
 
 print(f"{len(failures)} failed")

@@ -1,0 +1,62 @@
+"""The verbs as a user types them: what they print, what they write, and that files come back as they were.
+Arguments: the launcher build/mpiexec and the program build/partita."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+SMALL = ["--data", "synthetic", "--samples", "64", "--batch", "16", "--dtype", "f64"]
+
+
+def run(ranks, *arguments):
+    command = ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, f"{command}: status {result.returncode}\n{result.stdout}{result.stderr}"
+    assert result.stderr == "", f"{command}: {result.stderr}"
+    return result.stdout
+
+
+def check(name, holds, shown=""):
+    print(f"{'ok  ' if holds else 'FAIL'} {name}")
+    assert holds, shown
+
+
+def last(text, word):
+    return [line for line in text.splitlines() if line.startswith(word)][-1]
+
+
+version = run(0, "--version")
+check("version", re.fullmatch(r"partita \d+\.\d+\.\d+ \(.*\(MPI \d\.\d\)\)\n", version), version)
+check("version once, on several ranks", run(3, "--version") == version)
+check("help lists the verbs", all(verb in run(0, "--help") for verb in ("train", "evaluate", "explain")))
+for verb in ("train", "evaluate", "explain"):
+    check(f"help of {verb}", "--strategy" in run(0, verb, "--help"))
+explained = run(0, "explain", "--grid", "data=2 y=2", "--rule", "*: N@data H@y", "--picture")
+for part in ("conv1 = conv(image)", "halo x   H 1+1", "N@data C H@y W", "all_reduce(data,y)", "total a step"):
+    check(f"explain shows '{part}'", part in explained, explained)
+check("explain once, on several ranks",
+      run(2, "explain", "--grid", "data=2 y=2", "--rule", "*: N@data H@y", "--picture") == explained)
+evaluation = run(0, "explain", "--evaluation", "--grid", "data=2", "--rule", "*: N@data")
+check("explain of an evaluation has no backward", not re.search(r"\bd[xwy]\b|gradients|optimizer", evaluation), evaluation)
+
+with tempfile.TemporaryDirectory() as folder:
+    saved, results, other = (os.path.join(folder, name) for name in ("w.h5", "r.json", "e.json"))
+    trained = run(4, "train", *SMALL, "--grid", "data=2 y=2", "--rule", "*: N@data H@y", "--epochs", "2", "--save", saved,
+                  "--json", results, "--optimizer", "adamw")
+    with open(results, encoding="utf-8") as file:
+        report = json.load(file)
+    check("results of every epoch", [epoch["epoch"] for epoch in report["epochs"]] == [1, 2])
+    check("a loss a step", len(report["losses"]) == 8)
+    check("bytes as predicted", report["predicted_bytes"] == report["measured_bytes"] > 0)
+    evaluated = run(3, "evaluate", *SMALL, "--load", saved, "--json", other)
+    with open(other, encoding="utf-8") as file:
+        again = json.load(file)
+    check("a checkpoint on another grid has the loss that was trained", abs(again["test"]["loss"] - report["test"]["loss"]) < 1e-9,
+          last(trained, "test") + last(evaluated, "test"))
+    resumed = run(2, "train", *SMALL, "--load", saved, "--epochs", "3", "--optimizer", "adamw")
+    check("training goes on with epoch 3", "epoch 3" in resumed and "epoch 2" not in resumed, resumed)
+    check("nothing else was written", sorted(os.listdir(folder)) == ["e.json", "r.json", "w.h5"])
