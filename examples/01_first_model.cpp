@@ -8,7 +8,7 @@
 // epoch 1    loss 1.5050  accuracy 65.23%  0.7 s  1548 images/s
 // epoch 2    loss 0.0031  accuracy 100.00%  0.7 s  1571 images/s
 // test  2    loss 0.0006  accuracy 100.00%  0.3 s  3150 images/s
-// moved      1368 messages, 38550912 bytes by all ranks (predicted 1368, 38550912)
+// moved      1224 messages, 38550912 bytes by all ranks (predicted 1224, 38550912)
 #include <partita/partita.hpp>
 
 using namespace partita;

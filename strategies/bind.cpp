@@ -75,7 +75,8 @@ class Binder {
     }
     plan_.distributed = strategy_.update() == Strategy::Update::distributed;
     if (plan_.workload.training)
-      plan_.buckets = plan_buckets(plan_.layers, strategy_.bucket_bytes(), size_of(master_dtype(plan_.workload.dtype)));
+      plan_.buckets = plan_buckets(plan_.layers, strategy_.bucket_bytes(), size_of(master_dtype(plan_.workload.dtype)),
+                                   plan_.workload.optimizer.needs_norms());
     return std::move(plan_);
   }
 

@@ -17,14 +17,14 @@ struct Open {
 
 }  // namespace
 
-std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element) {
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms) {
   std::vector<Bucket> done;
   std::map<std::pair<AxisSet, AxisSet>, Open> open;
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
     const auto& bound = layers[static_cast<std::size_t>(layer)];
     for (std::size_t weight = 0; weight < bound.weights.size(); ++weight) {
       if (!bound.weights[weight].trained) continue;
-      const AxisSet axes = bound.at.dw[weight].partial(), sharding = bound.at.w[weight].sharding();
+      const AxisSet axes = bound.at.dw[weight].partial(), sharding = norms ? bound.at.w[weight].sharding() : 0;
       auto& [bucket, bytes, cap] =
           open.try_emplace({axes, sharding}, Open{{axes, sharding, {}}, 0, limit / 16}).first->second;
       const Index more = bound.at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block

@@ -1,8 +1,8 @@
-"""Runs the command in an example's header comment ("// $ ...") from the root of the project and compares what it prints
-with the lines below it. Times, speeds and process numbers differ from run to run and are not compared.
-Arguments: the example's source and the build folder, which stands for build/ in the command."""
+"""Runs the commands that a document shows, from the root of the project, and compares what they print with the lines
+below them: the "// $ ..." of an example's header, or the "$ build/..." of the README's blocks. A line "..." stands for
+any lines. Times, speeds and process numbers differ from run to run and are not compared.
+Arguments: the document and the build folder, which stands for build/ in commands."""
 
-import difflib
 import pathlib
 import re
 import shlex
@@ -17,30 +17,74 @@ def steady(line):
     return re.sub(r"[\d.]+ s  \d+ images/s", "... s", line).rstrip()
 
 
-def header(source):
-    """(command, the lines that it prints) of the first comment."""
-    command, output = None, []
-    for line in source.read_text().splitlines():
+def header(text):
+    """The lines of the first comment of a source."""
+    lines = []
+    for line in text.splitlines():
         if not line.startswith("//"):
             break
-        text = line[3:]
-        if text.startswith("$ "):
-            command = text[2:]
-        elif command is not None:
-            output.append(text)
-    return command, output
+        lines.append(line[3:])
+    return lines
+
+
+def fences(text):
+    """The lines of each fenced block."""
+    blocks, inside = [], False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            inside = not inside
+            if inside:
+                blocks.append([])
+        elif inside:
+            blocks[-1].append(line)
+    return blocks
+
+
+def commands(document):
+    """(command, the lines that it prints) of every command shown."""
+    text = document.read_text()
+    shown = []
+    for block in [header(text)] if document.suffix == ".cpp" else fences(text):
+        inside = False
+        for line in block:
+            if line.startswith("$ "):
+                inside = True
+                shown.append((line[2:], []))
+            elif inside:
+                shown[-1][1].append(line)
+    return shown
+
+
+def difference(expected, found):
+    """What does not match, or "". """
+    at = 0
+    skipping = False
+    for line in map(steady, expected):
+        if line == "...":
+            skipping = True
+            continue
+        start = at
+        while skipping and at < len(found) and found[at] != line:
+            at += 1
+        if at >= len(found) or found[at] != line:
+            near = found[start:start + 3]
+            return f"expected: {line}\nfound:    {near}"
+        at, skipping = at + 1, False
+    return "" if skipping or at == len(found) else f"more is printed: {found[at:at + 3]}"
 
 
 def main():
-    source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    command, expected = header(source)
-    words = [str(build / word[6:]) if word.startswith("build/") else word for word in shlex.split(command)]
-    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    print(run.stdout + run.stderr)
-    found = [steady(line) for line in run.stdout.splitlines()]
-    difference = list(difflib.unified_diff([steady(line) for line in expected], found, "header", "found", lineterm=""))
-    print("\n".join(difference))
-    return 1 if run.returncode or difference else 0
+    document, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    shown = commands(document)
+    failed = not shown
+    for command, expected in shown:
+        words = [str(build / word[6:]) if word.startswith("build/") else word for word in shlex.split(command)]
+        run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+        print(f"$ {command}\n{run.stdout}{run.stderr}")
+        wrong = difference(expected, [steady(line) for line in run.stdout.splitlines()])
+        print(wrong)
+        failed = failed or run.returncode != 0 or wrong != ""
+    return 1 if failed else 0
 
 
 sys.exit(main())

@@ -16,7 +16,7 @@ struct Bucket {
     bool operator==(const Entry&) const = default;
   };
   AxisSet axes = 0;            ///< over which the ranks formed parts of the gradients; 0: there is nothing to sum
-  AxisSet sharding = 0;        ///< that cuts the weights: norms of whole weights are sums over it
+  AxisSet sharding = 0;        ///< that cuts all of its weights, where norms are needed: they are sums over it
   std::vector<Entry> entries;  ///< in the model's order
 
   /// The layer whose backward completes the bucket.
@@ -29,7 +29,8 @@ inline constexpr Index bucket_alignment = 32;
 
 /// Cuts the trained weights of all layers into buckets in the order in which backward completes them. A bucket closes
 /// before it would exceed its limit in bytes; the limit of the last is limit/16, as nothing is left to hide it behind,
-/// and doubles towards the first up to `limit`. Weights are not cut, so one larger than its limit is alone.
-std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
+/// and doubles towards the first up to `limit`. Weights are not cut, so one larger than its limit is alone. With `norms`,
+/// weights that are sharded over different axes do not share a bucket.
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms);
 
 }  // namespace partita
