@@ -86,27 +86,38 @@ void Tensor::zero() const { std::memset(data(), 0, static_cast<std::size_t>(byte
 
 namespace {
 
-/// Calls row(offset, row number, length) for each contiguous row (along the fastest dimension) of `part` of a tensor.
-/// Dimensions that `part` covers entirely are merged into longer rows.
-template <class Row>
-void for_rows(const Tensor& tensor, const Box& part, Row&& row) {
-  if (part.empty()) return;
-  require(tensor.box().contains(part), "the part lies inside the tensor");
-  const int dims = part.dims();
-  const auto order = tensor.order();
+/// The dimensions that a walk over `part` loops over, order[0..outer), and the elements of the runs inside them, which
+/// are neighbours in both tensors: dimensions that `part` covers entirely in both are merged into longer runs.
+struct Runs {
+  int outer;
   Index length = 1;
-  int outer = dims;  // dimensions order[0..outer) are looped over
-  while (outer > 0) {
-    const int d = order[static_cast<std::size_t>(outer - 1)];
-    length *= part.extent(d);
-    --outer;
-    if (part.extent(d) != tensor.box().extent(d)) break;
+
+  Runs(const Tensor& a, const Tensor& b, const Box& part, const std::array<int, max_dims>& order) : outer(part.dims()) {
+    while (outer > 0) {
+      const int d = order[static_cast<std::size_t>(--outer)];
+      length *= part.extent(d);
+      if (part.extent(d) != a.box().extent(d) || part.extent(d) != b.box().extent(d)) break;
+    }
   }
+};
+
+/// Calls row(offset in a, offset in b, elements before it, length) for each run of neighbours in both tensors of the
+/// same dimensions, in memory order.
+template <class Row>
+void for_rows(const Tensor& a, const Tensor& b, const Box& part, Row&& row) {
+  if (part.empty()) return;
+  require(a.box().contains(part) && b.box().contains(part), "the part lies inside the tensors");
+  const auto order = a.order();
+  const auto [outer, length] = Runs(a, b, part, order);
   std::array<Index, max_dims> at{};
-  for (int d = 0; d < dims; ++d) at[static_cast<std::size_t>(d)] = part[d].lo;
-  for (Index number = 0;; ++number) {
-    row(tensor.offset(at), number * length, length);
-    int i = outer - 1;
+  for (int d = 0; d < part.dims(); ++d) at[static_cast<std::size_t>(d)] = part[d].lo;
+  const int inner = outer > 0 ? order[static_cast<std::size_t>(outer - 1)] : -1;  // the loop that matters for speed
+  const Index count = inner < 0 ? 1 : part.extent(inner);
+  const Index step_a = inner < 0 ? 0 : a.stride(inner), step_b = inner < 0 ? 0 : b.stride(inner);
+  for (Index before = 0;;) {
+    Index in_a = a.offset(at), in_b = b.offset(at);
+    for (Index k = 0; k < count; ++k, in_a += step_a, in_b += step_b, before += length) row(in_a, in_b, before, length);
+    int i = outer - 2;
     for (; i >= 0; --i) {
       const int d = order[static_cast<std::size_t>(i)];
       auto& x = at[static_cast<std::size_t>(d)];
@@ -115,6 +126,12 @@ void for_rows(const Tensor& tensor, const Box& part, Row&& row) {
     }
     if (i < 0) return;
   }
+}
+
+/// The same in one tensor: row(offset, elements before it, length).
+template <class Row>
+void for_rows(const Tensor& tensor, const Box& part, Row&& row) {
+  for_rows(tensor, tensor, part, [&](Index offset, Index, Index before, Index length) { row(offset, before, length); });
 }
 
 template <class T>
@@ -150,31 +167,21 @@ void unpack_add(const std::byte* in, const Box& part, const Tensor& to) {
 
 void copy_box(const Tensor& from, const Tensor& to, const Box& part) {
   require(from.dtype() == to.dtype() && part.dims() > 0, "a copy keeps the dtype and has a dimension");
-  if (part.empty()) return;
-  require(from.box().contains(part) && to.box().contains(part), "the part lies inside both tensors");
-  // Rows of the two tensors differ in length; a row common to both is one along the fastest dimension.
   const Index size = size_of(from.dtype());
-  const int fastest = from.order()[static_cast<std::size_t>(part.dims() - 1)];
-  if (from.box() == to.box()) {
-    for_rows(from, part, [&](Index offset, Index, Index length) {
-      std::memcpy(to.data() + offset * size, from.data() + offset * size, static_cast<std::size_t>(length * size));
-    });
-    return;
-  }
+  for_rows(from, to, part, [&](Index source, Index target, Index, Index length) {
+    std::memcpy(to.data() + target * size, from.data() + source * size, static_cast<std::size_t>(length * size));
+  });
+}
+
+std::span<std::byte> run_of(const Tensor& tensor, const Box& part) {
+  if (part.empty() || !tensor.box().contains(part)) return {};
+  const auto order = tensor.order();
+  const auto [outer, length] = Runs(tensor, tensor, part, order);
+  if (length != part.volume()) return {};
   std::array<Index, max_dims> at{};
   for (int d = 0; d < part.dims(); ++d) at[static_cast<std::size_t>(d)] = part[d].lo;
-  const auto bytes = static_cast<std::size_t>(part.extent(fastest) * size);
-  for (;;) {
-    std::memcpy(to.data() + to.offset(at) * size, from.data() + from.offset(at) * size, bytes);
-    int d = part.dims() - 1;
-    for (; d >= 0; --d) {
-      if (d == fastest) continue;
-      auto& x = at[static_cast<std::size_t>(d)];
-      if (++x < part[d].hi) break;
-      x = part[d].lo;
-    }
-    if (d < 0) return;
-  }
+  const Index size = size_of(tensor.dtype());
+  return {tensor.data() + tensor.offset(at) * size, static_cast<std::size_t>(length * size)};
 }
 
 void add_box(const Tensor& from, const Tensor& to, const Box& part) {

@@ -53,7 +53,8 @@ po::options_description run_options(Options& o, Texts& texts) {
   add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "exchange halos first, then compute");
-  add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"), "fashion-mnist or synthetic");
+  add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),
+      "fashion-mnist, synthetic, or one of the program's own");
   add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "where the data set's files are");
   add("samples", po::value(&o.samples)->value_name("N"), "size of the synthetic set (default 1024)");
   add("seed", po::value(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
@@ -213,7 +214,6 @@ Strategy make_strategy(const Options& options, int ranks) {
 }
 
 std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training) {
-  static const std::vector<std::string> sets{"fashion-mnist", "synthetic"};
   const auto& input = model.layers().front();
   const Shape one = input.op->output({});
   Shape sample;
@@ -225,12 +225,9 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
       fail("--data-dir {}: the synthetic set has no files; leave it out", options.data_dir);
     data = make_synthetic(sample, options.samples > 0 ? options.samples : 1024, classes, options.trainer.seed,
                           training ? 0 : 1);
-  } else if (options.data == "fashion-mnist") {
-    if (options.samples > 0) fail("--samples {}: only the synthetic set has a size to choose", options.samples);
-    data = open_fashion_mnist(options.data_dir, training);
   } else {
-    fail("there is no data set '{}'{}; there are {}", options.data, did_you_mean(options.data, sets),
-         quoted_list(sets));
+    if (options.samples > 0) fail("--samples {}: only the synthetic set has a size to choose", options.samples);
+    data = open_dataset(options.data, options.data_dir, training);
   }
   if (data->size() == 0) fail("the data set '{}' holds no samples", options.data);
   if (!(data->sample() == sample))

@@ -1,5 +1,7 @@
 #include "partita/comm/mpi.hpp"
 
+#include "backoff.hpp"
+#include "shared_memory.hpp"
 #include "witness.hpp"
 
 #include "partita/base/error.hpp"
@@ -95,36 +97,56 @@ class Context {
     return op == Op::sum ? MPI_SUM : MPI_MAX;
   }
 
-  /// The one place that waits. Where ranks share a core, MPI's spinning would keep the peer that we wait for off it.
+  /// The one place that waits, for requests of MPI or for what goes through shared memory; both go on meanwhile.
   void wait(std::vector<MPI_Request>& requests) const {
     std::vector<MPI_Status> statuses(requests.size());
-    const int code = yields_ ? poll(requests, statuses)
-                             : MPI_Waitall(static_cast<int>(requests.size()), requests.data(), statuses.data());
+    const auto count = static_cast<int>(requests.size());
+    int code = MPI_SUCCESS, done = 0;
+    if (!yields_ && !busy()) {
+      code = MPI_Waitall(count, requests.data(), statuses.data());
+    } else {
+      for (Backoff backoff(yields_); done == 0 && code == MPI_SUCCESS; backoff.pause()) {
+        progress();
+        code = MPI_Testall(count, requests.data(), &done, statuses.data());
+      }
+    }
     if (code == MPI_ERR_IN_STATUS)
       for (const auto& status : statuses)
         if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, "communication");
     check(code, "communication");
   }
 
+  void wait(SharedMemory& shared, const SharedMemory::Operation& operation) const {
+    constexpr int patience = 10, often = 16;
+    for (int looks = 1;; ++looks) {
+      progress();
+      if (operation.done()) return;
+      if (yields_ && looks < patience) sched_yield();
+      if (yields_ && looks >= patience) shared.sleep();
+      if (operation.done()) return;
+      if (!yields_ && looks % often != 0) continue;
+      int there = 0;  // peers may wait for a message of ours first: MPI moves it only when called
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE), "MPI_Iprobe");
+    }
+  }
+
+  /// Goes on without waiting.
   void progress(std::vector<MPI_Request>& requests) const {
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "communication");
+    progress();
+  }
+  void progress() const {
+    for (auto* shared : shared_) shared->progress();
   }
 
+  /// Shared memory takes part in `progress` while it is there.
+  void add(SharedMemory& shared) { shared_.push_back(&shared); }
+  void remove(SharedMemory& shared) { std::erase(shared_, &shared); }
+
  private:
-  /// Linux's fair schedulers may let a rank that yields go on at once: one that waits longer sleeps (8 ranks on 2 busy
-  /// cores: an all-reduce of 8 bytes takes 0.5 ms instead of 5.5).
-  static int poll(std::vector<MPI_Request>& requests, std::vector<MPI_Status>& statuses) {
-    constexpr int patience = 50;
-    for (int attempt = 0;; ++attempt) {
-      int done = 0;
-      const int code = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, statuses.data());
-      if (code != MPI_SUCCESS || done != 0) return code;
-      if (attempt < patience)
-        sched_yield();
-      else
-        std::this_thread::sleep_for(std::chrono::microseconds(1));
-    }
+  bool busy() const {
+    return std::any_of(shared_.begin(), shared_.end(), [](const SharedMemory* shared) { return !shared->idle(); });
   }
 
   static void create(MPI_User_function* function, MPI_Op& op) {
@@ -132,6 +154,7 @@ class Context {
   }
 
   bool yields_;
+  std::vector<SharedMemory*> shared_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
   MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;
 };
@@ -179,15 +202,34 @@ class MpiRequest : public Request::State {
   std::vector<std::unique_ptr<Blocks>> blocks_;
 };
 
+class SharedRequest : public Request::State {
+ public:
+  SharedRequest(std::shared_ptr<const Context> context, std::shared_ptr<SharedMemory> shared,
+                std::shared_ptr<SharedMemory::Operation> operation)
+      : context_(std::move(context)), shared_(std::move(shared)), operation_(std::move(operation)) {}
+
+  void wait() override { context_->wait(*shared_, *operation_); }
+  void progress() override { context_->progress(); }
+
+ private:
+  std::shared_ptr<const Context> context_;
+  std::shared_ptr<SharedMemory> shared_;
+  std::shared_ptr<SharedMemory::Operation> operation_;
+};
+
 class MpiCommunicator : public Communicator {
  public:
   /// Takes over `comm`.
-  MpiCommunicator(MPI_Comm comm, std::shared_ptr<const Context> context) : comm_(comm), context_(std::move(context)) {
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<Context> context) : comm_(comm), context_(std::move(context)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
+    shared_ = SharedMemory::make(comm_);
+    if (shared_) context_->add(*shared_);
   }
   ~MpiCommunicator() override {
+    if (shared_) context_->remove(*shared_);
+    shared_.reset();
     if (!finalized()) MPI_Comm_free(&comm_);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -215,6 +257,8 @@ class MpiCommunicator : public Communicator {
   }
 
   Request all_reduce(void* data, Index count, DType dtype, Op op, Stream) override {
+    if (shared_)
+      return Request(std::make_unique<SharedRequest>(context_, shared_, shared_->all_reduce(data, count, dtype, op)));
     auto request = std::make_unique<MpiRequest>(context_);
     for_pieces(count, [&](Index at, int n) {
       void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
@@ -273,7 +317,8 @@ class MpiCommunicator : public Communicator {
 
  private:
   MPI_Comm comm_;
-  std::shared_ptr<const Context> context_;
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<SharedMemory> shared_;
   int rank_ = 0, size_ = 1;
 };
 

@@ -6,12 +6,21 @@ namespace partita {
 
 namespace {
 
-/// Room for all boxes, one after the other.
-Tensor buffer_for(const std::vector<Transfer>& transfers, const Tensor& like) {
-  Index elements = 0;
-  for (const auto& transfer : transfers) elements += transfer.box.volume();
-  return Tensor::flat(like, elements, MemoryClass::workspace);
-}
+/// The next bytes of a buffer that is handed out front to back.
+class Room {
+ public:
+  Room(const Tensor& like, Index elements) : buffer(Tensor::flat(like, elements, MemoryClass::workspace)) {}
+  std::span<std::byte> next(Index elements) {
+    const Index size = size_of(buffer.dtype());
+    const std::span<std::byte> bytes(buffer.data() + used_ * size, static_cast<std::size_t>(elements * size));
+    used_ += elements;
+    return bytes;
+  }
+  Tensor buffer;
+
+ private:
+  Index used_ = 0;
+};
 
 }  // namespace
 
@@ -31,38 +40,52 @@ Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const T
   return back;
 }
 
+// What lies in one piece travels from where it lies to where it belongs; only what is scattered, or is to be added,
+// goes through buffers.
 void Exchange::start(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs, const Tensor& from,
                      Communicator& comm, Stream stream) {
   require(from.dtype() == to_.dtype(), "an exchange keeps the dtype");
-  const Index size = size_of(from.dtype());
-  recvs_ = recvs;
-  send_buffer_ = buffer_for(sends, from);
-  recv_buffer_ = buffer_for(recvs, from);
+  from_ = from;
+  const auto in_place = [](const Tensor& tensor, const Box& box) { return !run_of(tensor, box).empty(); };
+  Index packed = 0, unpacked = 0;
+  for (const auto& [peer, box] : sends) packed += in_place(from, box) ? 0 : box.volume();
+  for (const auto& [peer, box] : recvs) unpacked += !add_ && in_place(to_, box) ? 0 : box.volume();
 
+  Room out_room(from, packed), in_room(from, unpacked);
   std::vector<Send> out;
-  for (auto* at = send_buffer_.data(); const auto& [peer, box] : sends) {
-    pack(from, box, at);
-    out.push_back({peer, {at, static_cast<std::size_t>(box.volume() * size)}});
-    at += box.volume() * size;
+  for (const auto& [peer, box] : sends) {
+    if (in_place(from, box)) {
+      out.push_back({peer, run_of(from, box)});
+      continue;
+    }
+    const auto room = out_room.next(box.volume());
+    pack(from, box, room.data());
+    out.push_back({peer, room});
   }
   std::vector<Recv> in;
-  for (auto* at = recv_buffer_.data(); const auto& [peer, box] : recvs) {
-    in.push_back({peer, {at, static_cast<std::size_t>(box.volume() * size)}});
-    at += box.volume() * size;
+  for (const auto& recv : recvs) {
+    if (!add_ && in_place(to_, recv.box)) {
+      in.push_back({recv.peer, run_of(to_, recv.box)});
+      continue;
+    }
+    in.push_back({recv.peer, in_room.next(recv.box.volume())});
+    arrives_.push_back(recv);
   }
+  send_buffer_ = out_room.buffer;
+  recv_buffer_ = in_room.buffer;
   request_ = comm.exchange(out, in, stream);
 }
 
 void Exchange::finish() {
   request_.wait();
-  for (const std::byte* at = recv_buffer_.data(); const auto& recv : recvs_) {
+  for (const std::byte* at = recv_buffer_.data(); const auto& arrived : arrives_) {
     if (add_)
-      unpack_add(at, recv.box, to_);
+      unpack_add(at, arrived.box, to_);
     else
-      unpack(at, recv.box, to_);
-    at += recv.box.volume() * size_of(to_.dtype());
+      unpack(at, arrived.box, to_);
+    at += arrived.box.volume() * size_of(to_.dtype());
   }
-  recvs_.clear();  // what has arrived is put in place once
+  arrives_.clear();  // what has arrived is put in place once
 }
 
 }  // namespace partita

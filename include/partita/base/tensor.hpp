@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string_view>
 
 namespace partita {
@@ -81,6 +82,8 @@ class Tensor {
 
 /// Copies the elements of `part` (inside both boxes) from one tensor to another of the same dtype.
 void copy_box(const Tensor& from, const Tensor& to, const Box& part);
+/// The bytes of `part` in the tensor where they are neighbours in memory; nothing where they are not.
+std::span<std::byte> run_of(const Tensor& tensor, const Box& part);
 /// Adds them: to += from, rounded to the dtype once an element.
 void add_box(const Tensor& from, const Tensor& to, const Box& part);
 /// Writes the elements of `part` to `out`, densely, in the tensor's memory order.

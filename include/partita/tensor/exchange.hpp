@@ -32,9 +32,9 @@ class Exchange {
   void start(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs, const Tensor& from,
              Communicator& comm, Stream stream);
 
-  std::vector<Transfer> recvs_;
-  Tensor send_buffer_, recv_buffer_;  // flat
-  Tensor to_;
+  std::vector<Transfer> arrives_;     // through recv_buffer_, in order
+  Tensor send_buffer_, recv_buffer_;  // flat; for boxes that do not lie in one piece
+  Tensor from_, to_;
   bool add_ = false;
   Request request_;
 };

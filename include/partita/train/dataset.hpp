@@ -2,6 +2,7 @@
 
 #include "partita/base/tensor.hpp"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,13 @@ std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& 
 /// Fashion-MNIST's training or test part from `folder` ("" for where Debian's package dataset-fashion-mnist puts it).
 /// Throws Error that names the package if the files are missing.
 std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training);
+
+/// Opens a data set's training or test part from a folder ("" where the user gave none); throws Error if it cannot.
+using DatasetFactory = std::function<std::unique_ptr<Dataset>(const std::string& folder, bool training)>;
+/// Makes a user's own data set known to the command line as `--data NAME`. Throws Error if the name is taken.
+void register_dataset(const std::string& name, DatasetFactory factory);
+/// Opens a data set by its name, "fashion-mnist" or a registered one. Throws Error with the nearest name for another.
+std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string& folder, bool training);
 
 /// Images drawn from a seed: every class is a fixed random pattern, every sample its class's pattern plus noise, so a
 /// network can learn it. Two parts with the same seed and another `part` share the patterns and differ in samples.

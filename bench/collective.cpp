@@ -1,0 +1,26 @@
+// Collectives of the MPI transport against MPI's own blocking ones.
+//   build/mpiexec -n 2 build/bench/collective
+#include "partita/comm/mpi.hpp"
+#include "support/measure.hpp"
+
+#include <vector>
+
+using namespace partita;
+
+int main(int argc, char** argv) {
+  MpiSession session(argc, argv);
+  const auto world = session.world();
+  bench::pin(world->rank());
+  constexpr long most = 64L << 20;
+  std::vector<float> data(most / sizeof(float));  // zeros: sums of sums stay finite
+  for (long bytes : {8L, 1L << 10, 16L << 10, 64L << 10, 256L << 10, 1L << 20, 2L << 20, 4L << 20, 16L << 20, most}) {
+    const auto count = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float));
+    const auto ours = [&] { world->all_reduce(data.data(), count, DType::f32, Op::sum, {}).wait(); };
+    const auto theirs = [&] {
+      MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    };
+    bench::print(MPI_COMM_WORLD, "collective", "all-reduce-" + bench::size_name(bytes),
+                 bench::compare(MPI_COMM_WORLD, ours, theirs), "mpi");
+  }
+  return 0;
+}

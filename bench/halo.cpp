@@ -1,0 +1,57 @@
+// The exchange of halos between two neighbours against a bare nonblocking send and receive of one contiguous buffer of
+// the same bytes. H faces lie in one piece (one sample, channels last), W faces in pieces of a row's channels.
+//   build/mpiexec -n 2 build/bench/halo
+#include "partita/layouts/halo.hpp"
+#include "partita/comm/mpi.hpp"
+#include "partita/tensor/exchange.hpp"
+#include "support/measure.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+using namespace partita;
+
+namespace {
+
+/// Faces of `bytes` on a cut through dimension `dim` of x[N C H W], 3x3 windows, `channels` channels.
+void measure(Communicator& world, char dim, Index channels, Index bytes) {
+  const Index across = bytes / 4 / channels;  // places of a face
+  const Index thick = 28;                     // rows (columns) a rank: the cost of a face does not depend on it
+  const Shape shape = dim == 'H' ? Shape{{'N', 1}, {'C', channels}, {'H', 2 * thick}, {'W', across}}
+                                 : Shape{{'N', 1}, {'C', channels}, {'H', across}, {'W', 2 * thick}};
+  const auto layout = Layout::parse(fmt::format("N C {}", dim == 'H' ? "H@y W" : "H W@y"), shape, Grid::parse("y=2"));
+  const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+  const Halo halo = halo_of_inputs(layout, layout, windows);
+  TransferPlan plan = halo.transfer(world.rank());
+  plan.locals.clear();  // the inside's copy is no message
+  const auto allocator = std::make_shared<Allocator>();
+  const Tensor x(DType::f32, "NCHW", layout.owned(world.rank()), allocator, MemoryClass::activations);
+  const Tensor extended = x.like(halo.needed[static_cast<std::size_t>(world.rank())]);
+
+  std::vector<std::byte> send(static_cast<std::size_t>(bytes)), recv(send.size());
+  const auto theirs = [&] {
+    std::array<MPI_Request, 2> requests{};
+    const int peer = 1 - world.rank(), count = static_cast<int>(bytes);
+    MPI_Irecv(recv.data(), count, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(send.data(), count, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
+  };
+  const auto ours = [&] { Exchange(plan, x, extended, world, {}).finish(); };
+  bench::print(MPI_COMM_WORLD, "halo", fmt::format("{}-face-C{}-{}", dim, channels, bench::size_name(bytes)),
+               bench::compare(MPI_COMM_WORLD, ours, theirs), "send-receive");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MpiSession session(argc, argv);
+  const auto world = session.world();
+  if (world->size() != 2) session.abort("halo measures two neighbours: start it with -n 2", 2);
+  bench::pin(world->rank());
+  for (const Index bytes : {64L << 10, 256L << 10, 1L << 20, 4L << 20}) {
+    measure(*world, 'H', 64, bytes);
+    for (const Index channels : {64, 256}) measure(*world, 'W', channels, bytes);
+  }
+  return 0;
+}

@@ -1,0 +1,101 @@
+#include "measure.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+namespace partita::bench {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// A barrier that does not spin: a blocking one would hold the cores that ranks share, and be measured.
+void meet(MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(comm, &request);
+  for (int done = 0, looks = 0; done == 0; ++looks) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (looks > 100) std::this_thread::sleep_for(std::chrono::microseconds(1));
+  }
+}
+
+double slowest(MPI_Comm comm, double seconds) {
+  meet(comm);
+  MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, comm);
+  return seconds;
+}
+
+double quantile(std::vector<double> values, double at) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
+}
+
+/// Calls in a row that take 2 ms or more, so that the clock's and the barrier's errors are small.
+int repeats(MPI_Comm comm, const std::function<void()>& run) {
+  constexpr double enough = 2e-3;
+  const double once = time_once(comm, run, 1);
+  return std::clamp(static_cast<int>(enough / std::max(once, 1e-9)), 1, 1000);
+}
+
+}  // namespace
+
+void pin(int rank) {
+  cpu_set_t allowed, one;
+  CPU_ZERO(&allowed);
+  CPU_ZERO(&one);
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  int left = rank % std::max(CPU_COUNT(&allowed), 1);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed) && left-- == 0) CPU_SET(cpu, &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
+
+double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat) {
+  meet(comm);
+  const double start = now();
+  for (int i = 0; i < repeat; ++i) run();
+  return slowest(comm, now() - start) / repeat;
+}
+
+Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
+                   double budget) {
+  constexpr int least = 5, most = 200;
+  const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
+  std::vector<double> our_times, their_times;
+  const double start = now();
+  for (int round = 0; round < most; ++round) {
+    our_times.push_back(time_once(comm, ours, our_repeats));
+    their_times.push_back(time_once(comm, theirs, their_repeats));
+    if (round + 1 >= least && slowest(comm, now() - start) > budget) break;
+  }
+  const double median = quantile(our_times, 0.5);
+  return {median, (quantile(our_times, 0.75) - quantile(our_times, 0.25)) / median,
+          quantile(their_times, 0.5) / median};
+}
+
+void print(MPI_Comm comm, const std::string& subject, const std::string& what, const Comparison& comparison,
+           const std::string& against) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  if (rank != 0) return;
+  fmt::print(
+      R"({{"subject": "{}", "case": "{}", "ranks": {}, "seconds": {:.3e}, "spread": {:.3f}, "ratio": {:.3f}, "against": "{}"}})"
+      "\n",
+      subject, what, ranks, comparison.seconds, comparison.spread, comparison.ratio, against);
+  std::fflush(stdout);
+}
+
+std::string size_name(long bytes) {
+  if (bytes >= 1L << 20) return fmt::format("{}MiB", bytes >> 20);
+  if (bytes >= 1L << 10) return fmt::format("{}KiB", bytes >> 10);
+  return fmt::format("{}B", bytes);
+}
+
+}  // namespace partita::bench

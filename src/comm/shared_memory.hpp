@@ -1,0 +1,74 @@
+#pragma once
+
+#include "partita/comm/communicator.hpp"
+
+#include <mpi.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+namespace partita {
+
+/// Sums over ranks of one node through memory that they share, where a copy costs a fraction of a message:
+///
+///     stage    every rank copies its piece into its slot
+///     reduce   rank r sums block r of all pieces, into its own data and its slot
+///     gather   every rank copies the other blocks from the slots of those who summed them
+///
+/// piece by piece, so that slots stay in the cache and the three overlap from rank to rank; what is small is summed by
+/// every rank alike, in rank order, without the gather. One an MPI communicator; collective to make.
+class SharedMemory {
+ public:
+  /// Makes the slots, or returns null if the ranks of `comm` are on several nodes, or one. Collective.
+  static std::unique_ptr<SharedMemory> make(MPI_Comm comm);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  /// An all-reduce that was started. Those of one communicator run in the order in which they were started.
+  class Operation {
+   public:
+    bool done() const { return done_; }
+
+   private:
+    friend class SharedMemory;
+    std::byte* data_ = nullptr;
+    Index count_ = 0;
+    DType dtype_ = DType::f64;
+    Op op_ = Op::sum;
+    Index pieces_ = 0, per_piece_ = 0;  // elements a piece, the last may be shorter
+    bool small_ = false;
+    Index staged_ = 0, reduced_ = 0, gathered_ = 0;  // pieces so far
+    bool done_ = false;
+  };
+  std::shared_ptr<Operation> all_reduce(void* data, Index count, DType dtype, Op op);
+
+  /// Goes on with what was started, without waiting.
+  void progress();
+  /// Sleeps until another rank has done something that this one may wait for, or for half a millisecond; for nodes with
+  /// more ranks than cores.
+  void sleep();
+  /// True if nothing is under way.
+  bool idle() const { return started_.empty(); }
+
+ private:
+  struct Flags;
+  explicit SharedMemory(MPI_Comm comm);
+  Flags& flags(int rank) const;
+  std::byte* slot(int rank, Index piece) const;
+  template <class CounterOf>
+  void publish(Index piece, CounterOf&& counter);
+  bool advance(Operation& now);
+  bool stage(Operation& now);
+  bool reduce(Operation& now);
+  bool gather(Operation& now);
+
+  MPI_Win window_ = MPI_WIN_NULL;
+  int rank_ = 0, size_ = 1;
+  std::vector<std::byte*> segments_;  // one a rank
+  Index before_ = 0;                  // pieces of all operations before the one at the front
+  std::deque<std::shared_ptr<Operation>> started_;
+};
+
+}  // namespace partita
