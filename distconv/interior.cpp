@@ -24,8 +24,8 @@ Interval longest_run(Interval range, Holds&& holds) {
 
 }  // namespace
 
-Tensor extended_for(const Tensor& local, const Box& needed) {
-  return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos);
+Tensor extended_for(const Tensor& local, const Box& needed, Fill fill) {
+  return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos, fill);
 }
 
 TransferPlan halo_between(const Tensor& local, const Tensor& extended, TransferPlan plan) {

@@ -36,7 +36,7 @@ void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor
 
 // The outputs near the border first: their gradients travel while those inside are formed.
 void SpatialPool::backward(const RankContext& rank, const Tensor& dy, const Tensor& picked, const Tensor& dx) const {
-  const Tensor extended = extended_for(dx, needed_);
+  const Tensor extended = extended_for(dx, needed_, Fill::zeros);
   const Box inside = interior_of(windows_, dx.box(), needed_, dy.box());
   const auto backward = [&](const Box& part, const Tensor& to) {
     if (part == dy.box()) return rank.backend.pool_backward(pooling(), dy, picked, to, rank.stream);

@@ -80,7 +80,9 @@ void Tensor::set(Index i, double value) const {
 }
 
 Tensor Tensor::like(const Box& box) const { return like(box, memory_); }
-Tensor Tensor::like(const Box& box, MemoryClass memory) const { return {dtype_, names(), box, allocator_, memory}; }
+Tensor Tensor::like(const Box& box, MemoryClass memory, Fill fill) const {
+  return {dtype_, names(), box, allocator_, memory, fill};
+}
 Tensor Tensor::like(DType dtype) const { return {dtype, names(), box_, allocator_, memory_}; }
 void Tensor::zero() const { std::memset(data(), 0, static_cast<std::size_t>(bytes())); }
 
@@ -190,7 +192,7 @@ void add_box(const Tensor& from, const Tensor& to, const Box& part) {
 }
 
 Tensor extract(const Tensor& from, const Box& box, MemoryClass memory) {
-  Tensor to = from.like(box, memory);
+  Tensor to = from.like(box, memory, from.box().contains(box) ? Fill::none : Fill::zeros);
   copy_box(from, to, intersect(from.box(), box));
   return to;
 }

@@ -96,6 +96,7 @@ po::options_description train_options(Options& o, Texts& texts) {
   add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"), "augmentation: random shifts");
   add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: random mirror images");
   add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }), "leave out the evaluation at the end");
+  add("profile", po::bool_switch(&o.profile), "print where the time goes: compute, exchange, wait, framework");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
   return group;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/profile.hpp"
 #include "partita/strategies/plan.hpp"
 #include "partita/train/trainer.hpp"
 
@@ -27,6 +28,7 @@ struct Options {
   bool test = true;  ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
+  bool profile = false;  ///< train: where the time goes
 };
 
 /// A function that makes the model, or nothing where `--model` chooses a built-in one.
@@ -45,6 +47,9 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
 /// Verbs; they return the exit status.
 int explain(const Options& options, const ModelFactory& factory);
 int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+
+/// Prints on rank 0 where the time of `steps` steps went: by layer on rank 0, by rank in all. Collective.
+void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world);
 
 /// Progress on a terminal as a bar that moves, elsewhere as plain lines now and then. One on rank 0 only.
 class ProgressBar {

@@ -156,10 +156,13 @@ class Run {
 
   void train() {
     json_["epochs"] = Json::array();
+    std::optional<Profile> profile;
+    const Index before = trainer_.step();
     if (first_ && trainer_.finished(*setup_.training))
       fmt::print("note       the checkpoint has done {} steps already; --epochs counts from the first\n",
                  trainer_.step());
     while (!trainer_.finished(*setup_.training)) {
+      if (options_.profile && !profile) profile.emplace();
       const auto show = progress("epoch");
       const EpochReport report =
           trainer_.train_epoch(*setup_.training, [&](Index epoch, Index step, Index steps, const StepResult& result) {
@@ -172,6 +175,7 @@ class Run {
       if (first_) print_report("epoch", report);
     }
     json_["losses"] = losses_;
+    if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
   }
 
   void test() {

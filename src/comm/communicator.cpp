@@ -1,5 +1,7 @@
 #include "partita/comm/communicator.hpp"
 
+#include "partita/base/profile.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -25,10 +27,12 @@ Request::~Request() {
 }
 
 void Request::wait() {
+  const Timed timed(Profile::Part::wait);
   if (const auto state = std::move(state_)) state->wait();
 }
 
 void Request::progress() {
+  const Timed timed(Profile::Part::exchange);
   if (state_) state_->progress();
 }
 

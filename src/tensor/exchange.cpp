@@ -1,6 +1,7 @@
 #include "partita/tensor/exchange.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/profile.hpp"
 
 namespace partita {
 
@@ -27,6 +28,7 @@ class Room {
 Exchange::Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm, Stream stream)
     : to_(to) {
   start(plan.sends, plan.recvs, from, comm, stream);
+  const Timed timed(Profile::Part::exchange);
   for (const auto& local : plan.locals) copy_box(from, to, local.box);
 }
 
@@ -36,6 +38,7 @@ Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const T
   back.to_ = to;
   back.add_ = true;
   back.start(plan.recvs, plan.sends, from, comm, stream);
+  const Timed timed(Profile::Part::exchange);
   for (const auto& local : plan.locals) add_box(from, to, local.box);
   return back;
 }
@@ -44,6 +47,7 @@ Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const T
 // goes through buffers.
 void Exchange::start(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs, const Tensor& from,
                      Communicator& comm, Stream stream) {
+  const Timed timed(Profile::Part::exchange);
   require(from.dtype() == to_.dtype(), "an exchange keeps the dtype");
   from_ = from;
   const auto in_place = [](const Tensor& tensor, const Box& box) { return !run_of(tensor, box).empty(); };
@@ -77,6 +81,7 @@ void Exchange::start(const std::vector<Transfer>& sends, const std::vector<Trans
 }
 
 void Exchange::finish() {
+  const Timed timed(Profile::Part::exchange);
   request_.wait();
   for (const std::byte* at = recv_buffer_.data(); const auto& arrived : arrives_) {
     if (add_)

@@ -1,6 +1,7 @@
 #include "partita/tensor/redistribute.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/profile.hpp"
 #include "partita/tensor/exchange.hpp"
 
 namespace partita {
@@ -15,6 +16,7 @@ class Conversion {
       : step_(step), from_(from), to_(to), grid_(grid), stream_(stream) {}
 
   void run() const {
+    const Timed timed(Profile::Part::exchange);
     const bool alone = grid_.grid().group_size(step_.axes) == 1;
     switch (step_.verb) {
       case Verb::none: return slice();

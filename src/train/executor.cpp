@@ -1,10 +1,19 @@
 #include "partita/train/executor.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/profile.hpp"
 #include "partita/tensor/redistribute.hpp"
 #include "weight_update.hpp"
 
 namespace partita {
+
+namespace {
+
+void profile_layer(std::string_view layer) {
+  if (Profile* profile = Profile::current()) profile->set_layer(layer);
+}
+
+}  // namespace
 
 Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters,
                    TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator, std::uint64_t seed,
@@ -29,7 +38,7 @@ Box Executor::images() const { return plan_.layers.front().y.owned(grid_.rank())
 Interval Executor::labels() const { return plan_.layers.back().at.x[0].owned(grid_.rank())[0]; }
 
 Tensor Executor::allocate(const Box& box, std::string_view names) const {
-  return {plan_.workload.dtype, names, box, allocator_, MemoryClass::activations};
+  return {plan_.workload.dtype, names, box, allocator_, MemoryClass::activations, Fill::none};
 }
 
 KernelCall Executor::call(std::size_t i, const Batch& batch, Index step) {
@@ -66,18 +75,26 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
     switch (action.kind) {
       case Action::Kind::forward: forward(batch, step); break;
       case Action::Kind::backward: backward(batch, step); break;
-      case Action::Kind::reduce: update_->finish(); break;
-      case Action::Kind::step: update_->step({rate, step}); break;
+      case Action::Kind::reduce:
+        profile_layer("gradients");
+        update_->finish();
+        break;
+      case Action::Kind::step:
+        profile_layer("optimizer");
+        update_->step({rate, step});
+        break;
     }
   }
   if (!keep_) outputs_.assign(outputs_.size(), {});
   for (auto& saved : saved_) saved.reset();
+  profile_layer("");
   return result_;
 }
 
 void Executor::forward(const Batch& batch, Index step) {
   for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
     const auto& layer = plan_.layers[i];
+    profile_layer(layer.name);
     const KernelCall now = call(i, batch, step);
     std::vector<Tensor> x;
     for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
@@ -86,13 +103,17 @@ void Executor::forward(const Batch& batch, Index step) {
     }
     const bool input = layer.inputs.empty();
     const Tensor y = input ? batch.images : allocate(layer.at.y.owned(grid_.rank()), layer.shape.names());
-    kernels_[i]->forward(now, x, y);
+    {
+      const Timed timed(Profile::Part::compute);
+      kernels_[i]->forward(now, x, y);
+    }
     outputs_[i] = convert_layout(now, "y", layer.at.y, y, layer.finish);
   }
 }
 
 void Executor::backward(const Batch& batch, Index step) {
   for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+    profile_layer(plan_.layers[i].name);
     backward_layer(i, batch, step);
     update_->start(static_cast<int>(i));
     rank_.overlap ? update_->progress() : update_->finish();
@@ -110,13 +131,19 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   Tensor dy;
   if (!layer.op->is_loss())
     dy = convert_layout(now, "dy", layer.y.dual(), gradients_[i].local, layer.finish_back).local;
-  kernels_[i]->start_backward(now, dy);
-  if (trains) kernels_[i]->backward_filter(now, dy);
+  {
+    const Timed timed(Profile::Part::compute);
+    kernels_[i]->start_backward(now, dy);
+    if (trains) kernels_[i]->backward_filter(now, dy);
+  }
   if (!needs_dx) return;
   std::vector<Tensor> dx;
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     dx.push_back(allocate(layer.at.dx[j].owned(grid_.rank()), layer.input_shapes[j].names()));
-  kernels_[i]->backward_data(now, dy, dx);
+  {
+    const Timed timed(Profile::Part::compute);
+    kernels_[i]->backward_data(now, dy, dx);
+  }
   for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
     if (!layer.needs_dx[j]) continue;
     const DistTensor gradient = convert_layout(now, "dx", layer.at.dx[j], dx[j], layer.leave[j]);

@@ -3,6 +3,7 @@
 #include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/base/profile.hpp"
 
 #include <algorithm>
 #include <array>
@@ -92,6 +93,7 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
 
 Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment) {
+  const Timed timed(Profile::Part::compute);
   const Box box = executor.images();
   Batch batch{
       Tensor(options_.dtype, executor.plan().layers.front().shape.names(), box, allocator_, MemoryClass::activations),
@@ -119,6 +121,7 @@ Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> sa
 
 /// Announces an epoch's own samples' own rows; a file that turns out damaged fails alike on every rank.
 void Trainer::hold(Dataset& data, const std::vector<Index>& order, bool training) {
+  if (Profile* profile = Profile::current()) profile->set_layer("data");
   std::vector<Index> mine;
   Box inside;
   for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {
@@ -150,6 +153,7 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
     auto& bound = this->bound(size, training);
     const auto mine =
         std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
+    if (Profile* profile = Profile::current()) profile->set_layer("data");
     const Batch batch = read(*bound.executor, data, mine, training);
     const StepResult result = run(bound, batch, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
     report.loss += result.loss * static_cast<double>(size);

@@ -1,5 +1,7 @@
 #include "weight_update.hpp"
 
+#include "partita/base/profile.hpp"
+
 namespace partita {
 
 namespace {
@@ -32,6 +34,7 @@ void WeightUpdate::start(int layer) {
 }
 
 void WeightUpdate::start_bucket(std::size_t b) {
+  const Timed timed(Profile::Part::exchange);
   const Bucket& bucket = plan_.buckets[b];
   const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype));
   sums_[b] = dw;
@@ -59,6 +62,7 @@ void WeightUpdate::finish() {
 }
 
 void WeightUpdate::step(Moment moment) {
+  const Timed timed(Profile::Part::compute);
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     apply_bucket(b, moment);
     if (plan_.distributed) gather(b);
@@ -114,6 +118,7 @@ void WeightUpdate::apply_bucket(std::size_t b, Moment moment) {
 }
 
 void WeightUpdate::gather(std::size_t b) {
+  const Timed timed(Profile::Part::exchange);
   const Bucket& bucket = plan_.buckets[b];
   const auto& flat = parameters_.bucket(b);
   if (bucket.axes == 0 || flat.w.volume() == 0) return;

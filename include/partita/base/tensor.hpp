@@ -61,7 +61,7 @@ class Tensor {
   /// A fresh zeroed tensor of the same names, dtype, allocator and class that holds another box.
   Tensor like(const Box& box) const;
   /// The same, in another class of memory.
-  Tensor like(const Box& box, MemoryClass memory) const;
+  Tensor like(const Box& box, MemoryClass memory, Fill fill = Fill::zeros) const;
   /// The same box, allocator and class with elements of another type; zeroed.
   Tensor like(DType dtype) const;
   /// All elements zero.

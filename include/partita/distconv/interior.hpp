@@ -8,8 +8,9 @@
 
 namespace partita {
 
-/// `local` itself if it holds all of `needed`, else an empty tensor of that box for the halo's exchange to fill.
-Tensor extended_for(const Tensor& local, const Box& needed);
+/// `local` itself if it holds all of `needed`, else a tensor of that box: for the halo's exchange to fill, or zeros to add
+/// gradients to.
+Tensor extended_for(const Tensor& local, const Box& needed, Fill fill = Fill::none);
 
 /// The exchange from `local` into `extended`: own boxes need no copy where both are one.
 TransferPlan halo_between(const Tensor& local, const Tensor& extended, TransferPlan plan);

@@ -44,12 +44,13 @@ struct KernelCall {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  /// Writes all of y, which holds anything before (a loss leaves its number instead).
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.
   virtual void start_backward(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
   /// dw += this rank's part.
   virtual void backward_filter(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
-  /// dx of every input; called only if one of them is needed.
+  /// Writes all dx of every input, which hold anything before; called only if one of them is needed.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };
 
