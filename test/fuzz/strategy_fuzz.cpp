@@ -1,0 +1,20 @@
+// A strategy's text is read, printed and read again to the same; bound to a model it gives a plan or an Error.
+#include "partita/base/error.hpp"
+#include "partita/model/builtin.hpp"
+#include "partita/strategies/plan.hpp"
+
+#include <cstdlib>
+
+using namespace partita;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    const Strategy strategy = Strategy::parse({reinterpret_cast<const char*>(data), size}, "fuzzed.toml");
+    if (Strategy::parse(strategy.print(), "printed.toml").print() != strategy.print()) std::abort();
+    constexpr int enough = 64;  // larger grids take time, not other ways
+    if (strategy.grid().size() > enough) return 0;
+    static_cast<void>(bind(fashion_cnn(), strategy, {.batch = 3, .optimizer = {}}).traffic(0));
+  } catch (const Error&) {
+  }
+  return 0;
+}
