@@ -40,21 +40,28 @@ bool finalized() {
   return flag != 0;
 }
 
-/// True if the ranks on this node outnumber the cores that they may use. Collective over `world`.
-bool oversubscribed(MPI_Comm world) {
-  MPI_Comm node = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
-  int ranks = 0;
-  MPI_Comm_size(node, &ranks);
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
-  std::vector<cpu_set_t> masks(static_cast<std::size_t>(ranks));
-  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, masks.data(), sizeof mine, MPI_BYTE, node), "MPI_Allgather");
-  check(MPI_Comm_free(&node), "MPI_Comm_free");
-  for (const auto& mask : masks) CPU_OR(&mine, &mine, &mask);
-  return ranks > CPU_COUNT(&mine);
-}
+/// What a communicator must know of the machine. Collective over `world`.
+struct Node {
+  bool oversubscribed = false;  ///< the ranks on this node outnumber the cores that they may use
+  bool whole_world = false;     ///< all ranks are on it
+
+  explicit Node(MPI_Comm world) {
+    MPI_Comm node = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+    int ranks = 0, all = 0;
+    MPI_Comm_size(node, &ranks);
+    MPI_Comm_size(world, &all);
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    std::vector<cpu_set_t> masks(static_cast<std::size_t>(ranks));
+    check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, masks.data(), sizeof mine, MPI_BYTE, node), "MPI_Allgather");
+    check(MPI_Comm_free(&node), "MPI_Comm_free");
+    for (const auto& mask : masks) CPU_OR(&mine, &mine, &mask);
+    oversubscribed = ranks > CPU_COUNT(&mine);
+    whole_world = ranks == all;
+  }
+};
 
 template <DType dtype, Op op>
 void combine(void* in, void* inout, int* count, MPI_Datatype*) {
@@ -64,7 +71,8 @@ void combine(void* in, void* inout, int* count, MPI_Datatype*) {
 /// What all communicators of a process share: MPI's names for our types and sums, and how to wait.
 class Context {
  public:
-  explicit Context(MPI_Comm world) : yields_(oversubscribed(world)) {
+  explicit Context(MPI_Comm world) : Context(Node(world)) {}
+  explicit Context(const Node& node) : yields_(node.oversubscribed), one_node_(node.whole_world) {
     check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
     check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
     create(combine<DType::bf16, Op::sum>, bf16_sum_);
@@ -140,6 +148,8 @@ class Context {
     for (auto* shared : shared_) shared->progress();
   }
 
+  /// True if all ranks of the world share memory.
+  bool one_node() const { return one_node_; }
   /// Shared memory takes part in `progress` while it is there.
   void add(SharedMemory& shared) { shared_.push_back(&shared); }
   void remove(SharedMemory& shared) { std::erase(shared_, &shared); }
@@ -153,7 +163,7 @@ class Context {
     check(MPI_Op_create(function, /*commute=*/1, &op), "MPI_Op_create");
   }
 
-  bool yields_;
+  bool yields_, one_node_;
   std::vector<SharedMemory*> shared_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
   MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;
@@ -224,7 +234,7 @@ class MpiCommunicator : public Communicator {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
-    shared_ = SharedMemory::make(comm_);
+    shared_ = SharedMemory::make(comm_, context_->one_node());
     if (shared_) context_->add(*shared_);
   }
   ~MpiCommunicator() override {

@@ -70,17 +70,21 @@ struct SharedMemory::Flags {
   std::atomic<std::uint32_t> sleepers{0};
 };
 
-std::unique_ptr<SharedMemory> SharedMemory::make(MPI_Comm comm) {
-  int size = 0, on_node = 0;
+std::unique_ptr<SharedMemory> SharedMemory::make(MPI_Comm comm, bool one_node) {
+  int size = 0;
   MPI_Comm_size(comm, &size);
   if (size == 1) return nullptr;
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  MPI_Comm_size(node, &on_node);
-  MPI_Comm_free(&node);
-  int one = on_node == size ? 1 : 0;
-  MPI_Allreduce(MPI_IN_PLACE, &one, 1, MPI_INT, MPI_MIN, comm);
-  return one == 1 ? std::unique_ptr<SharedMemory>(new SharedMemory(comm)) : nullptr;
+  if (!one_node) {
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    int on_node = 0;
+    MPI_Comm_size(node, &on_node);
+    MPI_Comm_free(&node);
+    int all_here = on_node == size ? 1 : 0;
+    MPI_Allreduce(MPI_IN_PLACE, &all_here, 1, MPI_INT, MPI_MIN, comm);
+    if (all_here == 0) return nullptr;
+  }
+  return std::unique_ptr<SharedMemory>(new SharedMemory(comm));
 }
 
 SharedMemory::SharedMemory(MPI_Comm comm) {

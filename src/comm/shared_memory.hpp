@@ -20,8 +20,9 @@ namespace partita {
 /// every rank alike, in rank order, without the gather. One an MPI communicator; collective to make.
 class SharedMemory {
  public:
-  /// Makes the slots, or returns null if the ranks of `comm` are on several nodes, or one. Collective.
-  static std::unique_ptr<SharedMemory> make(MPI_Comm comm);
+  /// Makes the slots, or returns null if `comm` has one rank or ranks on several nodes; `one_node` if it is known to have
+  /// not. Collective.
+  static std::unique_ptr<SharedMemory> make(MPI_Comm comm, bool one_node);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;

@@ -14,9 +14,11 @@ RankResult run_serially(const RandomCase& drawn) {
 
 /// What replicas hold is the same to the last bit: over each group, the largest and the smallest hash are one.
 void expect_replicas_agree(const RankResult& mine, Communicator& world) {
+  std::map<AxisSet, std::shared_ptr<Communicator>> groups;
   for (const auto& [name, tensor] : mine.weights) {
     const Grid& grid = tensor.layout.grid();
-    const auto replicas = world.split(grid.group(world.rank(), tensor.layout.replicated()).front(), world.rank());
+    auto& replicas = groups[tensor.layout.replicated()];
+    if (!replicas) replicas = world.split(grid.group(world.rank(), tensor.layout.replicated()).front(), world.rank());
     const std::string_view bytes(reinterpret_cast<const char*>(tensor.local.data()),
                                  static_cast<std::size_t>(tensor.local.bytes()));
     const auto low = static_cast<double>(hash(bytes) & 0xFFFFFFFFU);
