@@ -13,6 +13,13 @@ Interval balanced_block(Interval range, int parts, int i) {
   return {lo, lo + size + (i < larger ? 1 : 0)};
 }
 
+std::vector<Index> balanced_counts(Index total, int parts) {
+  std::vector<Index> counts;
+  counts.reserve(static_cast<std::size_t>(parts));
+  for (int i = 0; i < parts; ++i) counts.push_back(balanced_block({0, total}, parts, i).extent());
+  return counts;
+}
+
 AxisSet Layout::sharding(int d) const {
   AxisSet set = 0;
   for (const int axis : axes(d)) set |= AxisSet{1} << axis;

@@ -191,13 +191,12 @@ bool SharedMemory::stage(Operation& now) {
   if (now.staged_ == now.pieces_ || now.staged_ >= now.gathered_ + slots) return false;
   // Nobody reads any more what the slot held.
   if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
-  const Index first = now.staged_ * now.per_piece_, count = std::min(now.per_piece_, now.count_ - first);
-  const Index size = size_of(now.dtype_);
+  const Index count = now.extent(now.staged_), size = now.element();
+  std::byte* data = now.at(now.staged_);
   for (int r = 0; r < size_; ++r) {  // one's own block is read where it is
     if (r == rank_ && !now.small_) continue;
     const auto [lo, hi] = block(count, size_, r);
-    std::memcpy(slot(rank_, piece) + lo * size, now.data_ + (first + lo) * size,
-                static_cast<std::size_t>((hi - lo) * size));
+    std::memcpy(slot(rank_, piece) + lo * size, data + lo * size, static_cast<std::size_t>((hi - lo) * size));
   }
   ++now.staged_;
   publish(piece, [&](int r) -> Counter& { return flags(r).staged; });
@@ -208,14 +207,14 @@ bool SharedMemory::reduce(Operation& now) {
   const Index piece = before_ + now.reduced_;
   if (now.reduced_ == now.staged_) return false;
   if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).staged; })) return false;
-  const Index first = now.reduced_ * now.per_piece_, count = std::min(now.per_piece_, now.count_ - first);
-  const Index size = size_of(now.dtype_);
+  const Index count = now.extent(now.reduced_), size = now.element();
+  std::byte* data = now.at(now.reduced_);
   if (now.small_) {  // every rank sums all, in rank order
-    std::memcpy(now.data_, slot(0, piece), static_cast<std::size_t>(count * size));
-    for (int r = 1; r < size_; ++r) textbook::combine(now.data_, slot(r, piece), count, now.dtype_, now.op_);
+    std::memcpy(data, slot(0, piece), static_cast<std::size_t>(count * size));
+    for (int r = 1; r < size_; ++r) textbook::combine(data, slot(r, piece), count, now.dtype_, now.op_);
   } else {
     const auto [lo, hi] = block(count, size_, rank_);
-    std::byte* mine = now.data_ + (first + lo) * size;
+    std::byte* mine = data + lo * size;
     for (int i = 1; i < size_; ++i) {
       const std::byte* theirs = slot((rank_ + i) % size_, piece) + lo * size;
       if (i + 1 < size_) {
@@ -239,13 +238,12 @@ bool SharedMemory::gather(Operation& now) {
   if (now.gathered_ == now.reduced_) return false;
   if (!now.small_) {
     if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; })) return false;
-    const Index first = now.gathered_ * now.per_piece_, count = std::min(now.per_piece_, now.count_ - first);
-    const Index size = size_of(now.dtype_);
+    const Index count = now.extent(now.gathered_), size = now.element();
+    std::byte* data = now.at(now.gathered_);
     for (int i = 1; i < size_; ++i) {
       const int r = (rank_ + i) % size_;
       const auto [lo, hi] = block(count, size_, r);
-      std::memcpy(now.data_ + (first + lo) * size, slot(r, piece) + lo * size,
-                  static_cast<std::size_t>((hi - lo) * size));
+      std::memcpy(data + lo * size, slot(r, piece) + lo * size, static_cast<std::size_t>((hi - lo) * size));
     }
   }
   ++now.gathered_;

@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -41,6 +42,10 @@ class SharedMemory {
     Index pieces_ = 0, per_piece_ = 0;  // elements a piece, the last may be shorter
     bool small_ = false;
     Index staged_ = 0, reduced_ = 0, gathered_ = 0;  // pieces so far
+
+    Index element() const { return size_of(dtype_); }
+    std::byte* at(Index piece) const { return data_ + piece * per_piece_ * element(); }
+    Index extent(Index piece) const { return std::min(per_piece_, count_ - piece * per_piece_); }
     bool done_ = false;
   };
   std::shared_ptr<Operation> all_reduce(void* data, Index count, DType dtype, Op op);

@@ -81,9 +81,7 @@ Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Ten
   if (share.volume() == flat.w.volume()) return share;
   const Tensor whole = flat.w.like(flat.w.box(), MemoryClass::workspace);
   Communicator& group = grid.along(bucket.axes);
-  std::vector<Index> counts;
-  for (int r = 0; r < group.size(); ++r)
-    counts.push_back(balanced_block({0, whole.volume()}, group.size(), r).extent());
+  const auto counts = balanced_counts(whole.volume(), group.size());
   group.all_gather(share.data(), whole.data(), counts, whole.dtype(), {}).wait();
   return whole;
 }

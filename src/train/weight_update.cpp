@@ -4,17 +4,6 @@
 
 namespace partita {
 
-namespace {
-
-/// The group's shares of a bucket.
-std::vector<Index> shares(Index elements, int ranks) {
-  std::vector<Index> counts;
-  for (int r = 0; r < ranks; ++r) counts.push_back(balanced_block({0, elements}, ranks, r).extent());
-  return counts;
-}
-
-}  // namespace
-
 WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
                            Stream stream)
     : plan_(plan),
@@ -47,8 +36,8 @@ void WeightUpdate::start_bucket(std::size_t b) {
   }
   sums_[b] = dw.like(Box(Shape{{'F', parameters_.bucket(b).share.extent()}}), MemoryClass::workspace);
   kept_.push_back(dw);
-  travelling_.push_back(
-      group.reduce_scatter(dw.data(), sums_[b].data(), shares(dw.volume(), group.size()), dw.dtype(), stream_));
+  travelling_.push_back(group.reduce_scatter(dw.data(), sums_[b].data(), balanced_counts(dw.volume(), group.size()),
+                                             dw.dtype(), stream_));
 }
 
 void WeightUpdate::progress() {
@@ -127,8 +116,8 @@ void WeightUpdate::gather(std::size_t b) {
   const Box mine(Shape{{'F', flat.share.extent()}});
   kept_.push_back(flat.w.like(mine, MemoryClass::workspace));  // MPI lets buffers not overlap
   copy_box(Tensor::view(flat.w, flat.share.lo, "F", mine), kept_.back(), mine);
-  travelling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(), shares(flat.w.volume(), group.size()),
-                                         flat.w.dtype(), stream_));
+  travelling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(),
+                                         balanced_counts(flat.w.volume(), group.size()), flat.w.dtype(), stream_));
 }
 
 }  // namespace partita

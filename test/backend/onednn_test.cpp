@@ -12,7 +12,7 @@ using naive::Generator;
 
 constexpr double tolerance = 1e-5;  // relative, in norm
 
-/// Skips where this build lacks oneDNN.
+/// Skips where this build lacks oneDNN (-Donednn=disabled), which the line of counts of test/run.sh shows.
 class OneDnn : public testing::Test {
  protected:
   void SetUp() override {

@@ -86,61 +86,61 @@ Clock::time_point start_together(Communicator& comm) {
   return Clock::now();
 }
 
-/// y[N C H@y W] = conv(x[N C H@y W], w), 3x3, of 20 rows a rank: one row in 20 reads the halo.
-Measured measure(const Times& times, bool overlap) {
-  const Shape shape{{'N', 1}, {'C', 1}, {'H', 40}, {'W', 4}};
-  const auto layout = Layout::parse("N C H@y W", shape, Grid::parse("y=2"));
-  const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
-  const Halo x_halo = halo_of_inputs(layout, layout, windows), dy_halo = halo_of_outputs(layout, layout, windows);
+/// A layer with 3x3 windows on two ranks of 20 rows each, N C H@y W: one row in 20 reads the halo.
+struct Cut {
+  Shape shape{{'N', 1}, {'C', 1}, {'H', 40}, {'W', 4}};
+  Layout layout = Layout::parse("N C H@y W", shape, Grid::parse("y=2"));
+  std::vector<Window> windows = std::vector<Window>(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+  Halo x = halo_of_inputs(layout, layout, windows), dy = halo_of_outputs(layout, layout, windows);
+};
+
+/// Times what `make(cut, rank, box)` gives, a pair of functions for forward and backward, behind a slow network.
+template <class Make>
+Measured measure_on(const Times& times, bool overlap, Make&& make) {
+  const Cut cut;
   Measured measured;
   run_threads(2, [&](Communicator& world) {
     const auto slow = delaying(world.split(0, world.rank()), {.latency = transfer, .bandwidth = 0});
-    const Box owned = layout.owned(world.rank());
+    const Box owned = cut.layout.owned(world.rank());
     SlowBackend backend(times, owned.volume());
     const RankContext rank{backend, *slow, overlap, {}};
-    const SpatialConv conv(windows, x_halo, dy_halo, world.rank());
-    const Tensor x(DType::f64, "NCHW", owned),
-        w(DType::f64, "FCHW", Box(Shape{{'F', 1}, {'C', 1}, {'H', 3}, {'W', 3}}));
-    const Tensor y = x.like(owned), dx = x.like(owned), dw = w.like(w.box());
-    Tensor extended;
-
+    const auto [forward, backward] = make(cut, rank, owned);
     auto start = start_together(world);
-    conv.forward(rank, x, w, {}, y, extended);
-    const double forward = slowest(world, start);
-
+    forward();
+    const double forward_time = slowest(world, start);
     start = start_together(world);
-    auto dy = conv.start_backward(rank, y);
-    conv.backward_filter(rank, extended, y, dw);
-    conv.backward_data(rank, dy, w, dx);
-    const double backward = slowest(world, start);
-    if (world.rank() == 0) measured = {forward, backward};
+    backward();
+    const double backward_time = slowest(world, start);
+    if (world.rank() == 0) measured = {forward_time, backward_time};
   });
   return measured;
 }
 
-/// y[N C H@y W] = pool(x[N C H@y W]), 3x3, likewise.
-Measured measure_pool(const Times& times, bool overlap) {
-  const Shape shape{{'N', 1}, {'C', 1}, {'H', 40}, {'W', 4}};
-  const auto layout = Layout::parse("N C H@y W", shape, Grid::parse("y=2"));
-  const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
-  const Halo halo = halo_of_inputs(layout, layout, windows);
-  Measured measured;
-  run_threads(2, [&](Communicator& world) {
-    const auto slow = delaying(world.split(0, world.rank()), {.latency = transfer, .bandwidth = 0});
-    const Box owned = layout.owned(world.rank());
-    SlowBackend backend(times, owned.volume());
-    const RankContext rank{backend, *slow, overlap, {}};
-    const SpatialPool pool(PoolKind::max, windows, false, halo, world.rank());
-    const Tensor x(DType::f64, "NCHW", owned), y = x.like(owned), dx = x.like(owned), picked = y.like(DType::i32);
-    auto start = start_together(world);
-    pool.forward(rank, x, y, picked);
-    const double forward = slowest(world, start);
-    start = start_together(world);
-    pool.backward(rank, y, picked, dx);
-    const double backward = slowest(world, start);
-    if (world.rank() == 0) measured = {forward, backward};
+/// y = conv(x, w)
+Measured measure(const Times& times, bool overlap) {
+  return measure_on(times, overlap, [](const Cut& cut, const RankContext& rank, const Box& owned) {
+    const auto conv = std::make_shared<SpatialConv>(cut.windows, cut.x, cut.dy, rank.comm.rank());
+    const Tensor x(DType::f64, "NCHW", owned),
+        w(DType::f64, "FCHW", Box(Shape{{'F', 1}, {'C', 1}, {'H', 3}, {'W', 3}}));
+    const Tensor y = x.like(owned), dx = x.like(owned), dw = w.like(w.box());
+    const auto extended = std::make_shared<Tensor>();
+    return std::pair([=, &rank] { conv->forward(rank, x, w, {}, y, *extended); },
+                     [=, &rank] {
+                       auto dy = conv->start_backward(rank, y);
+                       conv->backward_filter(rank, *extended, y, dw);
+                       conv->backward_data(rank, dy, w, dx);
+                     });
   });
-  return measured;
+}
+
+/// y = pool(x)
+Measured measure_pool(const Times& times, bool overlap) {
+  return measure_on(times, overlap, [](const Cut& cut, const RankContext& rank, const Box& owned) {
+    const auto pool = std::make_shared<SpatialPool>(PoolKind::max, cut.windows, false, cut.x, rank.comm.rank());
+    const Tensor x(DType::f64, "NCHW", owned), y = x.like(owned), dx = x.like(owned), picked = y.like(DType::i32);
+    return std::pair([=, &rank] { pool->forward(rank, x, y, picked); },
+                     [=, &rank] { pool->backward(rank, y, picked, dx); });
+  });
 }
 
 using Measure = Measured (*)(const Times& times, bool overlap);

@@ -1,5 +1,6 @@
 #include "partita/base/error.hpp"
 #include "partita/train/dataset.hpp"
+#include "support/error_of.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,17 +13,6 @@ namespace partita {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
-
-/// The message of the Error that f throws.
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no Error";
-}
 
 /// An IDX file of unsigned bytes.
 Bytes idx(const std::vector<unsigned>& extents, const Bytes& elements) {
@@ -136,16 +126,16 @@ TEST_P(Idx, HoldsAgain) {
   std::filesystem::remove(images);
   data->hold(std::vector<Index>{2}, row);  // what is held is not read again
   EXPECT_EQ(read(*data, 2, row)[0], scaled(ramp(30)[25]));
-  const auto message = message_of([&] { data->hold(std::vector<Index>{1}, row); });
+  const auto message = test::error_of([&] { data->hold(std::vector<Index>{1}, row); });
   EXPECT_NE(message.find("cannot open '" + images + "': No such file or directory"), std::string::npos) << message;
 }
 
 TEST_P(Idx, NamesAMissingFile) {
   const auto labels = write("labels", idx({1}, {0}));
   const auto missing = (folder_ / "none").string();
-  EXPECT_EQ(message_of([&] { open_idx(missing, labels, 0, 1); }),
+  EXPECT_EQ(test::error_of([&] { open_idx(missing, labels, 0, 1); }),
             "cannot open '" + missing + "': No such file or directory");
-  EXPECT_EQ(message_of([&] { open_idx(folder_.string(), labels, 0, 1); }),
+  EXPECT_EQ(test::error_of([&] { open_idx(folder_.string(), labels, 0, 1); }),
             "cannot read '" + folder_.string() + "': Is a directory");
 }
 
@@ -153,7 +143,7 @@ TEST_P(Idx, RefusesWhatIsNoIdx) {
   const auto labels = write("labels", idx({1}, {0}));
   const auto message = [&](const Bytes& bytes) {
     const auto path = write("images", bytes);
-    auto text = message_of([&] { open_idx(path, labels, 0, 1); });
+    auto text = test::error_of([&] { open_idx(path, labels, 0, 1); });
     if (const auto at = text.find(path); at != std::string::npos) text.replace(at, path.size(), "PATH");
     return text;
   };
@@ -172,7 +162,7 @@ TEST_P(Idx, RefusesWhatIsNoIdx) {
 
 TEST_P(Idx, FindsTruncatedLabels) {
   const auto labels = write("labels", idx({3}, {0, 1}));
-  EXPECT_EQ(message_of([&] { open_idx("", labels, 0, 1); }),
+  EXPECT_EQ(test::error_of([&] { open_idx("", labels, 0, 1); }),
             "'" + labels + "' is truncated: its header announces 11 bytes in all, but it ends after 10");
 }
 
@@ -180,14 +170,14 @@ TEST_P(Idx, FindsTruncatedImages) {
   const auto images = write("images", idx({3, 2, 5}, ramp(29))), labels = write("labels", idx({3}, {2, 0, 6}));
   const auto open = [&] { return open_idx(images, labels, 0.25, 0.5); };
   if (!GetParam()) {  // a plain file's size tells at once
-    EXPECT_EQ(message_of(open),
+    EXPECT_EQ(test::error_of(open),
               "'" + images + "' is truncated: its header announces 46 bytes in all, but it ends after 45");
     return;
   }
   const auto data = open();
   const Box row = make_box({{0, 1}, {0, 1}, {0, 5}});
   data->hold(std::vector<Index>{1}, row);
-  EXPECT_EQ(message_of([&] { data->hold(std::vector<Index>{2}, row); }),
+  EXPECT_EQ(test::error_of([&] { data->hold(std::vector<Index>{2}, row); }),
             "'" + images + "' is truncated: its header announces 3 images, but it ends in image 2 (counted from 0)");
 }
 
@@ -200,16 +190,17 @@ TEST_P(Idx, FindsAGzippedFileThatIsCutOrDamaged) {
       .seekp(static_cast<std::streamoff>(size) - 8)
       .put('?');
   const auto hold_last = [&] { open_idx(images, labels, 0, 1)->hold(std::vector<Index>{39}, pixel); };
-  EXPECT_NE(message_of(hold_last).find("'" + images + "' is "), std::string::npos) << message_of(hold_last);
+  EXPECT_NE(test::error_of(hold_last).find("'" + images + "' is "), std::string::npos) << test::error_of(hold_last);
   std::filesystem::resize_file(images, size / 2);
-  EXPECT_NE(message_of(hold_last).find("'" + images + "' is truncated"), std::string::npos) << message_of(hold_last);
+  EXPECT_NE(test::error_of(hold_last).find("'" + images + "' is truncated"), std::string::npos)
+      << test::error_of(hold_last);
 }
 
 TEST_P(Idx, RefusesAFileThatIsLongerThanItsHeaderSays) {
   if (GetParam()) return;  // a gzipped file's length is not known beforehand
   const auto labels = write("labels", idx({1}, {0}));
   const auto images = write("images", idx({1, 1, 1}, {1, 2}));
-  EXPECT_EQ(message_of([&] { open_idx(images, labels, 0, 1); }),
+  EXPECT_EQ(test::error_of([&] { open_idx(images, labels, 0, 1); }),
             "'" + images + "' is damaged: its header announces 17 bytes in all, but it has 18");
 }
 
@@ -231,13 +222,14 @@ INSTANTIATE_TEST_SUITE_P(Files, Idx, testing::Bool(),
                          [](const auto& gzip) { return std::string(gzip.param ? "Gzipped" : "Plain"); });
 
 TEST(FashionMnist, NamesThePackageIfItIsMissing) {
-  const auto message = message_of([] { open_fashion_mnist("/nowhere", false); });
+  const auto message = test::error_of([] { open_fashion_mnist("/nowhere", false); });
   EXPECT_EQ(message,
             "Fashion-MNIST's file '/nowhere/t10k-images-idx3-ubyte.gz' is missing; install Debian's package "
             "dataset-fashion-mnist, or give the folder with --data-dir");
 }
 
 TEST(FashionMnist, HasItsKnownSizesMeanAndDeviation) {
+  // test/run.sh installs it; its line of counts shows the skip where there is no such package.
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
     GTEST_SKIP() << "dataset-fashion-mnist is not here";
   EXPECT_EQ(open_fashion_mnist("", true)->size(), 60000);

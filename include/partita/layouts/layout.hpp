@@ -75,5 +75,7 @@ class Layout {
 
 /// Block i of `range` cut into `parts` balanced blocks: sizes differ by one at most, remainders go to low blocks.
 Interval balanced_block(Interval range, int parts, int i);
+/// The extents of all `parts` blocks of [0, total).
+std::vector<Index> balanced_counts(Index total, int parts);
 
 }  // namespace partita
