@@ -17,7 +17,10 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-ProgressBar::ProgressBar(bool shown) : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0) {}
+// Open MPI's launcher gives a rank a terminal of its own for standard output, whatever it is sent on to, but a pipe for
+// standard error.
+ProgressBar::ProgressBar(bool shown)
+    : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {}
 
 void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, const StepResult& result, Index batch) {
   if (!shown_) return;
