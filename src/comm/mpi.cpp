@@ -362,14 +362,14 @@ MpiSession::~MpiSession() {
 }
 
 void MpiSession::abort(const std::string& message, int status) const {
-  if (witness_) witness_->dismiss();
+  if (witness_) witness_->dismiss_all();
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const auto line = fmt::format("rank {}: {}\n", rank, message);
   std::fflush(stdout);
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
-  // Launchers drop what they have not forwarded yet when a job is aborted.
+  // Launchers drop what they have not forwarded yet when a job is aborted; and the witness takes its place.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);

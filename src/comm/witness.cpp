@@ -22,6 +22,7 @@ struct Witness::Shared {
   pthread_mutex_t alive{};     // held by the rank
   std::atomic<int> rank{-1};   // until it knows
   std::atomic<int> signal{0};  // that asked the rank to end
+  std::atomic<bool> aborts{false};
 };
 
 namespace {
@@ -78,21 +79,6 @@ void say_dead(int rank, pid_t process, int signal) {
   static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
 }
 
-/// The witness's whole life; only what is safe after a fork. It has the same files open as its rank, so that the launcher,
-/// which sees a death by its ends of them, sees it when the witness has spoken.
-[[noreturn]] void watch(pthread_mutex_t& alive, const std::atomic<int>& rank, const std::atomic<int>& signalled,
-                        pid_t process, pid_t launcher) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
-  setpgid(0, 0);  // what kills the rank's process group is not meant for us
-  if (pthread_mutex_lock(&alive) != EOWNERDEAD) _exit(0);
-  if (const int name = claim(launcher); name >= 0) {
-    say_dead(rank, process, signalled);
-    close_files_but(name);
-    sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
-  }
-  _exit(0);
-}
-
 void make_robust(pthread_mutex_t& mutex) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
@@ -104,6 +90,21 @@ void make_robust(pthread_mutex_t& mutex) {
 
 }  // namespace
 
+/// The witness's whole life; only what is safe after a fork. It has the same files open as its rank, so that the launcher,
+/// which sees a death by its ends of them, sees it when the witness has spoken.
+void Witness::watch(Shared& rank, pid_t process, pid_t launcher) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  setpgid(0, 0);  // what kills the rank's process group is not meant for us
+  const bool died = pthread_mutex_lock(&rank.alive) == EOWNERDEAD;
+  if (!died && !rank.aborts) _exit(0);
+  if (const int name = claim(launcher); name >= 0) {
+    if (died) say_dead(rank.rank, process, rank.signal);
+    close_files_but(name);
+    sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
+  }
+  _exit(0);
+}
+
 Witness::Witness() {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // without a witness the job runs as well
@@ -112,7 +113,7 @@ Witness::Witness() {
   pthread_mutex_lock(&shared_->alive);
   const pid_t process = getpid(), launcher = getppid();
   child_ = fork();
-  if (child_ == 0) watch(shared_->alive, shared_->rank, shared_->signal, process, launcher);
+  if (child_ == 0) watch(*shared_, process, launcher);
   watch_signals(shared_->signal);
 }
 
@@ -126,6 +127,13 @@ void Witness::dismiss() {
   if (child_ < 0) return;
   pthread_mutex_unlock(&shared_->alive);
   waitpid(child_, nullptr, 0);
+  child_ = -1;
+}
+
+void Witness::dismiss_all() {
+  if (child_ < 0) return;
+  shared_->aborts = true;
+  pthread_mutex_unlock(&shared_->alive);
   child_ = -1;
 }
 

@@ -22,9 +22,13 @@ class Witness {
   void introduce(int rank);
   /// From here on this process's end is no news.
   void dismiss();
+  /// The rank is about to abort the job, and has said why: nor are the ends of the others that the launcher now kills.
+  void dismiss_all();
 
  private:
   struct Shared;
+  [[noreturn]] static void watch(Shared& rank, pid_t process, pid_t launcher);
+
   Shared* shared_ = nullptr;  // with the child
   pid_t child_ = -1;
 };
