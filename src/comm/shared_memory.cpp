@@ -91,7 +91,8 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   void* mine = nullptr;
-  const auto bytes = static_cast<MPI_Aint>(sizeof(Flags)) + slots * slot_bytes;
+  // Open MPI places the ranks' parts at multiples of 8 bytes; the same distance in all mappings, which begin with a page.
+  const auto bytes = static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * slot_bytes;
   if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_) != MPI_SUCCESS)
     throw CommunicationError("the ranks of a node cannot share memory; is /dev/shm full?");
   MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
@@ -100,7 +101,8 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
     int unit = 0;
     void* at = nullptr;
     MPI_Win_shared_query(window_, r, &size, &unit, &at);
-    segments_.push_back(static_cast<std::byte*>(at));
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    segments_.push_back(static_cast<std::byte*>(at) + (alignof(Flags) - address % alignof(Flags)) % alignof(Flags));
   }
   new (segments_[static_cast<std::size_t>(rank_)]) Flags;
   MPI_Barrier(comm);
