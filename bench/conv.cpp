@@ -1,7 +1,7 @@
 // The backend's convolutions, on channels-last tensors, against bare oneDNN: the faster of its own blocked form and of
 // channels last, its operands already in that form. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3).
 //   build/mpiexec -n 1 build/bench/conv
-#include "partita/backend/backend.hpp"
+#include "partita/backend/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/dist_tensor.hpp"
@@ -47,6 +47,10 @@ class Ours {
     w_ = random({{'F', s.filters}, {'C', s.channels}, {'H', s.kernel}, {'W', s.kernel}}, 2);
     y_ = random({{'N', batch}, {'C', s.filters}, {'H', s.out()}, {'W', s.out()}}, 3);
   }
+  /// As training chooses.
+  void choose(bench::Pass pass) {
+    measure_fastest(backend_, {static_cast<ConvPass>(pass), windows_, x_.box(), y_.box(), false});
+  }
   void run(bench::Pass pass) {
     switch (pass) {
       case bench::Pass::forward: return backend_.conv_forward(windows_, x_, w_, Tensor(), y_, {});
@@ -62,10 +66,11 @@ class Ours {
 };
 
 void measure(const bench::ConvShape& shape, Index batch, Backend& backend) {
-  using bench::Pass;
-  for (const auto& [pass, name] : {std::pair(Pass::forward, "forward"), std::pair(Pass::backward_data, "backward-data"),
-                                   std::pair(Pass::backward_filter, "backward-filter")}) {
+  static constexpr std::array names{"forward", "backward-data", "backward-filter"};
+  for (const auto pass : {bench::Pass::forward, bench::Pass::backward_data, bench::Pass::backward_filter}) {
+    const auto* name = names[static_cast<std::size_t>(pass)];
     Ours ours(shape, batch, backend);
+    ours.choose(pass);
     bench::BareConv blocked(shape, batch, pass, bench::Form::blocked),
         last(shape, batch, pass, bench::Form::channels_last);
     const auto first = bench::compare(

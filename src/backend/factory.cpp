@@ -15,6 +15,10 @@ constexpr bool have_onednn = false;
 
 }  // namespace
 
+void Backend::choose(const ConvProblem& /*problem*/, std::string_view algorithm) {
+  fail("backend '{}' has one way to compute a convolution, and none called '{}'", name(), algorithm);
+}
+
 std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
 
 std::unique_ptr<Backend> make_backend(std::string_view name, DType dtype, int threads) {

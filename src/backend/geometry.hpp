@@ -3,6 +3,8 @@
 #include "partita/backend/backend.hpp"
 #include "partita/base/error.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 /// Sample and position of one vector of channels: n, d, h, w in global coordinates.
@@ -68,26 +70,32 @@ struct ConvGeometry {
   Box in, out;
   Index channels = 0, filters = 0;
 
+  ConvGeometry(std::span<const Window> slides, const Box& x, const Box& y)
+      : windows(three(slides)), in(x), out(y), channels(x.extent(1)), filters(y.extent(1)) {
+    const auto dims = static_cast<int>(slides.size()) + 2;
+    require(x.dims() == dims && y.dims() == dims, "one window a dimension behind C");
+    in[0] = out[0] = intersect(x[0], y[0]);
+    for (int d = 2; d < dims; ++d) {
+      const Window& window = slides[static_cast<std::size_t>(d - 2)];
+      out[d] = intersect(window.outputs_of(x[d], y[d].hi), y[d]);
+      in[d] = intersect(window.inputs_of(out[d], x[d].hi), x[d]);
+    }
+  }
   ConvGeometry(std::span<const Window> slides, const Tensor& x, const Tensor& w, const Tensor& y)
-      : windows(three(slides)), in(x.box()), out(y.box()), channels(x.box().extent(1)), filters(y.box().extent(1)) {
-    const int dims = static_cast<int>(slides.size()) + 2;
-    require(x.box().dims() == dims && w.box().dims() == dims && y.box().dims() == dims,
-            "one window a dimension behind C");
+      : ConvGeometry(slides, x.box(), y.box()) {
     require(x.find('N') == 0 && x.find('C') == 1 && w.find('F') == 0 && w.find('C') == 1, "x is N C ..., w is F C ...");
     require(x.dtype() == w.dtype() && x.dtype() == y.dtype(), "one dtype");
-    in[0] = out[0] = intersect(x.box()[0], y.box()[0]);
-    for (int i = 0; i < dims - 2; ++i) {
-      const Window& window = slides[static_cast<std::size_t>(i)];
-      out[i + 2] = intersect(window.outputs_of(x.box()[i + 2], y.box()[i + 2].hi), y.box()[i + 2]);
-      in[i + 2] = intersect(window.inputs_of(out[i + 2], x.box()[i + 2].hi), x.box()[i + 2]);
-    }
     if (empty()) return;
     require(w.box().extent(0) == filters && w.box().extent(1) == channels, "w has the channels of x and y");
-    for (int i = 2; i < dims; ++i)
-      require(w.box()[i] == Interval{0, slides[static_cast<std::size_t>(i - 2)].kernel}, "w holds whole kernels");
+    for (int d = 2; d < x.box().dims(); ++d)
+      require(w.box()[d] == Interval{0, slides[static_cast<std::size_t>(d - 2)].kernel}, "w holds whole kernels");
   }
   /// True if no output touches an input: then y is the bias and the gradients are zero.
   bool empty() const { return in.empty() || out.empty(); }
+  /// True if each output reads one input of its own: their vectors of channels lie in the same order.
+  bool pointwise() const {
+    return std::all_of(windows.begin(), windows.end(), [](const Window& w) { return w.kernel == 1 && w.stride == 1; });
+  }
   /// Weights of one filter.
   Index taps() const { return windows[0].kernel * windows[1].kernel * windows[2].kernel * channels; }
 };

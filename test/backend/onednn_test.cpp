@@ -1,4 +1,6 @@
+#include "../support/error_of.hpp"
 #include "../support/naive.hpp"
+#include "partita/backend/measure.hpp"
 #include "partita/base/error.hpp"
 
 #include <gtest/gtest.h>
@@ -20,6 +22,7 @@ class OneDnn : public testing::Test {
     fast = make_backend("onednn", DType::f32, 1);
   }
   void compare(Generator& random, const Case& c);
+  static void expect_near(const Tensor (&y)[2], const Tensor (&dx)[2], const Tensor (&sum)[2]);
 
   std::unique_ptr<Backend> fast, reference = make_reference_backend();
 };
@@ -48,12 +51,25 @@ void OneDnn::compare(Generator& random, const Case& c) {
   const auto garbage = [&](const Box& box) { return random.tensor(DType::f32, naive::x_names[s], box); };
   const Tensor y[2] = {garbage(c.y), garbage(c.y)}, dx[2] = {garbage(c.x), garbage(c.x)};
   const Tensor sum[2] = {extract(dw, c.w, MemoryClass::workspace), extract(dw, c.w, MemoryClass::workspace)};
-  Backend* backends[2] = {fast.get(), reference.get()};
-  for (std::size_t i = 0; i < 2; ++i) {
-    backends[i]->conv_forward(c.slides, x, w, bias, y[i], {});
-    backends[i]->conv_backward_data(c.slides, dy, w, dx[i], {});
-    backends[i]->conv_backward_filter(c.slides, x, dy, sum[i], {});
+  reference->conv_forward(c.slides, x, w, bias, y[1], {});
+  reference->conv_backward_data(c.slides, dy, w, dx[1], {});
+  reference->conv_backward_filter(c.slides, x, dy, sum[1], {});
+  const std::array problems{ConvProblem(ConvPass::forward, c.slides, c.x, c.y, static_cast<bool>(bias)),
+                            ConvProblem(ConvPass::backward_data, c.slides, c.x, c.y, false),
+                            ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.y, false)};
+  for (const std::string_view algorithm : {"", "nhwc", "blocked", "gemm"}) {  // first as the backend itself chooses
+    SCOPED_TRACE(algorithm);
+    for (const auto& problem : problems)
+      if (!algorithm.empty() && !problem.empty()) fast->choose(problem, algorithm);
+    copy_box(dw, sum[0], c.w);
+    fast->conv_forward(c.slides, x, w, bias, y[0], {});
+    fast->conv_backward_data(c.slides, dy, w, dx[0], {});
+    fast->conv_backward_filter(c.slides, x, dy, sum[0], {});
+    expect_near(y, dx, sum);
   }
+}
+
+void OneDnn::expect_near(const Tensor (&y)[2], const Tensor (&dx)[2], const Tensor (&sum)[2]) {
   EXPECT_LE(relative(y[0], y[1]), tolerance) << "y";
   EXPECT_LE(relative(dx[0], dx[1]), tolerance) << "dx";
   EXPECT_LE(relative(sum[0], sum[1]), tolerance) << "dw";
@@ -85,6 +101,28 @@ TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
   compare(random, layer(2, 18, 36, 15, {5, 2, 1, 2, 2}));
   compare(random, layer(2, 3, 16, 31, {7, 2, 1, 3, 3}));
   compare(random, layer(2, 16, 16, 15, {3, 1, 2, 2, 2}));
+}
+
+TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
+  Generator random(6);
+  const Case c = layer(2, 16, 16, 9, {3, 1, 1, 1, 1});
+  for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
+    const ConvProblem problem(pass, c.slides, c.x, c.y, pass == ConvPass::forward);
+    const auto ways = fast->algorithms(problem);
+    EXPECT_EQ(ways.size(), 3U);
+    EXPECT_EQ(std::count(ways.begin(), ways.end(), measure_fastest(*fast, problem)), 1);
+  }
+  compare(random, c);
+}
+
+TEST_F(OneDnn, SaysWhichWaysThereAre) {
+  const Case c = layer(1, 4, 4, 5, {3, 1, 1, 1, 1});
+  const ConvProblem problem(ConvPass::forward, c.slides, c.x, c.y, false);
+  EXPECT_EQ(problem.print(), "forward N=1 C=4 F=4 in 5x5 out 5x5 kernel 3x3 stride 1x1 dilation 1x1 pad 1x1,1x1");
+  EXPECT_EQ(test::error_of([&] { fast->choose(problem, "fft"); }), "backend 'onednn' has no convolution called 'fft'");
+  EXPECT_EQ(test::error_of([&] { reference->choose(problem, "gemm"); }),
+            "backend 'reference' has one way to compute a convolution, and none called 'gemm'");
+  EXPECT_TRUE(reference->algorithms(problem).empty());
 }
 
 TEST_F(OneDnn, RepeatsBitForBitOnAnyThread) {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "partita/backend/conv_problem.hpp"
 #include "partita/base/tensor.hpp"
 #include "partita/base/window.hpp"
 
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace partita {
 
@@ -37,6 +39,11 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// Throws Error if the backend cannot compute in `dtype`, saying which can.
   virtual void check(DType dtype) const = 0;
+
+  /// The ways in which this backend can compute a convolution, its own guess first; empty where there is no choice.
+  virtual std::vector<std::string_view> algorithms(const ConvProblem& /*problem*/) const { return {}; }
+  /// Which of them it takes from now on. Throws Error for a name that is not among them.
+  virtual void choose(const ConvProblem& problem, std::string_view algorithm);
 
   // Convolution: x[N C ...], w[F C ...], bias[F] or none, y[N C ...] with C = F of w.
   // The channels of y are those of w's F: y.C - y.box.C.lo + w.F.lo.

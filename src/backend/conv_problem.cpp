@@ -1,0 +1,54 @@
+#include "partita/backend/conv_problem.hpp"
+
+#include "geometry.hpp"
+
+#include <fmt/ranges.h>
+
+#include <bit>
+
+namespace partita {
+
+ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Box& x, const Box& y, bool bias)
+    : pass(what), spatial(static_cast<Index>(slides.size())), with_bias(bias ? 1 : 0) {
+  const ConvGeometry conv(slides, x, y);
+  channels = conv.channels;
+  filters = conv.filters;
+  if (conv.empty()) return;
+  batch = conv.in[0].extent();
+  const auto in = sides_of(conv.in), out = sides_of(conv.out);
+  for (std::size_t d = 0; d < 3; ++d) {
+    const Window& w = conv.windows[d];
+    const Index first = out[d + 1].lo * w.stride - w.pad_lo, last = (out[d + 1].hi - 1) * w.stride - w.pad_lo;
+    sides[d] = {in[d + 1].extent(),
+                out[d + 1].extent(),
+                w.kernel,
+                w.stride,
+                w.dilation,
+                in[d + 1].lo - first,
+                last + w.reach() - in[d + 1].hi};
+  }
+}
+
+bool ConvProblem::empty() const { return batch == 0 || channels == 0 || filters == 0; }
+
+std::string ConvProblem::print() const {
+  static constexpr std::array passes{"forward", "backward_data", "backward_filter"};
+  const auto each = [&](Index Side::*field) {
+    std::vector<Index> values;
+    for (auto d = static_cast<std::size_t>(3 - spatial); d < 3; ++d) values.push_back(sides[d].*field);
+    return fmt::format("{}", fmt::join(values, "x"));
+  };
+  return fmt::format("{} N={} C={} F={}{} in {} out {} kernel {} stride {} dilation {} pad {},{}",
+                     passes[static_cast<std::size_t>(pass)], batch, channels, filters, with_bias != 0 ? " bias" : "",
+                     each(&Side::in), each(&Side::out), each(&Side::kernel), each(&Side::stride), each(&Side::dilation),
+                     each(&Side::pad_lo), each(&Side::pad_hi));
+}
+
+std::size_t ConvProblemHash::operator()(const ConvProblem& problem) const {
+  std::uint64_t h = 0xCBF29CE484222325;
+  for (const auto word : std::bit_cast<std::array<std::uint64_t, sizeof(ConvProblem) / sizeof(std::uint64_t)>>(problem))
+    h = (h ^ word) * 0x9E3779B97F4A7C15;
+  return static_cast<std::size_t>(h ^ (h >> 32));
+}
+
+}  // namespace partita

@@ -1,0 +1,94 @@
+#include "partita/backend/measure.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace partita {
+
+namespace {
+
+/// Arrays for one problem, filled with ones.
+class Arrays {
+ public:
+  explicit Arrays(const ConvProblem& problem) : pass_(problem.pass) {
+    static constexpr std::string_view x_names = "NCDHW", w_names = "FCDHW";
+    const auto unused = static_cast<std::size_t>(3 - problem.spatial);
+    const auto array = [&](std::string_view names, Index first, Index second, Index ConvProblem::Side::*extent) {
+      Shape shape{{names[0], first}, {names[1], second}};
+      for (std::size_t d = unused; d < 3; ++d) shape.push_back({names[d + 2], problem.sides[d].*extent});
+      const Tensor tensor(DType::f32, shape.names(), Box(shape), allocator_, MemoryClass::workspace, Fill::none);
+      std::fill_n(tensor.as<float>(), tensor.volume(), 1.0F);
+      return tensor;
+    };
+    x_ = array(x_names, problem.batch, problem.channels, &ConvProblem::Side::in);
+    w_ = array(w_names, problem.filters, problem.channels, &ConvProblem::Side::kernel);
+    y_ = array(x_names, problem.batch, problem.filters, &ConvProblem::Side::out);
+    for (std::size_t d = unused; d < 3; ++d) {
+      const auto& s = problem.sides[d];
+      windows_.push_back({s.kernel, s.stride, s.dilation, s.pad_lo, s.pad_hi});
+    }
+    if (problem.with_bias != 0) {
+      const Shape filters{{'F', problem.filters}};
+      bias_ = Tensor(DType::f32, "F", Box(filters), allocator_, MemoryClass::workspace);
+    }
+    require(ConvProblem(pass_, windows_, x_.box(), y_.box(), static_cast<bool>(bias_)) == problem,
+            "the arrays make the same problem");
+  }
+
+  void run(Backend& backend) const {
+    switch (pass_) {
+      case ConvPass::forward: return backend.conv_forward(windows_, x_, w_, bias_, y_, {});
+      case ConvPass::backward_data: return backend.conv_backward_data(windows_, y_, w_, x_, {});
+      case ConvPass::backward_filter: return backend.conv_backward_filter(windows_, x_, y_, w_, {});
+    }
+  }
+
+ private:
+  ConvPass pass_;
+  std::shared_ptr<Allocator> allocator_ = std::make_shared<Allocator>();
+  std::vector<Window> windows_;
+  Tensor x_, w_, y_, bias_;
+};
+
+double seconds(const Arrays& arrays, Backend& backend) {
+  const auto start = std::chrono::steady_clock::now();
+  arrays.run(backend);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The shortest of several runs; few where the first is hopeless against `best`.
+double shortest(const Arrays& arrays, Backend& backend, double best) {
+  constexpr double hopeless = 1.5, enough = 0.05;  // seconds
+  constexpr int most = 9;
+  arrays.run(backend);  // makes what the first run makes
+  double least = seconds(arrays, backend), all = least;
+  for (int run = 1; run < most && all < enough && least < hopeless * best; ++run) {
+    const double now = seconds(arrays, backend);
+    least = std::min(least, now);
+    all += now;
+  }
+  return least;
+}
+
+}  // namespace
+
+std::string_view measure_fastest(Backend& backend, const ConvProblem& problem) {
+  constexpr double doubt = 0.97;
+  const Arrays arrays(problem);
+  std::string_view fastest;
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto algorithm : backend.algorithms(problem)) {
+    backend.choose(problem, algorithm);
+    const double time = shortest(arrays, backend, best);
+    if (!fastest.empty() && time > doubt * best) continue;
+    fastest = algorithm;
+    best = time;
+  }
+  backend.choose(problem, fastest);
+  return fastest;
+}
+
+}  // namespace partita

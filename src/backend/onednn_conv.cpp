@@ -1,0 +1,215 @@
+#include "onednn_conv.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <optional>
+#include <unordered_map>
+
+namespace partita {
+
+namespace {
+
+using Memory = dnnl::memory;
+using Tag = dnnl::memory::format_tag;
+using Side = ConvProblem::Side;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+/// {front..., what(side) of each spatial dimension}
+template <class What>
+Memory::dims dims(const ConvProblem& p, std::initializer_list<Index> front, What&& what) {
+  Memory::dims all(front);
+  for (auto d = static_cast<std::size_t>(3 - p.spatial); d < 3; ++d) all.push_back(what(p.sides[d]));
+  return all;
+}
+Memory::dims x_dims(const ConvProblem& p) {
+  return dims(p, {p.batch, p.channels}, [](const Side& s) { return s.in; });
+}
+Memory::dims w_dims(const ConvProblem& p) {
+  return dims(p, {p.filters, p.channels}, [](const Side& s) { return s.kernel; });
+}
+Memory::dims y_dims(const ConvProblem& p) {
+  return dims(p, {p.batch, p.filters}, [](const Side& s) { return s.out; });
+}
+/// N D H W C for activations, F D H W C for weights.
+Tag channels_last(const ConvProblem& p) { return p.spatial == 1 ? Tag::acb : p.spatial == 2 ? Tag::acdb : Tag::acdeb; }
+
+Memory::desc described(const Memory::dims& dims, Tag tag) { return {dims, Memory::data_type::f32, tag}; }
+
+/// The descriptions from which a primitive is made; Tag::any lets oneDNN choose a blocked form.
+struct Descriptions {
+  Memory::desc x, w, y, bias;
+  Descriptions(const ConvProblem& p, Tag activations)
+      : x(described(x_dims(p), activations)),
+        w(described(w_dims(p), Tag::any)),
+        y(described(y_dims(p), activations)),
+        bias(p.with_bias != 0 ? described({p.filters}, Tag::a) : Memory::desc()) {}
+};
+
+/// Strides, dilations (oneDNN counts what is skipped) and pads.
+struct Slides {
+  Memory::dims strides, dilations, pad_lo, pad_hi;
+  explicit Slides(const ConvProblem& p)
+      : strides(dims(p, {}, [](const Side& s) { return s.stride; })),
+        dilations(dims(p, {}, [](const Side& s) { return s.dilation - 1; })),
+        pad_lo(dims(p, {}, [](const Side& s) { return s.pad_lo; })),
+        pad_hi(dims(p, {}, [](const Side& s) { return s.pad_hi; })) {}
+};
+
+constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+dnnl::convolution_forward::primitive_desc forward(const ConvProblem& p, Tag activations) {
+  const Descriptions d(p, activations);
+  const Slides s(p);
+  const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training, direct, d.x, d.w, d.bias, d.y,
+                                             s.strides, s.dilations, s.pad_lo, s.pad_hi);
+  return {desc, engine()};
+}
+
+dnnl::convolution_backward_data::primitive_desc backward_data(const ConvProblem& p, Tag activations) {
+  const Descriptions d(p, activations);
+  const Slides s(p);
+  const dnnl::convolution_backward_data::desc desc(direct, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo, s.pad_hi);
+  return {desc, engine(), forward(p, activations)};
+}
+
+dnnl::convolution_backward_weights::primitive_desc backward_filter(const ConvProblem& p, Tag activations) {
+  const Descriptions d(p, activations);
+  const Slides s(p);
+  const dnnl::convolution_backward_weights::desc desc(direct, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
+                                                      s.pad_hi);
+  return {desc, engine(), forward(p, activations)};
+}
+
+/// One array of a primitive: dense channels last for us, the form that the primitive chose for it.
+class Operand {
+ public:
+  Operand(const Memory::desc& dense, const Memory::desc& chosen)
+      : dense_(dense, engine(), nullptr), chosen_(dense == chosen ? dense_ : Memory(chosen, engine())) {
+    if (dense != chosen) load_.emplace(dense_, chosen_);
+  }
+  const Memory& chosen() const { return chosen_; }
+  void load(const dnnl::stream& stream, const float* data) {
+    dense_.set_data_handle(const_cast<float*>(data));
+    if (load_) load_->execute(stream, dense_, chosen_);
+  }
+
+ private:
+  Memory dense_, chosen_;
+  std::optional<dnnl::reorder> load_;
+};
+
+/// The array that a primitive writes. What it adds to ours it must have of its own.
+class Result {
+ public:
+  Result(const Memory::desc& dense, const Memory::desc& chosen, bool adds)
+      : dense_(dense, engine(), nullptr), chosen_(dense == chosen && !adds ? dense_ : Memory(chosen, engine())) {
+    if (dense == chosen && !adds) return;
+    dnnl::primitive_attr attributes;
+    if (adds) {
+      dnnl::post_ops sum;
+      sum.append_sum();
+      attributes.set_post_ops(sum);
+    }
+    store_.emplace(dnnl::reorder::primitive_desc(chosen_, dense_, attributes));
+  }
+  const Memory& chosen() const { return chosen_; }
+  /// Before the primitive runs, names where its result goes; `store` puts it there.
+  void point_to(float* data) const { dense_.set_data_handle(data); }
+  void store(const dnnl::stream& stream) {
+    if (store_) store_->execute(stream, chosen_, dense_);
+  }
+
+ private:
+  Memory dense_, chosen_;
+  std::optional<dnnl::reorder> store_;
+};
+
+/// A primitive with its operands: two that it reads and one that it writes.
+class Primitive final : public OneDnnConv {
+ public:
+  Primitive(const ConvProblem& problem, Tag form) {
+    switch (problem.pass) {
+      case ConvPass::forward: {
+        const auto pd = forward(problem, form);
+        primitive_ = dnnl::convolution_forward(pd);
+        bind(x_dims(problem), pd.src_desc(), DNNL_ARG_SRC, w_dims(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
+             y_dims(problem), pd.dst_desc(), DNNL_ARG_DST, channels_last(problem), false);
+        if (problem.with_bias != 0)
+          args_.insert({DNNL_ARG_BIAS, bias_ = Memory(described({problem.filters}, Tag::a), engine(), nullptr)});
+        break;
+      }
+      case ConvPass::backward_data: {
+        const auto pd = backward_data(problem, form);
+        primitive_ = dnnl::convolution_backward_data(pd);
+        bind(y_dims(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST, w_dims(problem), pd.weights_desc(),
+             DNNL_ARG_WEIGHTS, x_dims(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, channels_last(problem), false);
+        break;
+      }
+      case ConvPass::backward_filter: {
+        const auto pd = backward_filter(problem, form);
+        primitive_ = dnnl::convolution_backward_weights(pd);
+        bind(x_dims(problem), pd.src_desc(), DNNL_ARG_SRC, y_dims(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST,
+             w_dims(problem), pd.diff_weights_desc(), DNNL_ARG_DIFF_WEIGHTS, channels_last(problem), true);
+        break;
+      }
+    }
+  }
+
+  void run(const float* first, const float* second, const float* bias, float* result) override {
+    static thread_local const dnnl::stream stream(engine());
+    first_->load(stream, first);
+    second_->load(stream, second);
+    if (bias != nullptr) bias_.set_data_handle(const_cast<float*>(bias));
+    result_->point_to(result);
+    primitive_.execute(stream, args_);
+    result_->store(stream);
+  }
+
+ private:
+  void bind(const Memory::dims& first, const Memory::desc& first_chosen, int first_arg, const Memory::dims& second,
+            const Memory::desc& second_chosen, int second_arg, const Memory::dims& result,
+            const Memory::desc& result_chosen, int result_arg, Tag dense, bool adds) {
+    first_.emplace(described(first, dense), first_chosen);
+    second_.emplace(described(second, dense), second_chosen);
+    result_.emplace(described(result, dense), result_chosen, adds);
+    args_ = {{first_arg, first_->chosen()}, {second_arg, second_->chosen()}, {result_arg, result_->chosen()}};
+  }
+
+  dnnl::primitive primitive_;
+  std::optional<Operand> first_, second_;
+  std::optional<Result> result_;
+  Memory bias_;
+  std::unordered_map<int, Memory> args_;
+};
+
+/// True if there is only oneDNN's slow kernel for this form.
+bool is_slow(const ConvProblem& problem, Tag form) {
+  const auto slow = [](const auto& pd) {
+    return std::string_view(pd.impl_info_str()).find("ref") != std::string_view::npos;
+  };
+  switch (problem.pass) {
+    case ConvPass::forward: return slow(forward(problem, form));
+    case ConvPass::backward_data: return slow(backward_data(problem, form));
+    case ConvPass::backward_filter: return slow(backward_filter(problem, form));
+  }
+  broken("unknown pass");
+}
+
+}  // namespace
+
+bool has_fast_nhwc(const ConvProblem& problem) { return !is_slow(problem, channels_last(problem)); }
+
+std::unique_ptr<OneDnnConv> make_nhwc_conv(const ConvProblem& problem) {
+  return std::make_unique<Primitive>(problem, channels_last(problem));
+}
+std::unique_ptr<OneDnnConv> make_blocked_conv(const ConvProblem& problem) {
+  return std::make_unique<Primitive>(problem, Tag::any);
+}
+
+}  // namespace partita

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "partita/backend/conv_problem.hpp"
+
+#include <memory>
+
+namespace partita {
+
+/// A convolution of oneDNN, made for one problem, on dense arrays channels last.
+class OneDnnConv {
+ public:
+  virtual ~OneDnnConv() = default;
+  /// forward: (x, w, bias or null, y); backward_data: (dy, w, -, dx); backward_filter: (x, dy, -, dw), adding to dw.
+  virtual void run(const float* first, const float* second, const float* bias, float* result) = 0;
+};
+
+/// Computes on channels last as they lie, the weights in a form of oneDNN's choice.
+std::unique_ptr<OneDnnConv> make_nhwc_conv(const ConvProblem& problem);
+/// Brings all operands into the blocked form of oneDNN's choice (channels padded to whole blocks), and the result back.
+std::unique_ptr<OneDnnConv> make_blocked_conv(const ConvProblem& problem);
+/// False if oneDNN has only its slow generic kernel for channels last.
+bool has_fast_nhwc(const ConvProblem& problem);
+
+}  // namespace partita
