@@ -18,7 +18,9 @@ constexpr Index batch_size = 128;
 class Steps {
  public:
   Steps(const Strategy& strategy, const std::shared_ptr<Communicator>& comm)
-      : trainer_(fashion_cnn(), strategy, {.batch = batch_size, .optimizer = {}, .augmentation = {}}, comm),
+      : trainer_(fashion_cnn(), strategy,
+                 {.batch = batch_size, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
+                 comm),
         executor_(trainer_.executor(batch_size, true)) {
     batch_.images = Tensor(DType::f32, "NCHW", executor_.images());
     fill(batch_.images, executor_.plan().layers.front().shape, [](Index i) { return Random(1, 1).normal(i); });

@@ -11,19 +11,28 @@ SpatialConv::SpatialConv(std::vector<Window> windows, const Halo& x, const Halo&
       x_needed_(x.needed[static_cast<std::size_t>(rank)]),
       dy_needed_(dy.needed[static_cast<std::size_t>(rank)]) {}
 
+bool SpatialConv::ahead(const Box& x, const Box& y, bool overlap) const {
+  return overlap && worth_overlap(interior_of(windows_, x, x_needed_, y), y);
+}
+
+std::vector<ConvProblem> SpatialConv::problems(const Box& x, const Box& y, bool with_bias, bool overlap) const {
+  return {{ConvPass::forward, windows_, ahead(x, y, overlap) ? x : x_needed_, y, with_bias},
+          {ConvPass::backward_data, windows_, x, dy_needed_, false},
+          {ConvPass::backward_filter, windows_, x_needed_, y, false}};
+}
+
 void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Tensor& bias,
                           const Tensor& y, Tensor& extended) const {
   extended = extended_for(x, x_needed_);
   Exchange halo(halo_between(x, extended, x_plan_), x, extended, rank.comm, rank.stream);
-  const Box inside = interior_of(windows_, x.box(), x_needed_, y.box());
-  const bool ahead = rank.overlap && worth_overlap(inside, y.box());
+  const bool ahead = this->ahead(x.box(), y.box(), rank.overlap);
   if (ahead) rank.backend.conv_forward(windows_, x, w, bias, y, rank.stream);
   halo.finish();
   if (!ahead) {
     rank.backend.conv_forward(windows_, extended, w, bias, y, rank.stream);
     return;
   }
-  for (const Box& border : subtract(y.box(), inside)) {
+  for (const Box& border : subtract(y.box(), interior_of(windows_, x.box(), x_needed_, y.box()))) {
     const Box reads = reads_of(windows_, border, extended.box());
     const Tensor thin_y = y.like(border, MemoryClass::workspace);
     rank.backend.conv_forward(windows_, extract(extended, reads, MemoryClass::workspace), w, bias, thin_y, rank.stream);

@@ -51,6 +51,8 @@ po::options_description run_options(Options& o, Texts& texts) {
   add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
       "auto, onednn or reference");
   add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
+  add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
+      "where measured choices of kernels are kept; \"\": choose by rule, without measuring");
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "exchange halos first, then compute");
   add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),

@@ -56,6 +56,8 @@ class ProgressBar {
  public:
   explicit ProgressBar(bool shown);
   void step(const char* what, Index epoch, Index step, Index steps, const StepResult& result, Index batch);
+  /// Before the first step: kernels are measured, of `all` on this rank.
+  void measuring(Index done, Index all);
   /// Ends the bar's line.
   void clear();
 

@@ -49,6 +49,16 @@ void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, c
   std::fflush(stdout);
 }
 
+void ProgressBar::measuring(Index done, Index all) {
+  const double time = now();
+  if (!shown_ || time - printed_ < (terminal_ ? seconds_between_bars : seconds_between_lines)) return;
+  if (printed_ > 0)
+    fmt::print(fmt::runtime(terminal_ ? "\rmeasuring kernels {}/{}\x1b[K" : "measuring kernels {}/{}\n"), done, all);
+  std::fflush(stdout);
+  printed_ = time;
+  if (terminal_ && done == all) clear();
+}
+
 void ProgressBar::clear() {
   if (shown_ && terminal_) fmt::print("\r\x1b[K");
 }

@@ -126,8 +126,8 @@ class Run {
         setup_(std::move(setup)),
         world_(world),
         first_(world->rank() == 0),
-        trainer_(setup_.model, setup_.strategy, options.trainer, world),
-        bar_(first_) {}
+        bar_(first_),
+        trainer_(setup_.model, setup_.strategy, trainer_options(), world) {}
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
@@ -148,6 +148,12 @@ class Run {
   }
 
  private:
+  TrainerOptions trainer_options() {
+    auto trainer = options_.trainer;
+    trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
+    return trainer;
+  }
+
   Trainer::Progress progress(const char* what) {
     return [this, what](Index epoch, Index step, Index steps, const StepResult& result) {
       bar_.step(what, epoch, step, steps, result, options_.trainer.batch);
@@ -194,6 +200,9 @@ class Run {
     if (first_)
       fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n", totals.measured.messages,
                  totals.measured.bytes, totals.predicted.messages, totals.predicted.bytes);
+    if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
+      fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
+    json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
     together(*world_, [&] {
       if (first_) write_json(options_.json, json_);
@@ -204,8 +213,8 @@ class Run {
   Setup setup_;
   std::shared_ptr<Communicator> world_;
   bool first_;
-  Trainer trainer_;
   ProgressBar bar_;
+  Trainer trainer_;
   Json json_;
   std::vector<double> losses_;
 };

@@ -34,6 +34,14 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, 
 
 Executor::~Executor() = default;
 
+std::vector<ConvProblem> Executor::problems() const {
+  std::vector<ConvProblem> all;
+  for (const auto& kernel : kernels_)
+    for (const auto& problem : kernel->problems(plan_.workload.training, rank_.overlap))
+      if (std::find(all.begin(), all.end(), problem) == all.end()) all.push_back(problem);
+  return all;
+}
+
 Box Executor::images() const { return plan_.layers.front().y.owned(grid_.rank()); }
 Interval Executor::labels() const { return plan_.layers.back().at.x[0].owned(grid_.rank())[0]; }
 

@@ -77,6 +77,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
   grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
+  bound(options_.batch, options_.training);
   counter_->reset();
 }
 
@@ -87,6 +88,10 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
   entry.predicted = entry.plan.traffic(world_->rank());
   entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *backend_, *parameters_, *counter_, allocator_,
                                               options_.seed, options_.overlap);
+  if (!options_.kernel_folder.empty() && options_.dtype == DType::f32)  // in which alone backends have a choice
+    choose_kernels(*backend_, entry.executor->problems(),
+                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
+                   entry.plan.kernels, kernel_report_);
   return entry;
 }
 

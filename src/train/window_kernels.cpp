@@ -11,7 +11,21 @@ class ConvKernel final : public Kernel {
  public:
   ConvKernel(const LayerPlan& layer, int rank)
       : conv_(static_cast<const ConvOperator&>(*layer.op).windows(layer.input_shapes[0]), *layer.at.x_halo,
-              *layer.at.dy_halo, rank) {}
+              *layer.at.dy_halo, rank),
+        x_(layer.at.x[0].owned(rank)),
+        y_(layer.at.y.owned(rank)),
+        with_bias_(layer.weights.size() > 1),
+        needs_dx_(layer.needs_dx[0]) {}
+
+  std::vector<ConvProblem> problems(bool training, bool overlap) const override {
+    std::vector<ConvProblem> problems;
+    for (const auto& problem : conv_.problems(x_, y_, with_bias_, overlap)) {
+      const bool runs = problem.pass == ConvPass::forward || (training && problem.pass == ConvPass::backward_filter) ||
+                        (training && needs_dx_);
+      if (runs && !problem.empty()) problems.push_back(problem);
+    }
+    return problems;
+  }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     call.label("halo x");
@@ -42,6 +56,8 @@ class ConvKernel final : public Kernel {
   static Tensor bias(const KernelCall& call) { return call.w.size() > 1 ? call.w[1] : Tensor(); }
 
   SpatialConv conv_;
+  Box x_, y_;
+  bool with_bias_, needs_dx_;
 };
 
 /// y[N@a C@b H@c] = pool(x[N@a C@b H@c])

@@ -27,6 +27,7 @@ struct ConvProblem {
   Index with_bias = 0;  ///< 1 if a bias is added
   std::array<Side, 3> sides{};
 
+  ConvProblem() = default;
   /// The problem of Backend's calls on an input x (or dx) and an output y (or dy) with these boxes.
   ConvProblem(ConvPass pass, std::span<const Window> windows, const Box& x, const Box& y, bool with_bias);
 

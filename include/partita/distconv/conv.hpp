@@ -28,6 +28,10 @@ class SpatialConv {
   /// `x` and `dy` are the halos of the layer's plan (halo_of_inputs, halo_of_outputs).
   SpatialConv(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank);
 
+  /// The local convolutions of these calls that are worth choosing a kernel for (not the thin ones at borders), for the
+  /// boxes of x and y that they will get.
+  std::vector<ConvProblem> problems(const Box& x, const Box& y, bool with_bias, bool overlap) const;
+
   /// y of this rank's outputs, and in `extended` the inputs that they read, for the filter's gradient: `x` itself where
   /// it needs no halo. With overlap the whole of y is computed from `x` while halos travel, and then the outputs near
   /// the border, which read a halo, once more: convolution with zeros for what is not there yet is right elsewhere.
@@ -50,6 +54,9 @@ class SpatialConv {
   void backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw) const;
 
  private:
+  /// True if y is computed while the halos of x travel.
+  bool ahead(const Box& x, const Box& y, bool overlap) const;
+
   std::vector<Window> windows_;
   TransferPlan x_plan_, dy_plan_;
   Box x_needed_, dy_needed_;

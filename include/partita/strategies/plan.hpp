@@ -9,6 +9,7 @@
 #include "partita/strategies/schedule.hpp"
 #include "partita/strategies/strategy.hpp"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct Plan {
   Schedule schedule;
   std::vector<Bucket> buckets;  ///< of gradients, in the order in which backward completes them; training only
   bool distributed = false;     ///< the ranks along a bucket's axes share its update
+  std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, where somebody has measured
 
   /// Where the bucket's weights begin on `rank`, in elements of one flat buffer, and after the last its size.
   std::vector<Index> offsets(const Bucket& bucket, int rank) const;

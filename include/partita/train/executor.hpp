@@ -33,6 +33,8 @@ class Executor {
   StepResult run(const Batch& batch, Index step, double rate);
 
   const Plan& plan() const { return plan_; }
+  /// The local convolutions that this rank will run, each once.
+  std::vector<ConvProblem> problems() const;
   /// The box of images, and the interval of samples whose labels, this rank brings.
   Box images() const;
   Interval labels() const;

@@ -44,6 +44,8 @@ struct KernelCall {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  /// The local convolutions that it will run, for which a backend may have several algorithms.
+  virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*overlap*/) const { return {}; }
   /// Writes all of y, which holds anything before (a loss leaves its number instead).
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.

@@ -2,6 +2,7 @@
 
 #include "partita/train/dataset.hpp"
 #include "partita/train/executor.hpp"
+#include "partita/train/kernel_choice.hpp"
 
 #include <functional>
 #include <map>
@@ -27,7 +28,9 @@ struct TrainerOptions {
   std::string backend = "auto";
   int threads = 1;
   bool overlap = true;
-  bool training = true;  ///< false: evaluation alone, without gradients and optimizer state
+  bool training = true;         ///< false: evaluation alone, without gradients and optimizer state
+  std::string kernel_folder{};  ///< where measured choices of kernels are kept; "": by rule, without measuring
+  std::function<void(Index done, Index all)> measuring{};  ///< called on every rank while kernels are measured
 };
 
 /// One epoch, or one pass over a test set, as every rank sees it.
@@ -81,6 +84,8 @@ class Trainer {
   Traffic predicted() const { return predicted_; }
   /// What this rank has moved in these steps, as counted; without checkpoints.
   Traffic measured() const;
+  /// How the kernels of all plans so far were chosen.
+  const KernelReport& kernel_report() const { return kernel_report_; }
   MemoryUse peak_memory() const { return allocator_->peak(); }
   Parameters& parameters() { return *parameters_; }
   std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
@@ -111,6 +116,7 @@ class Trainer {
   std::unique_ptr<Parameters> parameters_;
   std::map<std::pair<Index, bool>, Bound> bound_;
   Traffic predicted_;
+  KernelReport kernel_report_;
   const Dataset* prepared_ = nullptr;
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
   Index samples_ = 0;  // of an epoch so far, 0 before the first

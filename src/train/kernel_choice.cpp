@@ -1,0 +1,180 @@
+#include "partita/train/kernel_choice.hpp"
+
+#include "partita/backend/measure.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace partita {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
+static_assert(sizeof(ConvProblem) % sizeof(Index) == 0);
+
+/// The problems of all ranks, each once, in the same order on every rank.
+std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicator& comm) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::vector<double> sizes(ranks);
+  sizes[static_cast<std::size_t>(comm.rank())] = static_cast<double>(mine.size() * words);
+  comm.all_reduce(sizes.data(), static_cast<Index>(ranks), DType::f64, Op::sum, {}).wait();
+  std::vector<Index> counts(sizes.begin(), sizes.end());
+  Index total = 0;
+  for (const Index count : counts) total += count;
+  std::vector<double> local(mine.size() * words), all(static_cast<std::size_t>(total));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    std::array<Index, words> numbers{};
+    std::memcpy(numbers.data(), &mine[i], sizeof(ConvProblem));
+    std::copy(numbers.begin(), numbers.end(), local.begin() + static_cast<std::ptrdiff_t>(i * words));
+  }
+  comm.all_gather(local.data(), all.data(), counts, DType::f64, {}).wait();
+  std::map<std::string, ConvProblem> by_text;
+  for (std::size_t at = 0; at < all.size(); at += words) {
+    std::array<Index, words> numbers{};
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at), words, numbers.begin());
+    ConvProblem problem;
+    std::memcpy(static_cast<void*>(&problem), numbers.data(), sizeof(ConvProblem));
+    by_text.emplace(problem.print(), problem);
+  }
+  std::vector<ConvProblem> problems;
+  for (const auto& [text, problem] : by_text) problems.push_back(problem);
+  return problems;
+}
+
+/// Why nothing can be measured, alike on every rank.
+std::string complaint(const KernelCache& cache, Communicator& comm) {
+  std::array<double, 2> extremes{static_cast<double>(hash(KernelCache::processor()) >> 12U), 0};
+  extremes[1] = -extremes[0];
+  comm.all_reduce(extremes.data(), 2, DType::f64, Op::max, {}).wait();
+  if (extremes[0] != -extremes[1]) return "the ranks' processors differ";
+  return agree(comm, comm.rank() == 0 ? cache.complaint() : "");
+}
+
+/// Position of `algorithm` among those of the backend, -1 if it is none.
+double position(const Backend& backend, const ConvProblem& problem, std::string_view algorithm) {
+  const auto all = backend.algorithms(problem);
+  const auto found = std::find(all.begin(), all.end(), algorithm);
+  return found == all.end() ? -1 : static_cast<double>(found - all.begin());
+}
+
+/// For each problem the position of the algorithm that the cache holds, -1 where it holds none.
+std::vector<double> kept(const KernelCache& cache, const Backend& backend, const std::vector<ConvProblem>& problems,
+                         Communicator& comm) {
+  std::vector<double> chosen(problems.size(), -1);
+  if (comm.rank() == 0) {
+    const auto choices = cache.read();
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      if (const auto found = choices.find(problems[i].print()); found != choices.end())
+        chosen[i] = position(backend, problems[i], found->second);
+  }
+  comm.broadcast(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, 0, {}).wait();
+  return chosen;
+}
+
+/// Replaces every -1 by what one rank measures; returns how many there were.
+std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, Communicator& comm,
+                         const std::function<void(Index done, Index all)>& progress, std::vector<double>& chosen) {
+  const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
+  const auto rest = static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), -1));
+  const auto ours = (rest + ranks - 1 - rank) / ranks;
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (chosen[i] >= 0 || seen++ % ranks != rank) continue;
+    chosen[i] = position(backend, problems[i], measure_fastest(backend, problems[i]));
+    if (progress) progress(static_cast<Index>((seen - 1) / ranks + 1), static_cast<Index>(ours));
+  }
+  comm.all_reduce(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, Op::max, {}).wait();
+  return rest;
+}
+
+}  // namespace
+
+KernelCache::KernelCache(const std::string& folder, std::string_view backend, int threads)
+    : folder_(folder),
+      heading_(fmt::format("# convolutions of backend '{}' with {} threads on {}", backend, threads, processor())) {
+  path_ = fmt::format("{}/kernels-{:016x}.txt", folder, hash(heading_));
+}
+
+std::string KernelCache::processor() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "an unknown processor";
+}
+
+std::string KernelCache::complaint() const {
+  if (folder_.empty()) return "no folder to keep choices in";
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!error && access(folder_.c_str(), W_OK) != 0) error.assign(errno, std::generic_category());
+  return error ? fmt::format("{}: {}", folder_, error.message()) : "";
+}
+
+KernelChoices KernelCache::read() const {
+  KernelChoices choices;
+  std::ifstream in(path_);
+  for (std::string line; std::getline(in, line);)
+    if (const auto colon = line.rfind(": "); colon != std::string::npos)
+      choices[line.substr(0, colon)] = line.substr(colon + 2);
+  return choices;
+}
+
+void KernelCache::add(const KernelChoices& choices) const {
+  auto all = read();
+  for (const auto& [problem, algorithm] : choices) all[problem] = algorithm;
+  const std::string partial = fmt::format("{}.{}", path_, getpid());
+  std::ofstream out(partial);
+  out << heading_ << "\n";
+  for (const auto& [problem, algorithm] : all) out << problem << ": " << algorithm << "\n";
+  out.close();
+  if (out && std::rename(partial.c_str(), path_.c_str()) == 0) return;
+  const std::string why = std::generic_category().message(errno);
+  std::remove(partial.c_str());
+  fail("{} cannot be written: {}", path_, why);
+}
+
+void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
+                    Communicator& comm, const std::function<void(Index done, Index all)>& progress,
+                    KernelChoices& choices, KernelReport& report) {
+  const auto start = std::chrono::steady_clock::now();
+  report.problem = complaint(cache, comm);
+  if (!report.problem.empty()) return;
+  const auto problems = united(mine, comm);
+  auto chosen = kept(cache, backend, problems, comm);
+  const auto known = chosen.size() - measure_rest(backend, problems, comm, progress, chosen);
+
+  KernelChoices now;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const auto algorithm = backend.algorithms(problems[i])[static_cast<std::size_t>(chosen[i])];
+    if (std::find(mine.begin(), mine.end(), problems[i]) != mine.end()) backend.choose(problems[i], algorithm);
+    now[problems[i].print()] = algorithm;
+  }
+  together(comm, [&] {
+    if (comm.rank() == 0 && known < problems.size()) cache.add(now);
+  });
+  choices.merge(now);
+  report.known += static_cast<Index>(known);
+  report.measured += static_cast<Index>(problems.size() - known);
+  report.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string default_kernel_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::string(cache) + "/partita";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.cache/partita";
+  return "";
+}
+
+}  // namespace partita

@@ -1,0 +1,93 @@
+#include "partita/train/kernel_choice.hpp"
+
+#include "partita/comm/threads.hpp"
+#include "support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of the test's own, and two problems of which each rank has one, and one that all have.
+class KernelChoice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (make_backend("auto", DType::f32, 1)->name() != "onednn") GTEST_SKIP() << "this build lacks oneDNN";
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder = fs::temp_directory_path() / fmt::format("partita-{}-{}", test->name(), getpid());
+    fs::remove_all(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  static ConvProblem problem(Index filters) {
+    const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+    const Shape x{{'N', 2}, {'C', 4}, {'H', 6}, {'W', 5}}, y{{'N', 2}, {'C', filters}, {'H', 6}, {'W', 5}};
+    return {ConvPass::forward, windows, Box(x), Box(y), false};
+  }
+
+  KernelCache cache() const { return {folder.string(), "onednn", 1}; }
+
+  /// What three ranks choose, and their report.
+  std::pair<KernelChoices, KernelReport> choose() const {
+    std::vector<KernelChoices> choices(3);
+    std::vector<KernelReport> reports(3);
+    run_threads(3, [&](Communicator& comm) {
+      const auto rank = static_cast<std::size_t>(comm.rank());
+      const auto backend = make_onednn_backend(1);
+      Index last = 0;
+      const auto progress = [&](Index done, Index all) {
+        EXPECT_EQ(done, ++last);
+        EXPECT_LE(done, all);
+      };
+      choose_kernels(*backend, {problem(8), problem(9 + comm.rank())}, cache(), comm, progress, choices[rank],
+                     reports[rank]);
+    });
+    EXPECT_EQ(choices[0], choices[1]);
+    EXPECT_EQ(choices[0], choices[2]);
+    return {choices[0], reports[0]};
+  }
+
+  fs::path folder;
+};
+
+TEST_F(KernelChoice, IsMeasuredOnceAndKept) {
+  const auto [first, measured] = choose();
+  EXPECT_EQ(first.size(), 4U);
+  EXPECT_EQ(measured.known, 0);
+  EXPECT_EQ(measured.measured, 4);
+  EXPECT_EQ(measured.problem, "");
+  const auto [second, known] = choose();
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(known.known, 4);
+  EXPECT_EQ(known.measured, 0);
+}
+
+TEST_F(KernelChoice, FollowsTheFileAndMeasuresWhatIsDamaged) {
+  choose();
+  const KernelCache cache = this->cache();
+  for (const char* other : {"nhwc", "blocked", "gemm"}) {
+    cache.add({{problem(8).print(), other}});
+    EXPECT_EQ(choose().first[problem(8).print()], other);
+  }
+  std::ofstream(cache.path(), std::ios::app) << problem(9).print() << ": fft\nrubbish\n: \n";
+  const auto [choices, report] = choose();
+  EXPECT_EQ(report.measured, 1);
+  EXPECT_EQ(report.known, 3);
+  EXPECT_NE(cache.read()[problem(9).print()], "fft");
+}
+
+TEST_F(KernelChoice, MeasuresNothingThatItCannotKeep) {
+  std::ofstream(folder.string()) << "a file";
+  const auto [choices, report] = choose();
+  EXPECT_TRUE(choices.empty());
+  EXPECT_EQ(report.measured, 0);
+  EXPECT_NE(report.problem.find(folder.string()), std::string::npos) << report.problem;
+}
+
+}  // namespace
+}  // namespace partita
