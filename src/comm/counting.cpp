@@ -33,6 +33,13 @@ class CountingCommunicator : public Communicator {
     counter_->add(Verb::exchange, traffic);
     return inner_->exchange(sends, recvs, stream);
   }
+  Request exchange_boxes(const BoxExchange& boxes, Stream stream) override {
+    Traffic traffic;
+    for (const auto& [peer, box] : boxes.sends)
+      if (!box.empty()) traffic += {1, box.volume() * size_of(boxes.from.dtype())};
+    counter_->add(Verb::exchange, traffic);
+    return inner_->exchange_boxes(boxes, stream);
+  }
   Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) override {
     collective(Verb::all_reduce, count, dtype);
     return inner_->all_reduce(data, count, dtype, op, stream);

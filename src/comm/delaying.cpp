@@ -39,6 +39,13 @@ class DelayingCommunicator : public Communicator {
     const auto start = [&] { return inner_->exchange(sends, recvs, stream); };
     return sent + received == 0 ? start() : delayed(static_cast<Index>(received), start);
   }
+  Request exchange_boxes(const BoxExchange& boxes, Stream stream) override {
+    Index sent = 0, received = 0;
+    for (const auto& [peer, box] : boxes.sends) sent += box.volume();
+    for (const auto& [peer, box] : boxes.recvs) received += box.volume();
+    const auto start = [&] { return inner_->exchange_boxes(boxes, stream); };
+    return sent + received == 0 ? start() : delayed(received * size_of(boxes.from.dtype()), start);
+  }
   Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) override {
     return collective(count, dtype, [&] { return inner_->all_reduce(data, count, dtype, op, stream); });
   }

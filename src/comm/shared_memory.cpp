@@ -93,7 +93,8 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   MPI_Comm_size(comm, &size_);
   void* mine = nullptr;
   // Open MPI places the ranks' parts at multiples of 8 bytes; the same distance in all mappings, which begin with a page.
-  const auto bytes = static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * slot_bytes;
+  const auto bytes =
+      static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * slot_bytes + SharedExchange::bytes(size_);
   if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_) != MPI_SUCCESS)
     throw CommunicationError("the ranks of a node cannot share memory; is /dev/shm full?");
   MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
@@ -106,6 +107,9 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
     segments_.push_back(static_cast<std::byte*>(at) + (alignof(Flags) - address % alignof(Flags)) % alignof(Flags));
   }
   new (segments_[static_cast<std::size_t>(rank_)]) Flags;
+  auto behind = segments_;
+  for (auto& segment : behind) segment += sizeof(Flags) + slots * slot_bytes;
+  exchange_ = std::make_unique<SharedExchange>(rank_, behind);
   MPI_Barrier(comm);
 }
 
@@ -127,7 +131,7 @@ std::byte* SharedMemory::slot(int rank, Index piece) const {
   return segments_[static_cast<std::size_t>(rank)] + sizeof(Flags) + piece % slots * slot_bytes;
 }
 
-std::shared_ptr<SharedMemory::Operation> SharedMemory::all_reduce(void* data, Index count, DType dtype, Op op) {
+std::shared_ptr<const SharedOperation> SharedMemory::all_reduce(void* data, Index count, DType dtype, Op op) {
   auto operation = std::make_shared<Operation>();
   operation->data_ = static_cast<std::byte*>(data);
   operation->count_ = count;
@@ -142,7 +146,16 @@ std::shared_ptr<SharedMemory::Operation> SharedMemory::all_reduce(void* data, In
   return operation;
 }
 
+std::shared_ptr<const SharedOperation> SharedMemory::exchange(const BoxExchange& boxes) {
+  auto operation = exchange_->start(boxes);
+  progress();
+  return operation;
+}
+
 void SharedMemory::progress() {
+  bool moved = false;
+  while (!exchange_->idle() && exchange_->advance()) moved = true;
+  if (moved && flags(0).sleepers.load() > 0) ring();
   while (!started_.empty() && advance(*started_.front())) {
     Operation& now = *started_.front();
     if (now.gathered_ < now.pieces_) continue;
@@ -169,10 +182,13 @@ bool all_beyond(int ranks, Index piece, CounterOf&& counter) {
 template <class CounterOf>
 void SharedMemory::publish(Index piece, CounterOf&& counter) {
   counter(rank_).store(piece + 1);
-  Flags& first = flags(0);
-  if (first.sleepers.load() == 0 || !all_beyond(size_, piece, counter)) return;
-  first.bell.fetch_add(1);
-  futex_wake_all(first.bell);
+  if (flags(0).sleepers.load() > 0 && all_beyond(size_, piece, counter)) ring();
+}
+
+/// Wakes those who sleep.
+void SharedMemory::ring() {
+  flags(0).bell.fetch_add(1);
+  futex_wake_all(flags(0).bell);
 }
 
 void SharedMemory::sleep() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "shared_exchange.hpp"
+
 #include "partita/comm/communicator.hpp"
 
 #include <mpi.h>
@@ -11,7 +13,7 @@
 
 namespace partita {
 
-/// Sums over ranks of one node through memory that they share, where a copy costs a fraction of a message:
+/// Sums, and exchanges of boxes, over ranks of one node through memory that they share, where a copy costs a fraction of a message:
 ///
 ///     stage    every rank copies its piece into its slot
 ///     reduce   rank r sums block r of all pieces, into its own data and its slot
@@ -29,9 +31,9 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   /// An all-reduce that was started. Those of one communicator run in the order in which they were started.
-  class Operation {
+  class Operation final : public SharedOperation {
    public:
-    bool done() const { return done_; }
+    bool done() const override { return done_; }
 
    private:
     friend class SharedMemory;
@@ -48,7 +50,8 @@ class SharedMemory {
     Index extent(Index piece) const { return std::min(per_piece_, count_ - piece * per_piece_); }
     bool done_ = false;
   };
-  std::shared_ptr<Operation> all_reduce(void* data, Index count, DType dtype, Op op);
+  std::shared_ptr<const SharedOperation> all_reduce(void* data, Index count, DType dtype, Op op);
+  std::shared_ptr<const SharedOperation> exchange(const BoxExchange& boxes);
 
   /// Goes on with what was started, without waiting.
   void progress();
@@ -56,7 +59,7 @@ class SharedMemory {
   /// more ranks than cores.
   void sleep();
   /// True if nothing is under way.
-  bool idle() const { return started_.empty(); }
+  bool idle() const { return started_.empty() && exchange_->idle(); }
 
  private:
   struct Flags;
@@ -65,6 +68,7 @@ class SharedMemory {
   std::byte* slot(int rank, Index piece) const;
   template <class CounterOf>
   void publish(Index piece, CounterOf&& counter);
+  void ring();
   bool advance(Operation& now);
   bool stage(Operation& now);
   bool reduce(Operation& now);
@@ -75,6 +79,7 @@ class SharedMemory {
   std::vector<std::byte*> segments_;  // one a rank
   Index before_ = 0;                  // pieces of all operations before the one at the front
   std::deque<std::shared_ptr<Operation>> started_;
+  std::unique_ptr<SharedExchange> exchange_;
 };
 
 }  // namespace partita

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "partita/base/error.hpp"
+#include "partita/base/tensor.hpp"
 #include "partita/base/traffic.hpp"
+#include "partita/base/transfer.hpp"
 #include "partita/base/types.hpp"
 
 #include <cstddef>
@@ -22,6 +24,16 @@ struct Send {
 struct Recv {
   int peer = 0;
   std::span<std::byte> data;
+};
+
+/// Boxes of `from` that go to other ranks, and boxes of `to` that come from them, to be written or to be added. Both ends
+/// of a message name the same box, of tensors with the same dimensions and dtype.
+struct BoxExchange {
+  const Tensor& from;
+  std::span<const Transfer> sends;
+  const Tensor& to;
+  std::span<const Transfer> recvs;
+  bool add = false;
 };
 
 /// How values are combined.
@@ -73,6 +85,10 @@ class Communicator {
   /// Sends and receives between pairs; messages of one pair match in the order in which both list them. No message to
   /// oneself.
   virtual Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) = 0;
+  /// The same for boxes of tensors, which need not lie in one piece; messages of one pair match as above, apart from
+  /// those of the other exchange. The tensors' memory lives as long as the request. A transport that cannot read and
+  /// write boxes where they lie packs them.
+  virtual Request exchange_boxes(const BoxExchange& boxes, Stream stream);
   /// data = op over ranks of data, in place.
   virtual Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) = 0;
   /// all = the ranks' `local` blocks in rank order; rank r gives counts[r].

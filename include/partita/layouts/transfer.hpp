@@ -2,18 +2,12 @@
 
 #include "partita/base/box.hpp"
 #include "partita/base/grid.hpp"
+#include "partita/base/transfer.hpp"
 
 #include <span>
 #include <vector>
 
 namespace partita {
-
-/// One box that moves between this rank and `peer`, in global coordinates.
-struct Transfer {
-  int peer = 0;
-  Box box;
-  bool operator==(const Transfer&) const = default;
-};
 
 /// What one rank sends, receives and copies from itself. Between a pair of ranks, sends and receives are listed in the
 /// same order, so that messages need no other name than their order.

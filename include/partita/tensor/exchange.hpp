@@ -4,8 +4,6 @@
 #include "partita/comm/communicator.hpp"
 #include "partita/layouts/transfer.hpp"
 
-#include <vector>
-
 namespace partita {
 
 /// Moves boxes between ranks as a TransferPlan says, from one tensor into another: `start`, compute what needs nothing
@@ -29,13 +27,7 @@ class Exchange {
 
  private:
   Exchange() = default;
-  void start(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs, const Tensor& from,
-             Communicator& comm, Stream stream);
 
-  std::vector<Transfer> arrives_;     // through recv_buffer_, in order
-  Tensor send_buffer_, recv_buffer_;  // flat; for boxes that do not lie in one piece
-  Tensor from_, to_;
-  bool add_ = false;
   Request request_;
 };
 

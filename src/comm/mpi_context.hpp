@@ -1,0 +1,165 @@
+#pragma once
+
+#include "backoff.hpp"
+#include "shared_memory.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/comm/textbook.hpp"
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+inline std::string error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+inline void check(int code, std::string_view what) {
+  if (code != MPI_SUCCESS) throw CommunicationError(fmt::format("{}: {}", what, error_text(code)));
+}
+
+inline bool finalized() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+/// What a communicator must know of the machine. Collective over `world`.
+struct Node {
+  bool oversubscribed = false;  ///< the ranks on this node outnumber the cores that they may use
+  bool whole_world = false;     ///< all ranks are on it
+
+  explicit Node(MPI_Comm world) {
+    MPI_Comm node = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+    int ranks = 0, all = 0;
+    MPI_Comm_size(node, &ranks);
+    MPI_Comm_size(world, &all);
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    std::vector<cpu_set_t> masks(static_cast<std::size_t>(ranks));
+    check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, masks.data(), sizeof mine, MPI_BYTE, node), "MPI_Allgather");
+    check(MPI_Comm_free(&node), "MPI_Comm_free");
+    for (const auto& mask : masks) CPU_OR(&mine, &mine, &mask);
+    oversubscribed = ranks > CPU_COUNT(&mine);
+    whole_world = ranks == all;
+  }
+};
+
+template <DType dtype, Op op>
+void combine(void* in, void* inout, int* count, MPI_Datatype*) {
+  textbook::combine(inout, in, *count, dtype, op);
+}
+
+/// What all communicators of a process share: MPI's names for our types and sums, and how to wait.
+class Context {
+ public:
+  explicit Context(MPI_Comm world) : Context(Node(world)) {}
+  explicit Context(const Node& node) : yields_(node.oversubscribed), one_node_(node.whole_world) {
+    check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
+    check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
+    create(combine<DType::bf16, Op::sum>, bf16_sum_);
+    create(combine<DType::bf16, Op::max>, bf16_max_);
+    create(combine<DType::f16, Op::sum>, f16_sum_);
+    create(combine<DType::f16, Op::max>, f16_max_);
+  }
+  ~Context() {
+    if (finalized()) return;
+    MPI_Type_free(&two_bytes_);
+    for (auto* op : {&bf16_sum_, &bf16_max_, &f16_sum_, &f16_max_}) MPI_Op_free(op);
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  MPI_Datatype type(DType dtype) const {
+    switch (dtype) {
+      case DType::f64: return MPI_DOUBLE;
+      case DType::f32: return MPI_FLOAT;
+      case DType::i32: return MPI_INT32_T;
+      case DType::bf16:
+      case DType::f16: return two_bytes_;
+    }
+    broken("unknown dtype");
+  }
+
+  MPI_Op op(DType dtype, Op op) const {
+    if (dtype == DType::bf16) return op == Op::sum ? bf16_sum_ : bf16_max_;
+    if (dtype == DType::f16) return op == Op::sum ? f16_sum_ : f16_max_;
+    return op == Op::sum ? MPI_SUM : MPI_MAX;
+  }
+
+  /// The one place that waits, for requests of MPI or for what goes through shared memory; both go on meanwhile.
+  void wait(std::vector<MPI_Request>& requests) const {
+    std::vector<MPI_Status> statuses(requests.size());
+    const auto count = static_cast<int>(requests.size());
+    int code = MPI_SUCCESS, done = 0;
+    if (!yields_ && !busy()) {
+      code = MPI_Waitall(count, requests.data(), statuses.data());
+    } else {
+      for (Backoff backoff(yields_); done == 0 && code == MPI_SUCCESS; backoff.pause()) {
+        progress();
+        code = MPI_Testall(count, requests.data(), &done, statuses.data());
+      }
+    }
+    if (code == MPI_ERR_IN_STATUS)
+      for (const auto& status : statuses)
+        if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, "communication");
+    check(code, "communication");
+  }
+
+  void wait(SharedMemory& shared, const SharedOperation& operation) const {
+    constexpr int patience = 10, often = 16;
+    for (int looks = 1;; ++looks) {
+      progress();
+      if (operation.done()) return;
+      if (yields_ && looks < patience) sched_yield();
+      if (yields_ && looks >= patience) shared.sleep();
+      if (operation.done()) return;
+      if (!yields_ && looks % often != 0) continue;
+      int there = 0;  // peers may wait for a message of ours first: MPI moves it only when called
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE), "MPI_Iprobe");
+    }
+  }
+
+  /// Goes on without waiting.
+  void progress(std::vector<MPI_Request>& requests) const {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "communication");
+    progress();
+  }
+  void progress() const {
+    for (auto* shared : shared_) shared->progress();
+  }
+
+  /// True if all ranks of the world share memory.
+  bool one_node() const { return one_node_; }
+  /// Shared memory takes part in `progress` while it is there.
+  void add(SharedMemory& shared) { shared_.push_back(&shared); }
+  void remove(SharedMemory& shared) { std::erase(shared_, &shared); }
+
+ private:
+  bool busy() const {
+    return std::any_of(shared_.begin(), shared_.end(), [](const SharedMemory* shared) { return !shared->idle(); });
+  }
+
+  static void create(MPI_User_function* function, MPI_Op& op) {
+    check(MPI_Op_create(function, /*commute=*/1, &op), "MPI_Op_create");
+  }
+
+  bool yields_, one_node_;
+  std::vector<SharedMemory*> shared_;
+  MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
+  MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;
+};
+
+}  // namespace partita

@@ -1,0 +1,133 @@
+#include "shared_exchange.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace partita {
+
+struct alignas(64) SharedExchange::Line {
+  std::atomic<Index> pieces{0};
+};
+
+namespace {
+
+constexpr Index line = 64, depth = 16;  // slots of a ring
+
+/// A rank's rings take about 1 MiB, so that a halo is on its way before its receiver looks for it.
+Index bytes_of_slot(int ranks) {
+  constexpr Index all = Index{1} << 20, least = Index{4} << 10;
+  return std::max(all / depth / std::max(ranks - 1, 1), least) / line * line;
+}
+
+}  // namespace
+
+// A segment: for each peer, how many pieces its owner has written for it and read from it; then a ring for each peer.
+Index SharedExchange::bytes(int ranks) { return ranks * (2 * line + depth * bytes_of_slot(ranks)); }
+
+SharedExchange::SharedExchange(int rank, std::vector<std::byte*> segments)
+    : rank_(static_cast<std::size_t>(rank)),
+      segments_(std::move(segments)),
+      slot_bytes_(bytes_of_slot(static_cast<int>(segments_.size()))),
+      out_(segments_.size()),
+      in_(segments_.size()),
+      sent_(segments_.size()),
+      received_(segments_.size()) {
+  for (std::size_t i = 0; i < 2 * segments_.size(); ++i) new (segments_[rank_] + static_cast<Index>(i) * line) Line;
+}
+
+SharedExchange::Line& SharedExchange::written(std::size_t from, std::size_t to) const {
+  return *reinterpret_cast<Line*>(segments_[from] + static_cast<Index>(2 * to) * line);
+}
+SharedExchange::Line& SharedExchange::taken(std::size_t from, std::size_t to) const {
+  return *reinterpret_cast<Line*>(segments_[to] + static_cast<Index>(2 * from + 1) * line);
+}
+std::byte* SharedExchange::slot(std::size_t from, std::size_t to, Index piece) const {
+  const auto ranks = static_cast<Index>(segments_.size());
+  return segments_[from] + 2 * ranks * line + (static_cast<Index>(to) * depth + piece % depth) * slot_bytes_;
+}
+
+SharedExchange::Pieces::Pieces(const Tensor& tensor, const Box& box, Index most) : box_(box), order_(tensor.order()) {
+  Index inner = 1;
+  for (cut_ = box.dims() - 1; cut_ > 0; --cut_) {
+    const Index extent = box.extent(order_[static_cast<std::size_t>(cut_)]);
+    if (inner * extent > most) break;
+    inner *= extent;
+  }
+  const Index extent = box.extent(order_[static_cast<std::size_t>(cut_)]);
+  chunk_ = std::clamp(most / inner, Index{1}, extent);
+  count_ = (extent + chunk_ - 1) / chunk_;
+  for (int i = 0; i < cut_; ++i) count_ *= box.extent(order_[static_cast<std::size_t>(i)]);
+}
+
+Box SharedExchange::Pieces::operator[](Index i) const {
+  Box piece = box_;
+  const int d = order_[static_cast<std::size_t>(cut_)];
+  const Index chunks = (box_.extent(d) + chunk_ - 1) / chunk_;
+  const Index lo = box_[d].lo + i % chunks * chunk_;
+  piece[d] = {lo, std::min(lo + chunk_, box_[d].hi)};
+  i /= chunks;
+  for (int at = cut_ - 1; at >= 0; --at) {
+    const int outer = order_[static_cast<std::size_t>(at)];
+    const Index place = box_[outer].lo + i % box_.extent(outer);
+    piece[outer] = {place, place + 1};
+    i /= box_.extent(outer);
+  }
+  return piece;
+}
+
+std::shared_ptr<const SharedOperation> SharedExchange::start(const BoxExchange& boxes) {
+  auto operation = std::make_shared<Operation>();
+  for (const auto& send : boxes.sends) queue(out_, boxes.from, send, false, operation);
+  for (const auto& recv : boxes.recvs) queue(in_, boxes.to, recv, boxes.add, operation);
+  open_ += operation->open;
+  return operation;
+}
+
+void SharedExchange::queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer,
+                           bool add, const std::shared_ptr<Operation>& operation) const {
+  const auto& [peer, box] = transfer;
+  require(static_cast<std::size_t>(peer) != rank_, "no message to oneself");
+  if (box.empty()) return;
+  const Index most = slot_bytes_ / size_of(tensor.dtype());
+  queues[static_cast<std::size_t>(peer)].push_back({tensor, Pieces(tensor, box, most), add, operation});
+  ++operation->open;
+}
+
+bool SharedExchange::advance() {
+  bool moved = false;
+  for (std::size_t peer = 0; peer < segments_.size(); ++peer) {
+    if (!out_[peer].empty() && write(peer)) moved = true;
+    if (!in_[peer].empty() && read(peer)) moved = true;
+  }
+  return moved;
+}
+
+bool SharedExchange::write(std::size_t peer) {
+  if (sent_[peer] - taken(rank_, peer).pieces.load() == depth) return false;
+  const Message& message = out_[peer].front();
+  pack(message.tensor, message.pieces[message.next], slot(rank_, peer, sent_[peer]));
+  written(rank_, peer).pieces.store(++sent_[peer]);
+  finish_piece(out_[peer]);
+  return true;
+}
+
+bool SharedExchange::read(std::size_t peer) {
+  if (written(peer, rank_).pieces.load() == received_[peer]) return false;
+  const Message& message = in_[peer].front();
+  const std::byte* from = slot(peer, rank_, received_[peer]);
+  const Box piece = message.pieces[message.next];
+  message.add ? unpack_add(from, piece, message.tensor) : unpack(from, piece, message.tensor);
+  taken(peer, rank_).pieces.store(++received_[peer]);
+  finish_piece(in_[peer]);
+  return true;
+}
+
+void SharedExchange::finish_piece(std::deque<Message>& queue) {
+  Message& message = queue.front();
+  if (++message.next < message.pieces.count()) return;
+  --message.operation->open;
+  --open_;
+  queue.pop_front();
+}
+
+}  // namespace partita

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "shared_operation.hpp"
+
+#include "partita/comm/communicator.hpp"
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace partita {
+
+/// Boxes from rank to rank of one node: the sender packs a box, piece by piece, into the next slots of a ring that it
+/// shares with the receiver, who unpacks them; so each element is copied twice, by two ranks at a time, where messages of
+/// packed boxes copy four times.
+class SharedExchange {
+ public:
+  /// Bytes that each of `ranks` shares.
+  static Index bytes(int ranks);
+  /// `segments[r]` are rank r's, aligned to a line of the cache. Whoever makes it lets all ranks do so before the first
+  /// exchange.
+  SharedExchange(int rank, std::vector<std::byte*> segments);
+
+  std::shared_ptr<const SharedOperation> start(const BoxExchange& boxes);
+  /// Moves one piece to and one from every rank, where there is one and room for it; false if there was none.
+  bool advance();
+  bool idle() const { return open_ == 0; }
+
+ private:
+  struct Operation final : SharedOperation {
+    Index open = 0;  // messages
+    bool done() const override { return open == 0; }
+  };
+  /// A box cut into pieces that fit a slot, in the order of memory and alike at both ends.
+  class Pieces {
+   public:
+    Pieces(const Tensor& tensor, const Box& box, Index most);
+    Index count() const { return count_; }
+    Box operator[](Index i) const;
+
+   private:
+    Box box_;
+    std::array<int, max_dims> order_;
+    int cut_ = 0;  // position in the order of the dimension that is cut; those before have extent 1 in a piece
+    Index chunk_ = 1, count_ = 1;
+  };
+  struct Message {
+    Tensor tensor;
+    Pieces pieces;
+    bool add = false;
+    std::shared_ptr<Operation> operation;
+    Index next = 0;  // piece
+  };
+  struct Line;  // of the cache
+
+  void queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer, bool add,
+             const std::shared_ptr<Operation>& operation) const;
+  bool write(std::size_t peer);
+  bool read(std::size_t peer);
+  void finish_piece(std::deque<Message>& queue);
+  Line& written(std::size_t from, std::size_t to) const;
+  Line& taken(std::size_t from, std::size_t to) const;
+  std::byte* slot(std::size_t from, std::size_t to, Index piece) const;
+
+  std::size_t rank_;
+  std::vector<std::byte*> segments_;
+  Index slot_bytes_;
+  std::vector<std::deque<Message>> out_, in_;  // by peer, in the order of their start
+  std::vector<Index> sent_, received_;         // pieces so far, by peer
+  Index open_ = 0;                             // messages
+};
+
+}  // namespace partita

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace partita {
+
+/// Something that was started in shared memory and goes on as its ranks make progress.
+class SharedOperation {
+ public:
+  virtual ~SharedOperation() = default;
+  virtual bool done() const = 0;
+};
+
+}  // namespace partita
