@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 namespace partita::test {
 
 /// Checks of a transport, the same for all: each is collective over `comm` and compares with what every rank can
@@ -166,6 +169,52 @@ inline void check_requests_in_any_order(Communicator& comm) {
   EXPECT_EQ(first, block(left, 4));
 }
 
+/// The box that `from` sends `to`: row `from` of the first dimension, inside a tensor of `shape`; some are empty, some
+/// large, and none reaches all around.
+inline Box box_of_pair(const Shape& shape, int from, int to) {
+  Box box(shape);
+  box[0] = {from, from + 1};
+  for (int d = 1; d < box.dims(); ++d) box[d] = {(from + to) % 2, shape.extent(d) - to % 2};
+  if ((from + 2 * to) % 5 == 4) box[box.dims() - 1].hi = box[box.dims() - 1].lo;
+  return box;
+}
+
+/// Boxes of all dimensions, from one element to more than any transport sends at once, written and added, two exchanges
+/// at a time.
+inline void check_exchange_boxes(Communicator& comm) {
+  const int p = comm.size();
+  const auto allocator = std::make_shared<Allocator>();
+  for (const Shape& shape : {Shape{{'N', p}, {'C', 2}}, Shape{{'N', p}, {'C', 3}, {'D', 5}, {'H', 70}, {'W', 131}},
+                             Shape{{'N', p}, {'C', 20011}, {'H', 3}}, Shape{{'N', p}, {'L', 50021}}}) {
+    SCOPED_TRACE(shape.print());
+    std::vector<Transfer> sends, recvs;
+    for (int r = 0; r < p; ++r) {
+      if (r == comm.rank()) continue;
+      sends.push_back({r, box_of_pair(shape, comm.rank(), r)});
+      recvs.push_back({r, box_of_pair(shape, r, comm.rank())});
+    }
+    const auto tensor = [&] {
+      return Tensor(DType::f64, shape.names(), Box(shape), allocator, MemoryClass::workspace);
+    };
+    const Tensor from = tensor(), written = tensor(), added = tensor();
+    for (Index i = 0; i < from.volume(); ++i) {
+      from.set(i, static_cast<double>(i + 1));
+      added.set(i, 0.5);
+    }
+    if (comm.rank() % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // others run ahead
+    {
+      auto one = comm.exchange_boxes({from, sends, written, recvs, false}, {});
+      comm.exchange_boxes({from, sends, added, recvs, true}, {}).wait();
+    }  // the other is waited for here
+    const Tensor expected = tensor();
+    for (const auto& [peer, box] : recvs) copy_box(from, expected, box);
+    for (Index i = 0; i < from.volume(); ++i) {
+      ASSERT_EQ(written.get(i), expected.get(i)) << "element " << i;
+      ASSERT_EQ(added.get(i), expected.get(i) + 0.5) << "element " << i;
+    }
+  }
+}
+
 inline void check_split(Communicator& comm) {
   // Odd and even ranks, in descending order.
   const auto half = comm.split(comm.rank() % 2, -comm.rank());
@@ -198,6 +247,7 @@ inline void check_agreement(Communicator& comm) {
 
 inline void check_transport(Communicator& comm) {
   check_exchange(comm);
+  check_exchange_boxes(comm);
   check_requests_in_any_order(comm);
   check_all_reduce(comm);
   check_short_floats(comm);
