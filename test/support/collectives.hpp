@@ -184,7 +184,7 @@ inline Box box_of_pair(const Shape& shape, int from, int to) {
 inline void check_exchange_boxes(Communicator& comm) {
   const int p = comm.size();
   const auto allocator = std::make_shared<Allocator>();
-  for (const Shape& shape : {Shape{{'N', p}, {'C', 2}}, Shape{{'N', p}, {'C', 3}, {'D', 5}, {'H', 70}, {'W', 131}},
+  for (const Shape& shape : {Shape{{'N', p}, {'C', 2}}, Shape{{'N', p}, {'C', 3}, {'D', 5}, {'H', 170}, {'W', 131}},
                              Shape{{'N', p}, {'C', 20011}, {'H', 3}}, Shape{{'N', p}, {'L', 50021}}}) {
     SCOPED_TRACE(shape.print());
     std::vector<Transfer> sends, recvs;
