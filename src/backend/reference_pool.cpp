@@ -41,18 +41,25 @@ class Cover {
         }
   }
 
-  void move_to(const Position& out) {
-    const Position start = first_input(windows_, out);
-    first_ = x_.offset(start);
-    bool inside = x_.holds(0, start[0]);
-    for (std::size_t d = 1; d < 4; ++d)
-      inside = inside && x_.holds(d, start[d]) && x_.holds(d, start[d] + all_.back().step[d]);
+  /// To the outputs of one row: those of any w.
+  void move_to_row(const Position& out) {
+    row_ = first_input(windows_, out);
+    row_first_ = x_.offset({row_[0], row_[1], row_[2], x_.sides[3].lo});
+    row_inside_ = x_.holds(0, row_[0]);
+    for (std::size_t d = 1; d < 3; ++d)
+      row_inside_ = row_inside_ && x_.holds(d, row_[d]) && x_.holds(d, row_[d] + all_.back().step[d]);
+  }
+  /// To one output of the row.
+  void move_to(Index w) {
+    const Index start = w * windows_[2].stride - windows_[2].pad_lo;
+    first_ = row_first_ + (start - x_.sides[3].lo) * x_.strides[3];
     taps_ = &all_;
-    if (inside) return;
+    if (row_inside_ && x_.holds(3, start) && x_.holds(3, start + all_.back().step[3])) return;
+    row_[3] = start;
     some_.clear();
     for (const Tap& tap : all_) {
       bool held = true;
-      for (std::size_t d = 0; d < 4; ++d) held = held && x_.holds(d, start[d] + tap.step[d]);
+      for (std::size_t d = 0; d < 4; ++d) held = held && x_.holds(d, row_[d] + tap.step[d]);
       if (held) some_.push_back(tap);
     }
     taps_ = &some_;
@@ -72,7 +79,9 @@ class Cover {
   bool always_whole_;
   std::vector<Tap> all_, some_;
   const std::vector<Tap>* taps_ = &all_;
-  Index first_ = 0;
+  Position row_{};  // the first input of the row's windows, but for w
+  bool row_inside_ = false;
+  Index row_first_ = 0, first_ = 0;
 };
 
 /// Calls f(offset of the channels in y's memory) for each output, `cover` being moved to it.
@@ -82,12 +91,14 @@ void for_outputs(const Tensor& y, Cover& cover, F&& f) {
   const auto& [samples, planes, rows, columns] = lattice.sides;
   for (Index n = samples.lo; n < samples.hi; ++n)
     for (Index d = planes.lo; d < planes.hi; ++d)
-      for (Index h = rows.lo; h < rows.hi; ++h)
-        for (Index w = columns.lo; w < columns.hi; ++w) {
-          const Position at{n, d, h, w};
-          cover.move_to(at);
-          f(lattice.offset(at));
+      for (Index h = rows.lo; h < rows.hi; ++h) {
+        cover.move_to_row({n, d, h, columns.lo});
+        Index at = lattice.offset({n, d, h, columns.lo});
+        for (Index w = columns.lo; w < columns.hi; ++w, at += lattice.strides[3]) {
+          cover.move_to(w);
+          f(at);
         }
+      }
 }
 
 /// One more input of the window. Both results are written whether they change or not: a branch would mispredict.
