@@ -79,7 +79,7 @@ void Tensor::set(Index i, double value) const {
   dispatch(dtype_, [&](auto t) { as<decltype(t)>()[i] = static_cast<decltype(t)>(value); });
 }
 
-Tensor Tensor::like(const Box& box) const { return like(box, memory_); }
+Tensor Tensor::like(const Box& box, Fill fill) const { return like(box, memory_, fill); }
 Tensor Tensor::like(const Box& box, MemoryClass memory, Fill fill) const {
   return {dtype_, names(), box, allocator_, memory, fill};
 }

@@ -43,7 +43,7 @@ class Conversion {
 
   void all_gather() const {
     const auto boxes = group_boxes(step_.from);
-    const auto gathered = to_.like(to_.box(), MemoryClass::workspace);
+    const auto gathered = to_.like(to_.box(), MemoryClass::workspace, Fill::none);
     grid_.along(step_.axes).all_gather(from_.data(), gathered.data(), volumes(boxes), to_.dtype(), stream_).wait();
     for (const auto* at = gathered.data(); const auto& box : boxes) {
       unpack(at, box, to_);
@@ -53,7 +53,7 @@ class Conversion {
 
   void reduce_scatter() const {
     const auto boxes = group_boxes(step_.to);
-    const auto packed = from_.like(from_.box(), MemoryClass::workspace);
+    const auto packed = from_.like(from_.box(), MemoryClass::workspace, Fill::none);
     for (auto* at = packed.data(); const auto& box : boxes) {
       pack(from_, box, at);
       at += box.volume() * size_of(from_.dtype());
@@ -96,7 +96,8 @@ DistTensor redistribute(const DistTensor& from, const std::vector<Redistribution
     require(step.from == now.layout, "each conversion starts from the layout that the last one made");
     DistTensor next;
     next.layout = step.to;
-    next.local = now.local.like(step.to.owned(grid.rank()));
+    const bool sums = (step.to.partial() & ~step.from.partial()) != 0;  // then most ranks bring zeros
+    next.local = now.local.like(step.to.owned(grid.rank()), sums ? Fill::zeros : Fill::none);
     Conversion(step, now.local, next.local, grid, stream).run();
     now = std::move(next);
   }

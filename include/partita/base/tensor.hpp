@@ -58,8 +58,8 @@ class Tensor {
   /// The same for global coordinates.
   double at(const std::array<Index, max_dims>& at) const { return get(offset(at)); }
 
-  /// A fresh zeroed tensor of the same names, dtype, allocator and class that holds another box.
-  Tensor like(const Box& box) const;
+  /// A fresh tensor of the same names, dtype, allocator and class that holds another box.
+  Tensor like(const Box& box, Fill fill = Fill::zeros) const;
   /// The same, in another class of memory.
   Tensor like(const Box& box, MemoryClass memory, Fill fill = Fill::zeros) const;
   /// The same box, allocator and class with elements of another type; zeroed.
