@@ -40,6 +40,7 @@ struct ConvProblem {
   bool operator==(const ConvProblem&) const = default;
 };
 
+/// For unordered containers.
 struct ConvProblemHash {
   std::size_t operator()(const ConvProblem& problem) const;
 };

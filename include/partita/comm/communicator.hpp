@@ -16,11 +16,12 @@
 
 namespace partita {
 
-/// A contiguous buffer to be sent to, or received from, rank `peer` of a communicator.
+/// A contiguous buffer to be sent to rank `peer` of a communicator.
 struct Send {
   int peer = 0;
   std::span<const std::byte> data;
 };
+/// A contiguous buffer to be received from rank `peer` of a communicator.
 struct Recv {
   int peer = 0;
   std::span<std::byte> data;
@@ -44,6 +45,7 @@ enum class Op : std::uint8_t { sum, max };
 /// down. A default-made request is complete.
 class Request {
  public:
+  /// What a transport keeps of a communication under way.
   class State {
    public:
     virtual ~State() = default;

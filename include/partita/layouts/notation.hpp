@@ -8,6 +8,7 @@ namespace partita {
 
 /// One word of a layout's notation, e.g. "H@(y,x)": a dimension (or "sum") and the axes behind its '@'.
 struct Placement {
+  /// A name and where it stands in the notation, for messages.
   struct Name {
     std::string text;
     std::size_t column = 0;  ///< counted from 0

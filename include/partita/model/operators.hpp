@@ -8,6 +8,7 @@ namespace partita {
 
 // The operators behind Model's methods; kernels read their parameters.
 
+/// The samples that the data set brings, x[N C ...].
 class InputOperator final : public Operator {
  public:
   explicit InputOperator(Input input);
@@ -22,6 +23,7 @@ class InputOperator final : public Operator {
   Input input_;
 };
 
+/// y[N F ...] = conv(x[N C ...], w[F C ...]) + bias[F]
 class ConvOperator final : public Operator {
  public:
   explicit ConvOperator(Conv conv) : conv_(std::move(conv)) {}
@@ -42,6 +44,7 @@ class ConvOperator final : public Operator {
   Conv conv_;
 };
 
+/// The maximum or the mean of windows of x[N C ...], channel by channel.
 class PoolOperator final : public Operator {
  public:
   PoolOperator(Pool pool, bool maximum) : pool_(std::move(pool)), maximum_(maximum) {}
@@ -60,6 +63,8 @@ class PoolOperator final : public Operator {
   bool maximum_;
 };
 
+/// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C] with statistics of the batch, or running ones in
+/// evaluation (Ioffe and Szegedy 2015).
 class BatchNormOperator final : public Operator {
  public:
   explicit BatchNormOperator(BatchNorm norm) : norm_(norm) {}
@@ -74,6 +79,7 @@ class BatchNormOperator final : public Operator {
   BatchNorm norm_;
 };
 
+/// y[N F] = x[N C ...] w[F C ...]' + bias[F], contracted over all but N.
 class LinearOperator final : public Operator {
  public:
   explicit LinearOperator(Linear linear) : linear_(linear) {}
@@ -97,17 +103,20 @@ class ElementwiseOperator : public Operator {
   OperatorLayouts layouts(const LayoutRequest& request) const override;
 };
 
+/// y = max(x, 0)
 class ReluOperator final : public ElementwiseOperator {
  public:
   std::string_view kind() const override { return "relu"; }
 };
 
+/// y = x1 + x2, of one shape.
 class AddOperator final : public ElementwiseOperator {
  public:
   std::string_view kind() const override { return "add"; }
   int inputs() const override { return 2; }
 };
 
+/// y = x / (1 - rate), or 0 with probability `rate`, drawn by seed, step and global index; y = x in evaluation.
 class DropoutOperator final : public ElementwiseOperator {
  public:
   explicit DropoutOperator(Dropout dropout);
@@ -119,6 +128,7 @@ class DropoutOperator final : public ElementwiseOperator {
   Dropout dropout_;
 };
 
+/// The mean over the batch of -log softmax(x[N C])[label].
 class CrossEntropyOperator final : public Operator {
  public:
   std::string_view kind() const override { return "softmax_cross_entropy"; }

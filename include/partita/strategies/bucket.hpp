@@ -10,6 +10,7 @@ struct LayerPlan;
 
 /// Trained weights that lie one after the other in memory, so that one collective sums their gradients. A value.
 struct Bucket {
+  /// One weight of one layer.
   struct Entry {
     int layer = 0;
     int weight = 0;  ///< position among the layer's weights

@@ -16,6 +16,7 @@ struct Batch {
   std::vector<std::int32_t> labels;  ///< of the samples of the loss's input on this rank
 };
 
+/// What one run of the schedule found.
 struct StepResult {
   double loss = 0;      ///< mean over the global batch; the same number on every rank
   double accuracy = 0;  ///< fraction of right predictions

@@ -16,6 +16,7 @@ class Parameters {
   /// Draws the weights by seed and global index: the same numbers under every layout. Without training there are no gradients.
   Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator);
 
+  /// One layer's weights on this rank.
   struct Layer {
     std::vector<DistTensor> master;  ///< one a weight
     std::vector<Tensor> compute;     ///< what kernels read: the master itself, or rounded to the compute dtype

@@ -17,6 +17,7 @@ struct Augmentation {
   bool flip = false;  ///< mirrors half of the images left to right
 };
 
+/// Everything about a training that is neither model nor strategy nor data.
 struct TrainerOptions {
   Index batch = 128;  ///< global samples a step
   DType dtype = DType::f32;
