@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
+#include <future>
 #include <optional>
 #include <set>
 
@@ -19,7 +20,7 @@ using hdf5::Handle;
 using hdf5::Session;
 
 constexpr const char* version_name = "partita_checkpoint";
-constexpr int version = 1;
+constexpr int version = 2;  // 1 had no checksums
 
 /// Calls f; an Error from it gets `context` in front.
 template <class F>
@@ -124,7 +125,8 @@ class Writer {
       hdf5::write_text(data, "dimensions", std::string(whole.names()));
       hdf5::write_text(data, "layout", named.tensor.layout.print());
       hdf5::write_text(data, "dtype", std::string(name(whole.dtype())));
-      file_.write(data, to_logical(whole));
+      std::vector<std::byte> room;
+      file_.write(data, to_logical(whole, room));
     });
   }
 
@@ -145,10 +147,11 @@ class Writer {
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {
-    explained(in("cannot open it"), [&] { hdf5::Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
+    explained(in("cannot open it"), [&] { bytes_.emplace(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
     const htri_t is_hdf5 = explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(path.c_str())); });
     if (is_hdf5 == 0) fail("checkpoint '{}' is no HDF5 file", path);
     explained(in("it is damaged"), [&] {
+      checksums_ = Checksums::read(*bytes_);
       file_ = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
       check(H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_INC, add_name, &names_));
     });
@@ -189,15 +192,21 @@ class Reader {
     });
   }
 
+  /// Throws Error if the elements are damaged that it is `rank`'s to look at, of so many; calls no HDF5.
+  void verify(int rank, int ranks) const {
+    explained(in("it is damaged"),
+              [&] { checksums_.verify(*bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks)); });
+  }
+
   void read(const NamedTensor& named) const {
     const Tensor& local = named.tensor.local;
     if (local.box().empty()) return;
     explained(in("cannot read tensor '" + named.name + "'"), [&] {
       const Handle data(H5Dopen2(file_, named.name.c_str(), H5P_DEFAULT), H5Dclose);
-      std::vector<std::byte> dense(static_cast<std::size_t>(local.volume() * size_of(stored(local.dtype()))));
-      check(H5Dread(data, native(local.dtype()), dense_space(local.box()), selected_space(data, local.box()),
-                    H5P_DEFAULT, dense.data()));
-      from_logical(dense, local);
+      from_logical(local, [&](std::byte* place) {
+        check(H5Dread(data, native(local.dtype()), dense_space(local.box()), selected_space(data, local.box()),
+                      H5P_DEFAULT, place));
+      });
     });
   }
 
@@ -235,6 +244,8 @@ class Reader {
   }
 
   std::string path_;
+  std::optional<hdf5::Descriptor> bytes_;
+  Checksums checksums_;
   Handle file_;
   std::vector<std::string> names_;
 };
@@ -266,7 +277,9 @@ void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& te
     const Session session;
     const Reader reader(path);
     for (const auto& named : tensors) reader.check_tensor(named);
+    auto verified = std::async(std::launch::async, [&] { reader.verify(grid.rank(), grid.grid().size()); });
     for (const auto& named : tensors) reader.read(named);
+    verified.get();
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace partita {
@@ -31,22 +32,35 @@ void for_elements(const Tensor& tensor, F&& f) {
             f(a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3] + e * stride[4]);
 }
 
-/// The tensor's elements in logical order, as stored.
-inline std::vector<std::byte> to_logical(const Tensor& tensor) {
-  const Tensor converted = convert(tensor, stored(tensor.dtype()));
-  std::vector<std::byte> dense(static_cast<std::size_t>(converted.bytes()));
-  dispatch(converted.dtype(), [&](auto t) {
-    auto* next = reinterpret_cast<decltype(t)*>(dense.data());
-    for_elements(converted, [&](Index offset) { *next++ = converted.as<decltype(t)>()[offset]; });
-  });
-  return dense;
+/// True if the tensor's memory is what a file holds: in logical order, as stored.
+inline bool is_logical(const Tensor& tensor) {
+  Index stride = 1;
+  for (int d = tensor.box().dims() - 1; d >= 0; stride *= tensor.box().extent(d--))
+    if (tensor.box().extent(d) > 1 && tensor.stride(d) != stride) return false;
+  return stored(tensor.dtype()) == tensor.dtype();
 }
 
-/// The inverse of `to_logical`.
-inline void from_logical(const std::vector<std::byte>& dense, const Tensor& tensor) {
-  const Tensor converted(stored(tensor.dtype()), tensor.names(), tensor.box());
+/// The tensor's elements in logical order, as stored: where they lie, or in `room`.
+inline std::span<const std::byte> to_logical(const Tensor& tensor, std::vector<std::byte>& room) {
+  if (is_logical(tensor)) return {tensor.data(), static_cast<std::size_t>(tensor.bytes())};
+  const Tensor converted = convert(tensor, stored(tensor.dtype()));
+  room.resize(static_cast<std::size_t>(converted.bytes()));
   dispatch(converted.dtype(), [&](auto t) {
-    const auto* next = reinterpret_cast<const decltype(t)*>(dense.data());
+    auto* next = reinterpret_cast<decltype(t)*>(room.data());
+    for_elements(converted, [&](Index offset) { *next++ = converted.as<decltype(t)>()[offset]; });
+  });
+  return room;
+}
+
+/// The inverse of `to_logical`: `read(place)` brings the elements to where it is told.
+template <class Read>
+void from_logical(const Tensor& tensor, Read&& read) {
+  if (is_logical(tensor)) return read(tensor.data());
+  const Tensor dense(stored(tensor.dtype()), "F", Box(Shape{{'F', tensor.volume()}}));
+  const Tensor converted(stored(tensor.dtype()), tensor.names(), tensor.box());
+  read(dense.data());
+  dispatch(converted.dtype(), [&](auto t) {
+    const auto* next = dense.as<decltype(t)>();
     for_elements(converted, [&](Index offset) { converted.as<decltype(t)>()[offset] = *next++; });
   });
   unpack(convert(converted, tensor.dtype()).data(), tensor.box(), tensor);

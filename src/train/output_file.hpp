@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "checksums.hpp"
 #include "hdf5.hpp"
 
 namespace partita::hdf5 {
@@ -103,9 +105,17 @@ class OutputFile {
     if (elements.empty()) return;
     const haddr_t at = H5Dget_offset(data);
     if (at == HADDR_UNDEF) throw Error(reason());
-    const auto begin = static_cast<off_t>(at);
+    constexpr std::size_t piece = std::size_t{4} << 20;
+    auto begin = static_cast<off_t>(at);
     elements_[begin] = begin + static_cast<off_t>(elements.size());
-    write_all(*disk_, elements, begin);
+    while (!elements.empty()) {  // the disk writes while the next piece is summed
+      const auto now = elements.first(std::min(piece, elements.size()));
+      checksums_.add(begin, now);
+      write_all(*disk_, now, begin);
+      sync_file_range(*disk_, begin, static_cast<off_t>(now.size()), SYNC_FILE_RANGE_WRITE);
+      begin += static_cast<off_t>(now.size());
+      elements = elements.subspan(now.size());
+    }
   }
 
   /// Completes the file and makes it durable; every data set is closed.
@@ -119,6 +129,7 @@ class OutputFile {
     const off_t size = lseek(*memory_, 0, SEEK_END);
     require(size >= at, "the file reaches to the end of its elements");
     copy(*memory_, *disk_, at, size);
+    checksums_.seal(*disk_, size);
     synchronise(*disk_);
   }
 
@@ -133,6 +144,7 @@ class OutputFile {
  private:
   std::string path_, partial_;
   std::optional<Descriptor> memory_, disk_;
+  Checksums checksums_;
   std::map<off_t, off_t> elements_;  // where data sets' elements lie: begin -> end
   Handle file_;
   bool committed_ = false;

@@ -1,41 +1,15 @@
 // An IDX file of any bytes, plain or gzipped, is read as images or refused with an Error.
+#include "memory_file.hpp"
 #include "partita/base/error.hpp"
 #include "partita/train/dataset.hpp"
-
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <numeric>
 
 using namespace partita;
 
-namespace {
-
-/// A file in memory, by a path that can be opened.
-class File {
- public:
-  File(const std::uint8_t* data, std::size_t size) : descriptor_(memfd_create("idx", 0)) {
-    for (std::size_t done = 0; done < size;) {
-      const auto written = write(descriptor_, data + done, size - done);
-      if (written <= 0) break;
-      done += static_cast<std::size_t>(written);
-    }
-  }
-  ~File() { close(descriptor_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  std::string path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-
- private:
-  int descriptor_;
-};
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static constexpr std::uint8_t three_labels[]{0, 0, 8, 1, 0, 0, 0, 3, 0, 2, 1};
-  const File images(data, size), labels(three_labels, sizeof three_labels);
+  const MemoryFile images(data, size), labels(three_labels, sizeof three_labels);
   try {
     const auto set = open_idx(images.path(), labels.path(), 0.3, 0.3);
     const Box all(set->sample());

@@ -1,10 +1,12 @@
 #include "partita/train/checkpoint.hpp"
 
+#include "../../src/train/checksums.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/comm/threads.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
 #include <sys/syscall.h>
@@ -140,6 +142,12 @@ class Checkpoint : public testing::Test {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  /// Gives a file that HDF5 made its checksums.
+  void seal() const {
+    const int descriptor = open(path_.c_str(), O_RDWR);
+    Checksums().seal(descriptor, static_cast<off_t>(std::filesystem::file_size(path_)));
+    close(descriptor);
+  }
   std::size_t files() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
   }
@@ -330,15 +338,34 @@ TEST_F(Checkpoint, WhatIsNoCheckpointOrOfAnotherVersionIsRefused) {
   EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is no HDF5 file");
   H5Fclose(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   EXPECT_EQ(load_error(path_, "x=3", on_three),
+            "checkpoint '" + path_ +
+                "': it is damaged: its checksums are missing: the file was cut off, or is another program's");
+  seal();
+  EXPECT_EQ(load_error(path_, "x=3", on_three),
             "checkpoint '" + path_ + "': it is no checkpoint of Partita: can't locate attribute: 'partita_checkpoint'");
   save(path_, "", {});
   const hid_t out = H5Fopen(path_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t attribute = H5Aopen(out, "partita_checkpoint", H5P_DEFAULT);
-  const int next = 2;
+  const int next = 3;
   H5Awrite(attribute, H5T_NATIVE_INT, &next);
   H5Aclose(attribute);
   H5Fclose(out);
-  EXPECT_EQ(load_error(path_, "x=3", {}), "checkpoint '" + path_ + "' has version 2; this program reads version 1");
+  seal();
+  EXPECT_EQ(load_error(path_, "x=3", {}), "checkpoint '" + path_ + "' has version 3; this program reads version 2");
+}
+
+TEST_F(Checkpoint, NoByteCanChangeUnnoticed) {
+  save(path_, "a=2 b=2", on_four);
+  std::ifstream in(path_, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  for (std::size_t at = 0; at < whole.size(); at += 7) {  // an odd step meets all bytes of numbers
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1 << at % 8);
+    std::ofstream(path_, std::ios::binary) << damaged;
+    const auto message = load_error(path_, "x=3", on_three), start = "checkpoint '" + path_ + "'";
+    EXPECT_TRUE(message.find(start + ": it is damaged: ") == 0 || message == start + " is no HDF5 file")
+        << "byte " << at << ": " << message;
+  }
 }
 
 TEST_F(Checkpoint, ATruncatedFileIsDamagedAtAnyLength) {

@@ -1,0 +1,89 @@
+// Saving and loading a checkpoint of 100 million weights against a plain file of the same bytes in the same folder,
+// written and made durable, and read with nothing in the cache.
+//   build/mpiexec -n 1 build/bench/checkpoint [FOLDER]
+#include "partita/train/checkpoint.hpp"
+#include "partita/comm/mpi.hpp"
+#include "support/measure.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <vector>
+
+using namespace partita;
+
+namespace {
+
+constexpr Index tensors = 10, rows = 3162, columns = 3163;  // of each, 10 million weights
+
+/// Writes or reads a whole file, as plainly as can be.
+class PlainFile {
+ public:
+  explicit PlainFile(std::string path) : path_(std::move(path)), bytes_(tensors * rows * columns * 4) {}
+  ~PlainFile() { unlink(path_.c_str()); }
+  PlainFile(const PlainFile&) = delete;
+  PlainFile& operator=(const PlainFile&) = delete;
+
+  void write() const {
+    unlink(path_.c_str());
+    const int file = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    for (std::size_t at = 0; at < bytes_.size();)
+      at += static_cast<std::size_t>(check(::write(file, bytes_.data() + at, bytes_.size() - at)));
+    check(fsync(file));
+    close(file);
+  }
+  void read() {
+    const int file = open(path_.c_str(), O_RDONLY);
+    for (std::size_t at = 0; at < bytes_.size();)
+      at += static_cast<std::size_t>(check(::read(file, bytes_.data() + at, bytes_.size() - at)));
+    close(file);
+  }
+  static void forget(const std::string& path) {
+    const int file = open(path.c_str(), O_RDONLY);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  static ssize_t check(ssize_t result) {
+    if (result < 0) fail("the folder cannot hold the files: {}", std::strerror(errno));
+    return result;
+  }
+  std::string path_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MpiSession session(argc, argv);
+  const auto world = session.world();
+  if (world->size() != 1) session.abort("checkpoint measures one rank: start it with -n 1", 2);
+  const std::string folder = argc > 1 ? argv[1] : ".", ours = folder + "/bench-checkpoint.h5";
+  const ProcessGrid grid(Grid(), world, {});
+  const auto allocator = std::make_shared<Allocator>();
+  std::vector<NamedTensor> named;
+  for (Index i = 0; i < tensors; ++i) {
+    const auto layout = Layout::parse("", {{'F', rows}, {'C', columns}}, Grid());
+    named.push_back({fmt::format("fc{}/weight", i), {layout, 0, DType::f32, allocator, MemoryClass::weights}});
+  }
+  PlainFile plain(folder + "/bench-plain");
+  bench::print(MPI_COMM_WORLD, "checkpoint", "save-100M",
+               bench::compare(
+                   MPI_COMM_WORLD, [&] { save_checkpoint(ours, named, {}, grid); }, [&] { plain.write(); }, 20),
+               "a plain file");
+  const auto load = [&] {
+    PlainFile::forget(ours);
+    load_checkpoint(ours, named, grid);
+  };
+  const auto read = [&] {
+    PlainFile::forget(plain.path());
+    plain.read();
+  };
+  bench::print(MPI_COMM_WORLD, "checkpoint", "load-100M", bench::compare(MPI_COMM_WORLD, load, read, 20),
+               "a plain file");
+  unlink(ours.c_str());
+  return 0;
+}

@@ -1,0 +1,121 @@
+#include "checksums.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace partita {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers are written as they lie");
+
+constexpr std::uint64_t mark = 0x316D757341545250;               // "PRTASum1"
+constexpr std::size_t number = sizeof(std::uint64_t), tail = 3;  // numbers behind the CRC of the rest
+constexpr const char* missing = "its checksums are missing: the file was cut off, or is another program's";
+
+std::uint64_t crc_of(std::uint64_t before, std::span<const std::byte> bytes) {
+  return crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
+void read_exactly(int file, std::uint64_t at, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto n = pread(file, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0) fail("{}", std::strerror(errno));
+    if (n == 0) fail("the file ends early");
+    at += static_cast<std::uint64_t>(n);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+/// The CRC of bytes [begin, end), which go on from `before`.
+std::uint64_t crc_of_file(int file, std::uint64_t begin, std::uint64_t end, std::uint64_t before) {
+  constexpr std::uint64_t piece = std::uint64_t{256} << 10;  // stays in the cache
+  std::vector<std::byte> bytes(std::min(piece, end - begin));
+  for (; begin < end; begin += bytes.size()) {
+    bytes.resize(std::min<std::uint64_t>(bytes.size(), end - begin));
+    read_exactly(file, begin, bytes);
+    before = crc_of(before, bytes);
+  }
+  return before;
+}
+
+}  // namespace
+
+void Checksums::add(off_t begin, std::span<const std::byte> elements) {
+  const auto at = static_cast<std::uint64_t>(begin);
+  if (arrays_.empty() || arrays_.back().end != at) arrays_.push_back({at, at, 0});
+  auto& array = arrays_.back();
+  array.end += elements.size();
+  array.crc = crc_of(array.crc, elements);
+}
+
+std::uint64_t Checksums::rest(int file, std::uint64_t size) const {
+  std::uint64_t crc = 0, at = 0;
+  for (const auto& array : arrays_) {
+    crc = crc_of_file(file, at, array.begin, crc);
+    at = array.end;
+  }
+  return crc_of_file(file, at, size, crc);
+}
+
+void Checksums::seal(int file, off_t size) const {
+  Checksums sorted = *this;
+  std::sort(sorted.arrays_.begin(), sorted.arrays_.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [begin, end, crc] : sorted.arrays_) numbers.insert(numbers.end(), {begin, end, crc});
+  numbers.push_back(sorted.rest(file, static_cast<std::uint64_t>(size)));
+  numbers.push_back(arrays_.size());
+  numbers.push_back(crc_of(0, std::as_bytes(std::span(numbers))));
+  numbers.push_back(mark);
+  for (auto bytes = std::as_bytes(std::span(numbers)); !bytes.empty();) {
+    const auto n = pwrite(file, bytes.data(), bytes.size(), size);
+    if (n < 0) fail("{}", std::strerror(errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    size += n;
+  }
+}
+
+Checksums Checksums::read(int file) {
+  struct stat status {};
+  if (fstat(file, &status) != 0) fail("{}", std::strerror(errno));
+  const auto all = static_cast<std::uint64_t>(status.st_size);
+  std::array<std::uint64_t, tail> end{};  // count, CRC, mark
+  if (all < sizeof end) fail("{}", missing);
+  read_exactly(file, all - sizeof end, std::as_writable_bytes(std::span(end)));
+  const std::uint64_t count = end[0];
+  if (end[2] != mark || count > all / (3 * number) || (3 * count + 1 + tail) * number > all) fail("{}", missing);
+  const std::uint64_t size = all - (3 * count + 1 + tail) * number;
+  std::vector<std::uint64_t> numbers(static_cast<std::size_t>(3 * count + 2));
+  read_exactly(file, size, std::as_writable_bytes(std::span(numbers)));
+  if (crc_of(0, std::as_bytes(std::span(numbers))) != end[1]) fail("its checksums are damaged themselves");
+  Checksums sums;
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Array array{numbers[3 * i], numbers[3 * i + 1], numbers[3 * i + 2]};
+    if (array.begin < at || array.end < array.begin || array.end > size) fail("its checksums contradict each other");
+    at = array.end;
+    sums.arrays_.push_back(array);
+  }
+  if (sums.rest(file, size) != numbers[static_cast<std::size_t>(3 * count)])
+    fail("what describes its arrays differs from its checksum");
+  return sums;
+}
+
+void Checksums::verify(int file, std::size_t first, std::size_t step) const {
+  for (std::size_t i = first; i < arrays_.size(); i += step) {
+    const auto& [begin, end, crc] = arrays_[i];
+    if (crc_of_file(file, begin, end, 0) != crc) fail("bytes {} to {} differ from their checksum", begin, end);
+  }
+}
+
+}  // namespace partita

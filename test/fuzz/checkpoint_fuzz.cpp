@@ -1,0 +1,25 @@
+// A checkpoint of any bytes is loaded or refused with an Error.
+#include "memory_file.hpp"
+#include "partita/base/error.hpp"
+#include "partita/comm/threads.hpp"
+#include "partita/train/checkpoint.hpp"
+
+using namespace partita;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const MemoryFile file(data, size);
+  try {
+    static_cast<void>(checkpoint_attributes(file.path()));
+  } catch (const Error&) {
+  }
+  run_threads(1, [&](Communicator& comm) {
+    const ProcessGrid grid(Grid(), comm.split(0, 0), {});
+    const auto layout = Layout::parse("", {{'F', 3}, {'C', 7}}, Grid());
+    const DistTensor weight(layout, 0, DType::f32, std::make_shared<Allocator>(), MemoryClass::weights);
+    try {
+      load_checkpoint(file.path(), {{"fc/weight", weight}}, grid);
+    } catch (const Error&) {
+    }
+  });
+  return 0;
+}
