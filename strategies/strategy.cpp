@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 
 #define TOML_EXCEPTIONS 1
@@ -114,6 +115,13 @@ bool glob(std::string_view pattern, std::string_view text) {
   return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && glob(pattern.substr(1), text.substr(1));
 }
 
+/// A text as TOML writes it: whatever it holds is read back.
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << toml::toml_formatter{toml::value(text), toml::format_flags::none};
+  return out.str();
+}
+
 }  // namespace
 
 bool Strategy::Rule::exact() const { return match.find_first_of("*?") == std::string::npos; }
@@ -185,11 +193,11 @@ std::string Strategy::print() const {
   if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   for (const auto& [match, rule, place] : rules_) {
-    text += fmt::format("\n[[layer]]\nmatch = \"{}\"\n", match);
-    if (rule.output) text += fmt::format("output = \"{}\"\n", *rule.output);
-    if (rule.input) text += fmt::format("input = \"{}\"\n", *rule.input);
-    if (rule.weights) text += fmt::format("weights = \"{}\"\n", *rule.weights);
-    if (rule.algorithm) text += fmt::format("algorithm = \"{}\"\n", *rule.algorithm);
+    text += fmt::format("\n[[layer]]\nmatch = {}\n", quoted(match));
+    if (rule.output) text += fmt::format("output = {}\n", quoted(*rule.output));
+    if (rule.input) text += fmt::format("input = {}\n", quoted(*rule.input));
+    if (rule.weights) text += fmt::format("weights = {}\n", quoted(*rule.weights));
+    if (rule.algorithm) text += fmt::format("algorithm = {}\n", quoted(*rule.algorithm));
   }
   return text;
 }

@@ -69,6 +69,9 @@ TEST(Strategy, PrintsWhatItReads) {
   EXPECT_TRUE(same_rules(s, again)) << s.print();
   EXPECT_EQ(again.print(), s.print());
   EXPECT_EQ(Strategy::parse(Strategy().print(), "").grid(), Grid());
+  Strategy strange;
+  strange.layer("a \"b\" \\\\ \n\t'c'", {.output = "\\\\"});  // refused only when it is bound
+  EXPECT_TRUE(same_rules(strange, Strategy::parse(strange.print(), ""))) << strange.print();
   EXPECT_EQ(Strategy::parse("", "").grid(), Grid());
 }
 
