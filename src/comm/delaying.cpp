@@ -17,6 +17,7 @@ class Delayed : public Request::State {
     inner_.wait();
     std::this_thread::sleep_until(arrival_);
   }
+  void progress() override { inner_.progress(); }
 
  private:
   Request inner_;

@@ -114,7 +114,8 @@ class MpiCommunicator : public Communicator {
   }
 
   Request exchange_boxes(const BoxExchange& boxes, Stream stream) override {
-    if (!shared_) return Communicator::exchange_boxes(boxes, stream);
+    // What is added is added in the order of the list, when it is waited for: so that replicas round alike.
+    if (!shared_ || boxes.add) return Communicator::exchange_boxes(boxes, stream);
     return Request(std::make_unique<SharedRequest>(context_, shared_, shared_->exchange(boxes)));
   }
 

@@ -123,7 +123,7 @@ class Context {
       progress();
       if (operation.done()) return;
       if (yields_ && looks < patience) sched_yield();
-      if (yields_ && looks >= patience) shared.sleep();
+      if (yields_ && looks >= patience) shared.sleep(operation);
       if (operation.done()) return;
       if (!yields_ && looks % often != 0) continue;
       int there = 0;  // peers may wait for a message of ours first: MPI moves it only when called

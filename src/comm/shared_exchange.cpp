@@ -77,19 +77,20 @@ Box SharedExchange::Pieces::operator[](Index i) const {
 
 std::shared_ptr<const SharedOperation> SharedExchange::start(const BoxExchange& boxes) {
   auto operation = std::make_shared<Operation>();
-  for (const auto& send : boxes.sends) queue(out_, boxes.from, send, false, operation);
-  for (const auto& recv : boxes.recvs) queue(in_, boxes.to, recv, boxes.add, operation);
+  require(!boxes.add, "boxes that are written");
+  for (const auto& send : boxes.sends) queue(out_, boxes.from, send, operation);
+  for (const auto& recv : boxes.recvs) queue(in_, boxes.to, recv, operation);
   open_ += operation->open;
   return operation;
 }
 
 void SharedExchange::queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer,
-                           bool add, const std::shared_ptr<Operation>& operation) const {
+                           const std::shared_ptr<Operation>& operation) const {
   const auto& [peer, box] = transfer;
   require(static_cast<std::size_t>(peer) != rank_, "no message to oneself");
   if (box.empty()) return;
   const Index most = slot_bytes_ / size_of(tensor.dtype());
-  queues[static_cast<std::size_t>(peer)].push_back({tensor, Pieces(tensor, box, most), add, operation});
+  queues[static_cast<std::size_t>(peer)].push_back({tensor, Pieces(tensor, box, most), operation});
   ++operation->open;
 }
 
@@ -114,9 +115,7 @@ bool SharedExchange::write(std::size_t peer) {
 bool SharedExchange::read(std::size_t peer) {
   if (written(peer, rank_).pieces.load() == received_[peer]) return false;
   const Message& message = in_[peer].front();
-  const std::byte* from = slot(peer, rank_, received_[peer]);
-  const Box piece = message.pieces[message.next];
-  message.add ? unpack_add(from, piece, message.tensor) : unpack(from, piece, message.tensor);
+  unpack(slot(peer, rank_, received_[peer]), message.pieces[message.next], message.tensor);
   taken(peer, rank_).pieces.store(++received_[peer]);
   finish_piece(in_[peer]);
   return true;

@@ -22,6 +22,7 @@ class SharedExchange {
   /// exchange.
   SharedExchange(int rank, std::vector<std::byte*> segments);
 
+  /// Boxes that are written, not added.
   std::shared_ptr<const SharedOperation> start(const BoxExchange& boxes);
   /// Moves one piece to and one from every rank, where there is one and room for it; false if there was none.
   bool advance();
@@ -48,13 +49,12 @@ class SharedExchange {
   struct Message {
     Tensor tensor;
     Pieces pieces;
-    bool add = false;
     std::shared_ptr<Operation> operation;
     Index next = 0;  // piece
   };
   struct Line;  // of the cache
 
-  void queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer, bool add,
+  void queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer,
              const std::shared_ptr<Operation>& operation) const;
   bool write(std::size_t peer);
   bool read(std::size_t peer);

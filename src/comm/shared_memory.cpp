@@ -191,13 +191,13 @@ void SharedMemory::ring() {
   futex_wake_all(flags(0).bell);
 }
 
-void SharedMemory::sleep() {
+void SharedMemory::sleep(const SharedOperation& awaited) {
   constexpr long longest_ns = 500'000;  // then whoever waits looks after his messages
   Flags& first = flags(0);
   first.sleepers.fetch_add(1);
   const auto rung = first.bell.load();
   progress();
-  if (!idle()) futex_wait(first.bell, rung, longest_ns);
+  if (!awaited.done()) futex_wait(first.bell, rung, longest_ns);
   first.sleepers.fetch_sub(1);
   progress();
 }

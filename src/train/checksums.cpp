@@ -21,7 +21,8 @@ static_assert(std::endian::native == std::endian::little, "numbers are written a
 
 constexpr std::uint64_t mark = 0x316D757341545250;               // "PRTASum1"
 constexpr std::size_t number = sizeof(std::uint64_t), tail = 3;  // numbers behind the CRC of the rest
-constexpr const char* missing = "its checksums are missing: the file was cut off, or is another program's";
+constexpr const char* missing =
+    "its checksums are missing: the file was cut off, or is another program's or of version 1";
 
 std::uint64_t crc_of(std::uint64_t before, std::span<const std::byte> bytes) {
   return crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
@@ -53,7 +54,8 @@ std::uint64_t crc_of_file(int file, std::uint64_t begin, std::uint64_t end, std:
 
 void Checksums::add(off_t begin, std::span<const std::byte> elements) {
   const auto at = static_cast<std::uint64_t>(begin);
-  if (arrays_.empty() || arrays_.back().end != at) arrays_.push_back({at, at, 0});
+  constexpr std::uint64_t most = std::uint64_t{64} << 20;  // so that ranks can share the checking of large arrays
+  if (arrays_.empty() || arrays_.back().end != at || at - arrays_.back().begin >= most) arrays_.push_back({at, at, 0});
   auto& array = arrays_.back();
   array.end += elements.size();
   array.crc = crc_of(array.crc, elements);

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* no_folder = "there is no folder to keep choices in";
 constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
 static_assert(sizeof(ConvProblem) % sizeof(Index) == 0);
 
@@ -108,13 +109,17 @@ KernelCache::KernelCache(const std::string& folder, std::string_view backend, in
 
 std::string KernelCache::processor() {
   std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "an unknown processor";
+  std::string name = "an unknown processor", abilities;
+  for (std::string line; std::getline(in, line) && abilities.empty();) {
+    const auto text = line.find(": ") == std::string::npos ? "" : line.substr(line.find(": ") + 2);
+    if (line.rfind("model name", 0) == 0) name = text;
+    if (line.rfind("flags", 0) == 0) abilities = text;  // a virtual machine may hide some
+  }
+  return fmt::format("{} ({:08x})", name, hash(abilities) & 0xFFFFFFFFU);
 }
 
 std::string KernelCache::complaint() const {
-  if (folder_.empty()) return "no folder to keep choices in";
+  if (folder_.empty()) return no_folder;
   std::error_code error;
   fs::create_directories(folder_, error);
   if (!error && access(folder_.c_str(), W_OK) != 0) error.assign(errno, std::generic_category());
@@ -133,7 +138,9 @@ KernelChoices KernelCache::read() const {
 void KernelCache::add(const KernelChoices& choices) const {
   auto all = read();
   for (const auto& [problem, algorithm] : choices) all[problem] = algorithm;
-  const std::string partial = fmt::format("{}.{}", path_, getpid());
+  // Containers that share a folder may share process numbers.
+  const std::string partial =
+      fmt::format("{}.{}.{}", path_, getpid(), std::chrono::system_clock::now().time_since_epoch().count());
   std::ofstream out(partial);
   out << heading_ << "\n";
   for (const auto& [problem, algorithm] : all) out << problem << ": " << algorithm << "\n";
@@ -148,21 +155,33 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report) {
   const auto start = std::chrono::steady_clock::now();
-  report.problem = complaint(cache, comm);
-  if (!report.problem.empty()) return;
-  const auto problems = united(mine, comm);
+  if (const auto why = complaint(cache, comm); !why.empty()) {  // rank 0's: nodes may differ in their environment
+    if (why != no_folder) report.problem = why;
+    return;
+  }
+  auto problems = united(mine, comm);
+  std::erase_if(problems, [&](const ConvProblem& problem) { return backend.algorithms(problem).empty(); });
   auto chosen = kept(cache, backend, problems, comm);
   const auto known = chosen.size() - measure_rest(backend, problems, comm, progress, chosen);
 
   KernelChoices now;
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    const auto algorithm = backend.algorithms(problems[i])[static_cast<std::size_t>(chosen[i])];
-    if (std::find(mine.begin(), mine.end(), problems[i]) != mine.end()) backend.choose(problems[i], algorithm);
-    now[problems[i].print()] = algorithm;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    now[problems[i].print()] = backend.algorithms(problems[i]).at(static_cast<std::size_t>(chosen[i]));
+  std::string unkept;
+  if (comm.rank() == 0 && known < problems.size()) {
+    try {
+      cache.add(now);
+    } catch (const Error& error) {
+      unkept = error.what();
+    }
   }
-  together(comm, [&] {
-    if (comm.rank() == 0 && known < problems.size()) cache.add(now);
-  });
+  report.problem = agree(comm, unkept);
+  for (const auto& problem : mine) {  // in both cases: measuring left other choices behind
+    const auto algorithms = backend.algorithms(problem);
+    if (!algorithms.empty())
+      backend.choose(problem, report.problem.empty() ? now.at(problem.print()) : algorithms.front());
+  }
+  if (!report.problem.empty()) return;
   choices.merge(now);
   report.known += static_cast<Index>(known);
   report.measured += static_cast<Index>(problems.size() - known);

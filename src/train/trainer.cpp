@@ -88,7 +88,7 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
   entry.predicted = entry.plan.traffic(world_->rank());
   entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *backend_, *parameters_, *counter_, allocator_,
                                               options_.seed, options_.overlap);
-  if (!options_.kernel_folder.empty() && options_.dtype == DType::f32)  // in which alone backends have a choice
+  if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);

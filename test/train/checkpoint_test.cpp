@@ -213,9 +213,10 @@ TEST_F(Checkpoint, WhatIsNoCheckpointOrOfAnotherVersionIsRefused) {
   std::ofstream(path_).flush();
   EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is no HDF5 file");
   H5Fclose(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
-  EXPECT_EQ(load_error(path_, "x=3", on_three),
-            "checkpoint '" + path_ +
-                "': it is damaged: its checksums are missing: the file was cut off, or is another program's");
+  EXPECT_EQ(
+      load_error(path_, "x=3", on_three),
+      "checkpoint '" + path_ +
+          "': it is damaged: its checksums are missing: the file was cut off, or is another program's or of version 1");
   seal();
   EXPECT_EQ(load_error(path_, "x=3", on_three),
             "checkpoint '" + path_ + "': it is no checkpoint of Partita: can't locate attribute: 'partita_checkpoint'");

@@ -98,6 +98,24 @@ TEST_F(KernelChoice, FollowsTheFileAndMeasuresWhatIsDamaged) {
   EXPECT_EQ(cache.read()[problem(9).print()], "quick");
 }
 
+TEST_F(KernelChoice, IsByRuleIfTheFileCannotBeWrittenAfterAll) {
+  fs::create_directories(cache().path());  // a folder in the file's place
+  const auto [choices, report] = choose();
+  EXPECT_TRUE(choices.empty());
+  EXPECT_EQ(report.problem.find(cache().path() + " cannot be written: "), 0U) << report.problem;
+}
+
+TEST_F(KernelChoice, IsNoneOfABackendWithOneWay) {
+  run_threads(2, [&](Communicator& comm) {
+    const auto backend = make_reference_backend();
+    KernelChoices choices;
+    KernelReport report;
+    choose_kernels(*backend, {problem(8)}, cache(), comm, {}, choices, report);
+    EXPECT_TRUE(choices.empty());
+    EXPECT_EQ(report.problem, "");
+  });
+}
+
 TEST_F(KernelChoice, MeasuresNothingThatItCannotKeep) {
   std::ofstream(folder.string()) << "a file";
   const auto [choices, report] = choose();

@@ -22,8 +22,9 @@ struct NamedTensor {
 void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
                      const std::map<std::string, std::string>& attributes, const ProcessGrid& grid);
 
-/// Reads each tensor's own box into its local part. Throws Error, alike on every rank, if the file is missing or
-/// damaged or lacks a tensor, or holds one of another shape (both shapes named). Collective over the grid.
+/// Reads each tensor's own box into its local part, which holds anything after an Error. Throws Error, alike on every
+/// rank, if the file is missing or damaged or lacks a tensor, or holds one of another shape (both shapes named).
+/// Collective over the grid.
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, const ProcessGrid& grid);
 
 /// The text attributes of a checkpoint.
