@@ -48,14 +48,12 @@ class Ours {
     y_ = random({{'N', batch}, {'C', s.filters}, {'H', s.out()}, {'W', s.out()}}, 3);
   }
   /// As training chooses.
-  void choose(bench::Pass pass) {
-    measure_fastest(backend_, {static_cast<ConvPass>(pass), windows_, x_.box(), y_.box(), false});
-  }
-  void run(bench::Pass pass) {
+  void choose(ConvPass pass) { measure_fastest(backend_, {pass, windows_, x_.box(), y_.box(), false}); }
+  void run(ConvPass pass) {
     switch (pass) {
-      case bench::Pass::forward: return backend_.conv_forward(windows_, x_, w_, Tensor(), y_, {});
-      case bench::Pass::backward_data: return backend_.conv_backward_data(windows_, y_, w_, x_, {});
-      case bench::Pass::backward_filter: return backend_.conv_backward_filter(windows_, x_, y_, w_, {});
+      case ConvPass::forward: return backend_.conv_forward(windows_, x_, w_, Tensor(), y_, {});
+      case ConvPass::backward_data: return backend_.conv_backward_data(windows_, y_, w_, x_, {});
+      case ConvPass::backward_filter: return backend_.conv_backward_filter(windows_, x_, y_, w_, {});
     }
   }
 
@@ -67,7 +65,7 @@ class Ours {
 
 void measure(const bench::ConvShape& shape, Index batch, Backend& backend) {
   static constexpr std::array names{"forward", "backward-data", "backward-filter"};
-  for (const auto pass : {bench::Pass::forward, bench::Pass::backward_data, bench::Pass::backward_filter}) {
+  for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
     const auto* name = names[static_cast<std::size_t>(pass)];
     Ours ours(shape, batch, backend);
     ours.choose(pass);

@@ -6,7 +6,7 @@ namespace partita::bench {
 
 using Memory = dnnl::memory;
 
-BareConv::BareConv(const ConvShape& s, long batch, Pass pass, Form form) {
+BareConv::BareConv(const ConvShape& s, long batch, ConvPass pass, Form form) {
   const auto tag = form == Form::blocked ? Memory::format_tag::any : Memory::format_tag::nhwc;
   const auto described = [](const Memory::dims& dims, Memory::format_tag in) {
     return Memory::desc(dims, Memory::data_type::f32, in);
@@ -18,12 +18,12 @@ BareConv::BareConv(const ConvShape& s, long batch, Pass pass, Form form) {
   constexpr auto direct = dnnl::algorithm::convolution_direct;
   const dnnl::convolution_forward::primitive_desc forward(
       {dnnl::prop_kind::forward_training, direct, x, w, y, strides, pads, pads}, engine_);
-  if (pass == Pass::forward) {
+  if (pass == ConvPass::forward) {
     primitive_ = dnnl::convolution_forward(forward);
     add(DNNL_ARG_SRC, forward.src_desc());
     add(DNNL_ARG_WEIGHTS, forward.weights_desc());
     add(DNNL_ARG_DST, forward.dst_desc());
-  } else if (pass == Pass::backward_data) {
+  } else if (pass == ConvPass::backward_data) {
     const dnnl::convolution_backward_data::primitive_desc data({direct, x, w, y, strides, pads, pads}, engine_,
                                                                forward);
     primitive_ = dnnl::convolution_backward_data(data);

@@ -2,6 +2,8 @@
 
 // oneDNN with nothing around it: one convolution, its operands in the form that is asked for.
 
+#include "partita/backend/conv_problem.hpp"
+
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <unordered_map>
@@ -15,13 +17,12 @@ struct ConvShape {
   long out() const { return (size + 2 * pad() - kernel) / stride + 1; }
 };
 
-enum class Pass { forward, backward_data, backward_filter };
 /// Of activations; weights are in the form that oneDNN chooses for it.
 enum class Form { blocked, channels_last };
 
 class BareConv {
  public:
-  BareConv(const ConvShape& shape, long batch, Pass pass, Form form);
+  BareConv(const ConvShape& shape, long batch, ConvPass pass, Form form);
   void run();
 
  private:

@@ -244,7 +244,7 @@ class Reader {
   }
 
   std::string path_;
-  std::optional<hdf5::Descriptor> bytes_;
+  std::optional<Descriptor> bytes_;
   Checksums checksums_;
   Handle file_;
   std::vector<std::string> names_;

@@ -1,17 +1,15 @@
 #include "checksums.hpp"
 
 #include "partita/base/error.hpp"
+#include "system_file.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 
 namespace partita {
 
@@ -28,23 +26,13 @@ std::uint64_t crc_of(std::uint64_t before, std::span<const std::byte> bytes) {
   return crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
 }
 
-void read_exactly(int file, std::uint64_t at, std::span<std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto n = pread(file, bytes.data(), bytes.size(), static_cast<off_t>(at));
-    if (n < 0) fail("{}", std::strerror(errno));
-    if (n == 0) fail("the file ends early");
-    at += static_cast<std::uint64_t>(n);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-}
-
 /// The CRC of bytes [begin, end), which go on from `before`.
 std::uint64_t crc_of_file(int file, std::uint64_t begin, std::uint64_t end, std::uint64_t before) {
   constexpr std::uint64_t piece = std::uint64_t{256} << 10;  // stays in the cache
   std::vector<std::byte> bytes(std::min(piece, end - begin));
   for (; begin < end; begin += bytes.size()) {
     bytes.resize(std::min<std::uint64_t>(bytes.size(), end - begin));
-    read_exactly(file, begin, bytes);
+    read_all(file, bytes, static_cast<off_t>(begin));
     before = crc_of(before, bytes);
   }
   return before;
@@ -79,26 +67,21 @@ void Checksums::seal(int file, off_t size) const {
   numbers.push_back(arrays_.size());
   numbers.push_back(crc_of(0, std::as_bytes(std::span(numbers))));
   numbers.push_back(mark);
-  for (auto bytes = std::as_bytes(std::span(numbers)); !bytes.empty();) {
-    const auto n = pwrite(file, bytes.data(), bytes.size(), size);
-    if (n < 0) fail("{}", std::strerror(errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-    size += n;
-  }
+  write_all(file, std::as_bytes(std::span(numbers)), size);
 }
 
 Checksums Checksums::read(int file) {
   struct stat status {};
-  if (fstat(file, &status) != 0) fail("{}", std::strerror(errno));
+  if (fstat(file, &status) != 0) fail_system();
   const auto all = static_cast<std::uint64_t>(status.st_size);
   std::array<std::uint64_t, tail> end{};  // count, CRC, mark
   if (all < sizeof end) fail("{}", missing);
-  read_exactly(file, all - sizeof end, std::as_writable_bytes(std::span(end)));
+  read_all(file, std::as_writable_bytes(std::span(end)), static_cast<off_t>(all - sizeof end));
   const std::uint64_t count = end[0];
   if (end[2] != mark || count > all / (3 * number) || (3 * count + 1 + tail) * number > all) fail("{}", missing);
   const std::uint64_t size = all - (3 * count + 1 + tail) * number;
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(3 * count + 2));
-  read_exactly(file, size, std::as_writable_bytes(std::span(numbers)));
+  read_all(file, std::as_writable_bytes(std::span(numbers)), static_cast<off_t>(size));
   if (crc_of(0, std::as_bytes(std::span(numbers))) != end[1]) fail("its checksums are damaged themselves");
   Checksums sums;
   std::uint64_t at = 0;

@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* no_folder = "there is no folder to keep choices in";
 constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
-static_assert(sizeof(ConvProblem) % sizeof(Index) == 0);
+using Numbers = std::array<Index, words>;  // of a problem, as it travels
 
 /// The problems of all ranks, each once, in the same order on every rank.
 std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicator& comm) {
@@ -35,17 +36,15 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
   for (const Index count : counts) total += count;
   std::vector<double> local(mine.size() * words), all(static_cast<std::size_t>(total));
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    std::array<Index, words> numbers{};
-    std::memcpy(numbers.data(), &mine[i], sizeof(ConvProblem));
+    const auto numbers = std::bit_cast<Numbers>(mine[i]);
     std::copy(numbers.begin(), numbers.end(), local.begin() + static_cast<std::ptrdiff_t>(i * words));
   }
   comm.all_gather(local.data(), all.data(), counts, DType::f64, {}).wait();
   std::map<std::string, ConvProblem> by_text;
   for (std::size_t at = 0; at < all.size(); at += words) {
-    std::array<Index, words> numbers{};
+    Numbers numbers{};
     std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at), words, numbers.begin());
-    ConvProblem problem;
-    std::memcpy(static_cast<void*>(&problem), numbers.data(), sizeof(ConvProblem));
+    const auto problem = std::bit_cast<ConvProblem>(numbers);
     by_text.emplace(problem.print(), problem);
   }
   std::vector<ConvProblem> problems;
@@ -55,11 +54,11 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
 
 /// Why nothing can be measured, alike on every rank.
 std::string complaint(const KernelCache& cache, Communicator& comm) {
+  if (auto why = agree(comm, comm.rank() == 0 ? cache.complaint() : ""); !why.empty()) return why;
   std::array<double, 2> extremes{static_cast<double>(hash(KernelCache::processor()) >> 12U), 0};
   extremes[1] = -extremes[0];
   comm.all_reduce(extremes.data(), 2, DType::f64, Op::max, {}).wait();
-  if (extremes[0] != -extremes[1]) return "the ranks' processors differ";
-  return agree(comm, comm.rank() == 0 ? cache.complaint() : "");
+  return extremes[0] == -extremes[1] ? "" : "the ranks' processors differ";
 }
 
 /// Position of `algorithm` among those of the backend, -1 if it is none.
@@ -175,13 +174,15 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
       unkept = error.what();
     }
   }
-  report.problem = agree(comm, unkept);
+  unkept = agree(comm, unkept);
   for (const auto& problem : mine) {  // in both cases: measuring left other choices behind
     const auto algorithms = backend.algorithms(problem);
-    if (!algorithms.empty())
-      backend.choose(problem, report.problem.empty() ? now.at(problem.print()) : algorithms.front());
+    if (!algorithms.empty()) backend.choose(problem, unkept.empty() ? now.at(problem.print()) : algorithms.front());
   }
-  if (!report.problem.empty()) return;
+  if (!unkept.empty()) {
+    report.problem = unkept;
+    return;
+  }
   choices.merge(now);
   report.known += static_cast<Index>(known);
   report.measured += static_cast<Index>(problems.size() - known);

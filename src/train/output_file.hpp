@@ -16,35 +16,9 @@
 
 #include "checksums.hpp"
 #include "hdf5.hpp"
+#include "system_file.hpp"
 
 namespace partita::hdf5 {
-
-[[noreturn]] inline void fail_system() { throw Error(std::strerror(errno)); }
-
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  /// Takes what a system call returned; throws Error if that failed.
-  explicit Descriptor(int id) : id_(id) {
-    if (id < 0) fail_system();
-  }
-  ~Descriptor() { ::close(id_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator int() const { return id_; }
-
- private:
-  int id_;
-};
-
-inline void write_all(int to, std::span<const std::byte> bytes, off_t at) {
-  while (!bytes.empty()) {
-    const auto n = pwrite(to, bytes.data(), bytes.size(), at);
-    if (n < 0) fail_system();
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-    at += n;
-  }
-}
 
 /// Copies bytes [begin, end).
 inline void copy(int from, int to, off_t begin, off_t end) {

@@ -105,6 +105,22 @@ TEST_F(KernelChoice, IsByRuleIfTheFileCannotBeWrittenAfterAll) {
   EXPECT_EQ(report.problem.find(cache().path() + " cannot be written: "), 0U) << report.problem;
 }
 
+TEST_F(KernelChoice, AProblemStaysInTheReport) {
+  fs::create_directories(cache().path());
+  run_threads(1, [&](Communicator& comm) {
+    TwoWays backend;
+    KernelChoices choices;
+    KernelReport report;
+    choose_kernels(backend, {problem(8)}, cache(), comm, {}, choices, report);
+    const auto problem_then = report.problem;
+    EXPECT_NE(problem_then, "");
+    fs::remove(cache().path());
+    choose_kernels(backend, {problem(9)}, cache(), comm, {}, choices, report);  // a later batch size
+    EXPECT_EQ(report.problem, problem_then);
+    EXPECT_EQ(report.measured, 1);
+  });
+}
+
 TEST_F(KernelChoice, IsNoneOfABackendWithOneWay) {
   run_threads(2, [&](Communicator& comm) {
     const auto backend = make_reference_backend();

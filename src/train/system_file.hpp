@@ -1,0 +1,52 @@
+#pragma once
+
+#include "partita/base/error.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+namespace partita {
+
+[[noreturn]] inline void fail_system() { throw Error(std::strerror(errno)); }
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  /// Takes what a system call returned; throws Error if that failed.
+  explicit Descriptor(int id) : id_(id) {
+    if (id < 0) fail_system();
+  }
+  ~Descriptor() { ::close(id_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return id_; }
+
+ private:
+  int id_;
+};
+
+inline void write_all(int to, std::span<const std::byte> bytes, off_t at) {
+  while (!bytes.empty()) {
+    const auto n = pwrite(to, bytes.data(), bytes.size(), at);
+    if (n < 0) fail_system();
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    at += n;
+  }
+}
+
+/// Fills `bytes` from byte `at` on; throws Error if the file ends before.
+inline void read_all(int from, std::span<std::byte> bytes, off_t at) {
+  while (!bytes.empty()) {
+    const auto n = pread(from, bytes.data(), bytes.size(), at);
+    if (n < 0) fail_system();
+    if (n == 0) throw Error("the file ends early");
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    at += n;
+  }
+}
+
+}  // namespace partita
