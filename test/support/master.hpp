@@ -3,11 +3,13 @@
 // What the master tests on thread ranks and on MPI ranks share: a rank's run of a drawn case, and what it is held against.
 
 #include "partita/base/philox.hpp"
+#include "partita/comm/threads.hpp"
 #include "partita/train/trainer.hpp"
 #include "support/random_case.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace partita::test {
@@ -74,7 +76,23 @@ inline void draw_biases(Trainer& trainer) {
     }
 }
 
-inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap) {
+/// Moves every weight by its last bit, up or down by chance: a rounding error.
+inline void nudge_weights(Trainer& trainer) {
+  const auto& layers = trainer.plan().layers;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (std::size_t j = 0; j < layers[i].weights.size(); ++j) {
+      if (!layers[i].weights[j].trained) continue;
+      Tensor& weight = trainer.parameters().layer(i).master[j].local;
+      const Random random(11, 100 * i + j);
+      for (Index k = 0; k < weight.volume(); ++k)
+        weight.set(k, std::nextafter(weight.get(k), random.normal(k) < 0 ? -1e9 : 1e9));
+    }
+}
+
+enum class Weights { drawn, nudged };
+
+inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap,
+                           Weights weights = Weights::drawn) {
   const Index classes = drawn.model.shapes(1)[drawn.model.layers().size() - 2]['C'];
   DrawnData data(sample_of(drawn.model), steps * drawn.batch, classes);
   TrainerOptions options;
@@ -88,6 +106,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   Executor& executor = trainer.executor(drawn.batch, true);
   executor.keep_outputs(true);
   draw_biases(trainer);
+  if (weights == Weights::nudged) nudge_weights(trainer);
   RankResult result;
   for (Index step = 0; step < steps; ++step) {
     std::vector<Index> samples;
@@ -129,26 +148,65 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.box() == b.box() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-inline void expect_near_serial(const RandomCase& drawn, const RankResult& rank, const RankResult& serial) {
+/// What one rank computes, and what it computes from weights that differ in their last bit.
+struct SerialResult {
+  RankResult run, nudged;
+};
+
+inline SerialResult run_serially(const RandomCase& drawn) {
+  SerialResult serial;
+  run_threads(1, [&](Communicator& comm) { serial.run = run_rank(drawn, Strategy(), comm, true); });
+  run_threads(1, [&](Communicator& comm) { serial.nudged = run_rank(drawn, Strategy(), comm, true, Weights::nudged); });
+  return serial;
+}
+
+/// How far a result may be from the serial one. Some drawn cases magnify rounding (RMSProp of a gradient that is zero but
+/// for rounding, say): no order of sums is the right one beyond what one last bit of the weights changes.
+class Bound {
+ public:
+  double operator()(double fixed, double moved_by_nudge) {
+    const double conditioned = 10 * moved_by_nudge;
+    widened_ = widened_ || !(conditioned <= fixed);
+    return std::max(fixed, conditioned);
+  }
+  bool widened() const { return widened_; }
+
+ private:
+  bool widened_ = false;
+};
+
+/// Whether rounding decides more of this case than the fixed bounds allow; master tests limit how many such cases there are.
+inline bool expect_near_serial(const RandomCase& drawn, const RankResult& rank, const SerialResult& both) {
+  const RankResult &serial = both.run, &nudged = both.nudged;
+  Bound bound;
+  const auto expect_near = [&](double value, double expected, double moved, const std::string& what) {
+    EXPECT_NEAR(value, expected, bound(1e-9 * std::max(1.0, std::abs(expected)), std::abs(moved - expected))) << what;
+  };
+  const auto expect_same = [&](const Tensor& part, const Tensor& whole, const Tensor& moved, double scale,
+                               const std::string& what) {
+    EXPECT_LT(difference(part, whole, scale), bound(1e-8, difference(moved, whole, scale))) << what;
+  };
   for (std::size_t i = 0; i < serial.losses.size(); ++i)
-    EXPECT_NEAR(rank.losses[i], serial.losses[i], 1e-9 * std::max(1.0, std::abs(serial.losses[i])))
-        << "loss of step " << i;
-  EXPECT_NEAR(rank.evaluation, serial.evaluation, 1e-9 * std::max(1.0, std::abs(serial.evaluation))) << "evaluation";
+    expect_near(rank.losses[i], serial.losses[i], nudged.losses[i], fmt::format("loss of step {}", i));
+  expect_near(rank.evaluation, serial.evaluation, nudged.evaluation, "evaluation");
   // A gradient that is zero but for rounding (of a bias before a normalisation) is small beside the others, not beside itself.
   double scale = 1e-3;
   for (const auto& gradient : serial.gradients) scale = std::max(scale, largest(gradient));
   for (std::size_t i = 0; i + 1 < serial.outputs.size(); ++i)  // the loss's output is its number
-    EXPECT_LT(difference(rank.outputs[i], serial.outputs[i], 1e-3), 1e-8)
-        << "output of " << drawn.model.layers()[i].name;
-  std::map<std::string, Tensor> expected;  // the optimizer's state comes in the order of buckets
-  for (const auto& [name, tensor] : serial.weights) expected[name] = tensor.local;
-  EXPECT_EQ(rank.weights.size(), expected.size());
-  for (const auto& [name, tensor] : rank.weights)
-    EXPECT_LT(difference(tensor.local, expected.at(name), scale), 1e-8) << name;
+    expect_same(rank.outputs[i], serial.outputs[i], nudged.outputs[i], 1e-3,
+                "output of " + drawn.model.layers()[i].name);
+  std::map<std::string, std::size_t> place;  // the optimizer's state comes in the order of buckets
+  for (std::size_t i = 0; i < serial.weights.size(); ++i) place[serial.weights[i].name] = i;
+  EXPECT_EQ(rank.weights.size(), place.size());
+  for (const auto& [name, tensor] : rank.weights) {
+    const std::size_t i = place.at(name);
+    expect_same(tensor.local, serial.weights[i].tensor.local, nudged.weights[i].tensor.local, scale, name);
+  }
   // Under the distributed optimizer a rank sees the sum of its share alone.
   const bool whole = drawn.strategy.update() == Strategy::Update::replicated;
   for (std::size_t i = 0; whole && i < serial.gradients.size(); ++i)
-    EXPECT_LT(difference(rank.gradients[i], serial.gradients[i], scale), 1e-8) << "gradient " << i;
+    expect_same(rank.gradients[i], serial.gradients[i], nudged.gradients[i], scale, fmt::format("gradient {}", i));
+  return bound.widened();
 }
 
 inline void expect_predicted(const Plan& plan, int rank, const RankResult& result) {

@@ -1,16 +1,9 @@
 // The master test over MPI: drawn cases whose grid has as many ranks as were started.
-#include "partita/comm/threads.hpp"
 #include "support/master.hpp"
 #include "support/mpi_world.hpp"
 
 namespace partita::test {
 namespace {
-
-RankResult run_serially(const RandomCase& drawn) {
-  RankResult result;
-  run_threads(1, [&](Communicator& comm) { result = run_rank(drawn, Strategy(), comm, true); });
-  return result;
-}
 
 /// What replicas hold is the same to the last bit: over each group, the largest and the smallest hash are one.
 void expect_replicas_agree(const RankResult& mine, Communicator& world) {
