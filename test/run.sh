@@ -69,7 +69,7 @@ say "logs are in $log_folder"
 
 step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true &&
   step "build (g++, release)" compile build -j2 &&
-  run_tests "tests" build unit threads mpi example style
+  run_tests "tests" build unit threads mpi example style ${PARTITA_LONG:+long}
 
 if ! $fast; then
   # Each sanitizer has a folder of its own. oneDNN's threads (libgomp) are unknown to ThreadSanitizer.

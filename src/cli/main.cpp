@@ -30,12 +30,15 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
     std::string answer;
     std::optional<cli::Options> options;
     together(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
-    if (options) return cli::train(*options, factory, world);
+    if (options) {
+      session.limit_waiting(options->timeout);
+      return session.returns(cli::train(*options, factory, world));
+    }
     if (world->rank() == 0) fmt::print("{}", answer);
     return 0;
   } catch (const AgreedError& error) {
     if (world->rank() == 0) complain(error.what());
-    return user_error;
+    return session.returns(user_error);
   } catch (const Error& error) {
     session.abort(error.what(), user_error);
   } catch (const std::bad_alloc&) {

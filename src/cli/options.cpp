@@ -53,6 +53,8 @@ po::options_description run_options(Options& o, Texts& texts) {
   add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
       "where measured choices of kernels are kept; \"\": choose by rule, without measuring");
+  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
+      "seconds that a rank waits for others before it ends the job; 0: for ever");
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "exchange halos first, then compute");
   add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),
@@ -122,6 +124,7 @@ void check(const Options& o) {
   if (o.trainer.steps < 0) fail("--steps {}: it must be 0 (all) or more", o.trainer.steps);
   if (o.trainer.threads < 1) fail("--threads {}: it must be 1 or more", o.trainer.threads);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
+  if (o.timeout < 0) fail("--timeout {}: it must be 0 (no limit) or more", o.timeout);
   if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
   o.trainer.optimizer.check();
 }

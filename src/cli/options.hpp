@@ -24,8 +24,9 @@ struct Options {
   Index samples = 0;  ///< of the synthetic set; 0: the default
   TrainerOptions trainer;
   std::string json, save, load;
-  int rank = 0;      ///< explain: whose messages, bytes and memory
-  bool test = true;  ///< train: evaluate at the end
+  int timeout = 600;  ///< seconds that a rank waits for others at most; 0: no limit
+  int rank = 0;       ///< explain: whose messages, bytes and memory
+  bool test = true;   ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
   bool profile = false;  ///< train: where the time goes

@@ -1,6 +1,7 @@
 #include "partita/comm/mpi.hpp"
 
 #include "mpi_context.hpp"
+#include "watchdog.hpp"
 #include "witness.hpp"
 
 #include <algorithm>
@@ -173,6 +174,7 @@ class MpiCommunicator : public Communicator {
   }
 
   std::shared_ptr<Communicator> split(int color, int key) override {
+    const Waits::Scope waiting(context_->waits());
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
     return std::make_shared<MpiCommunicator>(part, context_);
@@ -202,16 +204,49 @@ MpiSession::MpiSession(int& argc, char**& argv) {
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Comm world = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
-  world_ = std::make_shared<MpiCommunicator>(world, std::make_shared<Context>(world));
+  context_ = std::make_shared<Context>(world);
+  world_ = std::make_shared<MpiCommunicator>(world, context_);
   if (witness_) witness_->introduce(world_->rank());
 }
 
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for all ranks; one that fails would wait for peers that wait for it.
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
-  world_.reset();
+  if (ours_ && !finalized()) finalize();
+}
+
+void MpiSession::limit_waiting(int seconds) {
+  watchdog_.reset();
+  if (seconds == 0) return;
+  watchdog_ = std::make_unique<Watchdog>(context_->waits(), std::chrono::seconds(seconds), [this, seconds] {
+    if (witness_) witness_->waited(seconds);
+    std::_Exit(EXIT_FAILURE);
+  });
+}
+
+/// MPI_Finalize, or the end of the process if that hangs: by then all ranks have done their work. UCX's TCP transport is
+/// known to hang there, under MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
+void MpiSession::finalize() {
+  constexpr int patience = 10;
+  std::int32_t here = 0;
+  world_->all_reduce(&here, 1, DType::i32, Op::sum, {}).wait();
+  const int rank = world_->rank();
+  watchdog_.reset();
   witness_.reset();
-  if (ours_ && !finalized()) MPI_Finalize();
+  world_.reset();
+  context_.reset();
+  Waits waits;
+  const Watchdog watchdog(waits, std::chrono::seconds(patience), [this, rank, patience] {
+    if (rank == 0)
+      fmt::print(stderr,
+                 "partita: all ranks have finished, but MPI_Finalize has not returned for {} s; leaving without it (a "
+                 "known fault of UCX over TCP: openucx/ucx issue 8738)\n",
+                 patience);
+    std::fflush(nullptr);
+    std::_Exit(status_);
+  });
+  const Waits::Scope waiting(waits);
+  MPI_Finalize();
 }
 
 void MpiSession::abort(const std::string& message, int status) const {

@@ -2,6 +2,7 @@
 
 #include "backoff.hpp"
 #include "shared_memory.hpp"
+#include "watchdog.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/comm/textbook.hpp"
@@ -100,6 +101,7 @@ class Context {
 
   /// The one place that waits, for requests of MPI or for what goes through shared memory; both go on meanwhile.
   void wait(std::vector<MPI_Request>& requests) const {
+    const Waits::Scope waiting(waits_);
     std::vector<MPI_Status> statuses(requests.size());
     const auto count = static_cast<int>(requests.size());
     int code = MPI_SUCCESS, done = 0;
@@ -118,6 +120,7 @@ class Context {
   }
 
   void wait(SharedMemory& shared, const SharedOperation& operation) const {
+    const Waits::Scope waiting(waits_);
     constexpr int patience = 10, often = 16;
     for (int looks = 1;; ++looks) {
       progress();
@@ -141,6 +144,7 @@ class Context {
     for (auto* shared : shared_) shared->progress();
   }
 
+  Waits& waits() const { return waits_; }
   /// True if all ranks of the world share memory.
   bool one_node() const { return one_node_; }
   /// Shared memory takes part in `progress` while it is there.
@@ -156,6 +160,7 @@ class Context {
     check(MPI_Op_create(function, /*commute=*/1, &op), "MPI_Op_create");
   }
 
+  mutable Waits waits_;
   bool yields_, one_node_;
   std::vector<SharedMemory*> shared_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;

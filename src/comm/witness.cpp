@@ -22,6 +22,7 @@ struct Witness::Shared {
   pthread_mutex_t alive{};     // held by the rank
   std::atomic<int> rank{-1};   // until it knows
   std::atomic<int> signal{0};  // that asked the rank to end
+  std::atomic<int> waited{0};  // seconds, until the rank gave up
   std::atomic<bool> aborts{false};
 };
 
@@ -62,20 +63,27 @@ void close_files_but(int kept) {
     if (fd != kept) close(fd);
 }
 
-void say_dead(int rank, pid_t process, int signal) {
-  std::array<char, 512> line{};
-  std::array<char, 256> host{}, who{};
+void say_dead(int rank, pid_t process, int signal, int waited) {
+  std::array<char, 640> line{};
+  std::array<char, 256> host{}, who{}, how{};
   if (rank < 0)
     std::strcpy(who.data(), "a rank that was starting");
   else
     fmt::format_to_n(who.data(), who.size() - 1, "rank {}", rank);
   gethostname(host.data(), host.size() - 1);
-  const char* how = signal == 0         ? "died"
-                    : signal == SIGINT  ? "was interrupted (SIGINT)"
-                    : signal == SIGTERM ? "was told to end (SIGTERM)"
-                                        : "was told to end (SIGHUP)";
+  if (waited > 0)
+    fmt::format_to_n(
+        how.data(), how.size() - 1,
+        "has waited {} s for other ranks: one of them, its host or the link to it is gone, or --timeout is "
+        "too short",
+        waited);
+  else
+    std::strcpy(how.data(), signal == 0         ? "died"
+                            : signal == SIGINT  ? "was interrupted (SIGINT)"
+                            : signal == SIGTERM ? "was told to end (SIGTERM)"
+                                                : "was told to end (SIGHUP)");
   const auto end = fmt::format_to_n(line.data(), line.size(), "partita: {} (process {} on {}) {}; the job ends\n",
-                                    who.data(), process, host.data(), how);
+                                    who.data(), process, host.data(), how.data());
   static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
 }
 
@@ -98,7 +106,7 @@ void Witness::watch(Shared& rank, pid_t process, pid_t launcher) {
   const bool died = pthread_mutex_lock(&rank.alive) == EOWNERDEAD;
   if (!died && !rank.aborts) _exit(0);
   if (const int name = claim(launcher); name >= 0) {
-    if (died) say_dead(rank.rank, process, rank.signal);
+    if (died) say_dead(rank.rank, process, rank.signal, rank.waited);
     close_files_but(name);
     sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
   }
@@ -121,6 +129,10 @@ Witness::~Witness() { dismiss(); }
 
 void Witness::introduce(int rank) {
   if (shared_ != nullptr) shared_->rank = rank;
+}
+
+void Witness::waited(int seconds) {
+  if (shared_ != nullptr) shared_->waited = seconds;
 }
 
 void Witness::dismiss() {

@@ -20,6 +20,8 @@ class Witness {
 
   /// Tells the witness whom it watches.
   void introduce(int rank);
+  /// The rank is about to leave because it waited so long: the witness says this instead of a death.
+  void waited(int seconds);
   /// From here on this process's end is no news.
   void dismiss();
   /// The rank is about to abort the job, and has said why: nor are the ends of the others that the launcher now kills.

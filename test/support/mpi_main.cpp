@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   partita::test::configure(session.world()->rank());
   try {
-    return partita::test::run_tests(*session.world());
+    return session.returns(partita::test::run_tests(*session.world()));
   } catch (const std::exception& e) {
     session.abort(e.what(), 1);
   } catch (...) {

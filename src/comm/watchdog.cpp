@@ -1,0 +1,35 @@
+#include "watchdog.hpp"
+
+#include <utility>
+
+namespace partita {
+
+Watchdog::Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> give_up)
+    : thread_([this, &waits, limit, give_up = std::move(give_up)] { watch(waits, limit, give_up); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Watchdog::watch(const Waits& waits, std::chrono::milliseconds limit, const std::function<void()>& give_up) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int looks = 20;  // so often within the limit, which is kept to a twentieth
+  unsigned seen = waits.count();
+  auto since = Clock::now();
+  for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, limit / looks, [this] { return stopped_; });) {
+    const unsigned now = waits.count();
+    if (now != seen || now % 2 == 0) {
+      seen = now;
+      since = Clock::now();
+    } else if (Clock::now() - since >= limit) {
+      return give_up();
+    }
+  }
+}
+
+}  // namespace partita

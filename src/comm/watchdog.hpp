@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace partita {
+
+/// Whether a rank waits for others, and in which of its waits: odd while it does.
+class Waits {
+ public:
+  /// A wait, from construction to destruction.
+  class Scope {
+   public:
+    explicit Scope(Waits& waits) : waits_(waits) { waits_.turn(); }
+    ~Scope() { waits_.turn(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Waits& waits_;
+  };
+
+  unsigned count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  void turn() { count_.store(count() + 1, std::memory_order_relaxed); }  // one thread writes
+
+  std::atomic<unsigned> count_{0};
+};
+
+/// A thread that calls `give_up` when one wait lasts longer than `limit`: MPI itself waits for ever for a peer whose host
+/// or link is gone. It looks now and then, so that a wait costs no reading of a clock.
+class Watchdog {
+ public:
+  Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> give_up);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  void watch(const Waits& waits, std::chrono::milliseconds limit, const std::function<void()>& give_up);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace partita
