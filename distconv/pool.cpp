@@ -16,7 +16,7 @@ void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor
   const Tensor extended = extended_for(x, needed_);
   Exchange halo(halo_between(x, extended, plan_), x, extended, rank.comm, rank.stream);
   const Box inside = interior_of(windows_, x.box(), needed_, y.box());
-  const bool ahead = rank.overlap && worth_overlap(inside, y.box());
+  const bool ahead = rank.ahead() && worth_overlap(inside, y.box());
   if (ahead) rank.backend.pool_forward(pooling(), x, y, picked, rank.stream);
   halo.finish();
   if (!ahead) {
@@ -43,7 +43,7 @@ void SpatialPool::backward(const RankContext& rank, const Tensor& dy, const Tens
     const Tensor thin_picked = picked ? extract(picked, part, MemoryClass::workspace) : picked;
     rank.backend.pool_backward(pooling(), extract(dy, part, MemoryClass::workspace), thin_picked, to, rank.stream);
   };
-  const bool ahead = rank.overlap && worth_overlap(inside, dy.box());
+  const bool ahead = rank.ahead() && worth_overlap(inside, dy.box());
   if (!ahead) backward(dy.box(), extended);
   if (ahead)
     for (const Box& border : subtract(dy.box(), inside)) backward(border, extended);

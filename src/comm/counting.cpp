@@ -25,6 +25,7 @@ class CountingCommunicator : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
+  bool asynchronous() const override { return inner_->asynchronous(); }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     Traffic traffic;

@@ -95,6 +95,7 @@ class MpiCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool asynchronous() const override { return !context_->one_node(); }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream) override {
     constexpr int tag = 1;

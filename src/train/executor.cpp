@@ -29,7 +29,11 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, 
       outputs_(plan.layers.size()),
       gradients_(plan.layers.size()),
       update_(std::make_unique<WeightUpdate>(plan, grid, parameters, counter, rank_.stream)) {
-  for (const auto& layer : plan.layers) kernels_.push_back(make_kernel(layer, grid.rank()));
+  for (const auto& layer : plan.layers) {
+    kernels_.push_back(make_kernel(layer, grid.rank()));
+    Owned& owned = owned_.emplace_back(Owned{layer.at.y.owned(grid.rank()), {}});
+    for (const auto& dx : layer.at.dx) owned.dx.push_back(dx.owned(grid.rank()));
+  }
 }
 
 Executor::~Executor() = default;
@@ -37,7 +41,7 @@ Executor::~Executor() = default;
 std::vector<ConvProblem> Executor::problems() const {
   std::vector<ConvProblem> all;
   for (const auto& kernel : kernels_)
-    for (const auto& problem : kernel->problems(plan_.workload.training, rank_.overlap))
+    for (const auto& problem : kernel->problems(plan_.workload.training, rank_.ahead()))
       if (std::find(all.begin(), all.end(), problem) == all.end()) all.push_back(problem);
   return all;
 }
@@ -66,14 +70,14 @@ KernelCall Executor::call(std::size_t i, const Batch& batch, Index step) {
           .correct = &result_.accuracy};
 }
 
-DistTensor Executor::convert_layout(const KernelCall& call, std::string_view role, const Layout& layout,
-                                    const Tensor& from, const LayerPlan::Steps& steps) const {
-  DistTensor tensor;
-  tensor.layout = layout;
-  tensor.local = from;
-  if (steps.empty()) return tensor;
+Tensor Executor::convert_layout(const KernelCall& call, std::string_view role, const Tensor& from,
+                                const LayerPlan::Steps& steps) const {
+  if (steps.empty()) return from;
   call.label(role);
-  return redistribute(tensor, steps, grid_, rank_.stream);
+  DistTensor tensor;
+  tensor.layout = steps.front().from;
+  tensor.local = from;
+  return redistribute(tensor, steps, grid_, rank_.stream).local;
 }
 
 StepResult Executor::run(const Batch& batch, Index step, double rate) {
@@ -107,15 +111,15 @@ void Executor::forward(const Batch& batch, Index step) {
     std::vector<Tensor> x;
     for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
       const auto& from = outputs_[static_cast<std::size_t>(layer.inputs[j])];
-      x.push_back(convert_layout(now, "x", from.layout, from.local, layer.arrive[j]).local);
+      x.push_back(convert_layout(now, "x", from, layer.arrive[j]));
     }
     const bool input = layer.inputs.empty();
-    const Tensor y = input ? batch.images : allocate(layer.at.y.owned(grid_.rank()), layer.shape.names());
+    const Tensor y = input ? batch.images : allocate(owned_[i].y, layer.shape.names());
     {
       const Timed timed(Profile::Part::compute);
       kernels_[i]->forward(now, x, y);
     }
-    outputs_[i] = convert_layout(now, "y", layer.at.y, y, layer.finish);
+    outputs_[i] = convert_layout(now, "y", y, layer.finish);
   }
 }
 
@@ -137,8 +141,7 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   if (!trains && !needs_dx) return;
   const KernelCall now = call(i, batch, step);
   Tensor dy;
-  if (!layer.op->is_loss())
-    dy = convert_layout(now, "dy", layer.y.dual(), gradients_[i].local, layer.finish_back).local;
+  if (!layer.op->is_loss()) dy = convert_layout(now, "dy", gradients_[i], layer.finish_back);
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->start_backward(now, dy);
@@ -147,17 +150,17 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   if (!needs_dx) return;
   std::vector<Tensor> dx;
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-    dx.push_back(allocate(layer.at.dx[j].owned(grid_.rank()), layer.input_shapes[j].names()));
+    dx.push_back(allocate(owned_[i].dx[j], layer.input_shapes[j].names()));
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->backward_data(now, dy, dx);
   }
   for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
     if (!layer.needs_dx[j]) continue;
-    const DistTensor gradient = convert_layout(now, "dx", layer.at.dx[j], dx[j], layer.leave[j]);
+    const Tensor gradient = convert_layout(now, "dx", dx[j], layer.leave[j]);
     auto& sum = gradients_[static_cast<std::size_t>(layer.inputs[j])];
-    if (sum.local)
-      add(gradient.local, sum.local);
+    if (sum)
+      add(gradient, sum);
     else
       sum = gradient;
   }

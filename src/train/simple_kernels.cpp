@@ -64,10 +64,13 @@ class DropoutKernel final : public Kernel {
       using T = decltype(t);
       using A = Accumulator<T>;
       const A keep = static_cast<A>(static_cast<T>(1 / (1 - rate_)));
+      std::vector<double> drawn;
       for_rows(to, shape_, [&](const Row& row) {
+        drawn.resize(static_cast<std::size_t>(row.length));
+        random.uniform(row.first, drawn);
         for (Index i = 0; i < row.length; ++i) {
           const Index at = row.offset + i * row.stride;
-          const A factor = random.uniform(row.first + i) < rate_ ? A{0} : keep;
+          const A factor = drawn[static_cast<std::size_t>(i)] < rate_ ? A{0} : keep;
           to.as<T>()[at] = static_cast<T>(factor * static_cast<A>(from.as<T>()[at]));
         }
       });

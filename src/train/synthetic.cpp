@@ -4,6 +4,7 @@
 
 #include <array>
 #include <numbers>
+#include <vector>
 
 namespace partita {
 
@@ -32,10 +33,13 @@ class Synthetic : public Dataset {
     require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
     const Random pattern(seed_, hash("synthetic pattern"), static_cast<std::uint64_t>(label(sample)));
     const Index first = sample * sample_.volume();
-    std::size_t next = 0;
-    for_pixels(box, [&](Index pixel) {
-      const double value = pattern.normal(pixel) + noise_.normal(first + pixel);
-      out[next++] = static_cast<float>(value / std::numbers::sqrt2);
+    const auto length = static_cast<std::size_t>(box.extent(box.dims() - 1));
+    std::vector<double> values(length), noise(length);
+    for_rows(box, [&](Index pixel, std::size_t at) {
+      pattern.normal(pixel, values);
+      noise_.normal(first + pixel, noise);
+      for (std::size_t i = 0; i < length; ++i)
+        out[at + i] = static_cast<float>((values[i] + noise[i]) / std::numbers::sqrt2);
     });
   }
 
@@ -45,18 +49,18 @@ class Synthetic : public Dataset {
   }
 
  private:
-  /// Calls f with the row-major index in the whole sample of each pixel of `box`, in row-major order.
+  /// Calls f(row-major index of its first pixel in the whole sample, in `box`) for each row of `box`.
   template <class F>
-  void for_pixels(const Box& box, F&& f) const {
-    const Index volume = box.volume();
-    for (Index i = 0; i < volume; ++i) {
-      Index rest = i, pixel = 0, stride = 1;
+  void for_rows(const Box& box, F&& f) const {
+    const Index volume = box.volume(), length = box.extent(box.dims() - 1);
+    for (Index at = 0; at < volume; at += length) {
+      Index rest = at, pixel = 0, stride = 1;
       for (int d = box.dims() - 1; d >= 0; --d) {
         pixel += (box[d].lo + rest % box.extent(d)) * stride;
         rest /= box.extent(d);
         stride *= sample_.extent(d);
       }
-      f(pixel);
+      f(pixel, static_cast<std::size_t>(at));
     }
   }
 

@@ -14,7 +14,7 @@ WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters
       sums_(plan.buckets.size()) {}
 
 void WeightUpdate::label(const Bucket& bucket, const char* role) {
-  counter_.set_label(fmt::format("{} {}", plan_.layers[static_cast<std::size_t>(bucket.last())].name, role));
+  counter_.set_label(plan_.layers[static_cast<std::size_t>(bucket.last())].name, role);
 }
 
 void WeightUpdate::start(int layer) {
@@ -41,6 +41,8 @@ void WeightUpdate::start_bucket(std::size_t b) {
 }
 
 void WeightUpdate::progress() {
+  if (travelling_.empty()) return;
+  const Timed timed(Profile::Part::exchange);
   for (auto& request : travelling_) request.progress();
 }
 

@@ -17,9 +17,9 @@ class ConvKernel final : public Kernel {
         with_bias_(layer.weights.size() > 1),
         needs_dx_(layer.needs_dx[0]) {}
 
-  std::vector<ConvProblem> problems(bool training, bool overlap) const override {
+  std::vector<ConvProblem> problems(bool training, bool ahead) const override {
     std::vector<ConvProblem> problems;
-    for (const auto& problem : conv_.problems(x_, y_, with_bias_, overlap)) {
+    for (const auto& problem : conv_.problems(x_, y_, with_bias_, ahead)) {
       const bool runs = problem.pass == ConvPass::forward || (training && problem.pass == ConvPass::backward_filter) ||
                         (training && needs_dx_);
       if (runs && !problem.empty()) problems.push_back(problem);

@@ -27,6 +27,20 @@ TEST(Random, IsAFunctionOfItsArguments) {
   }
 }
 
+TEST(Random, ManyAtATimeAreTheSame) {
+  const Random random(7, hash("conv1"), 3);
+  for (const Index first : {Index{0}, Index{5}, (Index{1} << 32) - 3})
+    for (const std::size_t count : {0, 1, 15, 16, 17, 100}) {
+      std::vector<double> uniform(count), normal(count);
+      random.uniform(first, uniform);
+      random.normal(first, normal);
+      for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(uniform[i], random.uniform(first + static_cast<Index>(i)));
+        EXPECT_EQ(normal[i], random.normal(first + static_cast<Index>(i)));
+      }
+    }
+}
+
 TEST(Random, EveryArgumentMatters) {
   constexpr Index high = Index{1} << 32;
   const std::uint64_t far = std::uint64_t{1} << 32;

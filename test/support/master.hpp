@@ -114,7 +114,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
     result.losses.push_back(trainer.train_step(data, samples).loss);
   }
   for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
-    result.outputs.push_back(executor.output(i).local);
+    result.outputs.push_back(executor.output(i));
     for (const auto& dw : trainer.parameters().layer(i).gradient) result.gradients.push_back(dw);
   }
   result.counted = trainer.counter().by_label();

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace partita {
@@ -24,9 +25,12 @@ class Random {
   double uniform(Index i) const;
   /// Standard normal (Box-Muller).
   double normal(Index i) const;
+  /// The same of out.size() indices in a row, from `first` on: several at a time.
+  void uniform(Index first, std::span<double> out) const;
+  void normal(Index first, std::span<double> out) const;
 
  private:
-  std::array<std::uint32_t, 4> draw(Index i) const;
+  std::array<std::uint32_t, 4> counter(Index i) const;
   std::array<std::uint32_t, 2> key_;
   std::uint64_t step_;
 };

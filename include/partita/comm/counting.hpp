@@ -13,7 +13,9 @@ namespace partita {
 class TrafficCounter {
  public:
   /// Communication from here on belongs to `label`.
-  void set_label(std::string label) { label_ = std::move(label); }
+  void set_label(std::string_view label) { label_ = label; }
+  /// The same to "layer role", without memory of its own.
+  void set_label(std::string_view layer, std::string_view role) { (label_ = layer).append(" ").append(role); }
   const std::string& label() const { return label_; }
   void add(Verb verb, const Traffic& traffic);
   /// (label, verb) -> traffic; only what moved something.

@@ -16,6 +16,9 @@ struct RankContext {
   Communicator& comm;  ///< all ranks of the grid
   bool overlap = true;
   Stream stream;
+
+  /// True if it pays to compute what needs no halo before the halos are there.
+  bool ahead() const { return overlap && comm.asynchronous(); }
 };
 
 /// A convolution partitioned over samples and space, as one rank runs it. Weights are whole; channels too.
@@ -30,10 +33,10 @@ class SpatialConv {
 
   /// The local convolutions of these calls that are worth choosing a kernel for (not the thin ones at borders), for the
   /// boxes of x and y that they will get.
-  std::vector<ConvProblem> problems(const Box& x, const Box& y, bool with_bias, bool overlap) const;
+  std::vector<ConvProblem> problems(const Box& x, const Box& y, bool with_bias, bool ahead) const;
 
   /// y of this rank's outputs, and in `extended` the inputs that they read, for the filter's gradient: `x` itself where
-  /// it needs no halo. With overlap the whole of y is computed from `x` while halos travel, and then the outputs near
+  /// it needs no halo. Ahead of halos that travel alone the whole of y is computed from `x`, and then the outputs near
   /// the border, which read a halo, once more: convolution with zeros for what is not there yet is right elsewhere.
   void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
                Tensor& extended) const;
@@ -55,7 +58,7 @@ class SpatialConv {
 
  private:
   /// True if y is computed while the halos of x travel.
-  bool ahead(const Box& x, const Box& y, bool overlap) const;
+  bool worth_overlap(const Box& x, const Box& y) const;
 
   std::vector<Window> windows_;
   TransferPlan x_plan_, dy_plan_;

@@ -39,8 +39,9 @@ class Executor {
   /// The box of images, and the interval of samples whose labels, this rank brings.
   Box images() const;
   Interval labels() const;
-  /// The output that layer `i` left in the last run, if it was kept (keep_outputs); for tests and inspection.
-  const DistTensor& output(std::size_t i) const { return outputs_[i]; }
+  /// This rank's part of the output (LayerPlan::y) that layer `i` left in the last run, if it was kept (keep_outputs); for
+  /// tests and inspection.
+  const Tensor& output(std::size_t i) const { return outputs_[i]; }
   void keep_outputs(bool keep) { keep_ = keep; }
 
  private:
@@ -49,8 +50,8 @@ class Executor {
   void backward(const Batch& batch, Index step);
   void backward_layer(std::size_t i, const Batch& batch, Index step);
   Tensor allocate(const Box& box, std::string_view names) const;
-  DistTensor convert_layout(const KernelCall& call, std::string_view role, const Layout& layout, const Tensor& from,
-                            const LayerPlan::Steps& steps) const;
+  Tensor convert_layout(const KernelCall& call, std::string_view role, const Tensor& from,
+                        const LayerPlan::Steps& steps) const;
 
   const Plan& plan_;
   const ProcessGrid& grid_;
@@ -59,9 +60,14 @@ class Executor {
   std::shared_ptr<Allocator> allocator_;
   RankContext rank_;
   std::uint64_t seed_;
+  struct Owned {
+    Box y;
+    std::vector<Box> dx;
+  };
+  std::vector<Owned> owned_;  // by layer, as all that follows: what this rank computes
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<std::unique_ptr<Saved>> saved_;    // by layer, from forward to backward
-  std::vector<DistTensor> outputs_, gradients_;  // by layer
+  std::vector<std::unique_ptr<Saved>> saved_;  // from forward to backward
+  std::vector<Tensor> outputs_, gradients_;
   std::unique_ptr<WeightUpdate> update_;
   StepResult result_;
   bool keep_ = false;

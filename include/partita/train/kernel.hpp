@@ -36,7 +36,7 @@ struct KernelCall {
   double* correct = nullptr;  ///< and the fraction of right predictions
 
   /// Counts the communication that follows under this layer and `role`, as Plan::traffic names it.
-  void label(std::string_view role) const { counter.set_label(layer.name + " " + std::string(role)); }
+  void label(std::string_view role) const { counter.set_label(layer.name, role); }
 };
 
 /// Runs one layer on one rank. It holds what depends on plan and rank alone; state lives in the call.
@@ -45,7 +45,7 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   /// The local convolutions that it will run, for which a backend may have several algorithms.
-  virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*overlap*/) const { return {}; }
+  virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*ahead*/) const { return {}; }
   /// Writes all of y, which holds anything before (a loss leaves its number instead).
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.
