@@ -41,12 +41,13 @@ std::uint64_t crc_of_file(int file, std::uint64_t begin, std::uint64_t end, std:
 }  // namespace
 
 void Checksums::add(off_t begin, std::span<const std::byte> elements) {
-  const auto at = static_cast<std::uint64_t>(begin);
-  constexpr std::uint64_t most = std::uint64_t{64} << 20;  // so that ranks can share the checking of large arrays
-  if (arrays_.empty() || arrays_.back().end != at || at - arrays_.back().begin >= most) arrays_.push_back({at, at, 0});
-  auto& array = arrays_.back();
-  array.end += elements.size();
-  array.crc = crc_of(array.crc, elements);
+  constexpr std::size_t most = std::size_t{64} << 20;  // so that ranks can share the checking of large arrays
+  for (auto at = static_cast<std::uint64_t>(begin); !elements.empty();) {
+    const auto piece = elements.first(std::min(most, elements.size()));
+    arrays_.push_back({at, at + piece.size(), crc_of(0, piece)});
+    at += piece.size();
+    elements = elements.subspan(piece.size());
+  }
 }
 
 std::uint64_t Checksums::rest(int file, std::uint64_t size) const {

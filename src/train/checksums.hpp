@@ -17,7 +17,7 @@ namespace partita {
 /// of arrays; the CRC of the numbers so far; a mark.
 class Checksums {
  public:
-  /// While the file is written: `elements` of an array at byte `begin`, or more of the last one.
+  /// While the file is written: all `elements` of an array, at byte `begin`.
   void add(off_t begin, std::span<const std::byte> elements);
   /// Appends the trailer to a file of `size` bytes that holds all else. Throws Error if the system fails.
   void seal(int file, off_t size) const;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <optional>
 #include <span>
@@ -82,14 +83,15 @@ class OutputFile {
     constexpr std::size_t piece = std::size_t{4} << 20;
     auto begin = static_cast<off_t>(at);
     elements_[begin] = begin + static_cast<off_t>(elements.size());
-    while (!elements.empty()) {  // the disk writes while the next piece is summed
+    auto summed = std::async(std::launch::async, [this, begin, elements] { checksums_.add(begin, elements); });
+    while (!elements.empty()) {
       const auto now = elements.first(std::min(piece, elements.size()));
-      checksums_.add(begin, now);
       write_all(*disk_, now, begin);
       sync_file_range(*disk_, begin, static_cast<off_t>(now.size()), SYNC_FILE_RANGE_WRITE);
       begin += static_cast<off_t>(now.size());
       elements = elements.subspan(now.size());
     }
+    summed.get();
   }
 
   /// Completes the file and makes it durable; every data set is closed.
