@@ -1,6 +1,6 @@
 // The backend's convolutions, on channels-last tensors, against bare oneDNN: the faster of its own blocked form and of
 // channels last, its operands already in that form. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3).
-//   build/mpiexec -n 1 build/bench/conv
+//   build/mpiexec -n 1 build/bench/conv [CASES]    those whose name contains the text
 #include "partita/backend/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
@@ -53,7 +53,7 @@ class Ours {
     switch (pass) {
       case ConvPass::forward: return backend_.conv_forward(windows_, x_, w_, Tensor(), y_, {});
       case ConvPass::backward_data: return backend_.conv_backward_data(windows_, y_, w_, x_, {});
-      case ConvPass::backward_filter: return backend_.conv_backward_filter(windows_, x_, y_, w_, {});
+      case ConvPass::backward_filter: return backend_.conv_backward_filter(windows_, x_, y_, w_, Write::over, {});
     }
   }
 
@@ -63,10 +63,13 @@ class Ours {
   Tensor x_, w_, y_;
 };
 
-void measure(const bench::ConvShape& shape, Index batch, Backend& backend) {
+void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const std::string& wanted) {
   static constexpr std::array names{"forward", "backward-data", "backward-filter"};
   for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
     const auto* name = names[static_cast<std::size_t>(pass)];
+    const auto text = fmt::format("{}x{}-{}to{}-stride{}-{}-{}-batch{}", shape.kernel, shape.kernel, shape.channels,
+                                  shape.filters, shape.stride, shape.size, name, batch);
+    if (text.find(wanted) == std::string::npos) continue;
     Ours ours(shape, batch, backend);
     ours.choose(pass);
     bench::BareConv blocked(shape, batch, pass, bench::Form::blocked),
@@ -74,9 +77,7 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend) {
     const auto first = bench::compare(
         MPI_COMM_WORLD, [&] { blocked.run(); }, [&] { last.run(); }, 0.1);
     auto& theirs = first.ratio > 1 ? blocked : last;
-    bench::print(MPI_COMM_WORLD, "conv",
-                 fmt::format("{}x{}-{}to{}-stride{}-{}-{}-batch{}", shape.kernel, shape.kernel, shape.channels,
-                             shape.filters, shape.stride, shape.size, name, batch),
+    bench::print(MPI_COMM_WORLD, "conv", text,
                  bench::compare(
                      MPI_COMM_WORLD, [&] { ours.run(pass); }, [&] { theirs.run(); }, 0.4),
                  first.ratio > 1 ? "onednn blocked" : "onednn nhwc");
@@ -91,6 +92,6 @@ int main(int argc, char** argv) {
   bench::pin(0);
   const auto backend = make_onednn_backend(1);
   for (const Index batch : {1, 8})
-    for (const auto& shape : layers) measure(shape, batch, *backend);
+    for (const auto& shape : layers) measure(shape, batch, *backend, argc > 1 ? argv[1] : "");
   return 0;
 }

@@ -54,9 +54,9 @@ void SpatialConv::backward_data(const RankContext& rank, DyExchange& dy, const T
   rank.backend.conv_backward_data(windows_, dy.extended_, w, dx, rank.stream);
 }
 
-void SpatialConv::backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy,
-                                  const Tensor& dw) const {
-  rank.backend.conv_backward_filter(windows_, extended, dy, dw, rank.stream);
+void SpatialConv::backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw,
+                                  Write write) const {
+  rank.backend.conv_backward_filter(windows_, extended, dy, dw, write, rank.stream);
 }
 
 }  // namespace partita

@@ -44,7 +44,7 @@ int main() {
   const Tensor dx = x.like(x.box()), dw = w.like(w.box()), no_bias;
   whole->conv_forward(windows, x, w, no_bias, y, {});
   whole->conv_backward_data(windows, dy, w, dx, {});
-  whole->conv_backward_filter(windows, x, dy, dw, {});
+  whole->conv_backward_filter(windows, x, dy, dw, Write::over, {});
 
   // Four ranks: y[H@y W@x] = conv(x[H@y W@x] with halo, w), dx likewise, dw[sum@(y,x)] = conv'(x with halo, dy)
   const Layout x_layout = Layout::parse("H@y W@x", x_shape, Grid::parse("y=2 x=2")), y_layout = x_layout.onto(y_shape);
@@ -62,7 +62,7 @@ int main() {
     Tensor extended;  // x with its halo, which the filter's gradient reads again
     conv.forward(rank, my_x, w, no_bias, my_y, extended);
     auto arriving = conv.start_backward(rank, my_dy);
-    conv.backward_filter(rank, extended, my_dy, my_dw);  // hides the halo of dy
+    conv.backward_filter(rank, extended, my_dy, my_dw, Write::over);  // hides the halo of dy
     conv.backward_data(rank, arriving, w, my_dx);
     comm.all_reduce(my_dw.data(), my_dw.volume(), my_dw.dtype(), Op::sum, {}).wait();
 

@@ -187,16 +187,18 @@ void lowered_backward_data(const ConvGeometry& conv, const Tensor& dy, const Ten
 
 /// dw[f,taps] += dy[o,f]' columns(x)[o,taps]
 template <class T, class Multiply>
-void lowered_backward_filter(const ConvGeometry& conv, const Tensor& x, const Tensor& dy, const Tensor& dw,
+void lowered_backward_filter(const ConvGeometry& conv, const Tensor& x, const Tensor& dy, const Tensor& dw, Write write,
                              Multiply&& multiply) {
   using A = Accumulator<T>;
   Lowered<T> lowered(conv, x, dy);
   const Widened<T> sums(dw.as<T>(), dw.volume());
+  A before = write == Write::over ? A{0} : A{1};
   const Index taps = conv.taps(), filters = conv.filters;
   lowered.for_blocks([&](Index rows) {
     const auto* outputs = lowered.read_outputs(dy.as<T>(), rows);
     const auto* columns = lowered.read_columns(x.as<T>(), rows);
-    multiply(true, false, filters, taps, rows, outputs, filters, columns, taps, A{1}, sums.data(), taps);
+    multiply(true, false, filters, taps, rows, outputs, filters, columns, taps, before, sums.data(), taps);
+    before = A{1};
   });
   sums.store();
 }

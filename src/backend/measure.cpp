@@ -42,7 +42,7 @@ class Arrays {
     switch (pass_) {
       case ConvPass::forward: return backend.conv_forward(windows_, x_, w_, bias_, y_, {});
       case ConvPass::backward_data: return backend.conv_backward_data(windows_, y_, w_, x_, {});
-      case ConvPass::backward_filter: return backend.conv_backward_filter(windows_, x_, y_, w_, {});
+      case ConvPass::backward_filter: return backend.conv_backward_filter(windows_, x_, y_, w_, Write::over, {});
     }
   }
 

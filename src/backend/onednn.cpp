@@ -86,14 +86,14 @@ class OneDnnBackend : public ReferenceBackend {
     if (partly) copy_box(result, dx, conv.in);
   }
 
-  // dw += conv'(x, dy)
+  // dw = conv'(x, dy), or dw += it
   void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
-                            Stream) override {
+                            Write write, Stream) override {
     const ConvGeometry conv = prepare(windows, x, dw, dy);
-    if (conv.empty()) return;
+    if (conv.empty()) return write == Write::over ? dw.zero() : void();
     auto* primitive = find({ConvPass::backward_filter, windows, x.box(), dy.box(), false});
-    if (primitive == nullptr) return lowered_backward_filter<float>(conv, x, dy, dw, product_);
-    primitive->run(dense(x, conv.in).as<float>(), dense(dy, conv.out).as<float>(), nullptr, dw.as<float>());
+    if (primitive == nullptr) return lowered_backward_filter<float>(conv, x, dy, dw, write, product_);
+    primitive->run(dense(x, conv.in).as<float>(), dense(dy, conv.out).as<float>(), nullptr, dw.as<float>(), write);
   }
 
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,

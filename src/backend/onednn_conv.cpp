@@ -104,30 +104,31 @@ class Operand {
   std::optional<dnnl::reorder> load_;
 };
 
-/// The array that a primitive writes. What it adds to ours it must have of its own.
+/// The array that a primitive writes. What it may have to add to ours it must have of its own.
 class Result {
  public:
-  Result(const Memory::desc& dense, const Memory::desc& chosen, bool adds)
-      : dense_(dense, engine(), nullptr), chosen_(dense == chosen && !adds ? dense_ : Memory(chosen, engine())) {
-    if (dense == chosen && !adds) return;
+  Result(const Memory::desc& dense, const Memory::desc& chosen, bool may_add)
+      : dense_(dense, engine(), nullptr), chosen_(dense == chosen && !may_add ? dense_ : Memory(chosen, engine())) {
+    if (dense == chosen && !may_add) return;
+    store_.emplace(chosen_, dense_);
+    if (!may_add) return;
+    dnnl::post_ops sum;
+    sum.append_sum();
     dnnl::primitive_attr attributes;
-    if (adds) {
-      dnnl::post_ops sum;
-      sum.append_sum();
-      attributes.set_post_ops(sum);
-    }
-    store_.emplace(dnnl::reorder::primitive_desc(chosen_, dense_, attributes));
+    attributes.set_post_ops(sum);
+    add_.emplace(dnnl::reorder::primitive_desc(chosen_, dense_, attributes));
   }
   const Memory& chosen() const { return chosen_; }
   /// Before the primitive runs, names where its result goes; `store` puts it there.
   void point_to(float* data) const { dense_.set_data_handle(data); }
-  void store(const dnnl::stream& stream) {
-    if (store_) store_->execute(stream, chosen_, dense_);
+  void store(const dnnl::stream& stream, Write write) {
+    auto& to_ours = write == Write::add ? add_ : store_;
+    if (to_ours) to_ours->execute(stream, chosen_, dense_);
   }
 
  private:
   Memory dense_, chosen_;
-  std::optional<dnnl::reorder> store_;
+  std::optional<dnnl::reorder> store_, add_;
 };
 
 /// A primitive with its operands: two that it reads and one that it writes.
@@ -161,23 +162,23 @@ class Primitive final : public OneDnnConv {
     }
   }
 
-  void run(const float* first, const float* second, const float* bias, float* result) override {
+  void run(const float* first, const float* second, const float* bias, float* result, Write write) override {
     static thread_local const dnnl::stream stream(engine());
     first_->load(stream, first);
     second_->load(stream, second);
     if (bias != nullptr) bias_.set_data_handle(const_cast<float*>(bias));
     result_->point_to(result);
     primitive_.execute(stream, args_);
-    result_->store(stream);
+    result_->store(stream, write);
   }
 
  private:
   void bind(const Memory::dims& first, const Memory::desc& first_chosen, int first_arg, const Memory::dims& second,
             const Memory::desc& second_chosen, int second_arg, const Memory::dims& result,
-            const Memory::desc& result_chosen, int result_arg, Tag dense, bool adds) {
+            const Memory::desc& result_chosen, int result_arg, Tag dense, bool may_add) {
     first_.emplace(described(first, dense), first_chosen);
     second_.emplace(described(second, dense), second_chosen);
-    result_.emplace(described(result, dense), result_chosen, adds);
+    result_.emplace(described(result, dense), result_chosen, may_add);
     args_ = {{first_arg, first_->chosen()}, {second_arg, second_->chosen()}, {result_arg, result_->chosen()}};
   }
 

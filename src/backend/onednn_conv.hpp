@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/backend/conv_problem.hpp"
+#include "partita/backend/backend.hpp"
 
 #include <memory>
 
@@ -10,8 +10,10 @@ namespace partita {
 class OneDnnConv {
  public:
   virtual ~OneDnnConv() = default;
-  /// forward: (x, w, bias or null, y); backward_data: (dy, w, -, dx); backward_filter: (x, dy, -, dw), adding to dw.
-  virtual void run(const float* first, const float* second, const float* bias, float* result) = 0;
+  /// forward: (x, w, bias or null, y); backward_data: (dy, w, -, dx); backward_filter: (x, dy, -, dw). Only the last can
+  /// add.
+  virtual void run(const float* first, const float* second, const float* bias, float* result,
+                   Write write = Write::over) = 0;
 };
 
 /// Computes on channels last as they lie, the weights in a form of oneDNN's choice.

@@ -18,8 +18,8 @@ class ReferenceBackend : public Backend {
   void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
                           Stream stream) override;
   void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
-                            Stream stream) override;
-  void bias_backward(const Tensor& dy, const Tensor& db, Stream stream) override;
+                            Write write, Stream stream) override;
+  void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override;
 
   void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
                     Stream stream) override;

@@ -40,10 +40,10 @@ void ReferenceBackend::conv_backward_data(std::span<const Window> windows, const
 }
 
 void ReferenceBackend::conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy,
-                                            const Tensor& dw, Stream) {
+                                            const Tensor& dw, Write write, Stream) {
   const ConvGeometry conv(windows, x, dw, dy);
-  if (conv.empty()) return;
-  dispatch_float(dw.dtype(), [&](auto t) { lowered_backward_filter<decltype(t)>(conv, x, dy, dw, product); });
+  if (conv.empty()) return write == Write::over ? dw.zero() : void();
+  dispatch_float(dw.dtype(), [&](auto t) { lowered_backward_filter<decltype(t)>(conv, x, dy, dw, write, product); });
 }
 
 }  // namespace partita

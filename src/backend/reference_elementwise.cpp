@@ -83,7 +83,7 @@ void ReferenceBackend::check(DType dtype) const {
   if (dtype == DType::i32) fail("backend 'reference' computes in f64, f32, bf16 and f16, not in i32");
 }
 
-void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Stream) {
+void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream) {
   const Rows size(dy);
   require(db.volume() == size.channels && db.dtype() == dy.dtype(), "one bias a channel");
   std::vector<double> sums(static_cast<std::size_t>(size.channels));
@@ -92,8 +92,10 @@ void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Stream)
     const T* from = dy.as<T>();
     for (Index r = 0; r < size.rows; ++r, from += size.channels)
       for (Index c = 0; c < size.channels; ++c) sums[static_cast<std::size_t>(c)] += static_cast<double>(from[c]);
-    for (Index c = 0; c < size.channels; ++c)
-      db.as<T>()[c] = static_cast<T>(static_cast<double>(db.as<T>()[c]) + sums[static_cast<std::size_t>(c)]);
+    for (Index c = 0; c < size.channels; ++c) {
+      const double before = write == Write::add ? static_cast<double>(db.as<T>()[c]) : 0;
+      db.as<T>()[c] = static_cast<T>(before + sums[static_cast<std::size_t>(c)]);
+    }
   });
 }
 

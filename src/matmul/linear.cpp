@@ -61,14 +61,17 @@ void linear_backward_data(Backend& backend, const Tensor& dy, const Tensor& w, c
   backend.gemm(dx.dtype(), false, false, n, c, f, 1, dy.data(), f, block.data(), c, 0, dx.data(), c, stream);
 }
 
-// dw[f,c] += sum over n of dy[n,f] x[n,c]
-void linear_backward_filter(Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw, Stream stream) {
+// dw[f,c] = sum over n of dy[n,f] x[n,c], or dw += it
+void linear_backward_filter(Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw, Write write,
+                            Stream stream) {
   const auto [n, f, c] = sizes_of(x, dy);
-  if (n == 0 || f == 0 || c == 0) return;
   const Box box = block_of(x, dy, dw);
-  const bool whole = dw.box() == box;
-  const Tensor block = whole ? dw : dw.like(box, MemoryClass::workspace);
-  backend.gemm(x.dtype(), true, false, f, c, n, 1, dy.data(), f, x.data(), c, 1, block.data(), c, stream);
+  const bool none = n == 0 || f == 0 || c == 0, whole = dw.box() == box;
+  if (write == Write::over && (none || !whole)) dw.zero();
+  if (none) return;
+  const Tensor block = whole ? dw : dw.like(box, MemoryClass::workspace, Fill::none);
+  const double before = whole && write == Write::add ? 1 : 0;
+  backend.gemm(x.dtype(), true, false, f, c, n, 1, dy.data(), f, x.data(), c, before, block.data(), c, stream);
   if (!whole) unpack_add(block.data(), box, dw);
 }
 

@@ -66,6 +66,7 @@ KernelCall Executor::call(std::size_t i, const Batch& batch, Index step) {
           .seed = seed_,
           .step = step,
           .training = plan_.workload.training,
+          .write = Write::over,  // of one microbatch
           .loss = &result_.loss,
           .correct = &result_.accuracy};
 }
@@ -81,7 +82,6 @@ Tensor Executor::convert_layout(const KernelCall& call, std::string_view role, c
 }
 
 StepResult Executor::run(const Batch& batch, Index step, double rate) {
-  if (plan_.workload.training) parameters_.zero_gradients();
   for (const auto& action : plan_.schedule.stages.at(0)) {
     require(action.group == 0 && action.microbatch == 0, "the schedule has one group of layers and one microbatch");
     switch (action.kind) {
@@ -135,6 +135,12 @@ void Executor::backward(const Batch& batch, Index step) {
   }
 }
 
+void Executor::backward_filter(std::size_t i, const KernelCall& call, const Tensor& dy) {
+  if (call.write == Write::over && !kernels_[i]->heeds_write())
+    for (const auto& dw : call.dw) dw.zero();
+  kernels_[i]->backward_filter(call, dy);
+}
+
 void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   const auto& layer = plan_.layers[i];
   const bool trains = layer.trains(), needs_dx = layer.needs_any_dx();
@@ -145,7 +151,7 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->start_backward(now, dy);
-    if (trains) kernels_[i]->backward_filter(now, dy);
+    if (trains) backward_filter(i, now, dy);
   }
   if (!needs_dx) return;
   std::vector<Tensor> dx;

@@ -138,8 +138,4 @@ void Parameters::refresh(DType dtype) {
         copy_box(convert(w, dtype), layer.compute[i], w.box());
 }
 
-void Parameters::zero_gradients() {
-  for (const auto& bucket : buckets_) bucket.dw.zero();
-}
-
 }  // namespace partita

@@ -96,9 +96,10 @@ class LinearKernel final : public Kernel {
                    call.rank.stream);
   }
   void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    linear_backward_filter(call.rank.backend, state<State>(call).x, dy, call.dw[0], call.rank.stream);
-    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.rank.stream);
+    linear_backward_filter(call.rank.backend, state<State>(call).x, dy, call.dw[0], call.write, call.rank.stream);
+    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.write, call.rank.stream);
   }
+  bool heeds_write() const override { return true; }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     linear_backward_data(call.rank.backend, dy, call.w[0], dx[0], call.rank.stream);
   }

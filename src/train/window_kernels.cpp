@@ -39,9 +39,10 @@ class ConvKernel final : public Kernel {
   }
 
   void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    conv_.backward_filter(call.rank, state<State>(call).extended, dy, call.dw[0]);
-    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.rank.stream);
+    conv_.backward_filter(call.rank, state<State>(call).extended, dy, call.dw[0], call.write);
+    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.write, call.rank.stream);
   }
+  bool heeds_write() const override { return true; }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
     conv_.backward_data(call.rank, state<State>(call).dy, call.w[0], dx[0]);

@@ -45,11 +45,13 @@ void compare(Generator& random, const Case& c, DType dtype, double tolerance) {
       if (f >= 0 && f < o.bias.volume()) y(at) += o.bias.get(f);
     });
   naive::conv_backward_data(c.windows, dy, w, dx);
+  const Write write = with_bias ? Write::add : Write::over;
+  if (write == Write::over) naive::for_all(c.w_extents, [&](const naive::At& at) { dw(at) = 0; });
   naive::conv_backward_filter(c.windows, x, dy, dw);
 
   backend->conv_forward(c.slides, o.x, o.w, with_bias ? o.bias : Tensor(), o.y, {});
   backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
-  backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, {});
+  backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, write, {});
   EXPECT_LE(distance(o.y, y), tolerance) << "y";
   EXPECT_LE(distance(o.dx, dx), tolerance) << "dx";
   EXPECT_LE(distance(o.dw, dw), tolerance) << "dw";
@@ -94,10 +96,9 @@ TEST_P(Conv, GradientsAreAdjoints) {
     const Case c = random.conv(GetParam());
     SCOPED_TRACE(c.text);
     const Operands o(random, c, DType::f64);
-    o.dw.zero();
     backend->conv_forward(c.slides, o.x, o.w, {}, o.y, {});
     backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
-    backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, {});
+    backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, Write::over, {});
     const double forward = dot(o.y, o.dy);
     EXPECT_NEAR(forward, dot(o.x, o.dx), 1e-11 * (1 + std::abs(forward)));
     EXPECT_NEAR(forward, dot(o.w, o.dw), 1e-11 * (1 + std::abs(forward)));
@@ -141,8 +142,10 @@ TEST(ConvCase, EmptyBoxesGiveTheBiasAndNoGradient) {
   const Tensor y = random.tensor(DType::f64, "NCHW", Box(Shape{{'N', 2}, {'C', 3}, {'H', 4}, {'W', 4}}));
   const Tensor dw = random.tensor(DType::f64, "FCHW", w.box());
   const Array before = whole(dw, {3, 2, 1, 3, 3});
-  backend->conv_backward_filter(slides, x, y, dw, {});
+  backend->conv_backward_filter(slides, x, y, dw, Write::add, {});
   EXPECT_EQ(distance(dw, before), 0);
+  backend->conv_backward_filter(slides, x, y, dw, Write::over, {});
+  for (Index i = 0; i < dw.volume(); ++i) EXPECT_EQ(dw.get(i), 0);
   backend->conv_backward_data(slides, y, w, x, {});
   backend->conv_forward(slides, x, w, bias, y, {});
   for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(y.get(i), bias.get(i % 3));

@@ -61,7 +61,7 @@ TEST_P(Norm, SumsAreThoseOfEachChannel) {
     std::vector<double> first(count, 9), second(count, 9), third(count, 9), fourth(count, 9);
     backend->channel_sums(x, {first, second}, {});
     backend->channel_gradient_sums(x, dy, mean, by, {third, fourth}, {});
-    backend->bias_backward(dy, db, {});
+    backend->bias_backward(dy, db, Write::add, {});
     for (std::size_t c = 0; c < count; ++c) {
       EXPECT_NEAR(first[c], sum[c], 1e-12);
       EXPECT_NEAR(second[c], square[c], 1e-12);

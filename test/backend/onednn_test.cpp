@@ -53,7 +53,8 @@ void OneDnn::compare(Generator& random, const Case& c) {
   const Tensor sum[2] = {extract(dw, c.w, MemoryClass::workspace), extract(dw, c.w, MemoryClass::workspace)};
   reference->conv_forward(c.slides, x, w, bias, y[1], {});
   reference->conv_backward_data(c.slides, dy, w, dx[1], {});
-  reference->conv_backward_filter(c.slides, x, dy, sum[1], {});
+  const Write write = random.one_in(2) ? Write::add : Write::over;
+  reference->conv_backward_filter(c.slides, x, dy, sum[1], write, {});
   const std::array problems{ConvProblem(ConvPass::forward, c.slides, c.x, c.y, static_cast<bool>(bias)),
                             ConvProblem(ConvPass::backward_data, c.slides, c.x, c.y, false),
                             ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.y, false)};
@@ -64,7 +65,7 @@ void OneDnn::compare(Generator& random, const Case& c) {
     copy_box(dw, sum[0], c.w);
     fast->conv_forward(c.slides, x, w, bias, y[0], {});
     fast->conv_backward_data(c.slides, dy, w, dx[0], {});
-    fast->conv_backward_filter(c.slides, x, dy, sum[0], {});
+    fast->conv_backward_filter(c.slides, x, dy, sum[0], write, {});
     expect_near(y, dx, sum);
   }
 }

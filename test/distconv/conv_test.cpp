@@ -141,7 +141,7 @@ struct WholeConv {
     const auto backend = make_reference_backend();
     backend->conv_forward(c.windows, x, w, bias, y, {});
     backend->conv_backward_data(c.windows, dy, w, dx, {});
-    backend->conv_backward_filter(c.windows, x, dy, dw, {});
+    backend->conv_backward_filter(c.windows, x, dy, dw, Write::over, {});
   }
   Tensor x, w, bias, y, dy, dx, dw;
 };
@@ -158,7 +158,7 @@ bool check_conv(const Case& c, const WholeConv& whole, Communicator& comm, bool 
   conv.forward(rank, x, whole.w, whole.bias, y, extended);
   expect_part(y, whole.y, "y");
   auto started = conv.start_backward(rank, dy);
-  conv.backward_filter(rank, extended, dy, dw);
+  conv.backward_filter(rank, extended, dy, dw, Write::over);
   conv.backward_data(rank, started, whole.w, dx);
   expect_part(dx, whole.dx, "dx");
   sum_parts(comm, dw, is_first(c.x.grid(), me, c.x.replicated()));
@@ -177,7 +177,7 @@ void check_conv_adjoint(const Case& c, const WholeConv& whole, Communicator& com
   Tensor extended;
   conv.forward(rank, x, whole.w, {}, y, extended);
   auto started = conv.start_backward(rank, dy);
-  conv.backward_filter(rank, extended, dy, dw);
+  conv.backward_filter(rank, extended, dy, dw, Write::over);
   conv.backward_data(rank, started, whole.w, dx);
   const bool counts = is_first(c.x.grid(), me, c.x.replicated());
   const double forward = sum_over(comm, counts ? inner_local(y, dy) : 0);

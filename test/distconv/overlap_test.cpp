@@ -44,9 +44,9 @@ class SlowBackend final : public ReferenceBackend {
     ReferenceBackend::conv_backward_data(windows, dy, w, dx, stream);
   }
   void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
-                            Stream stream) override {
+                            Write write, Stream stream) override {
     spend(times_.filter, dy);
-    ReferenceBackend::conv_backward_filter(windows, x, dy, dw, stream);
+    ReferenceBackend::conv_backward_filter(windows, x, dy, dw, write, stream);
   }
   void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
                     Stream stream) override {
@@ -127,7 +127,7 @@ Measured measure(const Times& times, bool overlap) {
     return std::pair([=, &rank] { conv->forward(rank, x, w, {}, y, *extended); },
                      [=, &rank] {
                        auto dy = conv->start_backward(rank, y);
-                       conv->backward_filter(rank, *extended, y, dw);
+                       conv->backward_filter(rank, *extended, y, dw, Write::over);
                        conv->backward_data(rank, dy, w, dx);
                      });
   });

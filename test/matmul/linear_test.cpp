@@ -43,7 +43,13 @@ TEST(Linear, IsTheAdjointOfItsBackwards) {
     const Tensor y = dy.like(y_box), dx = x.like(x_box), dw = w.like(w_box);
     linear_forward(*backend, x, w, {}, false, y, {});
     linear_backward_data(*backend, dy, w, dx, {});
-    linear_backward_filter(*backend, x, dy, dw, {});
+    fill(dw, w_shape, [](Index) { return 77; });
+    linear_backward_filter(*backend, x, dy, dw, Write::over, {});
+    if (seed % 3 == 0) {
+      linear_backward_filter(*backend, x, dy, dw, Write::add, {});
+      EXPECT_EQ(2 * inner_local(y, dy), inner_local(w, dw));
+      continue;
+    }
     EXPECT_EQ(inner_local(y, dy), inner_local(x, dx));
     EXPECT_EQ(inner_local(y, dy), inner_local(w, dw));
   }

@@ -11,6 +11,12 @@
 
 namespace partita {
 
+/// What becomes of what lies where a result goes.
+enum class Write : std::uint8_t {
+  over,  ///< it is not read: result = value
+  add,   ///< result += value
+};
+
 enum class PoolKind : std::uint8_t { max, average };
 
 /// A pooling operator: windows over the spatial dimensions, and how an average counts padding.
@@ -54,11 +60,11 @@ class Backend {
   /// dx = conv'(dy, w): dx of every input in its box from the outputs in dy's box
   virtual void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
                                   Stream stream) = 0;
-  /// dw += conv'(x, dy)
+  /// dw = conv'(x, dy), or dw += it
   virtual void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy,
-                                    const Tensor& dw, Stream stream) = 0;
-  /// db[c] += sum of dy over all but C; db has one dimension
-  virtual void bias_backward(const Tensor& dy, const Tensor& db, Stream stream) = 0;
+                                    const Tensor& dw, Write write, Stream stream) = 0;
+  /// db[c] = sum of dy over all but C, or db += it; db has one dimension
+  virtual void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) = 0;
 
   // Pooling. `picked` (i32, y's box) keeps which input of the window was the maximum, for the backward; averages leave
   // it.

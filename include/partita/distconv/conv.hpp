@@ -53,8 +53,9 @@ class SpatialConv {
   DyExchange start_backward(const RankContext& rank, const Tensor& dy) const;
   /// dx from this rank's and its neighbours' dy.
   void backward_data(const RankContext& rank, DyExchange& dy, const Tensor& w, const Tensor& dx) const;
-  /// dw += this rank's part; the sum over ranks is the caller's.
-  void backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw) const;
+  /// dw = this rank's part, or dw += it; the sum over ranks is the caller's.
+  void backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw,
+                       Write write) const;
 
  private:
   /// True if y is computed while the halos of x travel.

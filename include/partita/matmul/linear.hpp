@@ -12,7 +12,8 @@ void linear_forward(Backend& backend, const Tensor& x, const Tensor& w, const Te
                     const Tensor& y, Stream stream);
 /// dx = dy * w over dx's box
 void linear_backward_data(Backend& backend, const Tensor& dy, const Tensor& w, const Tensor& dx, Stream stream);
-/// dw += dy' * x in the box that dy and x cover
-void linear_backward_filter(Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw, Stream stream);
+/// dw = dy' * x in the box that dy and x cover and zero elsewhere, or dw += it
+void linear_backward_filter(Backend& backend, const Tensor& x, const Tensor& dy, const Tensor& dw, Write write,
+                            Stream stream);
 
 }  // namespace partita

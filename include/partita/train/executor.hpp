@@ -48,6 +48,7 @@ class Executor {
   KernelCall call(std::size_t i, const Batch& batch, Index step);
   void forward(const Batch& batch, Index step);
   void backward(const Batch& batch, Index step);
+  void backward_filter(std::size_t i, const KernelCall& call, const Tensor& dy);
   void backward_layer(std::size_t i, const Batch& batch, Index step);
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(const KernelCall& call, std::string_view role, const Tensor& from,

@@ -26,12 +26,13 @@ struct KernelCall {
   TrafficCounter& counter;
   const LayerPlan& layer;
   std::span<const Tensor> w;   ///< this rank's parts, in the compute dtype; running statistics in the master dtype
-  std::span<const Tensor> dw;  ///< accumulated in place
+  std::span<const Tensor> dw;  ///< gradients, of trained weights
   std::unique_ptr<Saved>& saved;
   std::span<const std::int32_t> labels;  ///< of the loss's samples on this rank
   std::uint64_t seed = 0;
   Index step = 0;
   bool training = true;
+  Write write = Write::add;   ///< to dw; over in a step's first backward
   double* loss = nullptr;     ///< where a loss layer leaves the mean over the global batch
   double* correct = nullptr;  ///< and the fraction of right predictions
 
@@ -50,8 +51,11 @@ class Kernel {
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.
   virtual void start_backward(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
-  /// dw += this rank's part.
+  /// dw += this rank's part; where `heeds_write`, as call.write says.
   virtual void backward_filter(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
+  /// True if backward_filter overwrites dw where call.write says so, which saves reading what is large. The others get
+  /// zeros to add to.
+  virtual bool heeds_write() const { return false; }
   /// Writes all dx of every input, which hold anything before; called only if one of them is needed.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };

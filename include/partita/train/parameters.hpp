@@ -39,7 +39,6 @@ class Parameters {
   void keep_state(const Plan& plan, const std::vector<NamedTensor>& named);
   /// Rounds the masters to what kernels read; after an update or a load.
   void refresh(DType dtype);
-  void zero_gradients();
 
  private:
   Tensor whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share, const ProcessGrid& grid) const;
