@@ -22,5 +22,23 @@ int main(int argc, char** argv) {
     bench::print(MPI_COMM_WORLD, "collective", "all-reduce-" + bench::size_name(bytes),
                  bench::compare(MPI_COMM_WORLD, ours, theirs), "mpi");
   }
+  std::vector<float> own(data.size() / static_cast<std::size_t>(world->size()));
+  for (long bytes : {64L << 10, 1L << 20, 16L << 20}) {  // of the whole
+    const auto block = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float)) / world->size();
+    const std::vector<Index> counts(static_cast<std::size_t>(world->size()), block);
+    const auto count = static_cast<int>(block);
+    bench::print(
+        MPI_COMM_WORLD, "collective", "all-gather-" + bench::size_name(bytes),
+        bench::compare(
+            MPI_COMM_WORLD, [&] { world->all_gather(own.data(), data.data(), counts, DType::f32, {}).wait(); },
+            [&] { MPI_Allgather(own.data(), count, MPI_FLOAT, data.data(), count, MPI_FLOAT, MPI_COMM_WORLD); }),
+        "mpi");
+    bench::print(
+        MPI_COMM_WORLD, "collective", "reduce-scatter-" + bench::size_name(bytes),
+        bench::compare(
+            MPI_COMM_WORLD, [&] { world->reduce_scatter(data.data(), own.data(), counts, DType::f32, {}).wait(); },
+            [&] { MPI_Reduce_scatter_block(data.data(), own.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }),
+        "mpi");
+  }
   return 0;
 }

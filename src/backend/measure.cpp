@@ -19,7 +19,7 @@ class Arrays {
     const auto array = [&](std::string_view names, Index first, Index second, Index ConvProblem::Side::*extent) {
       Shape shape{{names[0], first}, {names[1], second}};
       for (std::size_t d = unused; d < 3; ++d) shape.push_back({names[d + 2], problem.sides[d].*extent});
-      const Tensor tensor(DType::f32, shape.names(), Box(shape), allocator_, MemoryClass::workspace, Fill::none);
+      Tensor tensor(DType::f32, shape.names(), Box(shape), allocator_, MemoryClass::workspace, Fill::none);
       std::fill_n(tensor.as<float>(), tensor.volume(), 1.0F);
       return tensor;
     };

@@ -89,8 +89,8 @@ template <class F>
 void for_outputs(const Tensor& y, Cover& cover, F&& f) {
   const Lattice lattice(y);
   const auto& [samples, planes, rows, columns] = lattice.sides;
-  for (Index n = samples.lo; n < samples.hi; ++n)
-    for (Index d = planes.lo; d < planes.hi; ++d)
+  for (Index n = samples.lo; n < samples.hi; ++n) {
+    for (Index d = planes.lo; d < planes.hi; ++d) {
       for (Index h = rows.lo; h < rows.hi; ++h) {
         cover.move_to_row({n, d, h, columns.lo});
         Index at = lattice.offset({n, d, h, columns.lo});
@@ -99,6 +99,8 @@ void for_outputs(const Tensor& y, Cover& cover, F&& f) {
           f(at);
         }
       }
+    }
+  }
 }
 
 /// One more input of the window. Both results are written whether they change or not: a branch would mispredict.

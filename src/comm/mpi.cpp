@@ -135,6 +135,9 @@ class MpiCommunicator : public Communicator {
   }
 
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream) override {
+    if (shared_)
+      return Request(
+          std::make_unique<SharedRequest>(context_, shared_, shared_->all_gather(local, all, counts, dtype)));
     auto request = std::make_unique<MpiRequest>(context_);
     const auto& blocks = request->keep(Blocks(counts, "an all_gather"));
     const auto type = context_->type(dtype);
@@ -145,6 +148,9 @@ class MpiCommunicator : public Communicator {
   }
 
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype, Stream) override {
+    if (shared_)
+      return Request(
+          std::make_unique<SharedRequest>(context_, shared_, shared_->reduce_scatter(all, local, counts, dtype)));
     auto request = std::make_unique<MpiRequest>(context_);
     const auto& blocks = request->keep(Blocks(counts, "a reduce_scatter"));
     check(MPI_Ireduce_scatter(all, local, blocks.counts.data(), context_->type(dtype), context_->op(dtype, Op::sum),

@@ -1,13 +1,9 @@
 #include "shared_memory.hpp"
 
-#include "partita/base/dispatch.hpp"
-#include "partita/comm/textbook.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <new>
@@ -23,9 +19,7 @@ namespace partita {
 
 namespace {
 
-constexpr Index slot_bytes = Index{128} << 10;  // a piece stays in a core's second cache
 constexpr Index slots = 4;
-constexpr Index small_bytes = Index{4} << 10;
 
 using Counter = std::atomic<Index>;
 static_assert(Counter::is_always_lock_free, "counters work between processes");
@@ -45,19 +39,6 @@ void futex_wait(std::atomic<std::uint32_t>&, std::uint32_t, long) {
 }
 void futex_wake_all(std::atomic<std::uint32_t>&) {}
 #endif
-
-/// Block r of `count` elements.
-std::pair<Index, Index> block(Index count, int ranks, int r) { return {count * r / ranks, count * (r + 1) / ranks}; }
-
-/// to = also = op(to, from), in one pass.
-template <class T>
-void combine_twice(T* __restrict to, T* __restrict also, const T* __restrict from, Index count, Op op) {
-  using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
-  if (op == Op::sum)
-    for (Index i = 0; i < count; ++i) also[i] = to[i] = static_cast<T>(static_cast<A>(to[i]) + static_cast<A>(from[i]));
-  else  // as textbook::combine: what is not a number wins
-    for (Index i = 0; i < count; ++i) also[i] = to[i] = from[i] > to[i] || from[i] != from[i] ? from[i] : to[i];
-}
 
 }  // namespace
 
@@ -93,8 +74,8 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   MPI_Comm_size(comm, &size_);
   void* mine = nullptr;
   // Open MPI places the ranks' parts at multiples of 8 bytes; the same distance in all mappings, which begin with a page.
-  const auto bytes =
-      static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * slot_bytes + SharedExchange::bytes(size_);
+  const auto bytes = static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * SharedCollective::slot_bytes +
+                     SharedExchange::bytes(size_);
   if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_) != MPI_SUCCESS)
     throw CommunicationError("the ranks of a node cannot share memory; is /dev/shm full?");
   MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
@@ -108,7 +89,7 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   }
   new (segments_[static_cast<std::size_t>(rank_)]) Flags;
   auto behind = segments_;
-  for (auto& segment : behind) segment += sizeof(Flags) + slots * slot_bytes;
+  for (auto& segment : behind) segment += sizeof(Flags) + slots * SharedCollective::slot_bytes;
   exchange_ = std::make_unique<SharedExchange>(rank_, behind);
   MPI_Barrier(comm);
 }
@@ -128,22 +109,31 @@ SharedMemory::Flags& SharedMemory::flags(int rank) const {
 }
 
 std::byte* SharedMemory::slot(int rank, Index piece) const {
-  return segments_[static_cast<std::size_t>(rank)] + sizeof(Flags) + piece % slots * slot_bytes;
+  return segments_[static_cast<std::size_t>(rank)] + sizeof(Flags) + piece % slots * SharedCollective::slot_bytes;
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::start(std::shared_ptr<SharedCollective> operation) {
+  if (!operation->done()) started_.push_back(operation);
+  progress();
+  return operation;
 }
 
 std::shared_ptr<const SharedOperation> SharedMemory::all_reduce(void* data, Index count, DType dtype, Op op) {
-  auto operation = std::make_shared<Operation>();
-  operation->data_ = static_cast<std::byte*>(data);
-  operation->count_ = count;
-  operation->dtype_ = dtype;
-  operation->op_ = op;
-  operation->small_ = count * size_of(dtype) <= small_bytes;
-  operation->per_piece_ = slot_bytes / size_of(dtype);
-  operation->pieces_ = (count + operation->per_piece_ - 1) / operation->per_piece_;
-  operation->done_ = operation->pieces_ == 0;
-  if (!operation->done_) started_.push_back(operation);
-  progress();
-  return operation;
+  const std::vector<Index> counts(static_cast<std::size_t>(size_), count);
+  return start(
+      std::make_shared<SharedCollective>(SharedCollective::Kind::all_reduce, data, data, counts, rank_, dtype, op));
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::all_gather(const void* local, void* all,
+                                                                std::span<const Index> counts, DType dtype) {
+  return start(std::make_shared<SharedCollective>(SharedCollective::Kind::all_gather, local, all, counts, rank_, dtype,
+                                                  Op::sum));
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::reduce_scatter(const void* all, void* local,
+                                                                    std::span<const Index> counts, DType dtype) {
+  return start(std::make_shared<SharedCollective>(SharedCollective::Kind::reduce_scatter, all, local, counts, rank_,
+                                                  dtype, Op::sum));
 }
 
 std::shared_ptr<const SharedOperation> SharedMemory::exchange(const BoxExchange& boxes) {
@@ -157,10 +147,9 @@ void SharedMemory::progress() {
   while (!exchange_->idle() && exchange_->advance()) moved = true;
   if (moved && flags(0).sleepers.load() > 0) ring();
   while (!started_.empty() && advance(*started_.front())) {
-    Operation& now = *started_.front();
-    if (now.gathered_ < now.pieces_) continue;
-    now.done_ = true;
-    before_ += now.pieces_;
+    SharedCollective& now = *started_.front();
+    if (!now.done()) continue;
+    before_ += now.pieces();
     started_.pop_front();
   }
 }
@@ -203,69 +192,33 @@ void SharedMemory::sleep(const SharedOperation& awaited) {
 }
 
 /// One step of the piece that is furthest, while the caches hold it; false if every one has to wait.
-bool SharedMemory::advance(Operation& now) { return gather(now) || reduce(now) || stage(now); }
+bool SharedMemory::advance(SharedCollective& now) { return gather(now) || reduce(now) || stage(now); }
 
-bool SharedMemory::stage(Operation& now) {
-  const Index piece = before_ + now.staged_;
-  if (now.staged_ == now.pieces_ || now.staged_ >= now.gathered_ + slots) return false;
+bool SharedMemory::stage(SharedCollective& now) {
+  const Index piece = before_ + now.staged;
+  if (now.staged == now.pieces() || now.staged >= now.gathered + slots) return false;
   // Nobody reads any more what the slot held.
   if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
-  const Index count = now.extent(now.staged_), size = now.element();
-  std::byte* data = now.at(now.staged_);
-  for (int r = 0; r < size_; ++r) {  // one's own block is read where it is
-    if (r == rank_ && !now.small_) continue;
-    const auto [lo, hi] = block(count, size_, r);
-    std::memcpy(slot(rank_, piece) + lo * size, data + lo * size, static_cast<std::size_t>((hi - lo) * size));
-  }
-  ++now.staged_;
+  now.stage(now.staged++, slot(rank_, piece));
   publish(piece, [&](int r) -> Counter& { return flags(r).staged; });
   return true;
 }
 
-bool SharedMemory::reduce(Operation& now) {
-  const Index piece = before_ + now.reduced_;
-  if (now.reduced_ == now.staged_) return false;
+bool SharedMemory::reduce(SharedCollective& now) {
+  const Index piece = before_ + now.reduced;
+  if (now.reduced == now.staged) return false;
   if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).staged; })) return false;
-  const Index count = now.extent(now.reduced_), size = now.element();
-  std::byte* data = now.at(now.reduced_);
-  if (now.small_) {  // every rank sums all, in rank order
-    std::memcpy(data, slot(0, piece), static_cast<std::size_t>(count * size));
-    for (int r = 1; r < size_; ++r) textbook::combine(data, slot(r, piece), count, now.dtype_, now.op_);
-  } else {
-    const auto [lo, hi] = block(count, size_, rank_);
-    std::byte* mine = data + lo * size;
-    for (int i = 1; i < size_; ++i) {
-      const std::byte* theirs = slot((rank_ + i) % size_, piece) + lo * size;
-      if (i + 1 < size_) {
-        textbook::combine(mine, theirs, hi - lo, now.dtype_, now.op_);
-        continue;
-      }
-      dispatch(now.dtype_, [&, low = lo, high = hi](auto t) {
-        using T = decltype(t);
-        combine_twice(reinterpret_cast<T*>(mine), reinterpret_cast<T*>(slot(rank_, piece) + low * size),
-                      reinterpret_cast<const T*>(theirs), high - low, now.op_);
-      });
-    }
-  }
-  ++now.reduced_;
+  now.reduce(now.reduced++, [&](int r) { return slot(r, piece); });
   publish(piece, [&](int r) -> Counter& { return flags(r).reduced; });
   return true;
 }
 
-bool SharedMemory::gather(Operation& now) {
-  const Index piece = before_ + now.gathered_;
-  if (now.gathered_ == now.reduced_) return false;
-  if (!now.small_) {
-    if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; })) return false;
-    const Index count = now.extent(now.gathered_), size = now.element();
-    std::byte* data = now.at(now.gathered_);
-    for (int i = 1; i < size_; ++i) {
-      const int r = (rank_ + i) % size_;
-      const auto [lo, hi] = block(count, size_, r);
-      std::memcpy(data + lo * size, slot(r, piece) + lo * size, static_cast<std::size_t>((hi - lo) * size));
-    }
-  }
-  ++now.gathered_;
+bool SharedMemory::gather(SharedCollective& now) {
+  const Index piece = before_ + now.gathered;
+  if (now.gathered == now.reduced) return false;
+  if (now.gathers_sums() && !all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; }))
+    return false;
+  now.gather(now.gathered++, [&](int r) { return slot(r, piece); });
   publish(piece, [&](int r) -> Counter& { return flags(r).gathered; });
   return true;
 }

@@ -48,6 +48,7 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
     by_text.emplace(problem.print(), problem);
   }
   std::vector<ConvProblem> problems;
+  problems.reserve(by_text.size());
   for (const auto& [text, problem] : by_text) problems.push_back(problem);
   return problems;
 }

@@ -79,7 +79,7 @@ Parameters::Parameters(const Plan& plan, int rank, std::uint64_t seed, const std
 Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share,
                                const ProcessGrid& grid) const {
   if (share.volume() == flat.w.volume()) return share;
-  const Tensor whole = flat.w.like(flat.w.box(), MemoryClass::workspace);
+  Tensor whole = flat.w.like(flat.w.box(), MemoryClass::workspace);
   Communicator& group = grid.along(bucket.axes);
   const auto counts = balanced_counts(whole.volume(), group.size());
   group.all_gather(share.data(), whole.data(), counts, whole.dtype(), {}).wait();
@@ -93,7 +93,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
       tensors.push_back({full_name(plan.layers[i], j), layers_[i].master[j]});
   if (!optimizer) return tensors;
   const auto states = plan.workload.optimizer.states();
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
       for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
@@ -106,6 +106,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
         tensors.push_back({fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]), state});
       }
     }
+  }
   return tensors;
 }
 

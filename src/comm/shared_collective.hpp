@@ -1,0 +1,147 @@
+#pragma once
+
+#include "shared_operation.hpp"
+
+#include "partita/base/dispatch.hpp"
+#include "partita/comm/textbook.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace partita {
+
+namespace detail {
+
+/// to = also = op(to, from), in one pass.
+template <class T>
+void combine_twice(T* __restrict to, T* __restrict also, const T* __restrict from, Index count, Op op) {
+  using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
+  if (op == Op::sum)
+    for (Index i = 0; i < count; ++i) also[i] = to[i] = static_cast<T>(static_cast<A>(to[i]) + static_cast<A>(from[i]));
+  else  // as textbook::combine: what is not a number wins
+    for (Index i = 0; i < count; ++i) also[i] = to[i] = from[i] > to[i] || from[i] != from[i] ? from[i] : to[i];
+}
+
+}  // namespace detail
+
+/// A collective through slots of shared memory, piece by piece, as SharedMemory describes it: what each step does.
+class SharedCollective final : public SharedOperation {
+ public:
+  static constexpr Index slot_bytes = Index{128} << 10;  ///< a piece stays in a core's second cache
+
+  enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter };
+
+  /// In place, in blocks as equal as can be; `counts` is the whole for each rank then.
+  SharedCollective(Kind kind, const void* in, void* out, std::span<const Index> counts, int rank, DType dtype, Op op)
+      : kind_(kind),
+        dtype_(dtype),
+        op_(op),
+        in_(static_cast<const std::byte*>(in)),
+        out_(static_cast<std::byte*>(out)),
+        counts_(counts.begin(), counts.end()),
+        offsets_(counts.size(), 0),
+        rank_(rank) {
+    const Index room = slot_bytes / element(), most = *std::max_element(counts_.begin(), counts_.end());
+    per_piece_ = kind == Kind::reduce_scatter ? room / ranks() : room;
+    pieces_ = (most + per_piece_ - 1) / per_piece_;
+    small_ = kind == Kind::all_reduce && most * element() <= small_bytes;
+    if (kind != Kind::all_reduce) std::exclusive_scan(counts_.begin(), counts_.end(), offsets_.begin(), Index{0});
+  }
+  bool done() const override { return gathered == pieces_; }
+
+  /// Rank r's part of a piece: `begin` in the whole array, and `slot_begin` in the slot of whoever has it there.
+  struct Part {
+    Index begin, count, slot_begin;
+  };
+  Part part(Index piece, int r) const {
+    const auto i = static_cast<std::size_t>(r);
+    const Index start = piece * per_piece_, count = std::clamp(counts_[i] - start, Index{0}, per_piece_);
+    if (kind_ == Kind::all_gather) return {offsets_[i] + start, count, 0};
+    if (kind_ == Kind::reduce_scatter) return {offsets_[i] + start, count, r * per_piece_};
+    const Index lo = count * r / ranks(), hi = count * (r + 1) / ranks();
+    return {start + lo, hi - lo, lo};
+  }
+  void stage(Index piece, std::byte* slot) const {
+    for (int r = 0; r < ranks(); ++r) {  // of a sum one's own part is read where it is
+      if ((r == rank_) != (kind_ == Kind::all_gather) && !small_) continue;
+      const auto [begin, count, slot_begin] = part(piece, r);
+      copy(slot + slot_begin * element(), input(begin), count);
+      if (kind_ == Kind::all_gather) copy(out_ + begin * element(), input(begin), count);
+    }
+  }
+  /// `slot_of(r)` is where rank r has staged the piece.
+  template <class SlotOf>
+  void reduce(Index piece, SlotOf&& slot_of) const {
+    if (kind_ == Kind::all_gather) return;
+    const auto [begin, count, slot_begin] = part(piece, rank_);
+    if (small_) {  // every rank sums all, in rank order
+      const Index all = counts_[0];
+      copy(out_, slot_of(0), all);
+      for (int r = 1; r < ranks(); ++r) textbook::combine(out_, slot_of(r), all, dtype_, op_);
+      return;
+    }
+    std::byte* mine = output(begin);
+    if (kind_ == Kind::reduce_scatter) copy(mine, input(begin), count);
+    for (int i = 1; i < ranks(); ++i) {
+      const std::byte* theirs = slot_of((rank_ + i) % ranks()) + slot_begin * element();
+      if (i + 1 == ranks() && kind_ == Kind::all_reduce)
+        combine_twice(mine, slot_of(rank_) + slot_begin * element(), theirs, count);
+      else
+        textbook::combine(mine, theirs, count, dtype_, op_);
+    }
+  }
+  template <class SlotOf>
+  void gather(Index piece, SlotOf&& slot_of) const {
+    if (small_ || kind_ == Kind::reduce_scatter) return;
+    for (int i = 1; i < ranks(); ++i) {
+      const int r = (rank_ + i) % ranks();
+      const auto [begin, count, slot_begin] = part(piece, r);
+      copy(out_ + begin * element(), slot_of(r) + slot_begin * element(), count);
+    }
+  }
+  /// True if a rank's gather waits for all to have reduced.
+  bool gathers_sums() const { return kind_ == Kind::all_reduce && !small_; }
+  Index pieces() const { return pieces_; }
+
+  Index staged = 0, reduced = 0, gathered = 0;  ///< pieces so far
+
+ private:
+  static constexpr Index small_bytes = Index{4} << 10;
+
+  int ranks() const { return static_cast<int>(counts_.size()); }
+  Index element() const { return size_of(dtype_); }
+  Index own_offset() const { return offsets_[static_cast<std::size_t>(rank_)]; }
+  /// Element `begin` of the whole array in what this rank gave; of a gather that is its own block alone.
+  const std::byte* input(Index begin) const {
+    return in_ + (kind_ == Kind::all_gather ? begin - own_offset() : begin) * element();
+  }
+  std::byte* output(Index begin) const {
+    return out_ + (kind_ == Kind::reduce_scatter ? begin - own_offset() : begin) * element();
+  }
+  void copy(std::byte* to, const std::byte* from, Index count) const {
+    if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count * element()));
+  }
+  void combine_twice(std::byte* to, std::byte* also, const std::byte* from, Index count) const {
+    dispatch(dtype_, [&](auto t) {
+      using T = decltype(t);
+      detail::combine_twice(reinterpret_cast<T*>(to), reinterpret_cast<T*>(also), reinterpret_cast<const T*>(from),
+                            count, op_);
+    });
+  }
+
+  Kind kind_;
+  DType dtype_;
+  Op op_;
+  const std::byte* in_;
+  std::byte* out_;
+  std::vector<Index> counts_, offsets_;
+  int rank_;
+  Index pieces_ = 0, per_piece_ = 0;  // elements of a part or of all parts
+  bool small_ = false;
+};
+
+}  // namespace partita
