@@ -11,12 +11,12 @@ SpatialConv::SpatialConv(std::vector<Window> windows, const Halo& x, const Halo&
       x_needed_(x.needed[static_cast<std::size_t>(rank)]),
       dy_needed_(dy.needed[static_cast<std::size_t>(rank)]) {}
 
-bool SpatialConv::worth_overlap(const Box& x, const Box& y) const {
-  return partita::worth_overlap(interior_of(windows_, x, x_needed_, y), y);
+bool SpatialConv::has_interior(const Box& x, const Box& y) const {
+  return worth_overlap(interior_of(windows_, x, x_needed_, y), y);
 }
 
 std::vector<ConvProblem> SpatialConv::problems(const Box& x, const Box& y, bool with_bias, bool ahead) const {
-  return {{ConvPass::forward, windows_, ahead && worth_overlap(x, y) ? x : x_needed_, y, with_bias},
+  return {{ConvPass::forward, windows_, ahead && has_interior(x, y) ? x : x_needed_, y, with_bias},
           {ConvPass::backward_data, windows_, x, dy_needed_, false},
           {ConvPass::backward_filter, windows_, x_needed_, y, false}};
 }
@@ -25,7 +25,7 @@ void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor
                           const Tensor& y, Tensor& extended) const {
   extended = extended_for(x, x_needed_);
   Exchange halo(halo_between(x, extended, x_plan_), x, extended, rank.comm, rank.stream);
-  const bool ahead = rank.ahead() && worth_overlap(x.box(), y.box());
+  const bool ahead = rank.ahead() && has_interior(x.box(), y.box());
   if (ahead) rank.backend.conv_forward(windows_, x, w, bias, y, rank.stream);
   halo.finish();
   if (!ahead) {

@@ -2,7 +2,7 @@
 # Runs the tests, from a fresh Debian 12 on: installs what is missing, builds, and ends with a line of counts.
 #   bash test/run.sh           everything: GCC with -Werror, then Clang's address, undefined and thread sanitizers
 #   bash test/run.sh --fast    without the sanitizers
-#   bash test/run.sh --long    with the big sweeps and clang-tidy
+#   bash test/run.sh --long    with the big sweeps, two hosts over TCP, the fuzzers and clang-tidy
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 . test/setup.sh

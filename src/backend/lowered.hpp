@@ -185,7 +185,7 @@ void lowered_backward_data(const ConvGeometry& conv, const Tensor& dy, const Ten
   sums.store();
 }
 
-/// dw[f,taps] += dy[o,f]' columns(x)[o,taps]
+/// dw[f,taps] = dy[o,f]' columns(x)[o,taps], or dw += it
 template <class T, class Multiply>
 void lowered_backward_filter(const ConvGeometry& conv, const Tensor& x, const Tensor& dy, const Tensor& dw, Write write,
                              Multiply&& multiply) {

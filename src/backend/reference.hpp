@@ -34,8 +34,11 @@ class ReferenceBackend : public Backend {
   void channel_affine_backward(const Tensor& x, const Tensor& dy, std::span<const double> a, std::span<const double> b,
                                std::span<const double> c, const Tensor& dx, Stream stream) override;
 
-  void relu_forward(const Tensor& x, const Tensor& y, Stream stream) override;
-  void relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override;
+  void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override;
+  void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
+  void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
+                           Stream stream) override;
 
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;

@@ -182,30 +182,6 @@ void ReferenceBackend::channel_affine_backward(const Tensor& x, const Tensor& dy
   });
 }
 
-void ReferenceBackend::relu_forward(const Tensor& x, const Tensor& y, Stream) {
-  check_alike(x, y);
-  const Index count = x.volume();
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    const T* from = x.as<T>();
-    T* to = y.as<T>();
-    // Written so that what is not a number stays visible.
-    for (Index i = 0; i < count; ++i) to[i] = from[i] < T(0) ? T(0) : from[i];
-  });
-}
-
-void ReferenceBackend::relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
-  check_alike(y, dy);
-  check_alike(y, dx);
-  const Index count = y.volume();
-  dispatch_float(y.dtype(), [&](auto t) {
-    using T = decltype(t);
-    const T *value = y.as<T>(), *from = dy.as<T>();
-    T* to = dx.as<T>();
-    for (Index i = 0; i < count; ++i) to[i] = value[i] > T(0) ? from[i] : T(0);
-  });
-}
-
 void ReferenceBackend::cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
                                              double& correct, Stream) {
   double sum = 0, hits = 0;

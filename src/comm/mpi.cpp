@@ -219,14 +219,21 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for all ranks; one that fails would wait for peers that wait for it.
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
-  if (ours_ && !finalized()) finalize();
+  if (!ours_ || finalized()) return;
+  try {
+    finalize();
+  } catch (const CommunicationError& error) {
+    abort(error.what(), EXIT_FAILURE);
+  }
 }
 
 void MpiSession::limit_waiting(int seconds) {
   watchdog_.reset();
   if (seconds == 0) return;
   watchdog_ = std::make_unique<Watchdog>(context_->waits(), std::chrono::seconds(seconds), [this, seconds] {
-    if (witness_) witness_->waited(seconds);
+    std::fflush(stdout);
+    if (!witness_ || !witness_->waited(seconds))
+      fmt::print(stderr, "partita: a rank {}; the job ends\n", fmt::format(waited_too_long, seconds));
     std::_Exit(EXIT_FAILURE);
   });
 }
@@ -240,8 +247,6 @@ void MpiSession::finalize() {
   const int rank = world_->rank();
   watchdog_.reset();
   witness_.reset();
-  world_.reset();
-  context_.reset();
   Waits waits;
   const Watchdog watchdog(waits, std::chrono::seconds(patience), [this, rank, patience] {
     if (rank == 0)
@@ -253,6 +258,8 @@ void MpiSession::finalize() {
     std::_Exit(status_);
   });
   const Waits::Scope waiting(waits);
+  world_.reset();
+  context_.reset();
   MPI_Finalize();
 }
 

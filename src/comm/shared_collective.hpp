@@ -59,7 +59,7 @@ class SharedCollective final : public SharedOperation {
   };
   Part part(Index piece, int r) const {
     const auto i = static_cast<std::size_t>(r);
-    const Index start = piece * per_piece_, count = std::clamp(counts_[i] - start, Index{0}, per_piece_);
+    const Index start = std::min(piece * per_piece_, counts_[i]), count = std::min(counts_[i] - start, per_piece_);
     if (kind_ == Kind::all_gather) return {offsets_[i] + start, count, 0};
     if (kind_ == Kind::reduce_scatter) return {offsets_[i] + start, count, r * per_piece_};
     const Index lo = count * r / ranks(), hi = count * (r + 1) / ranks();

@@ -72,11 +72,7 @@ void say_dead(int rank, pid_t process, int signal, int waited) {
     fmt::format_to_n(who.data(), who.size() - 1, "rank {}", rank);
   gethostname(host.data(), host.size() - 1);
   if (waited > 0)
-    fmt::format_to_n(
-        how.data(), how.size() - 1,
-        "has waited {} s for other ranks: one of them, its host or the link to it is gone, or --timeout is "
-        "too short",
-        waited);
+    fmt::format_to_n(how.data(), how.size() - 1, waited_too_long, waited);
   else
     std::strcpy(how.data(), signal == 0         ? "died"
                             : signal == SIGINT  ? "was interrupted (SIGINT)"
@@ -131,8 +127,10 @@ void Witness::introduce(int rank) {
   if (shared_ != nullptr) shared_->rank = rank;
 }
 
-void Witness::waited(int seconds) {
-  if (shared_ != nullptr) shared_->waited = seconds;
+bool Witness::waited(int seconds) {
+  if (child_ < 0) return false;
+  shared_->waited = seconds;
+  return true;
 }
 
 void Witness::dismiss() {

@@ -4,6 +4,10 @@
 
 namespace partita {
 
+/// What is said of a rank that waited so many seconds.
+inline constexpr char waited_too_long[] =
+    "has waited {} s for other ranks: one of them, its host or the link to it is gone, or --timeout is too short";
+
 /// A child process that tells which rank died. A launcher that loses one rank kills the others at once and names any of
 /// them, so nobody in the job is left to say who was first; the witness is no part of the job. It waits for a robust
 /// mutex that its rank holds, which the kernel hands on when the rank dies, and shares its rank's files: the launcher,
@@ -20,8 +24,9 @@ class Witness {
 
   /// Tells the witness whom it watches.
   void introduce(int rank);
-  /// The rank is about to leave because it waited so long: the witness says this instead of a death.
-  void waited(int seconds);
+  /// The rank is about to leave because it waited so long: the witness says this instead of a death. False if there is no
+  /// process to say it.
+  bool waited(int seconds);
   /// From here on this process's end is no news.
   void dismiss();
   /// The rank is about to abort the job, and has said why: nor are the ends of the others that the launcher now kills.

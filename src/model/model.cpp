@@ -23,11 +23,30 @@ Value Model::average_pool(const std::string& name, Value x, const Pool& pool) {
   return layer(name, std::make_shared<PoolOperator>(pool, false), {x});
 }
 
+Value Model::global_average_pool(const std::string& name, Value x) {
+  return layer(name, std::make_shared<GlobalAveragePoolOperator>(), {x});
+}
+
 Value Model::batch_norm(const std::string& name, Value x, const BatchNorm& norm) {
   return layer(name, std::make_shared<BatchNormOperator>(norm), {x});
 }
 
-Value Model::relu(const std::string& name, Value x) { return layer(name, std::make_shared<ReluOperator>(), {x}); }
+Value Model::activation(const std::string& name, Value x, const Activation& f) {
+  return layer(name, std::make_shared<ActivationOperator>(f), {x});
+}
+
+Value Model::relu(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::relu}); }
+Value Model::sigmoid(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::sigmoid}); }
+Value Model::tanh(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::tanh}); }
+Value Model::gelu(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::gelu}); }
+Value Model::silu(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::silu}); }
+Value Model::elu(const std::string& name, Value x, double alpha) {
+  return activation(name, x, {Activation::Kind::elu, alpha});
+}
+Value Model::leaky_relu(const std::string& name, Value x, double slope) {
+  return activation(name, x, {Activation::Kind::leaky_relu, slope});
+}
+
 Value Model::add(const std::string& name, Value a, Value b) {
   return layer(name, std::make_shared<AddOperator>(), {a, b});
 }

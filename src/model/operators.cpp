@@ -208,6 +208,22 @@ OperatorLayouts PoolOperator::layouts(const LayoutRequest& request) const {
   return {.x = {x}, .y = y, .dx = {x}, .x_halo = halo_of_inputs(x, y, windows(x.shape()))};
 }
 
+Shape GlobalAveragePoolOperator::output(std::span<const Shape> inputs) const {
+  need_spatial(inputs[0]);
+  return {{'N', inputs[0]['N']}, {'C', inputs[0]['C']}};
+}
+
+// y[N@a C@b sum@c] = sum over own space of x[N@a C@b H@c] / space, whichever way space is cut
+OperatorLayouts GlobalAveragePoolOperator::layouts(const LayoutRequest& request) const {
+  const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
+  const Layout y = x.onto(request.output.shape());
+  return {.x = {x}, .y = y.with_partial(x.sharding() & ~y.sharding()), .dx = {x}};
+}
+
+double GlobalAveragePoolOperator::flops(std::span<const Shape> inputs, const Shape&) const {
+  return static_cast<double>(inputs[0].volume());
+}
+
 std::string BatchNormOperator::describe() const {
   return fmt::format("epsilon {:g} momentum {:g} {} statistics", norm_.epsilon, norm_.momentum,
                      norm_.statistics == Statistics::global ? "global" : "local");
@@ -265,8 +281,29 @@ OperatorLayouts ElementwiseOperator::layouts(const LayoutRequest& request) const
   return {.x = all, .y = x, .dx = all};
 }
 
-DropoutOperator::DropoutOperator(Dropout dropout) : dropout_(dropout) {
-  if (!(dropout.rate >= 0 && dropout.rate < 1)) fail("rate is {}; it must be in [0, 1)", dropout.rate);
+namespace {
+
+/// What an activation's parameter is called; "" if it has none.
+std::string_view parameter_of(Activation::Kind kind) {
+  return kind == Activation::Kind::leaky_relu ? "slope" : kind == Activation::Kind::elu ? "alpha" : "";
+}
+
+}  // namespace
+
+Shape ActivationOperator::output(std::span<const Shape> inputs) const {
+  const auto parameter = parameter_of(f_.kind);
+  if (!parameter.empty() && !(f_.parameter > 0)) fail("{} is {}; it must be more than 0", parameter, f_.parameter);
+  return ElementwiseOperator::output(inputs);
+}
+
+std::string ActivationOperator::describe() const {
+  const auto parameter = parameter_of(f_.kind);
+  return parameter.empty() ? "" : fmt::format("{} {:g}", parameter, f_.parameter);
+}
+
+Shape DropoutOperator::output(std::span<const Shape> inputs) const {
+  if (!(dropout_.rate >= 0 && dropout_.rate < 1)) fail("rate is {}; it must be in [0, 1)", dropout_.rate);
+  return ElementwiseOperator::output(inputs);
 }
 
 std::string DropoutOperator::describe() const { return fmt::format("rate {:g}", dropout_.rate); }

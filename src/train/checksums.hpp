@@ -12,9 +12,8 @@ namespace partita {
 /// CRC-32s of a file, of each array's elements and of everything else, in a trailer behind what HDF5 reads. HDF5 1.10
 /// trusts its own structures so far that damaged ones crash it; so they are checked before it sees them.
 ///
-/// The trailer is numbers of 64 bits, little end first: begin, end and CRC of each array, large ones
-/// in parts; the CRC of the rest; the number
-/// of arrays; the CRC of the numbers so far; a mark.
+/// The trailer is numbers of 64 bits, little end first: begin, end and CRC of each array, large ones in parts; the CRC of
+/// the rest; the number of arrays; the CRC of the numbers so far; a mark.
 class Checksums {
  public:
   /// While the file is written: all `elements` of an array, at byte `begin`.

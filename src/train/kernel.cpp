@@ -11,11 +11,23 @@ namespace {
 
 std::map<std::string, KernelFactory>& factories() {
   static std::map<std::string, KernelFactory> table{
-      {"input", make_input_kernel},     {"conv", make_conv_kernel},
-      {"max_pool", make_pool_kernel},   {"average_pool", make_pool_kernel},
-      {"batch_norm", make_norm_kernel}, {"relu", make_relu_kernel},
-      {"add", make_add_kernel},         {"dropout", make_dropout_kernel},
-      {"linear", make_linear_kernel},   {"softmax_cross_entropy", make_cross_entropy_kernel},
+      {"input", make_input_kernel},
+      {"conv", make_conv_kernel},
+      {"max_pool", make_pool_kernel},
+      {"average_pool", make_pool_kernel},
+      {"global_average_pool", make_global_average_pool_kernel},
+      {"batch_norm", make_norm_kernel},
+      {"relu", make_activation_kernel},
+      {"leaky_relu", make_activation_kernel},
+      {"elu", make_activation_kernel},
+      {"sigmoid", make_activation_kernel},
+      {"tanh", make_activation_kernel},
+      {"gelu", make_activation_kernel},
+      {"silu", make_activation_kernel},
+      {"add", make_add_kernel},
+      {"dropout", make_dropout_kernel},
+      {"linear", make_linear_kernel},
+      {"softmax_cross_entropy", make_cross_entropy_kernel},
   };
   return table;
 }

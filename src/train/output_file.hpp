@@ -83,7 +83,7 @@ class OutputFile {
     constexpr std::size_t piece = std::size_t{4} << 20;
     auto begin = static_cast<off_t>(at);
     elements_[begin] = begin + static_cast<off_t>(elements.size());
-    auto summed = std::async(std::launch::async, [this, begin, elements] { checksums_.add(begin, elements); });
+    auto summed = std::async([this, begin, elements] { checksums_.add(begin, elements); });
     while (!elements.empty()) {
       const auto now = elements.first(std::min(piece, elements.size()));
       write_all(*disk_, now, begin);

@@ -16,20 +16,42 @@ class InputKernel final : public Kernel {
   void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
 };
 
-class ReluKernel final : public Kernel {
+/// y = f(x)
+class ActivationKernel final : public Kernel {
  public:
+  explicit ActivationKernel(const LayerPlan& layer)
+      : f_(static_cast<const ActivationOperator&>(*layer.op).activation()) {}
+
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    call.rank.backend.relu_forward(x[0], y, call.rank.stream);
-    state<State>(call).y = y;
+    call.rank.backend.activation_forward(f_, x[0], y, call.rank.stream);
+    state<State>(call).kept = f_.differentiates_value() ? y : x[0];
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    call.rank.backend.relu_backward(state<State>(call).y, dy, dx[0], call.rank.stream);
+    call.rank.backend.activation_backward(f_, state<State>(call).kept, dy, dx[0], call.rank.stream);
   }
 
  private:
   struct State final : Saved {
-    Tensor y;
+    Tensor kept;
   };
+  Activation f_;
+};
+
+/// y[N@a C@b sum@c] = sum over own space of x[N@a C@b H@c] / space
+class GlobalAveragePoolKernel final : public Kernel {
+ public:
+  explicit GlobalAveragePoolKernel(const LayerPlan& layer)
+      : scale_(static_cast<double>(layer.shape.volume()) / static_cast<double>(layer.input_shapes[0].volume())) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    call.rank.backend.spatial_sum(x[0], scale_, y, call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.rank.backend.spatial_spread(dy, scale_, dx[0], call.rank.stream);
+  }
+
+ private:
+  double scale_;
 };
 
 class AddKernel final : public Kernel {
@@ -142,7 +164,12 @@ class CrossEntropyKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_input_kernel(const LayerPlan&, int) { return std::make_unique<InputKernel>(); }
-std::unique_ptr<Kernel> make_relu_kernel(const LayerPlan&, int) { return std::make_unique<ReluKernel>(); }
+std::unique_ptr<Kernel> make_activation_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<ActivationKernel>(layer);
+}
+std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<GlobalAveragePoolKernel>(layer);
+}
 std::unique_ptr<Kernel> make_add_kernel(const LayerPlan&, int) { return std::make_unique<AddKernel>(); }
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
   return std::make_unique<DropoutKernel>(layer);

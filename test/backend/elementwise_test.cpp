@@ -17,8 +17,8 @@ TEST(Relu, ClampsAndMasks) {
       const Tensor x = random.tensor(dtype, "NCW", box), dy = random.tensor(dtype, "NCW", box);
       const Tensor y = x.like(box), dx = x.like(box);
       if (width > 0) x.set(0, 0);
-      backend->relu_forward(x, y, {});
-      backend->relu_backward(y, dy, dx, {});
+      backend->activation_forward({}, x, y, {});
+      backend->activation_backward({}, y, dy, dx, {});
       for (Index i = 0; i < x.volume(); ++i) {
         EXPECT_EQ(y.get(i), std::max(x.get(i), 0.0));
         EXPECT_EQ(dx.get(i), x.get(i) > 0 ? dy.get(i) : 0.0);
@@ -31,7 +31,7 @@ TEST(Relu, KeepsWhatIsNotANumber) {
   const Box box(Shape{{'N', 1}, {'C', 1}});
   const Tensor x(DType::f32, "NC", box), y = x.like(box);
   x.set(0, std::numeric_limits<double>::quiet_NaN());
-  backend->relu_forward(x, y, {});
+  backend->activation_forward({}, x, y, {});
   EXPECT_TRUE(std::isnan(y.get(0)));
 }
 
@@ -40,6 +40,49 @@ Box rows_box(Index rows, Index channels) {
   box[0] = {5, 5 + rows};
   box[1] = {0, channels};
   return box;
+}
+
+/// Values of PyTorch 2 (torch.nn.functional, float64) at -2, -0.5, 0, 0.5 and 2; slope 0.2, alpha 1.5.
+TEST(Activation, HasTheKnownValues) {
+  using Kind = Activation::Kind;
+  struct Known {
+    Activation f;
+    std::array<double, 5> y;
+  };
+  const auto backend = make_reference_backend();
+  for (const auto& [f, want] :
+       {Known{{Kind::leaky_relu, 0.2}, {-0.4, -0.1, 0, 0.5, 2}},
+        Known{{Kind::elu, 1.5}, {-1.2969970751450809, -0.59020401043104987, 0, 0.5, 2}},
+        Known{{Kind::sigmoid},
+              {0.11920292202211755, 0.37754066879814541, 0.5, 0.62245933120185459, 0.88079707797788243}},
+        Known{{Kind::tanh}, {-0.9640275800758169, -0.46211715726000973, 0, 0.46211715726000973, 0.9640275800758169}},
+        Known{{Kind::gelu}, {-0.045500263896358417, -0.15426876936299344, 0, 0.34573123063700656, 1.9544997361036416}},
+        Known{{Kind::silu}, {-0.2384058440442351, -0.1887703343990727, 0, 0.3112296656009273, 1.7615941559557649}}}) {
+    const Tensor x(DType::f64, "NC", rows_box(1, 5)), y = x.like(x.box());
+    for (Index i = 0; i < 5; ++i) x.set(i, std::array{-2.0, -0.5, 0.0, 0.5, 2.0}[static_cast<std::size_t>(i)]);
+    backend->activation_forward(f, x, y, {});
+    for (Index i = 0; i < 5; ++i) EXPECT_NEAR(y.get(i), want[static_cast<std::size_t>(i)], 1e-15) << name(f.kind);
+  }
+}
+
+TEST(Activation, GradientIsTheDerivative) {
+  const auto backend = make_reference_backend();
+  Generator random(7);
+  for (int kind = 0; kind <= static_cast<int>(Activation::Kind::silu); ++kind) {
+    const Activation f{static_cast<Activation::Kind>(kind), 0.3};
+    const Tensor x = random.tensor(DType::f64, "NC", rows_box(3, 7)), dy = random.tensor(DType::f64, "NC", x.box());
+    const Tensor y = x.like(x.box()), dx = x.like(x.box()), above = x.like(x.box()), below = x.like(x.box());
+    backend->activation_forward(f, x, y, {});
+    backend->activation_backward(f, f.differentiates_value() ? y : x, dy, dx, {});
+    constexpr double h = 1e-6;
+    for (const double sign : {1.0, -1.0}) {
+      const Tensor moved = x.like(x.box());
+      for (Index i = 0; i < x.volume(); ++i) moved.set(i, x.get(i) + sign * h);
+      backend->activation_forward(f, moved, sign > 0 ? above : below, {});
+    }
+    for (Index i = 0; i < x.volume(); ++i)
+      EXPECT_NEAR(dx.get(i), (above.get(i) - below.get(i)) / (2 * h) * dy.get(i), 1e-8) << name(f.kind);
+  }
 }
 
 TEST(CrossEntropy, IsItsDefinition) {

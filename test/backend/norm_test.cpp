@@ -70,6 +70,9 @@ TEST_P(Norm, SumsAreThoseOfEachChannel) {
       const double total = bias[c] + of_dy[c];
       EXPECT_NEAR(db.get(static_cast<Index>(c)), total, tolerance(GetParam()) * (1 + std::abs(total)));
     }
+    backend->bias_backward(dy, db, Write::over, {});
+    for (std::size_t c = 0; c < count; ++c)
+      EXPECT_NEAR(db.get(static_cast<Index>(c)), of_dy[c], tolerance(GetParam()) * (1 + std::abs(of_dy[c])));
   }
 }
 

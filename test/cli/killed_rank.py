@@ -12,7 +12,7 @@ import time
 
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 command = [LAUNCHER, "-n", "4", PROGRAM, "train", "--data", "synthetic", "--samples", "4096", "--epochs", "1000", "--no-test",
-           "--timeout", "2"]
+           *(["--timeout", "2"] if sys.argv[3] == "STOP" else [])]
 job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 pids = {}
 for line in job.stdout:

@@ -1,6 +1,6 @@
 """Two hosts over TCP: name spaces of network, processes, shared memory and host name, joined by one virtual link. Training
-agrees with one host's, and when the link is cut the job ends and says why. Needs root and MPICH's launcher, else it is
-skipped (status 77). Arguments: the launcher build/mpiexec, the program build/partita."""
+agrees with one host's, test programs of MPI pass, and when the link is cut the job ends and says why. Needs root and
+MPICH's launcher, else it is skipped (status 77). Arguments: the launcher build/mpiexec, build/partita, the programs."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+LAUNCHER, PROGRAM, *TESTS = map(os.path.abspath, sys.argv[1:])
 RUNS = 6  # MPICH 4.0.2 hangs in MPI_Finalize in half of them
 TRAIN = [PROGRAM, "train", "--data", "synthetic", "--samples", "512", "--batch", "32", "--dtype", "f64", "--grid", "data=2 y=2",
          "--rule", "conv*: N@data H@y"]
@@ -74,6 +74,15 @@ def agree(folder):
     print(f"ok   two hosts agree with one in {len(expected)} losses, {RUNS} runs; MPI_Finalize hung in {left}")
 
 
+def tests_pass(folder):
+    for program in TESTS:
+        job = on_hosts(folder, program)
+        printed = finish(job, 200)
+        hung = "MPI_Finalize has not returned" in printed
+        assert "[  PASSED  ]" in printed and "[  FAILED  ]" not in printed and (job.returncode == 0 or hung), printed
+        print(f"ok   {os.path.basename(program)} passes over two hosts{'; MPI_Finalize hung' if hung else ''}")
+
+
 def ranks_of(folder):
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
@@ -123,6 +132,7 @@ try:
         sh("ip", "-n", host, "link", "set", device, "up")
     with tempfile.TemporaryDirectory() as workplace:
         agree(workplace)
+        tests_pass(workplace)
         cut(workplace)
 finally:
     for host in HOSTS:

@@ -45,13 +45,10 @@ TEST(Linear, IsTheAdjointOfItsBackwards) {
     linear_backward_data(*backend, dy, w, dx, {});
     fill(dw, w_shape, [](Index) { return 77; });
     linear_backward_filter(*backend, x, dy, dw, Write::over, {});
-    if (seed % 3 == 0) {
-      linear_backward_filter(*backend, x, dy, dw, Write::add, {});
-      EXPECT_EQ(2 * inner_local(y, dy), inner_local(w, dw));
-      continue;
-    }
     EXPECT_EQ(inner_local(y, dy), inner_local(x, dx));
     EXPECT_EQ(inner_local(y, dy), inner_local(w, dw));
+    linear_backward_filter(*backend, x, dy, dw, Write::add, {});
+    EXPECT_EQ(2 * inner_local(y, dy), inner_local(w, dw));
   }
 }
 

@@ -108,7 +108,7 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
   expect_error(
       [] {
         Begun b;
-        b.m.layer("r", std::make_shared<ReluOperator>(), {b.t, b.t});
+        b.m.layer("r", std::make_shared<ActivationOperator>(Activation{}), {b.t, b.t});
       },
       {"layer 'r' (relu)", "takes 1 inputs, not 2"});
   expect_error(
@@ -156,6 +156,26 @@ TEST(Model, Describes) {
             "sum = add(c, r)  -> N=1 C=3 H=5 W=6\n"
             "p = average_pool(sum) 2/2 padding counts -> N=1 C=3 H=2 W=3\n"
             "d = dropout(p) rate 0.25 -> N=1 C=3 H=2 W=3\n");
+}
+
+TEST(Model, ActivationsDescribeTheirParameters) {
+  Begun b;
+  auto t = b.m.elu("e", b.m.leaky_relu("l", b.t, 0.2));
+  t = b.m.silu("s", b.m.gelu("g", b.m.tanh("t", b.m.sigmoid("si", t))));
+  b.m.global_average_pool("mean", t);
+  EXPECT_EQ(b.m.describe(),
+            "model\n"
+            "in = input() C=2 H=5 W=7 -> N=1 C=2 H=5 W=7\n"
+            "l = leaky_relu(in) slope 0.2 -> N=1 C=2 H=5 W=7\n"
+            "e = elu(l) alpha 1 -> N=1 C=2 H=5 W=7\n"
+            "si = sigmoid(e)  -> N=1 C=2 H=5 W=7\n"
+            "t = tanh(si)  -> N=1 C=2 H=5 W=7\n"
+            "g = gelu(t)  -> N=1 C=2 H=5 W=7\n"
+            "s = silu(g)  -> N=1 C=2 H=5 W=7\n"
+            "mean = global_average_pool(s)  -> N=1 C=2\n");
+  expect_error([&] { b.m.leaky_relu("z", b.t, 0); }, {"layer 'z'", "slope is 0"});
+  expect_error([&] { b.m.elu("z", b.t, -1); }, {"layer 'z'", "alpha is -1"});
+  expect_error([&] { b.m.global_average_pool("z", {7}); }, {"layer 'z'", "window needs spatial dimensions"});
 }
 
 TEST(Model, DescribesALayerThatReadsOneInputTwice) {

@@ -62,10 +62,12 @@ inline void check_short_floats(Communicator& comm) {
   const int p = comm.size();
   for (const int f : {0, 1}) {
     const DType dtype = f == 0 ? DType::bf16 : DType::f16;
-    std::vector<std::uint16_t> values(5, one[f]);
-    comm.all_reduce(values.data(), 5, dtype, Op::sum, {}).wait();
-    if (p <= 8) {
-      EXPECT_EQ(values, std::vector<std::uint16_t>(5, sums[f][p])) << name(dtype);
+    for (const std::size_t count : {5, 5000}) {
+      std::vector<std::uint16_t> values(count, one[f]);
+      comm.all_reduce(values.data(), static_cast<Index>(count), dtype, Op::sum, {}).wait();
+      if (p <= 8) {
+        EXPECT_EQ(values, std::vector<std::uint16_t>(count, sums[f][p])) << name(dtype);
+      }
     }
     std::vector<std::uint16_t> most(3, comm.rank() == p - 1 ? two[f] : one[f]);
     comm.all_reduce(most.data(), 3, dtype, Op::max, {}).wait();

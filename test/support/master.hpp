@@ -176,7 +176,8 @@ class Bound {
 };
 
 /// Whether rounding decides more of this case than the fixed bounds allow; master tests limit how many such cases there are.
-inline bool expect_near_serial(const RandomCase& drawn, const RankResult& rank, const SerialResult& both) {
+[[nodiscard]] inline bool expect_near_serial(const RandomCase& drawn, const RankResult& rank,
+                                             const SerialResult& both) {
   const RankResult &serial = both.run, &nudged = both.nudged;
   Bound bound;
   const auto expect_near = [&](double value, double expected, double moved, const std::string& what) {

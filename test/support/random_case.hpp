@@ -95,9 +95,13 @@ class RandomCase {
             .count_padding = chance(0.5)};
   }
 
+  Activation draw_activation() {
+    return {static_cast<Activation::Kind>(between(0, static_cast<Index>(Activation::Kind::silu))), 0.3};
+  }
+
   Value draw_layer(Model& m, Value t, const std::string& name) {
     switch (between(0, 6)) {
-      case 0: return m.relu(name, t);
+      case 0: return m.activation(name, t, draw_activation());
       case 1: return m.batch_norm(name, t);
       case 2:
         return until_it_fits(
@@ -125,6 +129,7 @@ class RandomCase {
     const std::vector<Index> extents{1, 2, 3, 5, 7, 11, 13};
     Value t = m.input("in", {.channels = between(1, 3), .spatial = {pick(extents), pick(extents)}});
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
+    if (chance(0.2)) t = m.global_average_pool("mean", t);
     if (chance(0.5)) t = m.relu("act", m.linear("hidden", t, {.features = between(1, 7), .bias = chance(0.5)}));
     m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = between(2, 5)}));
     return m;

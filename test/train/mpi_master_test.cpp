@@ -33,7 +33,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
   Communicator& world = *shared;
   const int cases = std::getenv("PARTITA_LONG") == nullptr ? 12 : 200;
   const char* replay = std::getenv("PARTITA_SEED");
-  int done = 0;
+  int done = 0, magnifying = 0;
   for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < cases; ++seed) {
     if (replay != nullptr && done > 0) break;
     const RandomCase drawn(seed);
@@ -42,12 +42,13 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     // Without a delay, but it lets ranks of one node compute ahead of their messages too.
     const auto network = done % 2 == 0 ? shared : delaying(shared, {});
     const RankResult mine = run_rank(drawn, drawn.strategy, *network, true);
-    expect_near_serial(drawn, mine, run_serially(drawn));
+    magnifying += expect_near_serial(drawn, mine, run_serially(drawn)) ? 1 : 0;
     expect_predicted(bind(drawn.model, drawn.strategy, workload_of(drawn)), world.rank(), mine);
     expect_replicas_agree(mine, world);
     if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
     ++done;
   }
+  EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/backend/conv_problem.hpp"
+#include "partita/base/activation.hpp"
 #include "partita/base/tensor.hpp"
 #include "partita/base/window.hpp"
 
@@ -13,7 +14,7 @@ namespace partita {
 
 /// What becomes of what lies where a result goes.
 enum class Write : std::uint8_t {
-  over,  ///< it is not read: result = value
+  over,  ///< it does not count: result = value
   add,   ///< result += value
 };
 
@@ -91,12 +92,18 @@ class Backend {
                                        std::span<const double> b, std::span<const double> c, const Tensor& dx,
                                        Stream stream) = 0;
 
+  /// y[n,c] = scale * sum over space of x[n,c,...]; y is N C
+  virtual void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) = 0;
+  /// Its adjoint: dx[n,c,...] = scale * dy[n,c]
+  virtual void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) = 0;
+
   // Element by element.
 
-  /// y = max(x, 0)
-  virtual void relu_forward(const Tensor& x, const Tensor& y, Stream stream) = 0;
-  /// dx = dy where y > 0, else 0
-  virtual void relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream) = 0;
+  /// y = f(x)
+  virtual void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
+  /// dx = f'(x) * dy; `kept` is y if f.differentiates_value(), else x
+  virtual void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
+                                   Stream stream) = 0;
 
   // Matrix product, row-major: C[m,n] = alpha * op(A) op(B) + beta * C, op transposing where asked.
   // lda, ldb and ldc are elements between rows.

@@ -83,8 +83,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// True if messages travel while the ranks compute; false where the ranks' own cores copy them, as through shared memory:
-  /// then nothing is hidden by computing ahead of them.
+  /// True if messages travel while the ranks compute; false where the ranks' own cores copy them, as MPI ranks of one node
+  /// do: then nothing is hidden by computing ahead of them. Thread ranks say true, so that tests compute ahead.
   virtual bool asynchronous() const { return true; }
 
   /// Sends and receives between pairs; messages of one pair match in the order in which both list them. No message to

@@ -58,8 +58,8 @@ class SpatialConv {
                        Write write) const;
 
  private:
-  /// True if y is computed while the halos of x travel.
-  bool worth_overlap(const Box& x, const Box& y) const;
+  /// True if most of y reads no halo.
+  bool has_interior(const Box& x, const Box& y) const;
 
   std::vector<Window> windows_;
   TransferPlan x_plan_, dy_plan_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/activation.hpp"
 #include "partita/model/layers.hpp"
 
 #include <memory>
@@ -31,8 +32,18 @@ class Model {
   Value conv(const std::string& name, Value x, const Conv& conv);
   Value max_pool(const std::string& name, Value x, const Pool& pool);
   Value average_pool(const std::string& name, Value x, const Pool& pool);
+  /// The mean over all of space: N C ... becomes N C.
+  Value global_average_pool(const std::string& name, Value x);
   Value batch_norm(const std::string& name, Value x, const BatchNorm& norm = {});
   Value relu(const std::string& name, Value x);
+  Value leaky_relu(const std::string& name, Value x, double slope = 0.01);
+  Value elu(const std::string& name, Value x, double alpha = 1);
+  Value sigmoid(const std::string& name, Value x);
+  Value tanh(const std::string& name, Value x);
+  Value gelu(const std::string& name, Value x);
+  Value silu(const std::string& name, Value x);
+  /// Any of these.
+  Value activation(const std::string& name, Value x, const Activation& f);
   Value add(const std::string& name, Value a, Value b);
   Value dropout(const std::string& name, Value x, const Dropout& dropout = {});
   Value linear(const std::string& name, Value x, const Linear& linear);

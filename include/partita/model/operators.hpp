@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/activation.hpp"
 #include "partita/model/layers.hpp"
 
 #include <vector>
@@ -63,6 +64,16 @@ class PoolOperator final : public Operator {
   bool maximum_;
 };
 
+/// The mean of x[N C ...] over all of space.
+class GlobalAveragePoolOperator final : public Operator {
+ public:
+  std::string_view kind() const override { return "global_average_pool"; }
+  /// N C
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+};
+
 /// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C] with statistics of the batch, or running ones in
 /// evaluation (Ioffe and Szegedy 2015).
 class BatchNormOperator final : public Operator {
@@ -96,17 +107,24 @@ class LinearOperator final : public Operator {
   Linear linear_;
 };
 
-/// Operators that compute each element from the same element of their inputs: ReLU, dropout, addition.
+/// Operators that compute each element from the same element of their inputs: activations, dropout, addition.
 class ElementwiseOperator : public Operator {
  public:
   Shape output(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
 };
 
-/// y = max(x, 0)
-class ReluOperator final : public ElementwiseOperator {
+/// y = f(x)
+class ActivationOperator final : public ElementwiseOperator {
  public:
-  std::string_view kind() const override { return "relu"; }
+  explicit ActivationOperator(Activation f) : f_(f) {}
+  Shape output(std::span<const Shape> inputs) const override;
+  std::string_view kind() const override { return name(f_.kind); }
+  std::string describe() const override;
+  const Activation& activation() const { return f_; }
+
+ private:
+  Activation f_;
 };
 
 /// y = x1 + x2, of one shape.
@@ -119,7 +137,8 @@ class AddOperator final : public ElementwiseOperator {
 /// y = x / (1 - rate), or 0 with probability `rate`, drawn by seed, step and global index; y = x in evaluation.
 class DropoutOperator final : public ElementwiseOperator {
  public:
-  explicit DropoutOperator(Dropout dropout);
+  explicit DropoutOperator(Dropout dropout) : dropout_(dropout) {}
+  Shape output(std::span<const Shape> inputs) const override;
   std::string_view kind() const override { return "dropout"; }
   std::string describe() const override;
   double rate() const { return dropout_.rate; }
