@@ -51,6 +51,10 @@ Value Model::add(const std::string& name, Value a, Value b) {
   return layer(name, std::make_shared<AddOperator>(), {a, b});
 }
 
+Value Model::concatenate(const std::string& name, const std::vector<Value>& inputs) {
+  return layer(name, std::make_shared<ConcatenateOperator>(static_cast<int>(inputs.size())), inputs);
+}
+
 Value Model::dropout(const std::string& name, Value x, const Dropout& dropout) {
   return layer(name, std::make_shared<DropoutOperator>(dropout), {x});
 }

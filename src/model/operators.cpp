@@ -301,6 +301,37 @@ std::string ActivationOperator::describe() const {
   return parameter.empty() ? "" : fmt::format("{} {:g}", parameter, f_.parameter);
 }
 
+Shape ConcatenateOperator::output(std::span<const Shape> inputs) const {
+  if (inputs.empty()) fail("it concatenates nothing; give it an input or more");
+  Shape y;
+  for (int d = 0; d < inputs[0].dims(); ++d) {
+    Index extent = 0;
+    for (const auto& x : inputs) {
+      if (x.names() != inputs[0].names())
+        fail("its inputs differ in dimensions: {} and {}", inputs[0].print(), x.print());
+      if (x.name(d) != 'C' && x.extent(d) != inputs[0].extent(d))
+        fail("its inputs differ in more than channels: {} and {}", inputs[0].print(), x.print());
+      extent = x.name(d) == 'C' ? extent + x.extent(d) : x.extent(d);
+    }
+    y.push_back({inputs[0].name(d), extent});
+  }
+  return y;
+}
+
+// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...): all channels of a place on one rank
+OperatorLayouts ConcatenateOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Layout y = follow(request.input[0].value_or(request.output), request.output.shape());
+  OperatorLayouts layouts{.y = y};
+  for (const auto& arriving : request.arriving) layouts.x.push_back(follow(y, arriving.shape()));
+  layouts.dx = layouts.x;
+  return layouts;
+}
+
+Layout ConcatenateOperator::follow(const Layout& x, const Shape& output) const {
+  return Operator::follow(x, output).with(output.find('C'), {});
+}
+
 Shape DropoutOperator::output(std::span<const Shape> inputs) const {
   if (!(dropout_.rate >= 0 && dropout_.rate < 1)) fail("rate is {}; it must be in [0, 1)", dropout_.rate);
   return ElementwiseOperator::output(inputs);

@@ -25,6 +25,7 @@ std::map<std::string, KernelFactory>& factories() {
       {"gelu", make_activation_kernel},
       {"silu", make_activation_kernel},
       {"add", make_add_kernel},
+      {"concatenate", make_concatenate_kernel},
       {"dropout", make_dropout_kernel},
       {"linear", make_linear_kernel},
       {"softmax_cross_entropy", make_cross_entropy_kernel},

@@ -11,6 +11,7 @@ std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, 
 std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_activation_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_add_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);

@@ -5,6 +5,8 @@
 #include "partita/model/operators.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 
+#include <cstring>
+
 namespace partita {
 
 namespace {
@@ -62,6 +64,39 @@ class AddKernel final : public Kernel {
   }
   void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
     for (const auto& each : dx) copy_box(dy, each, dy.box());
+  }
+};
+
+/// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...)
+class ConcatenateKernel final : public Kernel {
+ public:
+  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
+    Index first = 0;
+    for (const auto& each : x) {
+      copy_channels(each, 0, y, first, each.extent('C'));
+      first += each.extent('C');
+    }
+  }
+  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
+    Index first = 0;
+    for (const auto& each : dx) {
+      copy_channels(dy, first, each, 0, each.extent('C'));
+      first += each.extent('C');
+    }
+  }
+
+ private:
+  /// Copies `count` channels, which lie innermost, at every place.
+  static void copy_channels(const Tensor& from, Index first_from, const Tensor& to, Index first_to, Index count) {
+    if (from.volume() == 0 || to.volume() == 0) return;
+    const Index size = size_of(from.dtype()), places = from.volume() / from.extent('C');
+    const std::byte* source = from.data() + first_from * size;
+    std::byte* target = to.data() + first_to * size;
+    for (Index place = 0; place < places; ++place) {
+      std::memcpy(target, source, static_cast<std::size_t>(count * size));
+      source += from.extent('C') * size;
+      target += to.extent('C') * size;
+    }
   }
 };
 
@@ -171,6 +206,7 @@ std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, 
   return std::make_unique<GlobalAveragePoolKernel>(layer);
 }
 std::unique_ptr<Kernel> make_add_kernel(const LayerPlan&, int) { return std::make_unique<AddKernel>(); }
+std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan&, int) { return std::make_unique<ConcatenateKernel>(); }
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
   return std::make_unique<DropoutKernel>(layer);
 }

@@ -178,6 +178,20 @@ TEST(Model, ActivationsDescribeTheirParameters) {
   expect_error([&] { b.m.global_average_pool("z", {7}); }, {"layer 'z'", "window needs spatial dimensions"});
 }
 
+TEST(Model, ConcatenatesChannels) {
+  Begun b;
+  const auto c = b.m.conv("c", b.t, {.filters = 3});
+  b.m.concatenate("cat", {b.t, c, b.t});
+  EXPECT_EQ(b.m.shapes(1)[2].print(), "N=1 C=7 H=5 W=7");
+  expect_error([&] { b.m.concatenate("z", {}); }, {"layer 'z'", "concatenates nothing"});
+  expect_error(
+      [&] {
+        b.m.concatenate("z", {b.t, b.m.max_pool("p", c, {.window = 2})});
+      },
+      {"layer 'z' (concatenate)", "differ in more than channels"});
+  expect_error([&] { b.m.concatenate("z", {b.t, b.m.global_average_pool("g", c)}); }, {"differ in dimensions"});
+}
+
 TEST(Model, DescribesALayerThatReadsOneInputTwice) {
   Begun b;
   b.m.add("sum", b.t, b.t);

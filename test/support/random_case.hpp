@@ -109,7 +109,7 @@ class RandomCase {
       case 3: return m.dropout(name, t, {.rate = 0.3});
       case 4: {
         const Value other = until_it_fits([&] { return m.conv(name + "a", t, same_shape(m, t)); });
-        return m.add(name, t, other);
+        return chance(0.5) ? m.add(name, t, other) : m.concatenate(name, {other, t});
       }
       default: return until_it_fits([&] { return m.conv(name, t, draw_conv()); });
     }

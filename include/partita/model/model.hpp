@@ -45,6 +45,8 @@ class Model {
   /// Any of these.
   Value activation(const std::string& name, Value x, const Activation& f);
   Value add(const std::string& name, Value a, Value b);
+  /// The channels of all inputs, one input after the other.
+  Value concatenate(const std::string& name, const std::vector<Value>& inputs);
   Value dropout(const std::string& name, Value x, const Dropout& dropout = {});
   Value linear(const std::string& name, Value x, const Linear& linear);
   /// The loss, and with it the number of correct predictions; x is N C with a channel a class.

@@ -134,6 +134,21 @@ class AddOperator final : public ElementwiseOperator {
   int inputs() const override { return 2; }
 };
 
+/// y[N C1+C2+... ...] = the channels of x1[N C1 ...], x2[N C2 ...], ...
+class ConcatenateOperator final : public Operator {
+ public:
+  explicit ConcatenateOperator(int inputs) : inputs_(inputs) {}
+  std::string_view kind() const override { return "concatenate"; }
+  int inputs() const override { return inputs_; }
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// Channels of the output are others than the input's: whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+
+ private:
+  int inputs_;
+};
+
 /// y = x / (1 - rate), or 0 with probability `rate`, drawn by seed, step and global index; y = x in evaluation.
 class DropoutOperator final : public ElementwiseOperator {
  public:
