@@ -31,6 +31,17 @@ Value Model::batch_norm(const std::string& name, Value x, const BatchNorm& norm)
   return layer(name, std::make_shared<BatchNormOperator>(norm), {x});
 }
 
+Value Model::group_norm(const std::string& name, Value x, const GroupNorm& norm) {
+  return layer(name, std::make_shared<GroupNormOperator>(norm), {x});
+}
+
+Value Model::instance_norm(const std::string& name, Value x, double epsilon) {
+  const bool known = x.layer >= 0 && x.layer < static_cast<int>(shapes_.size());  // else `layer` says so
+  return group_norm(name, x, {known ? shapes_[static_cast<std::size_t>(x.layer)]['C'] : 1, epsilon});
+}
+
+Value Model::layer_norm(const std::string& name, Value x, double epsilon) { return group_norm(name, x, {1, epsilon}); }
+
 Value Model::activation(const std::string& name, Value x, const Activation& f) {
   return layer(name, std::make_shared<ActivationOperator>(f), {x});
 }

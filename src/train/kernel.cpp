@@ -17,6 +17,7 @@ std::map<std::string, KernelFactory>& factories() {
       {"average_pool", make_pool_kernel},
       {"global_average_pool", make_global_average_pool_kernel},
       {"batch_norm", make_norm_kernel},
+      {"group_norm", make_group_norm_kernel},
       {"relu", make_activation_kernel},
       {"leaky_relu", make_activation_kernel},
       {"elu", make_activation_kernel},

@@ -8,6 +8,7 @@ std::unique_ptr<Kernel> make_input_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_conv_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_pool_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_group_norm_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_activation_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_add_kernel(const LayerPlan& layer, int rank);

@@ -178,6 +178,21 @@ TEST(Model, ActivationsDescribeTheirParameters) {
   expect_error([&] { b.m.global_average_pool("z", {7}); }, {"layer 'z'", "window needs spatial dimensions"});
 }
 
+TEST(Model, NormalisesGroups) {
+  Begun b;
+  const auto c = b.m.conv("c", b.t, {.filters = 6});
+  b.m.group_norm("g", c, {.groups = 3});
+  b.m.instance_norm("i", c);
+  b.m.layer_norm("l", c, 1e-3);
+  const std::string text = b.m.describe();
+  for (const auto* line : {"g = group_norm(c) 3 groups epsilon 1e-05 ", "i = group_norm(c) 6 groups epsilon 1e-05 ",
+                           "l = group_norm(c) 1 groups epsilon 0.001 "})
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  expect_error([&] { b.m.group_norm("z", c, {.groups = 4}); }, {"layer 'z'", "4 groups do not divide 6 channels"});
+  expect_error([&] { b.m.group_norm("z", c, {.groups = 0}); }, {"layer 'z'", "groups is 0"});
+  expect_error([&] { b.m.instance_norm("z", {17}); }, {"layer 'z'", "no layer of this model"});
+}
+
 TEST(Model, ConcatenatesChannels) {
   Begun b;
   const auto c = b.m.conv("c", b.t, {.filters = 3});

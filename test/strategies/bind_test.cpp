@@ -279,3 +279,38 @@ TEST(Bind, FourThousandRanks) {
   EXPECT_GT(b.plan.traffic(0).bytes, 0);
   EXPECT_LE(b["pool2"].y.owned(4095).volume(), 0) << "7 rows on 8 ranks leave the last without";
 }
+
+namespace {
+
+/// A group normalisation of 12 channels in `groups`, and a linear layer behind it, with one rule for the normalisation.
+LayerPlan bound_norm(const char* grid, const char* output, Index groups) {
+  Model m("norm");
+  const Value x = m.input("in", {.channels = 12, .spatial = {5, 4}});
+  m.softmax_cross_entropy("loss", m.linear("fc", m.group_norm("norm", x, {.groups = groups}), {.features = 3}));
+  Strategy strategy(grid);
+  strategy.layer("in", {.output = output});
+  strategy.layer("norm", {.output = output});
+  return bind(m, strategy, {.batch = 6, .optimizer = {}}).layers[1];
+}
+
+}  // namespace
+
+TEST(Bind, GroupNormSumsOverSpaceAlone) {
+  const LayerPlan norm = bound_norm("data=2 y=2", "N@data H@y", 3);
+  ASSERT_EQ(norm.at.collectives.size(), 2U);
+  for (const auto& statistics : norm.at.collectives) {
+    EXPECT_EQ(statistics.axes, norm.at.y.sharding('H'));
+    EXPECT_EQ(statistics.layout.owned(0).volume(), 3 * 3) << "3 samples, 3 groups";
+  }
+  EXPECT_EQ(norm.at.dw[0].partial(), norm.at.y.sharding()) << "scale is every sample's and place's";
+}
+
+TEST(Bind, GroupNormKeepsShardsOfWholeGroups) {
+  const LayerPlan whole = bound_norm("c=3", "C@c", 6);  // 4 channels a rank, 2 a group
+  EXPECT_TRUE(whole.at.collectives.empty());
+  EXPECT_TRUE(moves_nothing(whole));
+  EXPECT_NE(whole.at.w[0].sharding(), 0U);
+  const LayerPlan cut = bound_norm("c=3", "C@c", 4);  // 3 a group
+  EXPECT_EQ(cut.at.y.sharding(), 0U) << "a rank needs all channels of a group";
+  EXPECT_FALSE(moves_nothing(cut));
+}

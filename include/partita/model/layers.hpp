@@ -80,6 +80,12 @@ struct BatchNorm {
   Statistics statistics = Statistics::global;
 };
 
+/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift with statistics of a sample's group of channels.
+struct GroupNorm {
+  Index groups = 32;  ///< of equally many channels
+  double epsilon = 1e-5;
+};
+
 /// y[N F] = x[N C D H W] * w[F C D H W] + b: contracts all dimensions of a sample at once, so there is no flattening.
 struct Linear {
   Index features = 1;

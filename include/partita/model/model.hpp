@@ -35,6 +35,11 @@ class Model {
   /// The mean over all of space: N C ... becomes N C.
   Value global_average_pool(const std::string& name, Value x);
   Value batch_norm(const std::string& name, Value x, const BatchNorm& norm = {});
+  Value group_norm(const std::string& name, Value x, const GroupNorm& norm = {});
+  /// A group a channel.
+  Value instance_norm(const std::string& name, Value x, double epsilon = 1e-5);
+  /// One group: over all of a sample; scale and shift are a channel's.
+  Value layer_norm(const std::string& name, Value x, double epsilon = 1e-5);
   Value relu(const std::string& name, Value x);
   Value leaky_relu(const std::string& name, Value x, double slope = 0.01);
   Value elu(const std::string& name, Value x, double alpha = 1);

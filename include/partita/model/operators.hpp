@@ -90,6 +90,23 @@ class BatchNormOperator final : public Operator {
   BatchNorm norm_;
 };
 
+/// y = scale[C] * (x - mean[N G]) / sqrt(variance[N G] + epsilon) + shift[C], G groups of channels (Wu and He 2018).
+class GroupNormOperator final : public Operator {
+ public:
+  explicit GroupNormOperator(GroupNorm norm) : norm_(norm) {}
+  std::string_view kind() const override { return "group_norm"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  const GroupNorm& norm() const { return norm_; }
+
+ private:
+  /// True if no group is cut.
+  bool keeps_groups(const Layout& x) const;
+  GroupNorm norm_;
+};
+
 /// y[N F] = x[N C ...] w[F C ...]' + bias[F], contracted over all but N.
 class LinearOperator final : public Operator {
  public:
