@@ -1,3 +1,4 @@
+#include "alike.hpp"
 #include "partita/base/dispatch.hpp"
 #include "reference.hpp"
 
@@ -121,25 +122,24 @@ void dispatch_function(Kind kind, F&& f) {
   broken("unknown activation");
 }
 
-void check_alike(const Tensor& x, const Tensor& y) {
-  require(x.dtype() == y.dtype() && x.names() == y.names(), "one dtype and the same dimensions");
-  for (int d = 0; d < x.box().dims(); ++d) require(x.box().extent(d) == y.box().extent(d), "the same extents");
+/// Calls f(T{}, Function<kind>{}, parameter), T the type of elements.
+template <class F>
+void dispatch_elements(const Activation& activation, DType dtype, F&& f) {
+  dispatch_float(dtype, [&](auto t) {
+    const auto parameter = static_cast<Accumulator<decltype(t)>>(activation.parameter);
+    dispatch_function(activation.kind, [&](auto function) { f(t, function, parameter); });
+  });
 }
 
 }  // namespace
 
 void ReferenceBackend::activation_forward(const Activation& activation, const Tensor& x, const Tensor& y, Stream) {
   check_alike(x, y);
-  const Index count = x.volume();
-  dispatch_float(x.dtype(), [&](auto t) {
-    dispatch_function(activation.kind, [&](auto function) {
-      using T = decltype(t);
-      using A = Accumulator<T>;
-      const T* from = x.as<T>();
-      T* to = y.as<T>();
-      const auto p = static_cast<A>(activation.parameter);
-      for (Index i = 0; i < count; ++i) to[i] = static_cast<T>(function.value(static_cast<A>(from[i]), p));
-    });
+  dispatch_elements(activation, x.dtype(), [&, count = x.volume()](auto t, auto function, auto p) {
+    using T = decltype(t);
+    const T* from = x.as<T>();
+    T* to = y.as<T>();
+    for (Index i = 0; i < count; ++i) to[i] = static_cast<T>(function.value(static_cast<Accumulator<T>>(from[i]), p));
   });
 }
 
@@ -147,17 +147,13 @@ void ReferenceBackend::activation_backward(const Activation& activation, const T
                                            const Tensor& dx, Stream) {
   check_alike(kept, dy);
   check_alike(kept, dx);
-  const Index count = kept.volume();
-  dispatch_float(kept.dtype(), [&](auto t) {
-    dispatch_function(activation.kind, [&](auto function) {
-      using T = decltype(t);
-      using A = Accumulator<T>;
-      const T *of = kept.as<T>(), *from = dy.as<T>();
-      T* to = dx.as<T>();
-      const auto p = static_cast<A>(activation.parameter);
-      for (Index i = 0; i < count; ++i)
-        to[i] = static_cast<T>(function.gradient(static_cast<A>(of[i]), static_cast<A>(from[i]), p));
-    });
+  dispatch_elements(activation, kept.dtype(), [&, count = kept.volume()](auto t, auto function, auto p) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const T *of = kept.as<T>(), *from = dy.as<T>();
+    T* to = dx.as<T>();
+    for (Index i = 0; i < count; ++i)
+      to[i] = static_cast<T>(function.gradient(static_cast<A>(of[i]), static_cast<A>(from[i]), p));
   });
 }
 

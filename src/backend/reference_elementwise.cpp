@@ -1,3 +1,4 @@
+#include "alike.hpp"
 #include "partita/base/dispatch.hpp"
 #include "reference.hpp"
 
@@ -18,11 +19,6 @@ struct Rows {
     if (x.volume() > 0) rows = x.volume() / channels;
   }
 };
-
-void check_alike(const Tensor& x, const Tensor& y) {
-  require(x.dtype() == y.dtype() && x.names() == y.names(), "one dtype and the same dimensions");
-  for (int d = 0; d < x.box().dims(); ++d) require(x.box().extent(d) == y.box().extent(d), "the same extents");
-}
 
 void check_channels(std::size_t entries, Index channels) {
   require(entries == static_cast<std::size_t>(channels), "one entry a channel");

@@ -251,8 +251,8 @@ void MpiSession::finalize() {
   const Watchdog watchdog(waits, std::chrono::seconds(patience), [this, rank, patience] {
     if (rank == 0)
       fmt::print(stderr,
-                 "partita: all ranks have finished, but MPI_Finalize has not returned for {} s; leaving without it (a "
-                 "known fault of UCX over TCP: openucx/ucx issue 8738)\n",
+                 "partita: all ranks have finished, but MPI_Finalize has not returned for {} s; leaving without it "
+                 "(UCX over TCP is known for that: openucx/ucx issue 8738)\n",
                  patience);
     std::fflush(nullptr);
     std::_Exit(status_);

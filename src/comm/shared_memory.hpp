@@ -46,8 +46,6 @@ class SharedMemory {
   /// Sleeps until another rank has done something that this one may wait for, or for half a millisecond; for nodes with
   /// more ranks than cores.
   void sleep(const SharedOperation& awaited);
-  /// True if nothing is under way.
-  bool idle() const { return started_.empty() && exchange_->idle(); }
 
  private:
   struct Flags;

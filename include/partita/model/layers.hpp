@@ -80,9 +80,10 @@ struct BatchNorm {
   Statistics statistics = Statistics::global;
 };
 
-/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift with statistics of a sample's group of channels.
+/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift with statistics of a sample's group of channels, over
+/// its space (Wu and He 2018).
 struct GroupNorm {
-  Index groups = 32;  ///< of equally many channels
+  Index groups = 32;  ///< of equally many channels: it divides them
   double epsilon = 1e-5;
 };
 

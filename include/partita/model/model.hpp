@@ -36,9 +36,9 @@ class Model {
   Value global_average_pool(const std::string& name, Value x);
   Value batch_norm(const std::string& name, Value x, const BatchNorm& norm = {});
   Value group_norm(const std::string& name, Value x, const GroupNorm& norm = {});
-  /// A group a channel.
+  /// A group a channel (Ulyanov et al. 2016).
   Value instance_norm(const std::string& name, Value x, double epsilon = 1e-5);
-  /// One group: over all of a sample; scale and shift are a channel's.
+  /// One group, over all of a sample (Ba et al. 2016); scale and shift are a channel's.
   Value layer_norm(const std::string& name, Value x, double epsilon = 1e-5);
   Value relu(const std::string& name, Value x);
   Value leaky_relu(const std::string& name, Value x, double slope = 0.01);
