@@ -24,15 +24,6 @@ Interval longest_run(Interval range, Holds&& holds) {
 
 }  // namespace
 
-Tensor extended_for(const Tensor& local, const Box& needed, Fill fill) {
-  return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos, fill);
-}
-
-TransferPlan halo_between(const Tensor& local, const Tensor& extended, TransferPlan plan) {
-  if (extended.data() == local.data()) plan.locals.clear();
-  return plan;
-}
-
 Box interior_of(std::span<const Window> windows, const Box& own, const Box& needed, const Box& y) {
   Box inside = y;
   for (int d = first_spatial; d < y.dims(); ++d)

@@ -5,17 +5,13 @@
 namespace partita {
 
 SpatialPool::SpatialPool(PoolKind kind, std::vector<Window> windows, bool count_padding, const Halo& x, int rank)
-    : kind_(kind),
-      windows_(std::move(windows)),
-      count_padding_(count_padding),
-      plan_(x.transfer(rank)),
-      needed_(x.needed[static_cast<std::size_t>(rank)]) {}
+    : kind_(kind), windows_(std::move(windows)), count_padding_(count_padding), halo_(x, rank) {}
 
 // As SpatialConv::forward: a maximum or mean over what is there is right where nothing is missing.
 void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor& y, const Tensor& picked) const {
-  const Tensor extended = extended_for(x, needed_);
-  Exchange halo(halo_between(x, extended, plan_), x, extended, rank.comm, rank.stream);
-  const Box inside = interior_of(windows_, x.box(), needed_, y.box());
+  HaloExchange halo(halo_, x, rank);
+  const Tensor& extended = halo.extended();
+  const Box inside = interior_of(windows_, x.box(), halo_.needed, y.box());
   const bool ahead = rank.ahead() && worth_overlap(inside, y.box());
   if (ahead) rank.backend.pool_forward(pooling(), x, y, picked, rank.stream);
   halo.finish();
@@ -36,8 +32,9 @@ void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor
 
 // The outputs near the border first: their gradients travel while those inside are formed.
 void SpatialPool::backward(const RankContext& rank, const Tensor& dy, const Tensor& picked, const Tensor& dx) const {
-  const Tensor extended = extended_for(dx, needed_, Fill::zeros);
-  const Box inside = interior_of(windows_, dx.box(), needed_, dy.box());
+  HaloReturn halo(halo_, dx);
+  const Tensor& extended = halo.extended();
+  const Box inside = interior_of(windows_, dx.box(), halo_.needed, dy.box());
   const auto backward = [&](const Box& part, const Tensor& to) {
     if (part == dy.box()) return rank.backend.pool_backward(pooling(), dy, picked, to, rank.stream);
     const Tensor thin_picked = picked ? extract(picked, part, MemoryClass::workspace) : picked;
@@ -47,7 +44,7 @@ void SpatialPool::backward(const RankContext& rank, const Tensor& dy, const Tens
   if (!ahead) backward(dy.box(), extended);
   if (ahead)
     for (const Box& border : subtract(dy.box(), inside)) backward(border, extended);
-  Exchange halo = Exchange::adjoint(halo_between(dx, extended, plan_), extended, dx, rank.comm, rank.stream);
+  halo.start(rank);
   if (ahead) backward(inside, dx);
   halo.finish();
 }

@@ -75,6 +75,19 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
 }
 
+double wire_of_all_reduce(double n, int p) { return 2 * n * (p - 1) / p; }
+
+double wire_elements(const RedistributionStep& step, int rank) {
+  const auto n = static_cast<double>(traffic(step, rank, 1).bytes);
+  const int p = step.from.grid().group_size(step.axes);
+  switch (step.verb) {
+    case Verb::all_reduce: return wire_of_all_reduce(n, p);
+    case Verb::all_gather:
+    case Verb::reduce_scatter: return n * (p - 1) / p;
+    default: return n;
+  }
+}
+
 std::string print(const std::vector<RedistributionStep>& steps) {
   std::string text;
   for (const auto& step : steps) {

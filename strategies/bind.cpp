@@ -145,7 +145,6 @@ class Binder {
     bound.shape = shapes_[static_cast<std::size_t>(index)];
     bound.weights = layer.op->weights(bound.input_shapes);
     const LayoutRequest request = read_request(bound);
-    check_algorithm(bound);
     bound.at = layer.op->layouts(request);
     bound.y = bound.op->is_loss() ? bound.at.y : request.output;
     connect(bound);
@@ -155,6 +154,7 @@ class Binder {
   LayoutRequest read_request(LayerPlan& bound) const {
     LayoutRequest request;
     request.training = plan_.workload.training;
+    request.needs_dx = false;
     const Grid& grid = plan_.grid;
     const Setting input = setting(strategy_, bound.name, &LayerRule::input);
     const Setting weights = setting(strategy_, bound.name, &LayerRule::weights);
@@ -162,6 +162,7 @@ class Binder {
     if (bound.weights.empty()) drop_key(weights, "weights", "weights", bound);
     for (const int producer : bound.inputs) {
       request.arriving.push_back(plan_.layers[static_cast<std::size_t>(producer)].y);
+      request.needs_dx = request.needs_dx || trains(producer);
       const auto& shape = shapes_[static_cast<std::size_t>(producer)];
       request.input.push_back(
           input.text == nullptr ? std::nullopt : std::optional(read_layout(input, shape, grid, "input", bound.notes)));
@@ -175,6 +176,7 @@ class Binder {
       request.output = Layout(bound.shape, grid);
     if (weights.text != nullptr && !bound.weights.empty())
       request.weights = read_layout(weights, bound.weights[0].shape, grid, "weights", bound.notes);
+    request.algorithm = read_algorithm(bound);
     return request;
   }
 
@@ -186,11 +188,19 @@ class Binder {
     bound.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
   }
 
-  void check_algorithm(const LayerPlan& bound) const {
+  /// "auto" where nothing is said, or where a pattern names what this kind of layer lacks.
+  std::string read_algorithm(LayerPlan& bound) const {
     const Setting algorithm = setting(strategy_, bound.name, &LayerRule::algorithm);
-    if (algorithm.text != nullptr && *algorithm.text != "auto")
-      fail("{}: algorithm = \"{}\": this version has one algorithm for a {}; write \"auto\" or leave it out",
-           algorithm.rule->place, *algorithm.text, bound.op->kind());
+    if (algorithm.text == nullptr || *algorithm.text == "auto") return "auto";
+    auto names = bound.op->algorithms();
+    if (std::find(names.begin(), names.end(), *algorithm.text) != names.end()) return *algorithm.text;
+    if (!algorithm.rule->exact() && names.empty()) {
+      bound.notes.push_back(fmt::format("algorithm of \"{}\": it has one", algorithm.rule->match));
+      return "auto";
+    }
+    names.insert(names.begin(), "auto");
+    fail("{}: algorithm = \"{}\": a {} has {}{}", algorithm.rule->place, *algorithm.text, bound.op->kind(),
+         quoted_list(names), did_you_mean(*algorithm.text, names));
   }
 
   /// The redistributions on all sides of a layer whose layouts are known.
@@ -242,6 +252,12 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
     fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
   check_uses(model);
   return Binder(model, strategy, workload).bind();
+}
+
+Strategy settled(Strategy strategy, const Plan& plan) {
+  for (const auto& layer : plan.layers)
+    if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer.at.w[0].print()}, "the plan");
+  return strategy;
 }
 
 }  // namespace partita

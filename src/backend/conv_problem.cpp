@@ -8,24 +8,27 @@
 
 namespace partita {
 
-ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Box& x, const Box& y, bool bias)
+ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Box& x, const Box& w, const Box& y,
+                         bool bias)
     : pass(what), spatial(static_cast<Index>(slides.size())), with_bias(bias ? 1 : 0) {
-  const ConvGeometry conv(slides, x, y);
+  const ConvGeometry conv(slides, x, w.extent(1), y);
   channels = conv.channels;
   filters = conv.filters;
+  groups = conv.groups;
   if (conv.empty()) return;
   batch = conv.in[0].extent();
   const auto in = sides_of(conv.in), out = sides_of(conv.out);
   for (std::size_t d = 0; d < 3; ++d) {
-    const Window& w = conv.windows[d];
-    const Index first = out[d + 1].lo * w.stride - w.pad_lo, last = (out[d + 1].hi - 1) * w.stride - w.pad_lo;
+    const Window& window = conv.windows[d];
+    const Index first = out[d + 1].lo * window.stride - window.pad_lo;
+    const Index last = (out[d + 1].hi - 1) * window.stride - window.pad_lo;
     sides[d] = {in[d + 1].extent(),
                 out[d + 1].extent(),
-                w.kernel,
-                w.stride,
-                w.dilation,
+                window.kernel,
+                window.stride,
+                window.dilation,
                 in[d + 1].lo - first,
-                last + w.reach() - in[d + 1].hi};
+                last + window.reach() - in[d + 1].hi};
   }
 }
 
@@ -38,8 +41,9 @@ std::string ConvProblem::print() const {
     for (auto d = static_cast<std::size_t>(3 - spatial); d < 3; ++d) values.push_back(sides[d].*field);
     return fmt::format("{}", fmt::join(values, "x"));
   };
-  return fmt::format("{} N={} C={} F={}{} in {} out {} kernel {} stride {} dilation {} pad {},{}",
-                     passes[static_cast<std::size_t>(pass)], batch, channels, filters, with_bias != 0 ? " bias" : "",
+  return fmt::format("{} N={} C={} F={}{}{} in {} out {} kernel {} stride {} dilation {} pad {},{}",
+                     passes[static_cast<std::size_t>(pass)], batch, channels, filters,
+                     groups == 1 ? "" : fmt::format(" groups {}", groups), with_bias != 0 ? " bias" : "",
                      each(&Side::in), each(&Side::out), each(&Side::kernel), each(&Side::stride), each(&Side::dilation),
                      each(&Side::pad_lo), each(&Side::pad_hi));
 }

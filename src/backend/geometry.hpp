@@ -68,10 +68,16 @@ inline Position first_input(const std::array<Window, 3>& windows, const Position
 struct ConvGeometry {
   std::array<Window, 3> windows;
   Box in, out;
-  Index channels = 0, filters = 0;
+  Index channels = 0, filters = 0, groups = 1;
 
-  ConvGeometry(std::span<const Window> slides, const Box& x, const Box& y)
-      : windows(three(slides)), in(x), out(y), channels(x.extent(1)), filters(y.extent(1)) {
+  /// `a_group` are the channels that one filter reads.
+  ConvGeometry(std::span<const Window> slides, const Box& x, Index a_group, const Box& y)
+      : windows(three(slides)),
+        in(x),
+        out(y),
+        channels(x.extent(1)),
+        filters(y.extent(1)),
+        groups(a_group > 0 ? std::max<Index>(channels / a_group, 1) : 1) {
     const auto dims = static_cast<int>(slides.size()) + 2;
     require(x.dims() == dims && y.dims() == dims, "one window a dimension behind C");
     in[0] = out[0] = intersect(x[0], y[0]);
@@ -82,11 +88,12 @@ struct ConvGeometry {
     }
   }
   ConvGeometry(std::span<const Window> slides, const Tensor& x, const Tensor& w, const Tensor& y)
-      : ConvGeometry(slides, x.box(), y.box()) {
+      : ConvGeometry(slides, x.box(), w.box().extent(1), y.box()) {
     require(x.find('N') == 0 && x.find('C') == 1 && w.find('F') == 0 && w.find('C') == 1, "x is N C ..., w is F C ...");
     require(x.dtype() == w.dtype() && x.dtype() == y.dtype(), "one dtype");
     if (empty()) return;
-    require(w.box().extent(0) == filters && w.box().extent(1) == channels, "w has the channels of x and y");
+    require(w.box().extent(0) == filters && w.box().extent(1) * groups == channels && filters % groups == 0,
+            "w has the channels of x, or of a group, and those of y");
     for (int d = 2; d < x.box().dims(); ++d)
       require(w.box()[d] == Interval{0, slides[static_cast<std::size_t>(d - 2)].kernel}, "w holds whole kernels");
   }

@@ -24,7 +24,7 @@ class Arrays {
       return tensor;
     };
     x_ = array(x_names, problem.batch, problem.channels, &ConvProblem::Side::in);
-    w_ = array(w_names, problem.filters, problem.channels, &ConvProblem::Side::kernel);
+    w_ = array(w_names, problem.filters, problem.channels / problem.groups, &ConvProblem::Side::kernel);
     y_ = array(x_names, problem.batch, problem.filters, &ConvProblem::Side::out);
     for (std::size_t d = unused; d < 3; ++d) {
       const auto& s = problem.sides[d];
@@ -34,7 +34,7 @@ class Arrays {
       const Shape filters{{'F', problem.filters}};
       bias_ = Tensor(DType::f32, "F", Box(filters), allocator_, MemoryClass::workspace);
     }
-    require(ConvProblem(pass_, windows_, x_.box(), y_.box(), static_cast<bool>(bias_)) == problem,
+    require(ConvProblem(pass_, windows_, x_.box(), w_.box(), y_.box(), static_cast<bool>(bias_)) == problem,
             "the arrays make the same problem");
   }
 

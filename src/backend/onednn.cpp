@@ -3,6 +3,7 @@
 
 #if PARTITA_HAVE_ONEDNN
 
+#include "groups.hpp"
 #include "lowered.hpp"
 #include "onednn_conv.hpp"
 #include "onednn_product.hpp"
@@ -38,7 +39,8 @@ class OneDnnBackend : public ReferenceBackend {
   std::vector<std::string_view> algorithms(const ConvProblem& problem) const override {
     if (problem.empty()) return {};
     const auto& sides = problem.sides;
-    const bool points = std::all_of(sides.begin(), sides.end(), [](const auto& side) { return side.kernel == 1; });
+    const bool points = problem.groups == 1 &&
+                        std::all_of(sides.begin(), sides.end(), [](const auto& side) { return side.kernel == 1; });
     omp_set_num_threads(threads_);
     if (!has_fast_nhwc(problem)) return {blocked, gemm_algorithm};
     if (points) return {gemm_algorithm, nhwc, blocked};
@@ -65,8 +67,8 @@ class OneDnnBackend : public ReferenceBackend {
     const bool partly = conv.empty() || conv.out != y.box();
     if (partly) fill_bias(bias, y);
     if (conv.empty()) return;
-    auto* primitive = find({ConvPass::forward, windows, x.box(), y.box(), static_cast<bool>(bias)});
-    if (primitive == nullptr) return lowered_forward<float>(conv, x, w, bias, y, product_);
+    auto* primitive = find({ConvPass::forward, windows, x.box(), w.box(), y.box(), static_cast<bool>(bias)});
+    if (primitive == nullptr) return lowered(windows, x, w, bias, y);
     const Tensor result = partly ? y.like(conv.out, MemoryClass::workspace, Fill::none) : y;
     primitive->run(dense(x, conv.in).as<float>(), w.as<float>(), bias ? bias.as<float>() : nullptr, result.as<float>());
     if (partly) copy_box(result, y, conv.out);
@@ -77,8 +79,11 @@ class OneDnnBackend : public ReferenceBackend {
                           Stream) override {
     const ConvGeometry conv = prepare(windows, dx, w, dy);
     if (conv.empty()) return dx.zero();
-    auto* primitive = find({ConvPass::backward_data, windows, dx.box(), dy.box(), false});
-    if (primitive == nullptr) return lowered_backward_data<float>(conv, dy, w, dx, product_);
+    auto* primitive = find({ConvPass::backward_data, windows, dx.box(), w.box(), dy.box(), false});
+    if (primitive == nullptr)
+      return grouped_backward_data(conv.groups, dy, w, dx, [&](const Tensor& gy, const Tensor& gw, const Tensor& gx) {
+        lowered_backward_data<float>(ConvGeometry(windows, gx, gw, gy), gy, gw, gx, product_);
+      });
     const bool partly = conv.in != dx.box();
     if (partly) dx.zero();
     const Tensor result = partly ? dx.like(conv.in, MemoryClass::workspace, Fill::none) : dx;
@@ -91,8 +96,11 @@ class OneDnnBackend : public ReferenceBackend {
                             Write write, Stream) override {
     const ConvGeometry conv = prepare(windows, x, dw, dy);
     if (conv.empty()) return write == Write::over ? dw.zero() : void();
-    auto* primitive = find({ConvPass::backward_filter, windows, x.box(), dy.box(), false});
-    if (primitive == nullptr) return lowered_backward_filter<float>(conv, x, dy, dw, write, product_);
+    auto* primitive = find({ConvPass::backward_filter, windows, x.box(), dw.box(), dy.box(), false});
+    if (primitive == nullptr)
+      return grouped_backward_filter(conv.groups, x, dy, dw, [&](const Tensor& gx, const Tensor& gy, const Tensor& gw) {
+        lowered_backward_filter<float>(ConvGeometry(windows, gx, gw, gy), gx, gy, gw, write, product_);
+      });
     primitive->run(dense(x, conv.in).as<float>(), dense(dy, conv.out).as<float>(), nullptr, dw.as<float>(), write);
   }
 
@@ -112,6 +120,16 @@ class OneDnnBackend : public ReferenceBackend {
     check(x.dtype());
     omp_set_num_threads(threads_);
     return {windows, x, w, y};
+  }
+
+  /// y = conv(x, w) + bias as matrix products
+  void lowered(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+    const Index groups = ConvGeometry(windows, x, w, y).groups;
+    grouped_forward(groups, x, w, bias, y, [&](const Tensor& gx, const Tensor& gw, const Tensor& gb, const Tensor& gy) {
+      const ConvGeometry conv(windows, gx, gw, gy);
+      if (groups > 1 && conv.out != gy.box()) fill_bias(gb, gy);
+      lowered_forward<float>(conv, gx, gw, gb, gy, product_);
+    });
   }
 
   /// The primitive that computes `problem`, null for matrix products; chosen by rule where nobody has measured.

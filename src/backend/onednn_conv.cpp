@@ -30,16 +30,28 @@ Memory::dims dims(const ConvProblem& p, std::initializer_list<Index> front, What
 Memory::dims x_dims(const ConvProblem& p) {
   return dims(p, {p.batch, p.channels}, [](const Side& s) { return s.in; });
 }
+/// oneDNN wants the groups of weights as a dimension of their own.
 Memory::dims w_dims(const ConvProblem& p) {
-  return dims(p, {p.filters, p.channels}, [](const Side& s) { return s.kernel; });
+  const auto kernel = [](const Side& s) { return s.kernel; };
+  if (p.groups == 1) return dims(p, {p.filters, p.channels}, kernel);
+  return dims(p, {p.groups, p.filters / p.groups, p.channels / p.groups}, kernel);
 }
 Memory::dims y_dims(const ConvProblem& p) {
   return dims(p, {p.batch, p.filters}, [](const Side& s) { return s.out; });
 }
-/// N D H W C for activations, F D H W C for weights.
+/// N D H W C
 Tag channels_last(const ConvProblem& p) { return p.spatial == 1 ? Tag::acb : p.spatial == 2 ? Tag::acdb : Tag::acdeb; }
 
 Memory::desc described(const Memory::dims& dims, Tag tag) { return {dims, Memory::data_type::f32, tag}; }
+
+// Our arrays.
+Memory::desc our_x(const ConvProblem& p) { return described(x_dims(p), channels_last(p)); }
+Memory::desc our_y(const ConvProblem& p) { return described(y_dims(p), channels_last(p)); }
+/// F D H W C, groups first: filters lie in the order of their groups.
+Memory::desc our_w(const ConvProblem& p) {
+  const Tag grouped = p.spatial == 1 ? Tag::abdc : p.spatial == 2 ? Tag::abdec : Tag::abdefc;
+  return described(w_dims(p), p.groups == 1 ? channels_last(p) : grouped);
+}
 
 /// The descriptions from which a primitive is made; Tag::any lets oneDNN choose a blocked form.
 struct Descriptions {
@@ -139,8 +151,8 @@ class Primitive final : public OneDnnConv {
       case ConvPass::forward: {
         const auto pd = forward(problem, form);
         primitive_ = dnnl::convolution_forward(pd);
-        bind(x_dims(problem), pd.src_desc(), DNNL_ARG_SRC, w_dims(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
-             y_dims(problem), pd.dst_desc(), DNNL_ARG_DST, channels_last(problem), false);
+        bind(our_x(problem), pd.src_desc(), DNNL_ARG_SRC, our_w(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
+             our_y(problem), pd.dst_desc(), DNNL_ARG_DST, false);
         if (problem.with_bias != 0)
           args_.insert({DNNL_ARG_BIAS, bias_ = Memory(described({problem.filters}, Tag::a), engine(), nullptr)});
         break;
@@ -148,15 +160,15 @@ class Primitive final : public OneDnnConv {
       case ConvPass::backward_data: {
         const auto pd = backward_data(problem, form);
         primitive_ = dnnl::convolution_backward_data(pd);
-        bind(y_dims(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST, w_dims(problem), pd.weights_desc(),
-             DNNL_ARG_WEIGHTS, x_dims(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, channels_last(problem), false);
+        bind(our_y(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST, our_w(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
+             our_x(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, false);
         break;
       }
       case ConvPass::backward_filter: {
         const auto pd = backward_filter(problem, form);
         primitive_ = dnnl::convolution_backward_weights(pd);
-        bind(x_dims(problem), pd.src_desc(), DNNL_ARG_SRC, y_dims(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST,
-             w_dims(problem), pd.diff_weights_desc(), DNNL_ARG_DIFF_WEIGHTS, channels_last(problem), true);
+        bind(our_x(problem), pd.src_desc(), DNNL_ARG_SRC, our_y(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST,
+             our_w(problem), pd.diff_weights_desc(), DNNL_ARG_DIFF_WEIGHTS, true);
         break;
       }
     }
@@ -173,12 +185,12 @@ class Primitive final : public OneDnnConv {
   }
 
  private:
-  void bind(const Memory::dims& first, const Memory::desc& first_chosen, int first_arg, const Memory::dims& second,
-            const Memory::desc& second_chosen, int second_arg, const Memory::dims& result,
-            const Memory::desc& result_chosen, int result_arg, Tag dense, bool may_add) {
-    first_.emplace(described(first, dense), first_chosen);
-    second_.emplace(described(second, dense), second_chosen);
-    result_.emplace(described(result, dense), result_chosen, may_add);
+  void bind(const Memory::desc& first, const Memory::desc& first_chosen, int first_arg, const Memory::desc& second,
+            const Memory::desc& second_chosen, int second_arg, const Memory::desc& result,
+            const Memory::desc& result_chosen, int result_arg, bool may_add) {
+    first_.emplace(first, first_chosen);
+    second_.emplace(second, second_chosen);
+    result_.emplace(result, result_chosen, may_add);
     args_ = {{first_arg, first_->chosen()}, {second_arg, second_->chosen()}, {result_arg, result_->chosen()}};
   }
 

@@ -19,6 +19,7 @@ class ReferenceBackend : public Backend {
                           Stream stream) override;
   void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
                             Write write, Stream stream) override;
+  void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override;
   void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override;
 
   void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,

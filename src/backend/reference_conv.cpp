@@ -1,3 +1,4 @@
+#include "groups.hpp"
 #include "lowered.hpp"
 #include "multiply.hpp"
 #include "reference.hpp"
@@ -25,23 +26,36 @@ void fill_bias(const Tensor& bias, const Tensor& y) {
 }
 
 void ReferenceBackend::conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w,
-                                    const Tensor& bias, const Tensor& y, Stream) {
+                                    const Tensor& bias, const Tensor& y, Stream stream) {
   const ConvGeometry conv(windows, x, w, y);
+  if (conv.groups > 1)
+    return grouped_forward(conv.groups, x, w, bias, y,
+                           [&](const Tensor& gx, const Tensor& gw, const Tensor& gb, const Tensor& gy) {
+                             ReferenceBackend::conv_forward(windows, gx, gw, gb, gy, stream);
+                           });
   if (conv.out != y.box() || conv.empty()) fill_bias(bias, y);
   if (conv.empty()) return;
   dispatch_float(y.dtype(), [&](auto t) { lowered_forward<decltype(t)>(conv, x, w, bias, y, product); });
 }
 
 void ReferenceBackend::conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w,
-                                          const Tensor& dx, Stream) {
+                                          const Tensor& dx, Stream stream) {
   const ConvGeometry conv(windows, dx, w, dy);
+  if (conv.groups > 1)
+    return grouped_backward_data(conv.groups, dy, w, dx, [&](const Tensor& gy, const Tensor& gw, const Tensor& gx) {
+      ReferenceBackend::conv_backward_data(windows, gy, gw, gx, stream);
+    });
   if (conv.empty()) return dx.zero();
   dispatch_float(dx.dtype(), [&](auto t) { lowered_backward_data<decltype(t)>(conv, dy, w, dx, product); });
 }
 
 void ReferenceBackend::conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy,
-                                            const Tensor& dw, Write write, Stream) {
+                                            const Tensor& dw, Write write, Stream stream) {
   const ConvGeometry conv(windows, x, dw, dy);
+  if (conv.groups > 1)
+    return grouped_backward_filter(conv.groups, x, dy, dw, [&](const Tensor& gx, const Tensor& gy, const Tensor& gw) {
+      ReferenceBackend::conv_backward_filter(windows, gx, gy, gw, write, stream);
+    });
   if (conv.empty()) return write == Write::over ? dw.zero() : void();
   dispatch_float(dw.dtype(), [&](auto t) { lowered_backward_filter<decltype(t)>(conv, x, dy, dw, write, product); });
 }

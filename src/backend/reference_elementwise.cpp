@@ -79,6 +79,19 @@ void ReferenceBackend::check(DType dtype) const {
   if (dtype == DType::i32) fail("backend 'reference' computes in f64, f32, bf16 and f16, not in i32");
 }
 
+void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream) {
+  const Rows size(y);
+  require(bias.volume() == size.channels && bias.dtype() == y.dtype(), "one bias a channel");
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    T* to = y.as<T>();
+    for (Index r = 0; r < size.rows; ++r, to += size.channels)
+      for (Index c = 0; c < size.channels; ++c)
+        to[c] = static_cast<T>(static_cast<A>(to[c]) + static_cast<A>(bias.as<T>()[c]));
+  });
+}
+
 void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream) {
   const Rows size(dy);
   require(db.volume() == size.channels && db.dtype() == dy.dtype(), "one bias a channel");

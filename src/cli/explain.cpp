@@ -56,12 +56,27 @@ std::string by_class(const MemoryUse& use) {
   return text.empty() ? "none" : text;
 }
 
+/// e.g. "stationary-y, 24.0 KiB a step; stationary-x 48.0 KiB": of those with as few operations on a rank. Ways that take
+/// more are worse whatever they send.
+void print_algorithm(const OperatorLayouts& at, DType dtype) {
+  if (at.alternatives.empty()) return;
+  std::string text;
+  for (const auto& way : at.alternatives) {
+    text += fmt::format("{}{} {} a step", text.empty() ? "" : "; ", way.algorithm,
+                        bytes(static_cast<Index>(way.words) * size_of(dtype)));
+    if (way.flops > at.alternatives[0].flops)
+      text += fmt::format(", {:.3g} times the operations", way.flops / at.alternatives[0].flops);
+  }
+  print_line("runs as", text);
+}
+
 void print_layer(const Plan& plan, int index, const Options& options) {
   const auto& layer = plan.layers[static_cast<std::size_t>(index)];
   fmt::print("\n{} = {}", layer.name, layer.op->kind());
   for (std::size_t i = 0; i < layer.inputs.size(); ++i)
     fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[static_cast<std::size_t>(layer.inputs[i])].name);
   fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
+  print_algorithm(layer.at, plan.workload.dtype);
   for (const auto& x : layer.at.x) print_line("x", shape_and_layout(x.shape(), x));
   for (std::size_t i = 0; i < layer.weights.size(); ++i)
     print_line(

@@ -29,14 +29,6 @@ Tensor dense(const Tensor& w, const Box& block) {
   return w.box() == block ? w : extract(w, block, MemoryClass::workspace);
 }
 
-void add_rows(const Tensor& bias, const Tensor& y) {
-  Box row = y.box();
-  for (Index n = y.box()[0].lo; n < y.box()[0].hi; ++n) {
-    row[0] = {n, n + 1};
-    unpack_add(bias.data(), row, y);
-  }
-}
-
 }  // namespace
 
 // y[n,f] = sum over c of x[n,c] w[f,c] + bias[f]
@@ -49,7 +41,7 @@ void linear_forward(Backend& backend, const Tensor& x, const Tensor& w, const Te
   } else {
     y.zero();
   }
-  if (bias && add_bias) add_rows(bias, y);
+  if (bias && add_bias && y.volume() > 0) backend.bias_forward(bias, y, stream);
 }
 
 // dx[n,c] = sum over f of dy[n,f] w[f,c]

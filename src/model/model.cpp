@@ -15,6 +15,10 @@ Value Model::conv(const std::string& name, Value x, const Conv& conv) {
   return layer(name, std::make_shared<ConvOperator>(conv), {x});
 }
 
+Value Model::conv_transpose(const std::string& name, Value x, const ConvTranspose& conv) {
+  return layer(name, std::make_shared<ConvTransposeOperator>(conv), {x});
+}
+
 Value Model::max_pool(const std::string& name, Value x, const Pool& pool) {
   return layer(name, std::make_shared<PoolOperator>(pool, true), {x});
 }

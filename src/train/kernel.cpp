@@ -13,6 +13,7 @@ std::map<std::string, KernelFactory>& factories() {
   static std::map<std::string, KernelFactory> table{
       {"input", make_input_kernel},
       {"conv", make_conv_kernel},
+      {"conv_transpose", make_conv_transpose_kernel},
       {"max_pool", make_pool_kernel},
       {"average_pool", make_pool_kernel},
       {"global_average_pool", make_global_average_pool_kernel},

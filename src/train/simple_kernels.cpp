@@ -141,11 +141,7 @@ class DropoutKernel final : public Kernel {
 /// y[N@a F@b sum@c] = x[N@a C@c] * w[F@b C@c] + bias; of the ranks that form parts of one sum, the first adds the bias.
 class LinearKernel final : public Kernel {
  public:
-  LinearKernel(const LayerPlan& layer, int rank) : adds_bias_(true) {
-    const Layout& y = layer.at.y;
-    for (int axis = 0; axis < y.grid().axes(); ++axis)
-      if ((y.partial() >> axis & 1U) != 0 && y.grid().coordinate(rank, axis) != 0) adds_bias_ = false;
-  }
+  LinearKernel(const LayerPlan& layer, int rank) : adds_bias_(is_first(layer.at.y, rank)) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     state<State>(call).x = x[0];

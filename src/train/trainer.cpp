@@ -75,6 +75,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
+  strategy_ = settled(std::move(strategy_), plan);
   grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
   bound(options_.batch, options_.training);

@@ -1,4 +1,6 @@
 #include "kernels.hpp"
+#include "partita/distconv/conv.hpp"
+#include "partita/distconv/conv_transpose.hpp"
 #include "partita/distconv/pool.hpp"
 #include "partita/model/operators.hpp"
 
@@ -6,34 +8,38 @@ namespace partita {
 
 namespace {
 
-/// y[N@a H@b] = conv(x[N@a H@b], w) + bias
-class ConvKernel final : public Kernel {
+/// Both kinds of convolution, which differ in the direction of their windows. Of the ranks that form parts of one sum, the
+/// first adds the bias.
+///
+///     y[N@a C@o H@b sum@i] = conv(x[N@a C@i H@b], w) + bias
+template <class Spatial, class Kind>
+class ConvKernel : public Kernel {
  public:
   ConvKernel(const LayerPlan& layer, int rank)
-      : conv_(static_cast<const ConvOperator&>(*layer.op).windows(layer.input_shapes[0]), *layer.at.x_halo,
-              *layer.at.dy_halo, rank),
+      : conv_(static_cast<const Kind&>(*layer.op).windows(layer.input_shapes[0]), *layer.at.x_halo, *layer.at.dy_halo,
+              rank),
         x_(layer.at.x[0].owned(rank)),
+        w_(layer.at.w[0].owned(rank)),
         y_(layer.at.y.owned(rank)),
-        with_bias_(layer.weights.size() > 1),
+        adds_bias_(layer.weights.size() > 1 && is_first(layer.at.y, rank)),
         needs_dx_(layer.needs_dx[0]) {}
 
   std::vector<ConvProblem> problems(bool training, bool ahead) const override {
+    const auto all = all_problems(ahead);  // forward, backward-data, backward-filter
+    const std::array runs{true, training && needs_dx_, training};
     std::vector<ConvProblem> problems;
-    for (const auto& problem : conv_.problems(x_, y_, with_bias_, ahead)) {
-      const bool runs = problem.pass == ConvPass::forward || (training && problem.pass == ConvPass::backward_filter) ||
-                        (training && needs_dx_);
-      if (runs && !problem.empty()) problems.push_back(problem);
-    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (runs[i] && !all[i].empty()) problems.push_back(all[i]);
     return problems;
   }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     call.label("halo x");
-    conv_.forward(call.rank, x[0], call.w[0], bias(call), y, state<State>(call).extended);
+    conv_.forward(call.rank, x[0], call.w[0], adds_bias_ ? call.w[1] : Tensor(), y, state<State>(call).extended);
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
-    if (!call.layer.needs_dx[0]) return;
+    if (!needs_dx_) return;
     call.label("halo dy");
     state<State>(call).dy = conv_.start_backward(call.rank, dy);
   }
@@ -51,14 +57,19 @@ class ConvKernel final : public Kernel {
  private:
   struct State final : Saved {
     Tensor extended;
-    SpatialConv::DyExchange dy;
+    HaloExchange dy;
   };
 
-  static Tensor bias(const KernelCall& call) { return call.w.size() > 1 ? call.w[1] : Tensor(); }
+  std::vector<ConvProblem> all_problems(bool ahead) const {
+    if constexpr (std::is_same_v<Spatial, SpatialConv>)
+      return conv_.problems(x_, w_, y_, adds_bias_, ahead);
+    else
+      return conv_.problems(x_, w_, y_);
+  }
 
-  SpatialConv conv_;
-  Box x_, y_;
-  bool with_bias_, needs_dx_;
+  Spatial conv_;
+  Box x_, w_, y_;
+  bool adds_bias_, needs_dx_;
 };
 
 /// y[N@a C@b H@c] = pool(x[N@a C@b H@c])
@@ -96,7 +107,10 @@ class PoolKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv_kernel(const LayerPlan& layer, int rank) {
-  return std::make_unique<ConvKernel>(layer, rank);
+  return std::make_unique<ConvKernel<SpatialConv, ConvOperator>>(layer, rank);
+}
+std::unique_ptr<Kernel> make_conv_transpose_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<ConvKernel<SpatialConvTranspose, ConvTransposeOperator>>(layer, rank);
 }
 std::unique_ptr<Kernel> make_pool_kernel(const LayerPlan& layer, int rank) {
   return std::make_unique<PoolKernel>(layer, rank);

@@ -55,9 +55,9 @@ void OneDnn::compare(Generator& random, const Case& c) {
   reference->conv_backward_data(c.slides, dy, w, dx[1], {});
   const Write write = random.one_in(2) ? Write::add : Write::over;
   reference->conv_backward_filter(c.slides, x, dy, sum[1], write, {});
-  const std::array problems{ConvProblem(ConvPass::forward, c.slides, c.x, c.y, static_cast<bool>(bias)),
-                            ConvProblem(ConvPass::backward_data, c.slides, c.x, c.y, false),
-                            ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.y, false)};
+  const std::array problems{ConvProblem(ConvPass::forward, c.slides, c.x, c.w, c.y, static_cast<bool>(bias)),
+                            ConvProblem(ConvPass::backward_data, c.slides, c.x, c.w, c.y, false),
+                            ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.w, c.y, false)};
   for (const std::string_view algorithm : {"", "nhwc", "blocked", "gemm"}) {  // first as the backend itself chooses
     SCOPED_TRACE(algorithm);
     for (const auto& problem : problems)
@@ -108,7 +108,7 @@ TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
   Generator random(6);
   const Case c = layer(2, 16, 16, 9, {3, 1, 1, 1, 1});
   for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
-    const ConvProblem problem(pass, c.slides, c.x, c.y, pass == ConvPass::forward);
+    const ConvProblem problem(pass, c.slides, c.x, c.w, c.y, pass == ConvPass::forward);
     const auto ways = fast->algorithms(problem);
     EXPECT_EQ(ways.size(), 3U);
     EXPECT_EQ(std::count(ways.begin(), ways.end(), measure_fastest(*fast, problem)), 1);
@@ -118,7 +118,7 @@ TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
 
 TEST_F(OneDnn, SaysWhichWaysThereAre) {
   const Case c = layer(1, 4, 4, 5, {3, 1, 1, 1, 1});
-  const ConvProblem problem(ConvPass::forward, c.slides, c.x, c.y, false);
+  const ConvProblem problem(ConvPass::forward, c.slides, c.x, c.w, c.y, false);
   EXPECT_EQ(problem.print(), "forward N=1 C=4 F=4 in 5x5 out 5x5 kernel 3x3 stride 1x1 dilation 1x1 pad 1x1,1x1");
   EXPECT_EQ(test::error_of([&] { fast->choose(problem, "fft"); }), "backend 'onednn' has no convolution called 'fft'");
   EXPECT_EQ(test::error_of([&] { reference->choose(problem, "gemm"); }),

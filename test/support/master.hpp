@@ -54,9 +54,12 @@ struct RankResult {
   MemoryUse memory;
 };
 
+/// The input's shape without N.
 inline Shape sample_of(const Model& model) {
   const Shape one = model.shapes(1)[0];
-  return {{'C', one['C']}, {'H', one['H']}, {'W', one['W']}};
+  Shape sample;
+  for (int d = 1; d < one.dims(); ++d) sample.push_back({one.name(d), one.extent(d)});
+  return sample;
 }
 
 inline Workload workload_of(const RandomCase& drawn) {

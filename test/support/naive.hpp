@@ -49,12 +49,14 @@ void for_all(const At& extents, F&& f) {
 
 using Windows = std::array<Window, 3>;
 
-/// Calls f(y's position, x's, w's) for each product of a convolution; x's position may lie outside.
+/// Calls f(y's position, x's, w's) for each product of a convolution; x's position may lie outside. Filters are of as many
+/// groups as w has fewer channels than x.
 template <class F>
-void for_products(const Windows& windows, const At& y, const At& w, F&& f) {
+void for_products(const Windows& windows, const At& x, const At& y, const At& w, F&& f) {
+  const Index groups = x[1] / w[1], filters = w[0] / groups;  // of a group
   for_all(y, [&](const At& o) {
     for_all({1, w[1], w[2], w[3], w[4]}, [&](const At& k) {
-      At i{o[0], k[1]};
+      At i{o[0], o[1] / filters * w[1] + k[1]};
       for (std::size_t d = 0; d < 3; ++d)
         i[d + 2] = o[d + 2] * windows[d].stride - windows[d].pad_lo + k[d + 2] * windows[d].dilation;
       f(o, i, At{o[1], k[1], k[2], k[3], k[4]});
@@ -63,16 +65,16 @@ void for_products(const Windows& windows, const At& y, const At& w, F&& f) {
 }
 
 inline void conv_forward(const Windows& windows, const Array& x, const Array& w, Array& y) {
-  for_products(windows, y.extents, w.extents,
+  for_products(windows, x.extents, y.extents, w.extents,
                [&](const At& o, const At& i, const At& k) { y(o) += x.get(i) * w.get(k); });
 }
 inline void conv_backward_data(const Windows& windows, const Array& dy, const Array& w, Array& dx) {
-  for_products(windows, dy.extents, w.extents, [&](const At& o, const At& i, const At& k) {
+  for_products(windows, dx.extents, dy.extents, w.extents, [&](const At& o, const At& i, const At& k) {
     if (dx.holds(i)) dx(i) += dy.get(o) * w.get(k);
   });
 }
 inline void conv_backward_filter(const Windows& windows, const Array& x, const Array& dy, Array& dw) {
-  for_products(windows, dy.extents, dw.extents,
+  for_products(windows, x.extents, dy.extents, dw.extents,
                [&](const At& o, const At& i, const At& k) { dw(k) += x.get(i) * dy.get(o); });
 }
 
@@ -172,16 +174,26 @@ class Generator {
     Case c;
     c.spatial = spatial;
     c.x = c.y = c.w = Box(spatial + 2);
-    const Index n = draw(1, 3), channels = draw(1, 5), filters = draw(1, 5);
+    const Index groups = one_in(3) ? draw(2, 5) : 1;
+    const Index n = draw(1, 3), channels = groups * draw(1, groups > 1 ? 2 : 5),
+                filters = groups * draw(1, groups > 1 ? 2 : 5);
     c.x_extents = {n, channels, 1, 1, 1};
-    c.w_extents = {filters, channels, 1, 1, 1};
+    c.w_extents = {filters, channels / groups, 1, 1, 1};
     c.y_extents = {n, filters, 1, 1, 1};
     c.x[0] = one_in(2) ? part(n) : Interval{0, n};
     c.y[0] = one_in(2) ? part(n) : Interval{0, n};
     const Interval part_c = one_in(3) ? part(channels) : Interval{0, channels};
     const Interval part_f = one_in(3) ? part(filters) : Interval{0, filters};
-    c.x[1] = c.w[1] = part_c;
-    c.y[1] = c.w[0] = part_f;
+    if (groups == 1) {
+      c.x[1] = c.w[1] = part_c;
+      c.y[1] = c.w[0] = part_f;
+    } else {  // whole groups, all channels of each
+      const Interval some = one_in(3) ? part(groups) : Interval{0, groups};
+      const auto of = [&](Index all) { return Interval{some.lo * all / groups, some.hi * all / groups}; };
+      c.x[1] = of(channels);
+      c.y[1] = c.w[0] = of(filters);
+      c.w[1] = {0, channels / groups};
+    }
     for (int i = 0; i < spatial; ++i) side(c, i);
     c.text = fmt::format("x{} w{} y{}", c.x.print(), c.w.print(), c.y.print());
     for (const auto& window : c.slides) c.text += fmt::format(" {}", window.print());

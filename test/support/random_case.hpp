@@ -13,7 +13,7 @@
 namespace partita::test {
 
 /// A model, a strategy and a batch drawn from a seed: extents prime, tiny or smaller than the grid; any kernel, stride,
-/// dilation and padding; every grid of 1, 2, 3, 4, 6 and 8 ranks; axes in any order, unused ones too.
+/// dilation, padding and groups; 1, 2 or 3 dimensions of space; every grid of 1, 2, 3, 4, 6 and 8 ranks; axes in any order, unused ones too.
 class RandomCase {
  public:
   explicit RandomCase(std::uint64_t seed) : random_(seed) {
@@ -23,15 +23,7 @@ class RandomCase {
     batch = pick(std::vector<Index>{1, 2, 3, 5, 7});
     model = draw_model();
     const auto shapes = model.shapes(batch);
-    for (std::size_t i = 0; i < model.layers().size(); ++i) {
-      const Layer& layer = model.layers()[i];
-      LayerRule rule;
-      if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
-      if (chance(0.15) && !layer.inputs.empty())
-        rule.input = draw_layout(layer, shapes[static_cast<std::size_t>(layer.inputs[0])]);
-      if (chance(0.3) && layer.op->kind() == "linear") rule.weights = "F";  // whole
-      if (rule.output || rule.input || rule.weights) strategy.layer(layer.name, rule);
-    }
+    for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
     draw_optimizer();
   }
 
@@ -43,6 +35,7 @@ class RandomCase {
   Strategy strategy;
   Index batch = 1;
   Optimizer optimizer;
+  int refused = 0;  ///< rules that were drawn and did not fit
 
  private:
   Index between(Index lo, Index hi) { return std::uniform_int_distribution<Index>(lo, hi)(random_); }
@@ -50,6 +43,30 @@ class RandomCase {
   template <class T>
   const T& pick(const std::vector<T>& from) {
     return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
+  }
+
+  /// Draws again where the plan refuses it, as for cut groups; a layer that refuses all has no rule.
+  void draw_rule(const Layer& layer, const std::vector<Shape>& shapes, std::size_t i) {
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      LayerRule rule;
+      if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
+      if (chance(0.15) && !layer.inputs.empty())
+        rule.input = draw_layout(layer, shapes[static_cast<std::size_t>(layer.inputs[0])]);
+      if (chance(0.3) && layer.op->kind() == "linear") rule.weights = "F";  // whole
+      if (const auto algorithms = layer.op->algorithms(); !algorithms.empty() && chance(0.5))
+        rule.algorithm = pick(algorithms);
+      if (!rule.output && !rule.input && !rule.weights && !rule.algorithm) return;
+      Strategy with_rule = strategy;
+      with_rule.layer(layer.name, rule);
+      try {
+        static_cast<void>(bind(model, with_rule, {.batch = batch, .optimizer = {}}));
+      } catch (const Error&) {
+        ++refused;
+        continue;
+      }
+      strategy = with_rule;
+      return;
+    }
   }
 
   /// Every term; epsilon so large that a gradient of rounding errors alone is not blown up to a step of its own.
@@ -69,29 +86,71 @@ class RandomCase {
   /// Calls `add` with fresh draws until one fits the shapes.
   template <class Add>
   Value until_it_fits(Add&& add) {
-    for (;;) try {
+    for (int attempt = 0; attempt < 10000; ++attempt) try {
         return add();
       } catch (const Error&) {
         continue;
       }
+    throw std::logic_error("nothing that is drawn fits");
   }
 
-  Conv draw_conv() {
-    const auto kernel = [&] { return between(1, chance(0.5) ? 3 : 7); };
-    const auto sides = [&] { return chance(0.3) ? Sides(0) : Sides(between(0, 8), between(0, 8)); };
-    return {.filters = between(1, 5),
-            .kernel = {kernel(), kernel()},
-            .stride = {between(1, 3), between(1, 3)},
-            .padding = {sides(), sides()},
-            .dilation = {between(1, 3), between(1, 3)},
+  /// One value for all spatial dimensions or one each, as often.
+  template <class Each>
+  PerDim per_dim(Each&& each) {
+    switch (dims_) {
+      case 1: return each();
+      case 2: return {each(), each()};
+      default: return {each(), each(), each()};
+    }
+  }
+  template <class Each>
+  Padding sides(Each&& each) {
+    switch (dims_) {
+      case 1: return {each()};
+      case 2: return {each(), each()};
+      default: return {each(), each(), each()};
+    }
+  }
+
+  /// Of as many groups as fit often; kernels are smaller where there are more dimensions.
+  Conv draw_conv(Index channels) {
+    const auto kernel = [&] { return between(1, chance(0.5) || dims_ == 3 ? 3 : 7); };
+    const auto stride = [&] { return between(1, 3); };
+    const auto padding = [&] { return chance(0.3) ? Sides(0) : Sides(between(0, 8), between(0, 8)); };
+    const Index groups = chance(0.3) ? pick(std::vector<Index>{channels, 2, 3}) : 1;
+    return {.filters = groups > 1 ? groups * between(1, 2) : between(1, 5),
+            .kernel = per_dim(kernel),
+            .stride = per_dim(stride),
+            .padding = sides(padding),
+            .dilation = per_dim(stride),
+            .groups = groups,
+            .bias = chance(0.5)};
+  }
+
+  ConvTranspose draw_transposed(Index channels) {
+    const auto kernel = [&] { return between(1, 3); };
+    const auto padding = [&] { return Sides(between(0, 2), between(0, 2)); };
+    const auto more = [&] { return between(0, 2); };
+    const Index groups = chance(0.3) ? pick(std::vector<Index>{channels, 2, 3}) : 1;
+    return {.filters = groups > 1 ? groups * between(1, 2) : between(1, 5),
+            .kernel = per_dim(kernel),
+            .stride = per_dim(kernel),
+            .padding = sides(padding),
+            .output_padding = per_dim(more),
+            .dilation = per_dim(kernel),
+            .groups = groups,
             .bias = chance(0.5)};
   }
 
   Pool draw_pool() {
-    return {.window = {between(1, 4), between(1, 4)},
-            .stride = PerDim{between(1, 3), between(1, 3)},
-            .padding = {Sides(between(0, 2), between(0, 2)), Sides(between(0, 2), between(0, 2))},
-            .dilation = {between(1, 2), between(1, 2)},
+    const auto window = [&] { return between(1, 4); };
+    const auto stride = [&] { return between(1, 3); };
+    const auto padding = [&] { return Sides(between(0, 2), between(0, 2)); };
+    const auto dilation = [&] { return between(1, 2); };
+    return {.window = per_dim(window),
+            .stride = per_dim(stride),
+            .padding = sides(padding),
+            .dilation = per_dim(dilation),
             .count_padding = chance(0.5)};
   }
 
@@ -109,7 +168,8 @@ class RandomCase {
   }
 
   Value draw_layer(Model& m, Value t, const std::string& name) {
-    switch (between(0, 6)) {
+    const Index channels = channels_of(m, t);
+    switch (between(0, 7)) {
       case 0: return m.activation(name, t, draw_activation());
       case 1: return draw_norm(m, t, name);
       case 2:
@@ -120,23 +180,43 @@ class RandomCase {
         const Value other = until_it_fits([&] { return m.conv(name + "a", t, same_shape(m, t)); });
         return chance(0.5) ? m.add(name, t, other) : m.concatenate(name, {other, t});
       }
-      default: return until_it_fits([&] { return m.conv(name, t, draw_conv()); });
+      case 5: return until_small([&] { return m.conv_transpose(name, t, draw_transposed(channels)); }, m);
+      default: return until_it_fits([&] { return m.conv(name, t, draw_conv(channels)); });
+    }
+  }
+
+  static Index channels_of(const Model& m, Value t) { return m.shapes(1)[static_cast<std::size_t>(t.layer)]['C']; }
+
+  /// `until_it_fits`, and is not so large that the reference would take long.
+  template <class Add>
+  Value until_small(Add&& add, Model& m) {
+    const Model before = m;
+    for (;;) {
+      const Value t = until_it_fits(add);
+      if (m.shapes(1).back().volume() < 3000) return t;
+      m = before;
     }
   }
 
   /// A convolution that keeps the shape, so that its output can be added to its input.
   Conv same_shape(const Model& m, Value t) {
-    const auto channels = m.shapes(1)[static_cast<std::size_t>(t.layer)]['C'];
     const Index kernel = between(1, 4);
-    return {.filters = channels,
-            .kernel = kernel,
-            .padding = {Sides((kernel - 1) / 2, kernel / 2), Sides(kernel / 2, (kernel - 1) / 2)}};
+    bool down = false;  // the longer side in turns
+    return {.filters = channels_of(m, t), .kernel = kernel, .padding = sides([&] {
+                                                              return down ^= true,
+                                                                     down ? Sides((kernel - 1) / 2, kernel / 2)
+                                                                          : Sides(kernel / 2, (kernel - 1) / 2);
+                                                            })};
   }
 
   Model draw_model() {
     Model m("random");
-    const std::vector<Index> extents{1, 2, 3, 5, 7, 11, 13};
-    Value t = m.input("in", {.channels = between(1, 3), .spatial = {pick(extents), pick(extents)}});
+    dims_ = static_cast<int>(pick(std::vector<Index>{1, 2, 2, 2, 3}));
+    const std::vector<Index> extents =
+        dims_ == 3 ? std::vector<Index>{1, 2, 3, 5, 7} : std::vector<Index>{1, 2, 3, 5, 7, 11, 13};
+    std::vector<Index> spatial;
+    for (int d = 0; d < dims_; ++d) spatial.push_back(pick(extents));
+    Value t = m.input("in", {.channels = between(1, 3), .spatial = spatial});
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     // Not right behind a normalisation: the mean of what has mean zero has no gradient but rounding, which LARS tells from 0.
     if (chance(0.2)) t = m.global_average_pool("mean", m.relu("bent", t));
@@ -145,16 +225,14 @@ class RandomCase {
     return m;
   }
 
-  /// Axes at random places: any dimension for layers that take it, samples and space alone for convolutions.
+  /// Axes at random places of any dimension that the layer takes.
   std::string draw_layout(const Layer& layer, const Shape& shape) {
     std::vector<std::string> axes = strategy.grid().names();
     std::shuffle(axes.begin(), axes.end(), random_);
     std::vector<std::vector<std::string>> by_dim(static_cast<std::size_t>(shape.dims()));
-    const auto kind = layer.op->kind();
     for (const auto& axis : axes) {
       const auto d = static_cast<std::size_t>(between(0, shape.dims()));  // shape.dims(): it replicates
-      if (d == by_dim.size() || (shape.name(static_cast<int>(d)) == 'C' && (kind == "conv" || layer.op->is_loss())))
-        continue;
+      if (d == by_dim.size() || (shape.name(static_cast<int>(d)) == 'C' && layer.op->is_loss())) continue;
       by_dim[d].push_back(axis);
     }
     std::string text;
@@ -167,6 +245,7 @@ class RandomCase {
   }
 
   std::mt19937_64 random_;
+  int dims_ = 2;  // of space
 };
 
 }  // namespace partita::test

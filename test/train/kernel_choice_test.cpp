@@ -42,8 +42,9 @@ class KernelChoice : public testing::Test {
 
   static ConvProblem problem(Index filters) {
     const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
-    const Shape x{{'N', 2}, {'C', 4}, {'H', 6}, {'W', 5}}, y{{'N', 2}, {'C', filters}, {'H', 6}, {'W', 5}};
-    return {ConvPass::forward, windows, Box(x), Box(y), false};
+    const Shape x{{'N', 2}, {'C', 4}, {'H', 6}, {'W', 5}}, w{{'F', filters}, {'C', 4}, {'H', 3}, {'W', 3}},
+        y{{'N', 2}, {'C', filters}, {'H', 6}, {'W', 5}};
+    return {ConvPass::forward, windows, Box(x), Box(w), Box(y), false};
   }
 
   KernelCache cache() const { return {folder.string(), "two ways", 1}; }

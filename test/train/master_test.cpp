@@ -30,6 +30,9 @@ void expect_replicas_agree(const std::vector<RankResult>& ranks) {
       }
 }
 
+/// How often each algorithm was run.
+std::map<std::string, int> taken;
+
 /// Whether rounding decides more of the case than the fixed bounds allow.
 bool check_case(std::uint64_t seed) {
   const RandomCase drawn(seed);
@@ -39,6 +42,7 @@ bool check_case(std::uint64_t seed) {
     bool conditioned = false;
     const auto ranks = run_ranks(drawn, drawn.strategy);
     const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
+    for (const auto& layer : plan.layers) ++taken[layer.at.algorithm];
     for (int rank = 0; rank < plan.grid.size(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));
       conditioned |= expect_near_serial(drawn, ranks[static_cast<std::size_t>(rank)], serial);
@@ -71,9 +75,11 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
     return;
   }
   const std::uint64_t cases =
-      number_from_environment("PARTITA_CASES", std::getenv("PARTITA_LONG") == nullptr ? 200 : 2000);
+      number_from_environment("PARTITA_CASES", std::getenv("PARTITA_LONG") == nullptr ? 300 : 5000);
   std::uint64_t magnifying = 0;
   for (std::uint64_t seed = 1; seed <= cases && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
+  for (const auto* algorithm : {"stationary-x", "stationary-y", "stationary-w", "groups"})
+    EXPECT_GE(taken[algorithm], cases / 100) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";
 }

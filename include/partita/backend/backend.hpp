@@ -53,7 +53,8 @@ class Backend {
   virtual void choose(const ConvProblem& problem, std::string_view algorithm);
 
   // Convolution: x[N C ...], w[F C ...], bias[F] or none, y[N C ...] with C = F of w.
-  // The channels of y are those of w's F: y.C - y.box.C.lo + w.F.lo.
+  // The channels of y are those of w's F, the n-th for the n-th. Where w has fewer channels than x, these are groups of as
+  // many, each with its share of the filters, in order.
 
   /// y = conv(x, w) + bias
   virtual void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -64,6 +65,8 @@ class Backend {
   /// dw = conv'(x, dy), or dw += it
   virtual void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy,
                                     const Tensor& dw, Write write, Stream stream) = 0;
+  /// y += bias[c]; bias has one dimension
+  virtual void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) = 0;
   /// db[c] = sum of dy over all but C, or db += it; db has one dimension
   virtual void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) = 0;
 

@@ -23,13 +23,13 @@ struct ConvProblem {
 
   ConvPass pass = ConvPass::forward;
   Index spatial = 1;  ///< 1, 2 or 3 dimensions; sides are D H W, unused ones first
-  Index batch = 0, channels = 0, filters = 0;
+  Index batch = 0, channels = 0, filters = 0, groups = 1;
   Index with_bias = 0;  ///< 1 if a bias is added
   std::array<Side, 3> sides{};
 
   ConvProblem() = default;
-  /// The problem of Backend's calls on an input x (or dx) and an output y (or dy) with these boxes.
-  ConvProblem(ConvPass pass, std::span<const Window> windows, const Box& x, const Box& y, bool with_bias);
+  /// The problem of Backend's calls on an input x (or dx), weights w (or dw) and an output y (or dy) with these boxes.
+  ConvProblem(ConvPass pass, std::span<const Window> windows, const Box& x, const Box& w, const Box& y, bool with_bias);
 
   /// True if nothing is to be computed.
   bool empty() const;

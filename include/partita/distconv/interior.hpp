@@ -1,19 +1,11 @@
 #pragma once
 
+#include "partita/base/box.hpp"
 #include "partita/base/window.hpp"
-#include "partita/layouts/transfer.hpp"
-#include "partita/tensor/exchange.hpp"
 
 #include <span>
 
 namespace partita {
-
-/// `local` itself if it holds all of `needed`, else a tensor of that box: for the halo's exchange to fill, or zeros to add
-/// gradients to.
-Tensor extended_for(const Tensor& local, const Box& needed, Fill fill = Fill::none);
-
-/// The exchange from `local` into `extended`: own boxes need no copy where both are one.
-TransferPlan halo_between(const Tensor& local, const Tensor& extended, TransferPlan plan);
 
 /// The outputs of `y` that read, of the inputs `needed` by the rank, only those in `own`: what can be computed while
 /// halos travel. Padding is no input.

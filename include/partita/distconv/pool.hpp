@@ -1,6 +1,8 @@
 #pragma once
 
-#include "partita/distconv/conv.hpp"
+#include "partita/distconv/halo_exchange.hpp"
+
+#include <vector>
 
 namespace partita {
 
@@ -23,8 +25,7 @@ class SpatialPool {
   PoolKind kind_;
   std::vector<Window> windows_;
   bool count_padding_;
-  TransferPlan plan_;
-  Box needed_;
+  HaloPart halo_;
 };
 
 }  // namespace partita

@@ -55,6 +55,20 @@ struct Conv {
   PerDim stride = 1;
   Padding padding = 0;
   PerDim dilation = 1;
+  Index groups = 1;  ///< of channels, each with filters of its own: it divides both. As many as channels: depthwise
+  bool bias = true;
+};
+
+/// The adjoint of a convolution with these windows, which takes y's shape to x's: every input adds to a window of y
+/// (Dumoulin and Visin 2016). Extents: (x - 1) stride - padding + dilation (kernel - 1) + 1 + output_padding.
+struct ConvTranspose {
+  Index filters = 1;  ///< channels of y
+  PerDim kernel = 1;
+  PerDim stride = 1;
+  Padding padding = 0;        ///< taken off y
+  PerDim output_padding = 0;  ///< more of y above, less than a stride or a dilation
+  PerDim dilation = 1;
+  Index groups = 1;
   bool bias = true;
 };
 

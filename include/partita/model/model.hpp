@@ -30,6 +30,7 @@ class Model {
 
   Value input(const std::string& name, const Input& input);
   Value conv(const std::string& name, Value x, const Conv& conv);
+  Value conv_transpose(const std::string& name, Value x, const ConvTranspose& conv);
   Value max_pool(const std::string& name, Value x, const Pool& pool);
   Value average_pool(const std::string& name, Value x, const Pool& pool);
   /// The mean over all of space: N C ... becomes N C.

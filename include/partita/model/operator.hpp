@@ -32,7 +32,9 @@ struct LayoutRequest {
   std::vector<std::optional<Layout>> input;  ///< one an input: what the strategy wants instead, if it says so
   Layout output;                             ///< what the layer's output is to look like
   std::optional<Layout> weights;             ///< of the first weight, if the strategy says so
+  std::string algorithm = "auto";            ///< "auto", or one of Operator::algorithms
   bool training = true;
+  bool needs_dx = true;  ///< of any input: something behind it has weights to train
 };
 
 /// An all-reduce of doubles that an operator needs in the middle of its work.
@@ -43,6 +45,13 @@ struct Collective {
   AxisSet axes = 0;  ///< the ranks that take part
   Layout layout;     ///< a rank reduces `factor` doubles for each element that it owns of this
   Index factor = 1;
+};
+
+/// One way in which an operator could run, and its costs on the rank that has most to do.
+struct Alternative {
+  std::string algorithm;
+  double flops = 0;  ///< of forward
+  double words = 0;  ///< elements through its link in a step, forward and backward, halos and gradients' sums included
 };
 
 /// The layouts in which an operator runs. Layouts of gradients follow from who computed what (`Layout::dual`): over an
@@ -58,6 +67,8 @@ struct OperatorLayouts {
   std::optional<Halo> dy_halo =
       std::nullopt;  ///< outputs that its inputs touch; none where the input's halo goes back and is summed
   std::vector<Collective> collectives = {};
+  std::string algorithm = "";                  ///< which one it is, where there are several
+  std::vector<Alternative> alternatives = {};  ///< all that were weighed, the one that was taken first
 };
 
 /// One kind of layer, without its name and place: shapes, weights and layout rule. Pure: it knows neither ranks nor
@@ -73,6 +84,8 @@ class Operator {
   /// Shape of the output for these inputs; throws Error (without the layer's name) if they do not fit.
   virtual Shape output(std::span<const Shape> inputs) const = 0;
   virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
+  /// Names that `algorithm` can have in a strategy, beside "auto"; none where there is one way only.
+  virtual std::vector<std::string> algorithms() const { return {}; }
   /// The layout rule: how the operator runs as near to the request as it can. Throws Error (without the layer's name)
   /// that names dimension and axis if it cannot. The plan redistributes the inputs to x, and y to the request's output.
   virtual OperatorLayouts layouts(const LayoutRequest& request) const = 0;

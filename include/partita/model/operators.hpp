@@ -24,7 +24,7 @@ class InputOperator final : public Operator {
   Input input_;
 };
 
-/// y[N F ...] = conv(x[N C ...], w[F C ...]) + bias[F]
+/// y[N F ...] = conv(x[N C ...], w[F C ...]) + bias[F]; of groups, each with C/groups channels and F/groups filters.
 class ConvOperator final : public Operator {
  public:
   explicit ConvOperator(Conv conv) : conv_(std::move(conv)) {}
@@ -32,17 +32,37 @@ class ConvOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  std::vector<std::string> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// Channels of the output are others than the input's: whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   /// One window a spatial dimension of x.
   std::vector<Window> windows(const Shape& x) const;
-  const Conv& conv() const { return conv_; }
 
  private:
-  Window window(std::size_t i) const;
   Conv conv_;
+};
+
+/// y[N C ...] = conv'(x[N F ...], w[F C ...]) + bias[C]: its weights are those of the convolution of which it is the
+/// adjoint, F its own input's channels and C its output's.
+class ConvTransposeOperator final : public Operator {
+ public:
+  explicit ConvTransposeOperator(ConvTranspose conv) : conv_(std::move(conv)) {}
+  std::string_view kind() const override { return "conv_transpose"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  std::vector<std::string> algorithms() const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// Channels of the output are others than the input's: whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  /// One window a spatial dimension of x: it slides over y.
+  std::vector<Window> windows(const Shape& x) const;
+
+ private:
+  ConvTranspose conv_;
 };
 
 /// The maximum or the mean of windows of x[N C ...], channel by channel.

@@ -1,0 +1,212 @@
+#include "contraction.hpp"
+
+#include "partita/layouts/redistribution.hpp"
+#include "rules.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+using Axes = std::vector<int>;
+
+/// What cuts the channels of y, and what those of x.
+struct Cut {
+  Axes outputs, inputs;
+  bool operator==(const Cut&) const = default;
+};
+
+AxisSet set_of(const Axes& axes) {
+  AxisSet set = 0;
+  for (const int axis : axes) set |= AxisSet{1} << axis;
+  return set;
+}
+
+/// The axes, or none where one of them has other work: a cut that loses an axis would not be nested as before.
+Axes unless_used(const Axes& axes, AxisSet used) { return (set_of(axes) & used) != 0 ? Axes{} : axes; }
+
+class Chooser {
+ public:
+  Chooser(const Contraction& product, const LayoutRequest& request)
+      : product_(product), request_(request), samples_(product.x.sharding()) {}
+
+  OperatorLayouts choose() const {
+    std::vector<OperatorLayouts> ways;
+    for (const Cut& cut : cuts()) ways.push_back(layouts(cut));
+    if (ways.empty()) refuse();
+    std::vector<Alternative> costs;
+    for (const auto& way : ways) costs.push_back(cost(way));
+    const auto cheaper = [](const Alternative& a, const Alternative& b) {
+      return a.flops != b.flops ? a.flops < b.flops : a.words < b.words;
+    };
+    const auto best = std::min_element(costs.begin(), costs.end(), cheaper);
+    OperatorLayouts chosen = std::move(ways[static_cast<std::size_t>(best - costs.begin())]);
+    std::rotate(costs.begin(), best, best + 1);
+    if (costs.size() > 1 || !chosen.algorithm.empty()) chosen.alternatives = std::move(costs);
+    return chosen;
+  }
+
+ private:
+  static int channels(const Layout& layout) { return layout.shape().find('C'); }
+
+  Axes wanted_outputs() const { return unless_used(request_.output.axes(channels(request_.output)), samples_); }
+  Axes arriving_inputs() const {
+    const Layout& x = request_.input[0].value_or(request_.arriving[0]);
+    return unless_used(x.axes(channels(x)), samples_);
+  }
+
+  std::vector<Cut> cuts() const {
+    std::vector<Cut> all;
+    if (request_.weights)
+      all = {cut_of(*request_.weights)};
+    else if (product_.groups > 1)
+      all = grouped_cuts();
+    else
+      all = free_cuts();
+    std::vector<Cut> fitting;
+    for (const Cut& cut : all)
+      if (fits(cut) && std::find(fitting.begin(), fitting.end(), cut) == fitting.end()) fitting.push_back(cut);
+    return fitting;
+  }
+
+  Cut cut_of(const Layout& weights) const {
+    if (product_.groups == 1) return {weights.axes(product_.w_outputs), weights.axes(product_.w_inputs)};
+    if (!weights.axes(1).empty() || !keeps_groups(weights.axes(0))) refuse();
+    return {weights.axes(0), weights.axes(0)};
+  }
+
+  std::vector<Cut> free_cuts() const {
+    const Axes outputs = wanted_outputs(), inputs = arriving_inputs();
+    std::vector<Cut> all{{outputs, {}}, {{}, inputs}, {{}, outputs}};
+    if ((set_of(outputs) & set_of(inputs)) == 0) all.push_back({outputs, inputs});
+    for (std::size_t i = 1; i < outputs.size(); ++i)
+      all.push_back({Axes(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i)),
+                     Axes(outputs.begin() + static_cast<std::ptrdiff_t>(i), outputs.end())});
+    return all;
+  }
+
+  std::vector<Cut> grouped_cuts() const {
+    const Axes outputs = wanted_outputs(), inputs = arriving_inputs();
+    if (!keeps_groups(outputs))
+      fail("output \"{}\" cuts a group of channels; cut C of {} groups over axes that divide them, or leave it whole",
+           request_.output.print(), product_.groups);
+    std::vector<Cut> all{{outputs, outputs}};
+    if (keeps_groups(inputs)) all.push_back({inputs, inputs});
+    return all;
+  }
+
+  /// True if blocks of channels over these axes are blocks of groups, of x and of y the same ones.
+  bool keeps_groups(const Axes& axes) const {
+    const Layout x = product_.x.with(channels(product_.x), axes);
+    const Layout y = product_.x.onto(product_.y).with(product_.y.find('C'), axes);
+    const Index of_x = x.shape()['C'] / product_.groups, of_y = y.shape()['C'] / product_.groups;
+    for (int rank = 0; rank < x.grid().size(); ++rank) {
+      const Interval in = x.owned(rank)[channels(x)], out = y.owned(rank)[channels(y)];
+      if (in.lo % of_x != 0 || in.hi % of_x != 0 || out.lo % of_y != 0 || in.lo / of_x != out.lo / of_y ||
+          in.hi / of_x != out.hi / of_y || out.hi % of_y != 0)
+        return false;
+    }
+    return true;
+  }
+
+  bool fits(const Cut& cut) const {
+    const AxisSet outputs = set_of(cut.outputs), inputs = set_of(cut.inputs);
+    const bool grouped = product_.groups > 1;
+    if (((outputs | inputs) & samples_) != 0 || (!grouped && (outputs & inputs) != 0)) return false;
+    if (request_.input[0] && !(request_.input[0]->axes(channels(*request_.input[0])) == cut.inputs)) return false;
+    if ((request_.output.partial() & ~(grouped ? 0 : inputs)) != 0) return false;
+    return request_.algorithm == "auto" || request_.algorithm == name(cut);
+  }
+
+  std::string name(const Cut& cut) const {
+    if (product_.groups > 1) return cut.outputs.empty() ? "" : "groups";
+    if (cut.inputs.empty()) return cut.outputs.empty() ? "" : "stationary-y";
+    return cut.outputs.empty() ? "stationary-x" : "stationary-w";
+  }
+
+  OperatorLayouts layouts(const Cut& cut) const {
+    const bool grouped = product_.groups > 1;
+    const AxisSet outputs = grouped ? 0 : set_of(cut.outputs), inputs = grouped ? 0 : set_of(cut.inputs);
+    const Layout x = product_.x.with(channels(product_.x), cut.inputs);
+    const Layout y = product_.x.onto(product_.y).with(product_.y.find('C'), cut.outputs).with_partial(inputs);
+    Layout w(product_.weights[0].shape, x.grid());
+    w = w.with(product_.w_outputs, grouped ? Axes{} : cut.outputs)
+            .with(product_.w_inputs, grouped ? Axes{} : cut.inputs);
+    if (grouped) w = w.with(0, cut.outputs);  // both blocks of channels are whole groups: one cut of F
+    OperatorLayouts way{.x = {x},
+                        .y = y,
+                        .dx = {x.with_partial(outputs)},
+                        .w = {w},
+                        .dw = {w.with_partial(samples_)},
+                        .x_halo = product_.x_halo(x, y),
+                        .dy_halo = product_.dy_halo(x, y),
+                        .algorithm = name(cut)};
+    if (product_.weights.size() > 1) {
+      way.w.push_back(Layout(product_.weights[1].shape, x.grid()).with(0, cut.outputs));
+      way.dw.push_back(way.w.back().with_partial(samples_));
+    }
+    return way;
+  }
+
+  /// On rank 0, which has the largest blocks, since remainders go to low ranks.
+  Alternative cost(const OperatorLayouts& way) const {
+    const Box x = way.x[0].owned(0), y = way.y.owned(0);
+    const auto share = [](Index part, Index whole) { return static_cast<double>(part) / static_cast<double>(whole); };
+    Alternative cost{way.algorithm.empty() ? "whole" : way.algorithm, product_.flops, 0};
+    cost.flops *= share(y.volume(), product_.y.volume());
+    if (product_.groups == 1) cost.flops *= share(x.extent(1), product_.x.shape()['C']);
+    const auto add = [&](const Layout& from, const Layout& to) {
+      for (const auto& step : plan_redistribution(from, to)) cost.words += wire_elements(step, 0);
+    };
+    add(request_.arriving[0], way.x[0]);
+    add(way.y, request_.output);
+    cost.words += static_cast<double>(way.x_halo->traffic(0, 1).bytes);
+    if (!request_.training) return cost;
+    add(request_.output.dual(), way.y.dual());
+    if (request_.needs_dx) {
+      add(way.dx[0], request_.arriving[0].dual());
+      cost.words += static_cast<double>(way.dy_halo->traffic(0, 1).bytes);
+    }
+    for (const auto& dw : way.dw)
+      cost.words += wire_of_all_reduce(static_cast<double>(dw.owned(0).volume()), dw.grid().group_size(dw.partial()));
+    return cost;
+  }
+
+  [[noreturn]] void refuse() const {
+    const Layout& x = request_.input[0].value_or(request_.arriving[0]);
+    if (request_.weights)
+      fail(
+          "weights \"{}\": their dimension {} is cut as the output's C, {} as the input's; over axes that cut neither "
+          "samples nor space, and that fit algorithm \"{}\"",
+          request_.weights->print(), request_.weights->shape().name(product_.w_outputs),
+          request_.weights->shape().name(product_.w_inputs), request_.algorithm);
+    if (request_.output.partial() != 0) refuse_partial(request_.output);
+    fail(
+        "algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
+        request_.output.print(),
+        request_.algorithm == "stationary-w"
+            ? "it needs an output that shards C over two axes, or an input and an output that do so over different ones"
+            : "it needs an input (stationary-x) or an output (stationary-y) that shards C, over axes with no other "
+              "work");
+  }
+
+  const Contraction& product_;
+  const LayoutRequest& request_;
+  AxisSet samples_;
+};
+
+}  // namespace
+
+OperatorLayouts contract(const Contraction& product, const LayoutRequest& request) {
+  if (request.weights)
+    for (int d = 2; d < request.weights->shape().dims(); ++d)
+      if (!request.weights->axes(d).empty())
+        fail("weights \"{}\" cut the kernel's {}; only channels can be cut", request.weights->print(),
+             request.weights->shape().name(d));
+  return Chooser(product, request).choose();
+}
+
+}  // namespace partita

@@ -1,0 +1,173 @@
+#include "partita/model/operators.hpp"
+
+#include "contraction.hpp"
+#include "rules.hpp"
+#include "sliding.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita {
+
+namespace {
+
+/// What the parameters of both kinds of convolution have in common.
+template <class Parameters>
+std::vector<Window> windows_of(const Parameters& p, std::size_t dims) {
+  p.kernel.check(dims, "kernel", 1);
+  p.stride.check(dims, "stride", 1);
+  p.dilation.check(dims, "dilation", 1);
+  p.padding.check(dims);
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < dims; ++i)
+    windows.push_back({p.kernel[i], p.stride[i], p.dilation[i], p.padding[i].lo, p.padding[i].hi});
+  return windows;
+}
+
+template <class Parameters>
+std::string describe(const Parameters& p) {
+  std::string text = fmt::format("{} filters", p.filters);
+  const std::size_t values = std::max({p.kernel.values(), p.stride.values(), p.padding.values(), p.dilation.values()});
+  const auto windows = windows_of(p, values);
+  for (std::size_t i = 0; i < values; ++i) text += fmt::format("{}{}", i == 0 ? " " : " x ", windows[i].print());
+  if (p.groups != 1) text += fmt::format(" {} groups", p.groups);
+  return text + (p.bias ? "" : " no bias");
+}
+
+template <class Parameters>
+void check_channels(const Parameters& p, Index channels) {
+  if (p.filters < 1) fail("filters is {}; it must be 1 or more", p.filters);
+  if (p.groups < 1) fail("groups is {}; it must be 1 or more", p.groups);
+  if (channels % p.groups != 0 || p.filters % p.groups != 0)
+    fail("{} groups do not divide {} channels and {} filters", p.groups, channels, p.filters);
+}
+
+/// F C D H W of the weights, and a bias for each of `outputs`; fan-in as the forward sees it.
+std::vector<WeightSpec> specs(const Shape& x, std::span<const Window> windows, Index f, Index c, Index fan_in_channels,
+                              std::optional<Index> bias) {
+  Shape w{{'F', f}, {'C', c}};
+  double fan_in = static_cast<double>(fan_in_channels);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    w.push_back({x.name(first_spatial + static_cast<int>(i)), windows[i].kernel});
+    fan_in *= static_cast<double>(windows[i].kernel);
+  }
+  std::vector<WeightSpec> specs{{"weight", w, Init::normal, std::sqrt(2 / fan_in)}};
+  if (bias) specs.push_back({.name = "bias", .shape = {{'F', *bias}}, .init = Init::zeros, .decay = false});
+  return specs;
+}
+
+Layout whole_channels(const Layout& x) { return x.with(x.shape().find('C'), {}); }
+
+}  // namespace
+
+std::vector<Window> ConvOperator::windows(const Shape& x) const { return windows_of(conv_, spatial_dims(x)); }
+
+std::string ConvOperator::describe() const { return partita::describe(conv_); }
+
+Shape ConvOperator::output(std::span<const Shape> inputs) const {
+  const auto slides = windows(inputs[0]);
+  check_channels(conv_, inputs[0]['C']);
+  return slide(inputs[0], conv_.filters, slides);
+}
+
+std::vector<WeightSpec> ConvOperator::weights(std::span<const Shape> inputs) const {
+  const Index channels = inputs[0]['C'] / conv_.groups;
+  return specs(inputs[0], windows(inputs[0]), conv_.filters, channels, channels,
+               conv_.bias ? std::optional(conv_.filters) : std::nullopt);
+}
+
+std::vector<std::string> ConvOperator::algorithms() const { return contraction_algorithms; }
+
+// y[N@a C@o H@b sum@i] = conv(x[N@a C@i H@b] with halo, w[F@o C@i H W]); dw is partial over a and b.
+OperatorLayouts ConvOperator::layouts(const LayoutRequest& request) const {
+  const Layout x = whole_channels(basis(request));
+  const auto slides = windows(x.shape());
+  const std::array shapes{x.shape()};
+  Contraction product{.x = x,
+                      .y = request.output.shape(),
+                      .weights = weights(shapes),
+                      .w_outputs = 0,
+                      .w_inputs = 1,
+                      .groups = conv_.groups,
+                      .flops = flops(shapes, request.output.shape()),
+                      .x_halo = [&](const Layout& in, const Layout& out) { return halo_of_inputs(in, out, slides); },
+                      .dy_halo = [&](const Layout& in, const Layout& out) { return halo_of_outputs(in, out, slides); }};
+  return contract(product, request);
+}
+
+Layout ConvOperator::follow(const Layout& x, const Shape& output) const {
+  return whole_channels(Operator::follow(x, output));
+}
+
+double ConvOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
+  return 2.0 * static_cast<double>(output.volume()) *
+         static_cast<double>(weights(inputs)[0].shape.volume() / conv_.filters);
+}
+
+std::vector<Window> ConvTransposeOperator::windows(const Shape& x) const { return windows_of(conv_, spatial_dims(x)); }
+
+std::string ConvTransposeOperator::describe() const {
+  std::string text = partita::describe(conv_);
+  for (std::size_t i = 0; i < conv_.output_padding.values(); ++i)
+    if (conv_.output_padding.values() > 1 || conv_.output_padding[0] != 0)
+      text += fmt::format("{}{}", i == 0 ? " output padding " : ",", conv_.output_padding[i]);
+  return text;
+}
+
+Shape ConvTransposeOperator::output(std::span<const Shape> inputs) const {
+  const Shape& x = inputs[0];
+  const auto slides = windows(x);
+  check_channels(conv_, x['C']);
+  conv_.output_padding.check(slides.size(), "output_padding", 0);
+  Shape y{{'N', x['N']}, {'C', conv_.filters}};
+  for (std::size_t i = 0; i < slides.size(); ++i) {
+    const Window& window = slides[i];
+    const int d = first_spatial + static_cast<int>(i);
+    if (conv_.output_padding[i] >= std::max(window.stride, window.dilation))
+      fail("output_padding is {} in dimension {}; it must be less than the stride {} or the dilation {}",
+           conv_.output_padding[i], x.name(d), window.stride, window.dilation);
+    const Index extent =
+        (x.extent(d) - 1) * window.stride - window.pad_lo - window.pad_hi + window.reach() + conv_.output_padding[i];
+    if (extent < 1)
+      fail("padding {} and {} leave nothing of dimension {}: {} inputs make {} outputs", window.pad_lo, window.pad_hi,
+           x.name(d), x.extent(d), extent);
+    y.push_back({x.name(d), extent});
+  }
+  return y;
+}
+
+std::vector<WeightSpec> ConvTransposeOperator::weights(std::span<const Shape> inputs) const {
+  const Index channels = inputs[0]['C'];
+  return specs(inputs[0], windows(inputs[0]), channels, conv_.filters / conv_.groups, channels / conv_.groups,
+               conv_.bias ? std::optional(conv_.filters) : std::nullopt);
+}
+
+std::vector<std::string> ConvTransposeOperator::algorithms() const { return contraction_algorithms; }
+
+// y[N@a C@o H@b sum@i] = conv'(x[N@a C@i H@b] with halo, w[F@i C@o H W]): what is x here is a convolution's dy.
+OperatorLayouts ConvTransposeOperator::layouts(const LayoutRequest& request) const {
+  const Layout x = whole_channels(basis(request));
+  const auto slides = windows(x.shape());
+  const std::array shapes{x.shape()};
+  Contraction product{.x = x,
+                      .y = request.output.shape(),
+                      .weights = weights(shapes),
+                      .w_outputs = 1,
+                      .w_inputs = 0,
+                      .groups = conv_.groups,
+                      .flops = flops(shapes, request.output.shape()),
+                      .x_halo = [&](const Layout& in, const Layout& out) { return halo_of_outputs(out, in, slides); },
+                      .dy_halo = [&](const Layout& in, const Layout& out) { return halo_of_inputs(out, in, slides); }};
+  return contract(product, request);
+}
+
+Layout ConvTransposeOperator::follow(const Layout& x, const Shape& output) const {
+  return whole_channels(Operator::follow(x, output));
+}
+
+double ConvTransposeOperator::flops(std::span<const Shape> inputs, const Shape& /*output*/) const {
+  return 2.0 * static_cast<double>(inputs[0].volume()) *
+         static_cast<double>(weights(inputs)[0].shape.volume() / inputs[0]['C']);
+}
+
+}  // namespace partita

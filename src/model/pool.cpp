@@ -1,0 +1,70 @@
+#include "partita/model/operators.hpp"
+
+#include "rules.hpp"
+#include "sliding.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+std::vector<Window> PoolOperator::windows(const Shape& x) const {
+  const std::size_t dims = spatial_dims(x);
+  pool_.window.check(dims, "window", 1);
+  pool_.stride.value_or(pool_.window).check(dims, "stride", 1);
+  pool_.dilation.check(dims, "dilation", 1);
+  pool_.padding.check(dims);
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < dims; ++i) windows.push_back(window(i));
+  return windows;
+}
+
+Window PoolOperator::window(std::size_t i) const {
+  return {pool_.window[i], pool_.stride.value_or(pool_.window)[i], pool_.dilation[i], pool_.padding[i].lo,
+          pool_.padding[i].hi};
+}
+
+std::string PoolOperator::describe() const {
+  std::string text;
+  const std::size_t values = std::max({pool_.window.values(), pool_.stride.value_or(pool_.window).values(),
+                                       pool_.padding.values(), pool_.dilation.values()});
+  for (std::size_t i = 0; i < values; ++i) text += fmt::format("{}{}", i == 0 ? "" : " x ", window(i).print());
+  return text + (pool_.count_padding ? " padding counts" : "");
+}
+
+Shape PoolOperator::output(std::span<const Shape> inputs) const {
+  const auto& x = inputs[0];
+  const auto slides = windows(x);
+  const Shape y = slide(x, x['C'], slides);
+  for (int d = first_spatial; d < x.dims(); ++d)
+    for (Index o = 0; o < y.extent(d); ++o)
+      if (const auto& window = slides[static_cast<std::size_t>(d - first_spatial)]; !window.reads(o, x.extent(d)))
+        fail("window {} of dimension {} lies in the padding alone; pad less than the window reaches ({})", o, x.name(d),
+             window.reach());
+  return y;
+}
+
+// y[N@a C@b H@c] = pool(x[N@a C@b H@c] with halo); the halo's gradient goes back to its owner and is summed.
+OperatorLayouts PoolOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Layout x = basis(request);
+  const Layout y = x.onto(request.output.shape());
+  return {.x = {x}, .y = y, .dx = {x}, .x_halo = halo_of_inputs(x, y, windows(x.shape()))};
+}
+
+Shape GlobalAveragePoolOperator::output(std::span<const Shape> inputs) const {
+  static_cast<void>(spatial_dims(inputs[0]));
+  return {{'N', inputs[0]['N']}, {'C', inputs[0]['C']}};
+}
+
+// y[N@a C@b sum@c] = sum over own space of x[N@a C@b H@c] / space, whichever way space is cut
+OperatorLayouts GlobalAveragePoolOperator::layouts(const LayoutRequest& request) const {
+  const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
+  const Layout y = x.onto(request.output.shape());
+  return {.x = {x}, .y = y.with_partial(x.sharding() & ~y.sharding()), .dx = {x}};
+}
+
+double GlobalAveragePoolOperator::flops(std::span<const Shape> inputs, const Shape&) const {
+  return static_cast<double>(inputs[0].volume());
+}
+
+}  // namespace partita

@@ -1,0 +1,39 @@
+#include "sliding.hpp"
+
+#include "rules.hpp"
+
+namespace partita {
+
+std::size_t spatial_dims(const Shape& x) {
+  if (x.dims() <= first_spatial) fail("a window needs spatial dimensions, but the input is {}", x.print());
+  return static_cast<std::size_t>(x.dims() - first_spatial);
+}
+
+Shape slide(const Shape& x, Index channels, std::span<const Window> windows) {
+  Shape y{{'N', x['N']}, {'C', channels}};
+  for (int d = first_spatial; d < x.dims(); ++d) {
+    const auto& window = windows[static_cast<std::size_t>(d - first_spatial)];
+    const Index extent = window.outputs(x.extent(d));
+    if (extent < 1)
+      fail("a window that reaches over {} does not fit dimension {} with {} + {} + {} (padding, extent, padding)",
+           window.reach(), x.name(d), window.pad_lo, x.extent(d), window.pad_hi);
+    y.push_back({x.name(d), extent});
+  }
+  return y;
+}
+
+void PerDim::check(std::size_t dims, std::string_view what, Index least) const {
+  if (values_.size() != 1 && values_.size() != dims)
+    fail("{} has {} values for {} spatial dimensions; give one for all or one each", what, values_.size(), dims);
+  for (const Index value : values_)
+    if (value < least) fail("{} is {}; it must be {} or more", what, value, least);
+}
+
+void Padding::check(std::size_t dims) const {
+  if (values_.size() != 1 && values_.size() != dims)
+    fail("padding has {} values for {} spatial dimensions; give one for all or one each", values_.size(), dims);
+  for (const auto& sides : values_)
+    if (sides.lo < 0 || sides.hi < 0) fail("padding is {},{}; it must be 0 or more", sides.lo, sides.hi);
+}
+
+}  // namespace partita
