@@ -24,8 +24,8 @@ class Steps {
         executor_(trainer_.executor(batch_size, true)) {
     batch_.images = Tensor(DType::f32, "NCHW", executor_.images());
     fill(batch_.images, executor_.plan().layers.front().shape, [](Index i) { return Random(1, 1).normal(i); });
-    for (Index n = executor_.labels().lo; n < executor_.labels().hi; ++n)
-      batch_.labels.push_back(static_cast<std::int32_t>(n % 10));
+    batch_.target = Tensor(DType::i32, "N", executor_.target_box());
+    fill(batch_.target, executor_.target().shape, [](Index n) { return static_cast<double>(n % 10); });
   }
   void run() { executor_.run(batch_, step_++, 0.001); }
 

@@ -37,22 +37,21 @@ std::string Halo::widths(const Shape& shape) const {
 }
 
 // The halo is spatial: of the channels a rank needs those that it owns.
-Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
+Halo halo_of(const Layout& x, const Layout& y, const std::function<Box(const Box&)>& reads) {
   Halo halo{x.grid(), x.owned(), {}};
   for (int rank = 0; rank < x.grid().size(); ++rank) {
-    halo.needed.push_back(inputs_of(windows, y.owned(rank), x.shape()));
+    halo.needed.push_back(reads(y.owned(rank)));
     halo.needed.back()[1] = halo.owned[static_cast<std::size_t>(rank)][1];
   }
   return halo;
 }
 
+Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
+  return halo_of(x, y, [&](const Box& out) { return inputs_of(windows, out, x.shape()); });
+}
+
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  Halo halo{y.grid(), y.owned(), {}};
-  for (int rank = 0; rank < y.grid().size(); ++rank) {
-    halo.needed.push_back(outputs_of(windows, x.owned(rank), y.shape()));
-    halo.needed.back()[1] = halo.owned[static_cast<std::size_t>(rank)][1];
-  }
-  return halo;
+  return halo_of(y, x, [&](const Box& in) { return outputs_of(windows, in, y.shape()); });
 }
 
 }  // namespace partita

@@ -37,6 +37,10 @@ class ReferenceBackend : public Backend {
 
   void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override;
   void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override;
+  void resample_forward(std::span<const Resampling> dims, const Tensor& x, const Tensor& y, Stream stream) override;
+  void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) override;
+  void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;
@@ -48,6 +52,13 @@ class ReferenceBackend : public Backend {
                              Stream stream) override;
   void cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale, const Tensor& dx,
                               Stream stream) override;
+  void overlap_forward(const Tensor& x, std::span<const std::int32_t> labels, std::span<double> common,
+                       std::span<double> both, double& correct, Stream stream) override;
+  void overlap_backward(const Tensor& x, std::span<const std::int32_t> labels, std::span<const double> of_common,
+                        std::span<const double> of_both, const Tensor& dx, Stream stream) override;
+  double difference_forward(bool absolute, const Tensor& x, const Tensor& target, Stream stream) override;
+  void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
+                           Stream stream) override;
 };
 
 }  // namespace partita

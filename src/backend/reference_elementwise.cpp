@@ -40,39 +40,6 @@ std::vector<A> to_accumulators(std::span<const double> values) {
   return to;
 }
 
-/// Row n of x[N C] in double, its largest entry (the first one) and the logarithm of the sum of exponentials.
-struct LogSoftmax {
-  std::vector<double> row;
-  Index largest = 0;
-  double log_sum = 0;
-
-  template <class T>
-  void read(const T* x, Index channels) {
-    row.resize(static_cast<std::size_t>(channels));
-    std::transform(x, x + channels, row.begin(), [](T v) { return static_cast<double>(v); });
-    const auto at = std::max_element(row.begin(), row.end());
-    largest = at - row.begin();
-    double sum = 0;
-    for (const double v : row) sum += std::exp(v - *at);  // no exponential overflows
-    log_sum = *at + std::log(sum);
-  }
-};
-
-/// Calls f(row number, label's position in the row, row as log-softmax).
-template <class F>
-void for_labelled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&& f) {
-  const Rows size(x);
-  require(x.box().dims() == 2 && labels.size() == static_cast<std::size_t>(x.box().extent(0)),
-          "one label a row of x[N C]");
-  LogSoftmax softmax;
-  for (Index n = 0; n < size.rows; ++n) {
-    const Index label = labels[static_cast<std::size_t>(n)];  // C is whole
-    require(label >= 0 && label < size.channels, "labels are channels");
-    dispatch_float(x.dtype(), [&](auto t) { softmax.read(x.as<decltype(t)>() + n * size.channels, size.channels); });
-    f(n, label, softmax);
-  }
-}
-
 }  // namespace
 
 void ReferenceBackend::check(DType dtype) const {
@@ -188,33 +155,6 @@ void ReferenceBackend::channel_affine_backward(const Tensor& x, const Tensor& dy
     for (Index r = 0; r < size.rows; ++r, value += size.channels, gradient += size.channels, to += size.channels)
       for (Index i = 0; i < size.channels; ++i)
         to[i] = static_cast<T>(p[i] * static_cast<A>(gradient[i]) + q[i] * static_cast<A>(value[i]) + s[i]);
-  });
-}
-
-void ReferenceBackend::cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
-                                             double& correct, Stream) {
-  double sum = 0, hits = 0;
-  for_labelled_rows(x, labels, [&](Index, Index label, const LogSoftmax& softmax) {
-    sum += softmax.log_sum - softmax.row[static_cast<std::size_t>(label)];
-    hits += softmax.largest == label ? 1 : 0;
-  });
-  loss += sum;
-  correct += hits;
-}
-
-void ReferenceBackend::cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
-                                              const Tensor& dx, Stream) {
-  check_alike(x, dx);
-  for_labelled_rows(x, labels, [&](Index n, Index label, const LogSoftmax& softmax) {
-    dispatch_float(dx.dtype(), [&](auto t) {
-      using T = decltype(t);
-      const auto channels = static_cast<Index>(softmax.row.size());
-      T* to = dx.as<T>() + n * channels;
-      for (Index c = 0; c < channels; ++c) {
-        const double share = std::exp(softmax.row[static_cast<std::size_t>(c)] - softmax.log_sum);
-        to[c] = static_cast<T>(static_cast<Accumulator<T>>(scale * (share - (c == label ? 1.0 : 0.0))));
-      }
-    });
   });
 }
 

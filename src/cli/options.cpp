@@ -219,28 +219,57 @@ Strategy make_strategy(const Options& options, int ranks) {
   return strategy;
 }
 
+namespace {
+
+/// Without N.
+Shape one_of(const Shape& batch) {
+  Shape one;
+  for (int d = 0; d < batch.dims(); ++d)
+    if (batch.name(d) != 'N') one.push_back({batch.name(d), batch.extent(d)});
+  return one;
+}
+
+std::string print_target(const Shape& target, bool labels) {
+  if (target.dims() == 0) return "one label a sample";
+  return fmt::format("{} a sample, {}", labels ? "labels" : "values", target.print());
+}
+
+void check_data(const Dataset& data, const Options& options, const Model& model) {
+  const auto shapes = model.shapes(1);
+  const auto& loss = model.layers().back();
+  const Shape &scores = shapes[static_cast<std::size_t>(loss.inputs[0])], sample = one_of(shapes[0]);
+  const Target target = loss.op->target(scores);
+  if (data.size() == 0) fail("the data set '{}' holds no samples", options.data);
+  if (!(data.sample() == sample))
+    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data.sample().print(),
+         model.layers().front().name, sample.print());
+  if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
+    fail("the data set '{}' has {}, but the loss '{}' compares with {}", options.data,
+         print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
+  if (target.labels && data.classes() > scores['C'])
+    fail("the data set '{}' has {} classes, but the model ends in {}", options.data, data.classes(), scores['C']);
+  const auto& augmentation = options.trainer.augmentation;
+  if (data.target().dims() > 0 && (augmentation.flip || augmentation.shift > 0))
+    fail("--flip and --shift move images, but not targets that have places, as those of '{}'", options.data);
+}
+
+}  // namespace
+
 std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training) {
-  const auto& input = model.layers().front();
-  const Shape one = input.op->output({});
-  Shape sample;
-  for (int d = 1; d < one.dims(); ++d) sample.push_back({one.name(d), one.extent(d)});
-  const Index classes = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])]['C'];
   std::unique_ptr<Dataset> data;
   if (options.data == "synthetic") {
     if (!options.data_dir.empty())
       fail("--data-dir {}: the synthetic set has no files; leave it out", options.data_dir);
-    data = make_synthetic(sample, options.samples > 0 ? options.samples : 1024, classes, options.trainer.seed,
-                          training ? 0 : 1);
+    const auto shapes = model.shapes(1);
+    const Shape& scores = shapes[static_cast<std::size_t>(model.layers().back().inputs[0])];
+    const Target target = model.layers().back().op->target(scores);
+    data = make_synthetic(one_of(shapes[0]), one_of(target.shape), options.samples > 0 ? options.samples : 1024,
+                          target.labels ? scores['C'] : 0, options.trainer.seed, training ? 0 : 1);
   } else {
     if (options.samples > 0) fail("--samples {}: only the synthetic set has a size to choose", options.samples);
     data = open_dataset(options.data, options.data_dir, training);
   }
-  if (data->size() == 0) fail("the data set '{}' holds no samples", options.data);
-  if (!(data->sample() == sample))
-    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data->sample().print(),
-         input.name, sample.print());
-  if (data->classes() > classes)
-    fail("the data set '{}' has {} classes, but the model ends in {}", options.data, data->classes(), classes);
+  check_data(*data, options, model);
   return data;
 }
 

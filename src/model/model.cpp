@@ -70,6 +70,18 @@ Value Model::concatenate(const std::string& name, const std::vector<Value>& inpu
   return layer(name, std::make_shared<ConcatenateOperator>(static_cast<int>(inputs.size())), inputs);
 }
 
+Value Model::upsample(const std::string& name, Value x, const Upsample& upsample) {
+  return layer(name, std::make_shared<UpsampleOperator>(upsample), {x});
+}
+
+Value Model::crop(const std::string& name, Value x, const Padding& margins) {
+  return layer(name, std::make_shared<CropOperator>(margins), {x});
+}
+
+Value Model::space_to_depth(const std::string& name, Value x, const PerDim& block) {
+  return layer(name, std::make_shared<SpaceToDepthOperator>(block), {x});
+}
+
 Value Model::dropout(const std::string& name, Value x, const Dropout& dropout) {
   return layer(name, std::make_shared<DropoutOperator>(dropout), {x});
 }
@@ -80,6 +92,18 @@ Value Model::linear(const std::string& name, Value x, const Linear& linear) {
 
 Value Model::softmax_cross_entropy(const std::string& name, Value x) {
   return layer(name, std::make_shared<CrossEntropyOperator>(), {x});
+}
+
+Value Model::softmax_dice(const std::string& name, Value x) {
+  return layer(name, std::make_shared<DiceOperator>(), {x});
+}
+
+Value Model::mean_squared_error(const std::string& name, Value x) {
+  return layer(name, std::make_shared<DifferenceOperator>(false), {x});
+}
+
+Value Model::mean_absolute_error(const std::string& name, Value x) {
+  return layer(name, std::make_shared<DifferenceOperator>(true), {x});
 }
 
 Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {

@@ -29,49 +29,6 @@ OperatorLayouts InputOperator::layouts(const LayoutRequest& request) const {
   return {.y = request.output};
 }
 
-std::string BatchNormOperator::describe() const {
-  return fmt::format("epsilon {:g} momentum {:g} {} statistics", norm_.epsilon, norm_.momentum,
-                     norm_.statistics == Statistics::global ? "global" : "local");
-}
-
-Shape BatchNormOperator::output(std::span<const Shape> inputs) const {
-  if (!(norm_.epsilon > 0)) fail("epsilon is {}; it must be more than 0", norm_.epsilon);
-  if (!(norm_.momentum >= 0 && norm_.momentum <= 1)) fail("momentum is {}; it must be in [0, 1]", norm_.momentum);
-  static_cast<void>(inputs[0]['C']);
-  return inputs[0];
-}
-
-std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs) const {
-  const Shape channels{{'C', inputs[0]['C']}};
-  return {{.name = "scale", .shape = channels, .init = Init::ones, .decay = false},
-          {.name = "shift", .shape = channels, .init = Init::zeros, .decay = false},
-          {.name = "running_mean", .shape = channels, .init = Init::zeros, .decay = false, .trained = false},
-          {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
-}
-
-// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count. The sums that the backward needs are whole when it has them, so
-// that gradients of scale and shift need no sum of their own; with local statistics they do.
-OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
-  refuse_partial(request.output);
-  const Layout x = basis(request);
-  const Layout channels = x.onto(Shape{{'C', x.shape()['C']}});
-  if (request.weights && !(*request.weights == channels))
-    fail("weights \"{}\": scale and shift lie as the channels of its input do, \"{}\"; leave `weights` out",
-         request.weights->print(), channels.print());
-  const AxisSet axes = sample_axes(x);
-  const bool global = norm_.statistics == Statistics::global;
-  const Layout gradient = channels.with_partial(global ? 0 : axes);
-  OperatorLayouts layouts{.x = {x},
-                          .y = x,
-                          .dx = {x},
-                          .w = {channels, channels, channels, channels},
-                          .dw = {gradient, gradient, channels, channels}};
-  if (!request.training || axes == 0) return layouts;
-  layouts.collectives.push_back({Collective::When::forward, "statistics forward", axes, channels, 2});
-  if (global) layouts.collectives.push_back({Collective::When::backward, "statistics backward", axes, channels, 2});
-  return layouts;
-}
-
 Shape ElementwiseOperator::output(std::span<const Shape> inputs) const {
   for (const auto& shape : inputs)
     if (!(shape == inputs[0])) fail("its inputs differ in shape: {} and {}", inputs[0].print(), shape.print());
@@ -143,23 +100,5 @@ Shape DropoutOperator::output(std::span<const Shape> inputs) const {
 }
 
 std::string DropoutOperator::describe() const { return fmt::format("rate {:g}", dropout_.rate); }
-
-Shape CrossEntropyOperator::output(std::span<const Shape> inputs) const {
-  if (inputs[0].names() != "NC") fail("a loss needs an input N C with a channel a class, not {}", inputs[0].print());
-  return {{'N', inputs[0]['N']}};
-}
-
-// loss = sum over a of cross-entropy(x[N@a C]) / batch
-OperatorLayouts CrossEntropyOperator::layouts(const LayoutRequest& request) const {
-  refuse_partial(request.output);
-  const Layout x = basis(request);
-  refuse_channels(x, "input");
-  const Layout y = x.onto(request.output.shape());
-  const Layout number(Shape{{'L', 1}}, x.grid());
-  OperatorLayouts layouts{.x = {x}, .y = y, .dx = {x}};
-  if (sample_axes(x) != 0)
-    layouts.collectives.push_back({Collective::When::forward, "loss", sample_axes(x), number, 2});
-  return layouts;
-}
 
 }  // namespace partita

@@ -15,6 +15,13 @@ std::map<std::string, DatasetFactory>& factories() {
 
 }  // namespace
 
+void Dataset::read_target(Index sample, const Box& box, std::span<float> out) const {
+  require(box.dims() == 0 && out.size() == 1, "one label a sample");
+  out[0] = static_cast<float>(label(sample));
+}
+
+std::int32_t Dataset::label(Index) const { broken("this data set has no label a sample"); }
+
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (name == "synthetic" || !factories().emplace(name, std::move(factory)).second)
     fail("there is a data set '{}' already", name);

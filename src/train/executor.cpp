@@ -47,7 +47,8 @@ std::vector<ConvProblem> Executor::problems() const {
 }
 
 Box Executor::images() const { return plan_.layers.front().y.owned(grid_.rank()); }
-Interval Executor::labels() const { return plan_.layers.back().at.x[0].owned(grid_.rank())[0]; }
+Target Executor::target() const { return plan_.layers.back().op->target(plan_.layers.back().input_shapes[0]); }
+Box Executor::target_box() const { return plan_.layers.back().at.x[0].onto(target().shape).owned(grid_.rank()); }
 
 Tensor Executor::allocate(const Box& box, std::string_view names) const {
   return {plan_.workload.dtype, names, box, allocator_, MemoryClass::activations, Fill::none};
@@ -62,7 +63,7 @@ KernelCall Executor::call(std::size_t i, const Batch& batch, Index step) {
           .w = layer.compute,
           .dw = layer.gradient,
           .saved = saved_[i],
-          .labels = batch.labels,
+          .target = batch.target,
           .seed = seed_,
           .step = step,
           .training = plan_.workload.training,

@@ -17,6 +17,9 @@ std::map<std::string, KernelFactory>& factories() {
       {"max_pool", make_pool_kernel},
       {"average_pool", make_pool_kernel},
       {"global_average_pool", make_global_average_pool_kernel},
+      {"upsample", make_resample_kernel},
+      {"crop", make_resample_kernel},
+      {"space_to_depth", make_space_to_depth_kernel},
       {"batch_norm", make_norm_kernel},
       {"group_norm", make_group_norm_kernel},
       {"relu", make_activation_kernel},
@@ -31,6 +34,9 @@ std::map<std::string, KernelFactory>& factories() {
       {"dropout", make_dropout_kernel},
       {"linear", make_linear_kernel},
       {"softmax_cross_entropy", make_cross_entropy_kernel},
+      {"softmax_dice", make_dice_kernel},
+      {"mean_squared_error", make_difference_kernel},
+      {"mean_absolute_error", make_difference_kernel},
   };
   return table;
 }

@@ -8,6 +8,8 @@ std::unique_ptr<Kernel> make_input_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_conv_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_conv_transpose_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_pool_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_resample_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_space_to_depth_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_group_norm_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank);
@@ -17,6 +19,8 @@ std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan& layer, int rank
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);
 
 /// True on the first of the ranks that form parts of one sum: it adds what is to be in the sum once.
 inline bool is_first(const Layout& sum, int rank) { return sum.grid().group(rank, sum.partial()).front() == rank; }

@@ -13,12 +13,12 @@ class NormKernel final : public Kernel {
  public:
   NormKernel(const LayerPlan& layer, int rank) : norm_(static_cast<const BatchNormOperator&>(*layer.op).norm()) {
     const Layout& x = layer.at.x[0];
-    global_ = norm_.statistics == Statistics::global;
-    axes_ = x.sharding() & ~x.sharding('C');
-    const Index channels = x.shape()['C'];
-    count_ = channels == 0 ? 0 : x.shape().volume() / channels;
-    const Box mine = x.owned(rank);
-    local_count_ = mine.extent(1) == 0 ? 0 : mine.volume() / mine.extent(1);
+    all_ = x.sharding() & ~x.sharding('C');
+    axes_ = static_cast<const BatchNormOperator&>(*layer.op).statistics_axes(x);
+    const auto places = [](const Box& box) { return box.extent(1) == 0 ? 0 : box.volume() / box.extent(1); };
+    const Index mine = places(x.owned(rank)), whole = places(Box(x.shape()));
+    for (const int other : x.grid().group(rank, axes_)) count_ += places(x.owned(other));
+    share_ = axes_ == all_ ? 1 : static_cast<double>(mine) / static_cast<double>(std::max<Index>(whole, 1));
   }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
@@ -27,8 +27,7 @@ class NormKernel final : public Kernel {
     if (call.training) {
       call.label("statistics forward");
       saved.x = x[0];
-      saved.statistics = batch_statistics(backend, global_ ? ranks(call) : nullptr, x[0],
-                                          global_ ? count_ : local_count_, norm_.epsilon, call.rank.stream);
+      saved.statistics = batch_statistics(backend, along(call, axes_), x[0], count_, norm_.epsilon, call.rank.stream);
       update_running(call, saved.statistics);
     } else {
       saved.statistics = running_statistics(call.w[2], call.w[3], norm_.epsilon);
@@ -39,8 +38,8 @@ class NormKernel final : public Kernel {
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
     auto& saved = state<State>(call);
     call.label("statistics backward");
-    saved.sums = norm_gradient_sums(call.rank.backend, global_ ? ranks(call) : nullptr, saved.statistics, saved.x, dy,
-                                    call.rank.stream);
+    saved.sums =
+        norm_gradient_sums(call.rank.backend, along(call, axes_), saved.statistics, saved.x, dy, call.rank.stream);
   }
 
   void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
@@ -64,23 +63,24 @@ class NormKernel final : public Kernel {
     NormGradientSums sums;
   };
 
-  Communicator* ranks(const KernelCall& call) const { return axes_ == 0 ? nullptr : &call.grid.along(axes_); }
+  static Communicator* along(const KernelCall& call, AxisSet axes) {
+    return axes == 0 ? nullptr : &call.grid.along(axes);
+  }
 
-  /// running = (1-m) * running + m * batch, the variance unbiased. Local statistics differ from rank to rank; the mean
-  /// of all ranks' (weighted by their elements) enters, so that replicas of the running ones agree.
+  /// running = (1-m) * running + m * batch, the variance unbiased. Where statistics differ between ranks, the mean of all
+  /// (weighted by their elements) enters, so that replicas of the running ones agree.
   void update_running(const KernelCall& call, const NormStatistics& batch) const {
     const std::size_t channels = batch.mean.size();
-    const auto weight =
-        static_cast<double>(global_ ? 1 : local_count_) / static_cast<double>(global_ ? 1 : std::max<Index>(count_, 1));
     const double unbiased =
         batch.count > 1 ? static_cast<double>(batch.count) / static_cast<double>(batch.count - 1) : 1.0;
     std::vector<double> both(2 * channels);
     for (std::size_t c = 0; c < channels; ++c) {
-      both[c] = weight * batch.mean[c];
-      both[channels + c] = weight * batch.variance[c] * unbiased;
+      both[c] = share_ * batch.mean[c];
+      both[channels + c] = share_ * batch.variance[c] * unbiased;
     }
-    if (!global_ && axes_ != 0 && channels > 0)
-      ranks(call)
+    call.label("running statistics");
+    if (axes_ != all_ && channels > 0)
+      along(call, all_)
           ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, call.rank.stream)
           .wait();
     const double m = norm_.momentum;
@@ -92,9 +92,9 @@ class NormKernel final : public Kernel {
   }
 
   BatchNorm norm_;
-  bool global_ = true;
-  AxisSet axes_ = 0;
-  Index count_ = 0, local_count_ = 0;
+  AxisSet all_ = 0, axes_ = 0;  // that cut samples and places, and along which statistics are summed
+  Index count_ = 0;             // elements behind a mean
+  double share_ = 1;            // of this rank in the mean of all statistics
 };
 
 }  // namespace

@@ -164,34 +164,6 @@ class LinearKernel final : public Kernel {
   bool adds_bias_;
 };
 
-/// loss = sum over ranks of their samples' cross-entropies / global batch
-class CrossEntropyKernel final : public Kernel {
- public:
-  explicit CrossEntropyKernel(const LayerPlan& layer)
-      : axes_(layer.at.x[0].sharding()), batch_(static_cast<double>(layer.shape['N'])) {}
-
-  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
-    state<State>(call).x = x[0];
-    double sums[2]{};
-    call.rank.backend.cross_entropy_forward(x[0], call.labels, sums[0], sums[1], call.rank.stream);
-    call.label("loss");
-    if (axes_ != 0) call.grid.along(axes_).all_reduce(sums, 2, DType::f64, Op::sum, call.rank.stream).wait();
-    *call.loss = sums[0] / batch_;
-    *call.correct = sums[1] / batch_;
-  }
-
-  void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
-    call.rank.backend.cross_entropy_backward(state<State>(call).x, call.labels, 1 / batch_, dx[0], call.rank.stream);
-  }
-
- private:
-  struct State final : Saved {
-    Tensor x;
-  };
-  AxisSet axes_;
-  double batch_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_input_kernel(const LayerPlan&, int) { return std::make_unique<InputKernel>(); }
@@ -209,8 +181,4 @@ std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
 std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank) {
   return std::make_unique<LinearKernel>(layer, rank);
 }
-std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int) {
-  return std::make_unique<CrossEntropyKernel>(layer);
-}
-
 }  // namespace partita

@@ -98,48 +98,75 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
 
-Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment) {
-  const Timed timed(Profile::Part::compute);
-  const Box box = executor.images();
-  Batch batch{
-      Tensor(options_.dtype, executor.plan().layers.front().shape.names(), box, allocator_, MemoryClass::activations),
-      {}};
-  for (Index n = executor.labels().lo; n < executor.labels().hi; ++n)
-    batch.labels.push_back(data.label(samples[static_cast<std::size_t>(n)]));
-  if (box.empty()) return batch;
+namespace {
+
+/// Without N.
+Box inside_of(const Box& box) {
   Box inside(box.dims() - 1);
   for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
-  std::vector<float> pixels(static_cast<std::size_t>(inside.volume()));
-  const Index channels = inside.extent(0), places = inside.volume() / channels;
+  return inside;
+}
+
+/// Fills samples of a tensor N ...: `read(n, values)` gives those of global position n in logical order, the tensor has
+/// channels last.
+template <class Read>
+void fill_samples(const Tensor& tensor, Read&& read) {
+  const Box& box = tensor.box();
+  if (box.empty()) return;
+  const Index channels = tensor.extent('C'), volume = tensor.volume() / box.extent(0), places = volume / channels;
+  std::vector<float> values(static_cast<std::size_t>(volume));
   for (Index n = box[0].lo; n < box[0].hi; ++n) {
-    const Augmentation none;
-    read_augmented(data, samples[static_cast<std::size_t>(n)], inside, augment ? options_.augmentation : none,
-                   options_.seed, epoch_, pixels);
-    dispatch_float(options_.dtype, [&](auto t) {  // samples lie one after the other, each with its channels last
-      auto* to = batch.images.as<decltype(t)>() + (n - box[0].lo) * inside.volume();
+    read(n, values);
+    dispatch(tensor.dtype(), [&](auto t) {
+      auto* to = tensor.as<decltype(t)>() + (n - box[0].lo) * volume;
       for (Index place = 0; place < places; ++place)
         for (Index c = 0; c < channels; ++c)
-          *to++ = static_cast<decltype(t)>(pixels[static_cast<std::size_t>(c * places + place)]);
+          *to++ = static_cast<decltype(t)>(values[static_cast<std::size_t>(c * places + place)]);
     });
   }
+}
+
+}  // namespace
+
+Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment) {
+  const Timed timed(Profile::Part::compute);
+  const auto made = [&](const Shape& shape, const Box& box, DType dtype) {
+    return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations);
+  };
+  const Target target = executor.target();
+  const Batch batch{made(executor.plan().layers.front().shape, executor.images(), options_.dtype),
+                    made(target.shape, executor.target_box(), target.labels ? DType::i32 : options_.dtype)};
+  const Augmentation none;
+  const Box image = inside_of(executor.images()), answer = inside_of(executor.target_box());
+  fill_samples(batch.images, [&](Index n, std::span<float> values) {
+    read_augmented(data, samples[static_cast<std::size_t>(n)], image, augment ? options_.augmentation : none,
+                   options_.seed, epoch_, values);
+  });
+  fill_samples(batch.target, [&](Index n, std::span<float> values) {
+    data.read_target(samples[static_cast<std::size_t>(n)], answer, values);
+  });
   return batch;
 }
 
 /// Announces an epoch's own samples' own rows; a file that turns out damaged fails alike on every rank.
 void Trainer::hold(Dataset& data, const std::vector<Index>& order, bool training) {
   if (Profile* profile = Profile::current()) profile->set_layer("data");
-  std::vector<Index> mine;
-  Box inside;
+  std::vector<Index> mine, targets;
+  Box inside, target;
   for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {
     const Index size = std::min(options_.batch, static_cast<Index>(order.size()) - first);
-    const Box box = executor(size, training).images();
-    inside = Box(box.dims() - 1);
-    for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
-    for (Index n = box[0].lo; n < box[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(first + n)]);
+    const Executor& each = executor(size, training);
+    const Box images = each.images(), answers = each.target_box();
+    inside = inside_of(images);
+    target = inside_of(answers);
+    for (Index n = images[0].lo; n < images[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(first + n)]);
+    for (Index n = answers[0].lo; n < answers[0].hi; ++n) targets.push_back(order[static_cast<std::size_t>(first + n)]);
   }
   check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
-  together(*world_,
-           [&] { data.hold(mine, training ? source_box(data.sample(), inside, options_.augmentation) : inside); });
+  together(*world_, [&] {
+    data.hold(mine, training ? source_box(data.sample(), inside, options_.augmentation) : inside);
+    data.hold_targets(targets, target);
+  });
 }
 
 StepResult Trainer::run(Bound& bound, const Batch& batch, double rate) {

@@ -126,9 +126,9 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
   expect_error(
       [] {
         Begun b;
-        b.m.softmax_cross_entropy("loss", b.t);
+        b.m.softmax_dice("loss", b.m.global_average_pool("mean", b.t));
       },
-      {"layer 'loss' (softmax_cross_entropy)", "N=1 C=2 H=5 W=7"});
+      {"layer 'loss' (softmax_dice)", "with places", "N=1 C=2"});
 }
 
 TEST(Model, ParametersOutOfRange) {

@@ -16,31 +16,48 @@ namespace partita::test {
 
 inline constexpr int steps = 3;
 
-/// Images and labels by global index, in no file.
+/// Images and targets by global index, in no file.
 class DrawnData final : public Dataset {
  public:
-  DrawnData(Shape sample, Index size, Index classes) : sample_(sample), size_(size), classes_(classes) {}
+  /// `target` as for a batch of one.
+  DrawnData(Shape sample, const Target& target, Index size, Index classes)
+      : sample_(sample), size_(size), classes_(target.labels ? classes : 0) {
+    for (int d = 1; d < target.shape.dims(); ++d) target_.push_back({target.shape.name(d), target.shape.extent(d)});
+  }
   Shape sample() const override { return sample_; }
+  Shape target() const override { return target_; }
   Index size() const override { return size_; }
   Index classes() const override { return classes_; }
   void hold(std::span<const Index>, const Box&) override {}
   void read(Index sample, const Box& box, std::span<float> out) const override {
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      Index rest = static_cast<Index>(i), index = 0, scale = 1;
-      for (int d = box.dims() - 1; d >= 0; --d) {
-        index += (box[d].lo + rest % box.extent(d)) * scale;
-        rest /= box.extent(d);
-        scale *= sample_.extent(d);
-      }
-      out[i] = static_cast<float>(Random(7, 1).normal(sample * sample_.volume() + index));
-    }
+    for_places(sample, sample_, box,
+               [&](std::size_t i, Index at) { out[i] = static_cast<float>(Random(7, 1).normal(at)); });
   }
-  std::int32_t label(Index sample) const override {
-    return static_cast<std::int32_t>(Random(7, 2).bits(sample) % static_cast<std::uint32_t>(classes_));
+  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+    for_places(sample, target_, box, [&](std::size_t i, Index at) {
+      const Random random(7, 2);
+      out[i] = classes_ == 0 ? static_cast<float>(random.normal(at))
+                             : static_cast<float>(random.bits(at) % static_cast<std::uint32_t>(classes_));
+    });
   }
 
  private:
-  Shape sample_;
+  /// Calls f(position in the box, global index) for each element.
+  template <class F>
+  static void for_places(Index sample, const Shape& shape, const Box& box, F&& f) {
+    const Index count = box.dims() == 0 ? 1 : box.volume();
+    for (Index i = 0; i < count; ++i) {
+      Index rest = i, index = 0, scale = 1;
+      for (int d = box.dims() - 1; d >= 0; --d) {
+        index += (box[d].lo + rest % box.extent(d)) * scale;
+        rest /= box.extent(d);
+        scale *= shape.extent(d);
+      }
+      f(static_cast<std::size_t>(i), sample * scale + index);
+    }
+  }
+
+  Shape sample_, target_;
   Index size_, classes_;
 };
 
@@ -96,8 +113,9 @@ enum class Weights { drawn, nudged };
 
 inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap,
                            Weights weights = Weights::drawn) {
-  const Index classes = drawn.model.shapes(1)[drawn.model.layers().size() - 2]['C'];
-  DrawnData data(sample_of(drawn.model), steps * drawn.batch, classes);
+  const Shape scores = drawn.model.shapes(1)[static_cast<std::size_t>(drawn.model.layers().back().inputs[0])];
+  DrawnData data(sample_of(drawn.model), drawn.model.layers().back().op->target(scores), steps * drawn.batch,
+                 scores['C']);
   TrainerOptions options;
   options.batch = drawn.batch;
   options.dtype = DType::f64;

@@ -169,7 +169,7 @@ class RandomCase {
 
   Value draw_layer(Model& m, Value t, const std::string& name) {
     const Index channels = channels_of(m, t);
-    switch (between(0, 7)) {
+    switch (between(0, 9)) {
       case 0: return m.activation(name, t, draw_activation());
       case 1: return draw_norm(m, t, name);
       case 2:
@@ -180,33 +180,61 @@ class RandomCase {
         const Value other = until_it_fits([&] { return m.conv(name + "a", t, same_shape(m, t)); });
         return chance(0.5) ? m.add(name, t, other) : m.concatenate(name, {other, t});
       }
-      case 5: return until_small([&] { return m.conv_transpose(name, t, draw_transposed(channels)); }, m);
+      case 5: return until_small([&] { return m.conv_transpose(name, t, draw_transposed(channels)); }, m, t, name);
+      case 6: return draw_resampling(m, t, name);
       default: return until_it_fits([&] { return m.conv(name, t, draw_conv(channels)); });
+    }
+  }
+
+  /// `until_it_fits`, and is not so large that the reference would take long; an activation where all that is drawn is.
+  template <class Add>
+  Value until_small(Add&& add, Model& m, Value t, const std::string& name) {
+    const Model before = m;
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      const Value added = until_it_fits(add);
+      if (const Shape y = m.shapes(1).back(); y.volume() < 3000 && y['C'] <= 30) return added;
+      m = before;
+    }
+    return m.activation(name, t, draw_activation());
+  }
+
+  Value draw_resampling(Model& m, Value t, const std::string& name) {
+    const auto scale = [&] { return between(1, 3); };
+    const auto margin = [&] { return Sides(between(0, 2), between(0, 2)); };
+    switch (between(0, 2)) {
+      case 0:
+        return until_small(
+            [&] {
+              return m.upsample(name, t,
+                                {per_dim(scale), chance(0.5) ? Interpolation::linear : Interpolation::nearest});
+            },
+            m, t, name);
+      case 1: return until_it_fits([&] { return m.crop(name, t, sides(margin)); });
+      default: return until_small([&] { return m.space_to_depth(name, t, per_dim(scale)); }, m, t, name);
     }
   }
 
   static Index channels_of(const Model& m, Value t) { return m.shapes(1)[static_cast<std::size_t>(t.layer)]['C']; }
 
-  /// `until_it_fits`, and is not so large that the reference would take long.
-  template <class Add>
-  Value until_small(Add&& add, Model& m) {
-    const Model before = m;
-    for (;;) {
-      const Value t = until_it_fits(add);
-      if (m.shapes(1).back().volume() < 3000) return t;
-      m = before;
-    }
-  }
-
   /// A convolution that keeps the shape, so that its output can be added to its input.
   Conv same_shape(const Model& m, Value t) {
     const Index kernel = between(1, 4);
     bool down = false;  // the longer side in turns
-    return {.filters = channels_of(m, t), .kernel = kernel, .padding = sides([&] {
-                                                              return down ^= true,
-                                                                     down ? Sides((kernel - 1) / 2, kernel / 2)
-                                                                          : Sides(kernel / 2, (kernel - 1) / 2);
-                                                            })};
+    const auto padding = [&] {
+      down = !down;
+      return down ? Sides((kernel - 1) / 2, kernel / 2) : Sides(kernel / 2, (kernel - 1) / 2);
+    };
+    return {.filters = channels_of(m, t), .kernel = kernel, .padding = sides(padding)};
+  }
+
+  /// Of an input with places.
+  void draw_loss(Model& m, Value t) {
+    switch (between(0, 3)) {
+      case 0: m.softmax_dice("loss", t); return;
+      case 1: m.mean_squared_error("loss", t); return;
+      case 2: m.mean_absolute_error("loss", t); return;
+      default: m.softmax_cross_entropy("loss", t);
+    }
   }
 
   Model draw_model() {
@@ -218,10 +246,15 @@ class RandomCase {
     for (int d = 0; d < dims_; ++d) spatial.push_back(pick(extents));
     Value t = m.input("in", {.channels = between(1, 3), .spatial = spatial});
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
+    if (chance(0.3)) {
+      draw_loss(m, m.conv("scores", t, {.filters = between(2, 4)}));
+      return m;
+    }
     // Not right behind a normalisation: the mean of what has mean zero has no gradient but rounding, which LARS tells from 0.
     if (chance(0.2)) t = m.global_average_pool("mean", m.relu("bent", t));
     if (chance(0.5)) t = m.relu("act", m.linear("hidden", t, {.features = between(1, 7), .bias = chance(0.5)}));
-    m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = between(2, 5)}));
+    t = m.linear("fc", t, {.features = between(2, 5)});
+    chance(0.8) ? m.softmax_cross_entropy("loss", t) : m.mean_squared_error("loss", t);
     return m;
   }
 

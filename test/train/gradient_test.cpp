@@ -44,10 +44,13 @@ double derivative_error(const RandomCase& drawn) {
     Trainer trainer(drawn.model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
     Executor& executor = trainer.executor(drawn.batch, true);
     const Shape& shape = executor.plan().layers[0].shape;
-    Batch batch{Tensor(DType::f64, shape.names(), executor.images()), {}};
+    const Target target = executor.target();
+    const Index classes = executor.plan().layers.back().input_shapes[0]['C'];
+    const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
+                      Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
     fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i); });
-    const Index classes = drawn.model.shapes(1)[drawn.model.layers().size() - 2]['C'];
-    for (Index n = 0; n < drawn.batch; ++n) batch.labels.push_back(static_cast<std::int32_t>(n % classes));
+    fill(batch.target, target.shape,
+         [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
     constexpr double still = 1e-300;  // a learning rate that moves nothing
     move(trainer.parameters(), trainer.plan(),
          0.1);  // biases away from zero: padding alone would sit on the kink of a ReLU

@@ -29,7 +29,8 @@ std::vector<Tensor> outputs_of(const Model& model) {
     Executor& executor = trainer.executor(samples, true);
     executor.keep_outputs(true);
     const Shape& shape = executor.plan().layers[0].shape;
-    Batch batch{Tensor(DType::f64, shape.names(), executor.images()), {0, 1}};
+    const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
+                      Tensor(DType::i32, executor.target().shape.names(), executor.target_box())};
     fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i) + 3; });
     executor.run(batch, 0, 1e-300);
     for (std::size_t i = 0; i < model.layers().size(); ++i) outputs.push_back(executor.output(i));

@@ -13,7 +13,7 @@ namespace {
 std::vector<double> losses(const Strategy& strategy, DType dtype, const std::string& backend) {
   std::vector<double> losses;
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
-    const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, 100, 10, 1, 0);
+    const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, {}, 100, 10, 1, 0);
     TrainerOptions options;
     options.batch = 21;
     options.dtype = dtype;

@@ -18,7 +18,7 @@ std::vector<double> train(const Strategy& strategy, Method method, Index stop, c
                           std::uint64_t seed = 1) {
   std::vector<double> losses;
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
-    const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, 14, 10, 1, 0);
+    const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, {}, 14, 10, 1, 0);
     TrainerOptions options;
     options.batch = 4;
     options.dtype = DType::f64;

@@ -20,14 +20,14 @@ std::vector<float> read(const Dataset& data, Index i, const Box& box) {
 std::vector<float> read(const Dataset& data, Index i) { return read(data, i, Box(data.sample())); }
 
 TEST(Synthetic, TellsWhatItIs) {
-  const auto data = make_synthetic(sample, 11, 4, 1, 0);
+  const auto data = make_synthetic(sample, {}, 11, 4, 1, 0);
   EXPECT_EQ(data->sample(), sample);
   EXPECT_EQ(data->size(), 11);
   EXPECT_EQ(data->classes(), 4);
 }
 
 TEST(Synthetic, IsTheSameWhateverBoxIsAsked) {
-  const auto data = make_synthetic(sample, 11, 4, 1, 0);
+  const auto data = make_synthetic(sample, {}, 11, 4, 1, 0);
   for (const Index i : {0, 6, 10}) {
     const auto whole = read(*data, i);
     for (Index c = 0; c <= 3; ++c)
@@ -48,15 +48,15 @@ TEST(Synthetic, IsTheSameWhateverBoxIsAsked) {
 }
 
 TEST(Synthetic, DependsOnSeedPartAndSample) {
-  const auto data = make_synthetic(sample, 11, 4, 1, 0);
-  EXPECT_EQ(read(*data, 3), read(*make_synthetic(sample, 11, 4, 1, 0), 3));
-  EXPECT_NE(read(*data, 3), read(*make_synthetic(sample, 11, 4, 2, 0), 3));
-  EXPECT_NE(read(*data, 3), read(*make_synthetic(sample, 11, 4, 1, 1), 3));
+  const auto data = make_synthetic(sample, {}, 11, 4, 1, 0);
+  EXPECT_EQ(read(*data, 3), read(*make_synthetic(sample, {}, 11, 4, 1, 0), 3));
+  EXPECT_NE(read(*data, 3), read(*make_synthetic(sample, {}, 11, 4, 2, 0), 3));
+  EXPECT_NE(read(*data, 3), read(*make_synthetic(sample, {}, 11, 4, 1, 1), 3));
   EXPECT_NE(read(*data, 3), read(*data, 4));
 }
 
 TEST(Synthetic, GrowingAddsSamplesOnly) {
-  const auto small = make_synthetic(sample, 5, 4, 1, 0), large = make_synthetic(sample, 50, 4, 1, 0);
+  const auto small = make_synthetic(sample, {}, 5, 4, 1, 0), large = make_synthetic(sample, {}, 50, 4, 1, 0);
   for (Index i = 0; i < 5; ++i) {
     EXPECT_EQ(small->label(i), large->label(i));
     EXPECT_EQ(read(*small, i), read(*large, i));
@@ -64,7 +64,7 @@ TEST(Synthetic, GrowingAddsSamplesOnly) {
 }
 
 TEST(Synthetic, PixelsHaveUnitVariance) {
-  const auto data = make_synthetic(sample, 200, 20, 1, 0);
+  const auto data = make_synthetic(sample, {}, 200, 20, 1, 0);
   double sum = 0, squares = 0;
   for (Index i = 0; i < 200; ++i)
     for (const float pixel : read(*data, i)) {
@@ -77,7 +77,7 @@ TEST(Synthetic, PixelsHaveUnitVariance) {
 }
 
 TEST(Synthetic, EveryClassOccursAboutEquallyOften) {
-  const auto data = make_synthetic(sample, 3000, 3, 1, 0);
+  const auto data = make_synthetic(sample, {}, 3000, 3, 1, 0);
   std::array<int, 3> count{};
   for (Index i = 0; i < 3000; ++i) ++count.at(static_cast<std::size_t>(data->label(i)));
   for (const int n : count) EXPECT_NEAR(n, 1000, 120);
@@ -85,7 +85,7 @@ TEST(Synthetic, EveryClassOccursAboutEquallyOften) {
 
 TEST(Synthetic, PartsShareThePatterns) {
   // The mean of a class over many samples of one part recognises that class in the other part.
-  const auto training = make_synthetic(sample, 400, 4, 1, 0), test = make_synthetic(sample, 100, 4, 1, 1);
+  const auto training = make_synthetic(sample, {}, 400, 4, 1, 0), test = make_synthetic(sample, {}, 100, 4, 1, 1);
   std::array<std::vector<double>, 4> means;
   means.fill(std::vector<double>(105));
   for (Index i = 0; i < 400; ++i) {
@@ -105,14 +105,14 @@ TEST(Synthetic, PartsShareThePatterns) {
 }
 
 TEST(Synthetic, RefusesImpossibleSizes) {
-  EXPECT_THROW(make_synthetic(sample, -1, 4, 1, 0), Error);
-  EXPECT_THROW(make_synthetic(sample, 5, 0, 1, 0), Error);
+  EXPECT_THROW(make_synthetic(sample, {}, -1, 4, 1, 0), Error);
+  EXPECT_THROW(make_synthetic(sample, {}, 5, 0, 1, 0), Error);
 }
 
-TEST(Synthetic, MayBeEmpty) { EXPECT_EQ(make_synthetic(sample, 0, 1, 1, 0)->size(), 0); }
+TEST(Synthetic, MayBeEmpty) { EXPECT_EQ(make_synthetic(sample, {}, 0, 1, 1, 0)->size(), 0); }
 
 TEST(SyntheticDeathTest, WhatIsNotThereIsRefused) {
-  const auto data = make_synthetic(sample, 5, 4, 1, 0);
+  const auto data = make_synthetic(sample, {}, 5, 4, 1, 0);
   EXPECT_DEATH(data->label(5), "the data set has the sample");
   EXPECT_DEATH(read(*data, -1), "the data set has the sample");
   Box box(sample);

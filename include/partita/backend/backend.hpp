@@ -2,6 +2,7 @@
 
 #include "partita/backend/conv_problem.hpp"
 #include "partita/base/activation.hpp"
+#include "partita/base/resampling.hpp"
 #include "partita/base/tensor.hpp"
 #include "partita/base/window.hpp"
 
@@ -100,6 +101,17 @@ class Backend {
   /// Its adjoint: dx[n,c,...] = scale * dy[n,c]
   virtual void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) = 0;
 
+  /// y = resample(x), one a spatial dimension; x holds all inputs that y is made of
+  virtual void resample_forward(std::span<const Resampling> dims, const Tensor& x, const Tensor& y, Stream stream) = 0;
+  /// Its adjoint: dx += resample'(dy)
+  virtual void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx,
+                                 Stream stream) = 0;
+  /// y = blocks of places of x as channels: position i, j of its block and channel c of x are channel (c i j) of y; x holds
+  /// all blocks of y, `block` extents one a spatial dimension
+  virtual void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) = 0;
+  /// Its inverse: the places of dx in the blocks of dy
+  virtual void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) = 0;
+
   // Element by element.
 
   /// y = f(x)
@@ -114,7 +126,7 @@ class Backend {
                     const void* a, Index lda, const void* b, Index ldb, double beta, void* c, Index ldc,
                     Stream stream) = 0;
 
-  // Softmax cross-entropy over C of x[N C]; labels[n] belongs to row n of x's box.
+  // Losses of labels: a place is a row of channels of x[N C ...], in the order of x's memory; labels[i] belongs to row i.
 
   /// Adds to loss the sum over rows of -log softmax(x)[label], and to correct the rows whose largest entry is the
   /// label.
@@ -123,6 +135,22 @@ class Backend {
   /// dx = scale * (softmax(x) - onehot(label))
   virtual void cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
                                       const Tensor& dx, Stream stream) = 0;
+  /// For each sample and channel, sample by sample, with p = softmax(x) and g = onehot(label): common = sum of p g, both =
+  /// sum of p + g. Adds to correct as cross_entropy_forward does.
+  virtual void overlap_forward(const Tensor& x, std::span<const std::int32_t> labels, std::span<double> common,
+                               std::span<double> both, double& correct, Stream stream) = 0;
+  /// dx = the gradient of sum over samples and channels of of_common * common + of_both * both.
+  virtual void overlap_backward(const Tensor& x, std::span<const std::int32_t> labels,
+                                std::span<const double> of_common, std::span<const double> of_both, const Tensor& dx,
+                                Stream stream) = 0;
+
+  // Losses of values; the target is like x.
+
+  /// The sum of (x - target)^2, or of |x - target|.
+  virtual double difference_forward(bool absolute, const Tensor& x, const Tensor& target, Stream stream) = 0;
+  /// dx = scale * its gradient; 0 where x is the target.
+  virtual void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
+                                   Stream stream) = 0;
 };
 
 /// The oracle: named loops and Eigen, every dtype.

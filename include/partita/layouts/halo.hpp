@@ -5,6 +5,7 @@
 #include "partita/layouts/layout.hpp"
 #include "partita/layouts/transfer.hpp"
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct Halo {
   /// The widest halo on each side of each spatial dimension, e.g. "H 1+1 W 0+2" (below + above); "" for none.
   std::string widths(const Shape& shape) const;
 };
+
+/// The halo of x for y: every rank needs `reads` of the outputs that it owns, of the channels that it owns of x.
+Halo halo_of(const Layout& x, const Layout& y, const std::function<Box(const Box& out)>& reads);
 
 /// The halo of x for y = window(x): every rank needs the inputs that its own outputs read.
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows);

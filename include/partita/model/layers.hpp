@@ -3,6 +3,7 @@
 #include "partita/model/operator.hpp"
 
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 namespace partita {
@@ -85,6 +86,7 @@ struct Pool {
 enum class Statistics : std::uint8_t {
   global,  ///< the whole batch: the result does not depend on the layout
   local,   ///< each rank's own part: another result for another layout. Only the running statistics are summed
+  along,   ///< the parts of the ranks along some axes of the grid: between the two
 };
 
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, a channel.
@@ -92,6 +94,7 @@ struct BatchNorm {
   double epsilon = 1e-5;
   double momentum = 0.1;  ///< running = (1-momentum) * running + momentum * batch
   Statistics statistics = Statistics::global;
+  std::vector<std::string> axes = {};  ///< of Statistics::along; on a grid of one rank they need not be there
 };
 
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift with statistics of a sample's group of channels, over
@@ -99,6 +102,15 @@ struct BatchNorm {
 struct GroupNorm {
   Index groups = 32;  ///< of equally many channels: it divides them
   double epsilon = 1e-5;
+};
+
+/// Outputs between inputs.
+enum class Interpolation : std::uint8_t { nearest, linear };
+
+/// `scale` outputs for every input of a spatial dimension; linear weighs the two inputs around an output's centre.
+struct Upsample {
+  PerDim scale = 2;
+  Interpolation interpolation = Interpolation::nearest;
 };
 
 /// y[N F] = x[N C D H W] * w[F C D H W] + b: contracts all dimensions of a sample at once, so there is no flattening.

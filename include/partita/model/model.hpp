@@ -53,10 +53,20 @@ class Model {
   Value add(const std::string& name, Value a, Value b);
   /// The channels of all inputs, one input after the other.
   Value concatenate(const std::string& name, const std::vector<Value>& inputs);
+  Value upsample(const std::string& name, Value x, const Upsample& upsample = {});
+  /// Takes margins off every side of space.
+  Value crop(const std::string& name, Value x, const Padding& margins);
+  /// Blocks of places become channels (Shi et al. 2016's inverse); they divide the extents.
+  Value space_to_depth(const std::string& name, Value x, const PerDim& block);
   Value dropout(const std::string& name, Value x, const Dropout& dropout = {});
   Value linear(const std::string& name, Value x, const Linear& linear);
-  /// The loss, and with it the number of correct predictions; x is N C with a channel a class.
+  /// The loss, and with it the number of correct predictions; x is N C ... with a channel a class, a label a place.
   Value softmax_cross_entropy(const std::string& name, Value x);
+  /// The same for the overlap of labels and predictions, for classes that are rare.
+  Value softmax_dice(const std::string& name, Value x);
+  /// Losses of values: the target is shaped as x.
+  Value mean_squared_error(const std::string& name, Value x);
+  Value mean_absolute_error(const std::string& name, Value x);
   /// A layer of the user's own kind.
   Value layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs);
 

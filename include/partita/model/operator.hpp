@@ -71,6 +71,12 @@ struct OperatorLayouts {
   std::vector<Alternative> alternatives = {};  ///< all that were weighed, the one that was taken first
 };
 
+/// What a loss compares its input with.
+struct Target {
+  Shape shape;         ///< N, and those of the input's dimensions that it has
+  bool labels = true;  ///< numbers of channels, of which the largest is right; else values
+};
+
 /// One kind of layer, without its name and place: shapes, weights and layout rule. Pure: it knows neither ranks nor
 /// devices; the kernel of the same kind (train/kernel.hpp) runs it. A user's own layer begins with a class like this.
 class Operator {
@@ -99,6 +105,8 @@ class Operator {
   virtual Index keeps() const { return 0; }
   /// True for the layer that ends a training step: its kernel leaves a number, the loss; its output stays zero.
   virtual bool is_loss() const { return false; }
+  /// Of a loss with input x; the loss is a mean over all of it.
+  virtual Target target(const Shape& /*x*/) const { return {}; }
 };
 
 }  // namespace partita

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/activation.hpp"
+#include "partita/base/resampling.hpp"
 #include "partita/model/layers.hpp"
 
 #include <vector>
@@ -94,17 +95,73 @@ class GlobalAveragePoolOperator final : public Operator {
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
 };
 
+/// Each output of y[N C ...] is a mean of inputs nearby, dimension by dimension: up-sampling and cropping.
+class ResampleOperator : public Operator {
+ public:
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// One a spatial dimension of x.
+  virtual std::vector<Resampling> resamplings(const Shape& x) const = 0;
+
+ protected:
+  /// Outputs of dimension i of n inputs; throws Error where there are none.
+  virtual Index outputs(std::size_t i, Index n, char name) const = 0;
+};
+
+class UpsampleOperator final : public ResampleOperator {
+ public:
+  explicit UpsampleOperator(Upsample upsample) : upsample_(std::move(upsample)) {}
+  std::string_view kind() const override { return "upsample"; }
+  std::string describe() const override;
+  std::vector<Resampling> resamplings(const Shape& x) const override;
+
+ private:
+  Index outputs(std::size_t i, Index n, char name) const override;
+  Upsample upsample_;
+};
+
+class CropOperator final : public ResampleOperator {
+ public:
+  explicit CropOperator(Padding margins) : margins_(std::move(margins)) {}
+  std::string_view kind() const override { return "crop"; }
+  std::string describe() const override;
+  std::vector<Resampling> resamplings(const Shape& x) const override;
+
+ private:
+  Index outputs(std::size_t i, Index n, char name) const override;
+  Padding margins_;
+};
+
+/// y[N (C i j) H/a W/b] = x[N C (H/a i) (W/b j)]: blocks of a x b places become channels, i before j, as many for each of x.
+class SpaceToDepthOperator final : public Operator {
+ public:
+  explicit SpaceToDepthOperator(PerDim block) : block_(std::move(block)) {}
+  std::string_view kind() const override { return "space_to_depth"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// Channels of the output are others than the input's: whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  /// The blocks as windows that do not overlap.
+  std::vector<Window> windows(const Shape& x) const;
+
+ private:
+  PerDim block_;
+};
+
 /// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C] with statistics of the batch, or running ones in
 /// evaluation (Ioffe and Szegedy 2015).
 class BatchNormOperator final : public Operator {
  public:
-  explicit BatchNormOperator(BatchNorm norm) : norm_(norm) {}
+  explicit BatchNormOperator(BatchNorm norm) : norm_(std::move(norm)) {}
   std::string_view kind() const override { return "batch_norm"; }
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   const BatchNorm& norm() const { return norm_; }
+  /// The axes that cut x over which statistics are summed. Throws Error for one that the grid lacks.
+  AxisSet statistics_axes(const Layout& x) const;
 
  private:
   BatchNorm norm_;
@@ -199,14 +256,43 @@ class DropoutOperator final : public ElementwiseOperator {
   Dropout dropout_;
 };
 
-/// The mean over the batch of -log softmax(x[N C])[label].
-class CrossEntropyOperator final : public Operator {
+/// Losses: they differ in what they compare x with, in whether they need all channels of a place, and in their sums.
+class LossOperator : public Operator {
+ public:
+  /// A number a sample; what a loss leaves for others is nothing.
+  Shape output(std::span<const Shape> inputs) const override;
+  bool is_loss() const override { return true; }
+};
+
+/// The mean over samples and places of -log softmax(x[N C ...])[label].
+class CrossEntropyOperator final : public LossOperator {
  public:
   std::string_view kind() const override { return "softmax_cross_entropy"; }
-  /// N: a loss a sample.
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  Target target(const Shape& x) const override;
+};
+
+/// 1 - the mean over samples and channels of (2 sum p g + 1)/(sum p + sum g + 1), sums over places; p = softmax(x[N C ...]),
+/// g is 1 in the label's channel (Milletari et al. 2016, with sums of p instead of squares).
+class DiceOperator final : public LossOperator {
+ public:
+  std::string_view kind() const override { return "softmax_dice"; }
   Shape output(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
-  bool is_loss() const override { return true; }
+  Target target(const Shape& x) const override;
+};
+
+/// The mean over all elements of (x - target)^2 or of |x - target|.
+class DifferenceOperator final : public LossOperator {
+ public:
+  explicit DifferenceOperator(bool absolute) : absolute_(absolute) {}
+  std::string_view kind() const override { return absolute_ ? "mean_absolute_error" : "mean_squared_error"; }
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  Target target(const Shape& x) const override { return {x, false}; }
+  bool absolute() const { return absolute_; }
+
+ private:
+  bool absolute_;
 };
 
 }  // namespace partita

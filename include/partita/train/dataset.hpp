@@ -10,7 +10,7 @@
 
 namespace partita {
 
-/// Labelled samples, read by global sample number and box: a rank reads its own samples' own rows only.
+/// Samples with what they are to be mapped to, a label or more, read by global sample number and box: a rank reads its own samples' own rows only.
 /// A user's own data set is a class like this.
 class Dataset {
  public:
@@ -19,6 +19,7 @@ class Dataset {
   virtual Shape sample() const = 0;
   /// Number of samples.
   virtual Index size() const = 0;
+  /// Labels are less; 0 where the target is values.
   virtual Index classes() const = 0;
   /// Announces what will be read next (an epoch's samples, and the box of each, dimensions as in `sample`), so that
   /// whoever reads from a file can hold just that. `read` may ask for samples and boxes inside these only.
@@ -26,8 +27,14 @@ class Dataset {
   /// Sample `sample` inside `box`, in the logical row-major order of the box (C H W), pixels scaled to about unit
   /// variance.
   virtual void read(Index sample, const Box& box, std::span<float> out) const = 0;
-  /// The sample's class; known for every sample.
-  virtual std::int32_t label(Index sample) const = 0;
+  /// The target of one sample, without N: no dimension for one label, space for a label a place, C for values.
+  virtual Shape target() const { return {}; }
+  /// As `hold`, for targets; the samples may be others.
+  virtual void hold_targets(std::span<const Index> /*samples*/, const Box& /*box*/) {}
+  /// The target inside `box`, in its logical row-major order; labels are whole numbers. The default is `label`'s.
+  virtual void read_target(Index sample, const Box& box, std::span<float> out) const;
+  /// The sample's class, of sets with one label a sample; known for every sample.
+  virtual std::int32_t label(Index sample) const;
 };
 
 /// Images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels; `hold` streams
@@ -46,8 +53,11 @@ void register_dataset(const std::string& name, DatasetFactory factory);
 /// Opens a data set by its name, "fashion-mnist" or a registered one. Throws Error with the nearest name for another.
 std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string& folder, bool training);
 
-/// Images drawn from a seed: every class is a fixed random pattern, every sample its class's pattern plus noise, so a
-/// network can learn it. Two parts with the same seed and another `part` share the patterns and differ in samples.
-std::unique_ptr<Dataset> make_synthetic(const Shape& sample, Index size, Index classes, std::uint64_t seed, int part);
+/// Samples drawn from a seed, which a network can learn: a pattern of the target's plus noise. The pattern is the class's
+/// for one label a sample; for labels of places each place shows its class (a place of a coarser target a block of them);
+/// values scale one pattern. Two parts with the same seed and another `part` share the patterns and differ in samples.
+/// `target` is Dataset::target; `classes` is 0 where it is values.
+std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target, Index size, Index classes,
+                                        std::uint64_t seed, int part);
 
 }  // namespace partita

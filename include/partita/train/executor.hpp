@@ -12,14 +12,14 @@ class WeightUpdate;
 
 /// What one rank brings to a step.
 struct Batch {
-  Tensor images;                     ///< the box of the input layer's output that the rank owns
-  std::vector<std::int32_t> labels;  ///< of the samples of the loss's input on this rank
+  Tensor images;  ///< the box of the input layer's output that the rank owns
+  Tensor target;  ///< the box of Executor::target: labels (i32), or values in the dtype of the images
 };
 
 /// What one run of the schedule found.
 struct StepResult {
   double loss = 0;      ///< mean over the global batch; the same number on every rank
-  double accuracy = 0;  ///< fraction of right predictions
+  double accuracy = 0;  ///< fraction of right predictions; 0 where the target is values
 };
 
 /// Runs a plan on one rank: interprets the actions of its schedule.
@@ -36,9 +36,11 @@ class Executor {
   const Plan& plan() const { return plan_; }
   /// The local convolutions that this rank will run, each once.
   std::vector<ConvProblem> problems() const;
-  /// The box of images, and the interval of samples whose labels, this rank brings.
+  /// The box of images that this rank brings.
   Box images() const;
-  Interval labels() const;
+  /// What the loss compares with, and the box of it that this rank brings.
+  Target target() const;
+  Box target_box() const;
   /// This rank's part of the output (LayerPlan::y) that layer `i` left in the last run, if it was kept (keep_outputs); for
   /// tests and inspection.
   const Tensor& output(std::size_t i) const { return outputs_[i]; }

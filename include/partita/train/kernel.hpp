@@ -28,7 +28,7 @@ struct KernelCall {
   std::span<const Tensor> w;   ///< this rank's parts, in the compute dtype; running statistics in the master dtype
   std::span<const Tensor> dw;  ///< gradients, of trained weights
   std::unique_ptr<Saved>& saved;
-  std::span<const std::int32_t> labels;  ///< of the loss's samples on this rank
+  const Tensor& target;  ///< what the loss compares its input with, of its places on this rank
   std::uint64_t seed = 0;
   Index step = 0;
   bool training = true;

@@ -1,0 +1,72 @@
+#include "partita/model/operators.hpp"
+
+#include "rules.hpp"
+
+#include <fmt/ranges.h>
+
+namespace partita {
+
+std::string BatchNormOperator::describe() const {
+  const auto statistics = norm_.statistics == Statistics::global ? "global statistics"
+                          : norm_.statistics == Statistics::local
+                              ? "local statistics"
+                              : fmt::format("statistics along ({})", fmt::join(norm_.axes, ","));
+  return fmt::format("epsilon {:g} momentum {:g} {}", norm_.epsilon, norm_.momentum, statistics);
+}
+
+Shape BatchNormOperator::output(std::span<const Shape> inputs) const {
+  if (!(norm_.epsilon > 0)) fail("epsilon is {}; it must be more than 0", norm_.epsilon);
+  if (!(norm_.momentum >= 0 && norm_.momentum <= 1)) fail("momentum is {}; it must be in [0, 1]", norm_.momentum);
+  static_cast<void>(inputs[0]['C']);
+  return inputs[0];
+}
+
+std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs) const {
+  const Shape channels{{'C', inputs[0]['C']}};
+  return {{.name = "scale", .shape = channels, .init = Init::ones, .decay = false},
+          {.name = "shift", .shape = channels, .init = Init::zeros, .decay = false},
+          {.name = "running_mean", .shape = channels, .init = Init::zeros, .decay = false, .trained = false},
+          {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
+}
+
+AxisSet BatchNormOperator::statistics_axes(const Layout& x) const {
+  const AxisSet all = sample_axes(x);
+  if (norm_.statistics != Statistics::along) return norm_.statistics == Statistics::global ? all : 0;
+  AxisSet axes = 0;
+  for (const auto& name : norm_.axes) {
+    const int axis = x.grid().find(name);
+    if (axis < 0 && x.grid().size() > 1)
+      fail("its statistics are taken along '{}', which the grid \"{}\" has not{}", name, x.grid().print(),
+           did_you_mean(name, x.grid().names()));
+    if (axis >= 0) axes |= AxisSet{1} << axis;
+  }
+  return axes & all;
+}
+
+// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count. The sums that the backward needs are whole when it has them, so
+// that gradients of scale and shift need no sum of their own over these axes; over others that cut x they do.
+OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Layout x = basis(request);
+  const Layout channels = x.onto(Shape{{'C', x.shape()['C']}});
+  if (request.weights && !(*request.weights == channels))
+    fail("weights \"{}\": scale and shift lie as the channels of its input do, \"{}\"; leave `weights` out",
+         request.weights->print(), channels.print());
+  const AxisSet all = sample_axes(x), axes = statistics_axes(x);
+  const Layout gradient = channels.with_partial(all & ~axes);
+  OperatorLayouts layouts{.x = {x},
+                          .y = x,
+                          .dx = {x},
+                          .w = {channels, channels, channels, channels},
+                          .dw = {gradient, gradient, channels, channels}};
+  if (!request.training) return layouts;
+  const auto add = [&](Collective::When when, std::string role, AxisSet over) {
+    if (over != 0) layouts.collectives.push_back({when, std::move(role), over, channels, 2});
+  };
+  add(Collective::When::forward, "statistics forward", axes);
+  if (axes != all) add(Collective::When::forward, "running statistics", all);
+  add(Collective::When::backward, "statistics backward", axes);
+  return layouts;
+}
+
+}  // namespace partita
