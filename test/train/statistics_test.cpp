@@ -1,6 +1,7 @@
 // Batch normalisation with local statistics: every rank normalises by its own samples, as a serial run over these
 // alone would; running statistics are the mean over ranks and the same on all of them, traffic is what was predicted.
 #include "partita/comm/threads.hpp"
+#include "support/error_of.hpp"
 #include "support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -10,15 +11,16 @@ namespace {
 
 constexpr Index samples = 5;
 
-RandomCase local_norm(const char* grid) {
+RandomCase local_norm(const char* grid, const char* layout = "N@a",
+                      const BatchNorm& norm = {.statistics = Statistics::local}) {
   RandomCase drawn(1);
   drawn.batch = samples;
   drawn.optimizer = {.rate = 0.1};
   drawn.strategy = Strategy(grid);
-  drawn.strategy.layer("*", {.output = "N@a"});
+  drawn.strategy.layer("*", {.output = layout});
   drawn.model = Model("local");
   Value t = drawn.model.input("in", {.channels = 2, .spatial = {3, 2}});
-  t = drawn.model.batch_norm("bn", t, {.statistics = Statistics::local});
+  t = drawn.model.batch_norm("bn", t, norm);
   drawn.model.softmax_cross_entropy("loss", drawn.model.linear("fc", t, {.features = 3}));
   return drawn;
 }
@@ -81,6 +83,41 @@ TEST(LocalStatistics, OnOneRankAreTheGlobalOnes) {
   drawn.model = model;
   run_threads(1, [&](Communicator& comm) { global = run_rank(drawn, drawn.strategy, comm, true); });
   EXPECT_EQ(local.losses, global.losses);
+}
+
+std::vector<RankResult> run(const RandomCase& drawn) {
+  std::vector<RankResult> ranks(static_cast<std::size_t>(drawn.strategy.grid().size()));
+  run_threads(drawn.strategy.grid().size(), [&](Communicator& comm) {
+    ranks[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, drawn.strategy, comm, true);
+  });
+  const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
+  for (int rank = 0; rank < plan.grid.size(); ++rank)
+    expect_predicted(plan, rank, ranks[static_cast<std::size_t>(rank)]);
+  return ranks;
+}
+
+// Along b alone, the ranks of a's halves share rows of the same samples: local statistics of two ranks with whole samples.
+TEST(StatisticsAlong, SomeAxesAreLocalToTheOthers) {
+  const auto along = run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::along, .axes = {"b"}}));
+  const auto local = run(local_norm("a=2"));
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_LT(difference(along[rank].outputs[1], local[rank / 2].outputs[1], 1e-3), 1e-12);
+    for (const char* name : {"bn/running_mean", "bn/running_variance", "bn/scale", "fc/weight"})
+      EXPECT_LT(difference(weight_of(along[rank], name), weight_of(local[rank / 2], name), 1e-3), 1e-12) << name;
+  }
+}
+
+TEST(StatisticsAlong, AllAxesAreGlobal) {
+  const auto along = run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::along, .axes = {"a", "b"}}));
+  const auto global = run(local_norm("a=2 b=2", "N@a H@b", {}));
+  EXPECT_EQ(along[3].losses, global[3].losses);
+}
+
+TEST(StatisticsAlong, AnAxisThatTheGridLacksIsNamed) {
+  const auto drawn = local_norm("a=2 b=2", "N@a", {.statistics = Statistics::along, .axes = {"c"}});
+  const auto bound = [&](const Strategy& strategy) { return bind(drawn.model, strategy, workload_of(drawn)); };
+  expect_error([&] { bound(drawn.strategy); }, {"layer 'bn'", "along 'c'", "\"a=2 b=2\""});
+  EXPECT_NO_THROW(bound(Strategy())) << "one rank has all of it";
 }
 
 }  // namespace
