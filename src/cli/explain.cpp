@@ -41,7 +41,9 @@ void print_redistributions(const LayerPlan& layer, bool training) {
 }
 
 void print_traffic(const Plan& plan, int layer, int rank) {
-  for (const auto& item : plan.traffic(layer, rank)) {
+  const auto traffic = plan.traffic(layer, rank);
+  if (traffic.empty() && plan.grid.size() > 1) print_line("moves", "nothing");
+  for (const auto& item : traffic) {
     const std::string axes = item.verb == Verb::exchange ? "" : plan.grid.print(item.axes);
     fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
                item.traffic.messages, bytes(item.traffic.bytes));

@@ -5,6 +5,7 @@
 #include "partita/model/builtin.hpp"
 #include "version.hpp"
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <sstream>
@@ -34,7 +35,14 @@ struct Texts {  // options that are parsed further after reading
 po::options_description model_options(Options& o, bool builtin) {
   po::options_description group("Model and strategy");
   auto add = group.add_options();
-  if (builtin) add("model", po::value(&o.model)->default_value(o.model)->value_name("NAME"), "built-in model");
+  if (builtin) {
+    add("model", po::value(&o.model)->default_value(o.model)->value_name("NAME"),
+        fmt::format("built-in model: {}", fmt::join(builtin_models(), ", ")).c_str());
+    add("size", po::value(&o.size.extent)->value_name("N"), "extent of its input's spatial dimensions");
+    add("channels", po::value(&o.size.channels)->value_name("N"), "channels of its input");
+    add("classes", po::value(&o.size.classes)->value_name("N"), "classes or values that it predicts");
+    add("width", po::value(&o.size.width)->default_value(1, "1")->value_name("W"), "factor for its channels");
+  }
   add("strategy", po::value(&o.strategy)->value_name("FILE"),
       "strategy file (TOML); without one the ranks share the samples");
   add("grid", po::value(&o.grid)->value_name("AXES"), "replaces the strategy's grid, e.g. \"data=2 y=2\"");
@@ -198,7 +206,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
 }
 
 Model make_model(const Options& options, const ModelFactory& factory) {
-  return factory ? factory() : builtin_model(options.model);
+  return factory ? factory() : builtin_model(options.model, options.size);
 }
 
 Strategy make_strategy(const Options& options, int ranks) {

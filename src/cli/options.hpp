@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/profile.hpp"
+#include "partita/model/builtin.hpp"
 #include "partita/strategies/plan.hpp"
 #include "partita/train/trainer.hpp"
 
@@ -16,6 +17,7 @@ namespace partita::cli {
 struct Options {
   std::string verb;
   std::string model = "fashion-cnn";
+  ModelSize size;                  ///< of the built-in model
   std::string strategy;            ///< a file, or "" for none
   std::string grid;                ///< replaces the strategy's grid
   std::vector<std::string> rules;  ///< "layer: output", after the strategy's

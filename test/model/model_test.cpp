@@ -33,6 +33,32 @@ struct Begun {
       : t(m.input("in", {.channels = 2, .spatial = std::move(spatial)})) {}
 };
 
+// torchvision's numbers of its models, and those of the papers by hand.
+TEST(Builtin, WeightsAreAsPublished) {
+  EXPECT_EQ(fashion_cnn().weights(), 421738);
+  EXPECT_EQ(lenet5().weights(), 61706);
+  EXPECT_EQ(alexnet().weights(), 61100840);
+  EXPECT_EQ(vgg16().weights(), 138357544);
+  EXPECT_EQ(resnet18().weights(), 11689512);
+  EXPECT_EQ(resnet50().weights(), 25557032);
+  EXPECT_EQ(googlenet().shapes(1).at(static_cast<std::size_t>(googlenet().find("5b")))['C'], 1024);
+}
+
+TEST(Builtin, SizesAreWhatWasAskedFor) {
+  const Model m = resnet18({.extent = 64, .channels = 5, .classes = 7, .width = 0.5});
+  const auto shapes = m.shapes(2);
+  EXPECT_EQ(shapes[0].print(), "N=2 C=5 H=64 W=64");
+  EXPECT_EQ(shapes[static_cast<std::size_t>(m.find("res5b"))].print(), "N=2 C=256 H=2 W=2");
+  EXPECT_EQ(shapes[static_cast<std::size_t>(m.find("fc"))].print(), "N=2 C=7");
+  const Model mesh = mesh_tangling({.extent = 2048});
+  EXPECT_EQ(mesh.shapes(1)[static_cast<std::size_t>(mesh.find("conv6_1"))].print(), "N=1 C=128 H=32 W=32");
+  EXPECT_GE(mesh.find("conv6_5"), 0);
+  expect_error([] { builtin_model("resnet5"); }, {"'resnet5'", "did you mean 'resnet50'"});
+  expect_error([] { alexnet({.extent = 20}); }, {"layer 'pool2' (max_pool)", "does not fit"});
+  expect_error([] { builtin_model("lenet5", {.width = 0}); }, {"width is 0"});
+  expect_error([] { unet3d({.extent = 12}); }, {"layer 'up3_skip' (concatenate)", "differ"});
+}
+
 }  // namespace
 
 TEST(Model, ShapesOfTheBuiltInModel) {
