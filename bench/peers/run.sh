@@ -1,6 +1,7 @@
 #!/bin/bash
-# Trains the same network with PyTorch and JAX and with us, in turns; prints one JSON object a line. Installs the peers
-# into build/peers (a virtual environment, several gigabytes) unless they are there.
+# Holds outputs and gradients of 500 random layers against PyTorch's, then trains the same network with PyTorch and JAX
+# and with us, in turns; prints one JSON object a line. Installs the peers into build/peers (a virtual environment, several
+# gigabytes) unless they are there.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ ! -x build/peers/bin/python ] || ! build/peers/bin/python -c 'import torch, jax' 2>/dev/null; then
@@ -8,4 +9,6 @@ if [ ! -x build/peers/bin/python ] || ! build/peers/bin/python -c 'import torch,
   python3 -m venv build/peers || { echo "bench/peers/run.sh: needs Debian's python3-venv" >&2; exit 2; }
   build/peers/bin/pip install --quiet --requirement bench/peers/requirements.txt >&2
 fi
+set -o pipefail
+build/bench/oracle 500 | build/peers/bin/python -B bench/peers/oracle.py
 exec build/peers/bin/python -B bench/peers/compare.py build/peers/bin/python
