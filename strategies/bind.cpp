@@ -73,6 +73,7 @@ class Binder {
         fail("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what());
       }
     }
+    if (plan_.workload.training) mark_recomputed();
     plan_.distributed = strategy_.update() == Strategy::Update::distributed;
     if (plan_.workload.training)
       plan_.buckets = plan_buckets(plan_.layers, strategy_.bucket_bytes(), size_of(master_dtype(plan_.workload.dtype)),
@@ -201,6 +202,31 @@ class Binder {
     names.insert(names.begin(), "auto");
     fail("{}: algorithm = \"{}\": a {} has {}{}", algorithm.rule->place, *algorithm.text, bound.op->kind(),
          quoted_list(names), did_you_mean(*algorithm.text, names));
+  }
+
+  bool asks_to_recompute(const LayerPlan& bound) const {
+    bool asks = false;
+    for (const auto& rule : strategy_.rules())
+      if (rule.rule.recompute && rule.matches(bound.name)) asks = *rule.rule.recompute;
+    if (asks && (bound.inputs.empty() || bound.op->is_loss())) {
+      for (const auto& rule : strategy_.rules())
+        if (rule.exact() && rule.rule.recompute && rule.matches(bound.name))
+          fail("{}: recompute: {} cannot be computed once more", rule.place,
+               bound.inputs.empty() ? "an input" : "a loss");
+      return false;
+    }
+    return asks;
+  }
+
+  /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.
+  void mark_recomputed() {
+    std::vector<bool> feeds(plan_.layers.size(), false);
+    for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+      LayerPlan& layer = plan_.layers[i];
+      layer.recompute = asks_to_recompute(layer) && (layer.has_backward() || feeds[i]);
+      for (const int input : layer.inputs)
+        if (layer.recompute) feeds[static_cast<std::size_t>(input)] = true;
+    }
   }
 
   /// The redistributions on all sides of a layer whose layouts are known.

@@ -26,6 +26,7 @@ class TrafficList {
     element_ = size_of(plan.workload.dtype);
     forward();
     if (!plan.workload.training) return;
+    if (layer_.recompute) forward();
     backward();
     reduce();
   }
@@ -133,7 +134,7 @@ MemoryUse Plan::memory(int layer, int rank) const {
     }
   }
   use[MemoryClass::activations] +=
-      bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps();
+      bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps().more;
   if (!bound.op->is_loss() && !bound.finish.empty())
     use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
   for (std::size_t i = 0; i < bound.arrive.size(); ++i)
@@ -143,15 +144,6 @@ MemoryUse Plan::memory(int layer, int rank) const {
     if (!bound.at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
   }
   return use;
-}
-
-MemoryUse Plan::memory(int rank) const {
-  MemoryUse total;
-  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
-    const auto use = memory(layer, rank);
-    for (std::size_t i = 0; i < memory_classes; ++i) total.bytes[i] += use.bytes[i];
-  }
-  return total;
 }
 
 std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
@@ -206,7 +198,7 @@ std::uint64_t Plan::hash() const {
     for (const auto& w : layer.at.w) text += fmt::format(" {}", w.print());
     for (const auto& dx : layer.at.dx) text += fmt::format(" {}", dx.print());
     for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
-    text += "\n";
+    text += layer.recompute ? " recompute\n" : "\n";
   }
   for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());
   return partita::hash(text + schedule.print());

@@ -45,6 +45,14 @@ class Reader {
     return value->get();
   }
 
+  std::optional<bool> boolean(const toml::table& table, std::string_view key) const {
+    const auto* node = table.get(key);
+    if (node == nullptr) return std::nullopt;
+    const auto* value = node->as_boolean();
+    if (value == nullptr) refuse(*node, "'{}' must be true or false", key);
+    return value->get();
+  }
+
   /// The tables of [[key]]; none if it is not there.
   std::vector<const toml::table*> tables(const toml::table& root, std::string_view key) const {
     std::vector<const toml::table*> tables;
@@ -98,14 +106,14 @@ Strategy::Update read_update(const Reader& reader, const toml::table& root) {
 }
 
 Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
-  static const std::vector<std::string> keys{"match", "output", "input", "weights", "algorithm"};
+  static const std::vector<std::string> keys{"match", "output", "input", "weights", "algorithm", "recompute"};
   reader.check_keys(table, keys, "[[layer]]");
   const auto match = reader.text(table, "match");
   if (!match || match->empty())
     reader.refuse(table, "[[layer]] needs match = \"a layer's name, or a pattern with * and ?\"");
   return {*match,
           {reader.text(table, "output"), reader.text(table, "input"), reader.text(table, "weights"),
-           reader.text(table, "algorithm")},
+           reader.text(table, "algorithm"), reader.boolean(table, "recompute")},
           reader.place(table)};
 }
 
@@ -198,6 +206,7 @@ std::string Strategy::print() const {
     if (rule.input) text += fmt::format("input = {}\n", quoted(*rule.input));
     if (rule.weights) text += fmt::format("weights = {}\n", quoted(*rule.weights));
     if (rule.algorithm) text += fmt::format("algorithm = {}\n", quoted(*rule.algorithm));
+    if (rule.recompute) text += fmt::format("recompute = {}\n", *rule.recompute);
   }
   return text;
 }

@@ -34,6 +34,11 @@ MemoryUse Allocator::peak() const {
   return peak_;
 }
 
+Index Allocator::peak_total() const {
+  const std::scoped_lock lock(mutex_);
+  return peak_total_;
+}
+
 Allocator::~Allocator() {
   for (const auto& [size, blocks] : released_)
     for (void* block : blocks) std::free(block);
@@ -52,6 +57,8 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   }
   now_[memory] += bytes;
   peak_[memory] = std::max(peak_[memory], now_[memory]);
+  total_ += bytes;
+  peak_total_ = std::max(peak_total_, total_);
   return data;
 }
 
@@ -59,6 +66,7 @@ void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Inde
   const std::scoped_lock lock(mutex_);
   released_[size].push_back(data);
   now_[memory] -= bytes;
+  total_ -= bytes;
 }
 
 std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,

@@ -90,6 +90,7 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths(layer.input_shapes[0]));
   if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
     print_line("halo dy", layer.at.dy_halo->widths(layer.shape));
+  if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
   for (const auto& note : layer.notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
   print_line("memory", by_class(plan.memory(index, options.rank)));
@@ -123,8 +124,9 @@ int explain(const Options& options, const ModelFactory& factory) {
   const Traffic traffic = plan.traffic(options.rank);
   fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, bytes(traffic.bytes),
              traffic.bytes, options.rank);
-  const MemoryUse memory = plan.memory(options.rank);
-  fmt::print("total memory: {} ({})\n", bytes(memory.total()), by_class(memory));
+  const MemoryPeak memory = plan.peak(options.rank);
+  fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", bytes(memory.total), memory.total,
+             by_class(memory.each));
   return 0;
 }
 

@@ -26,13 +26,17 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, 
       rank_{backend, grid.world(), overlap, {}},
       seed_(seed),
       saved_(plan.layers.size()),
+      live_(plan.layers.size(), false),
       outputs_(plan.layers.size()),
       gradients_(plan.layers.size()),
       update_(std::make_unique<WeightUpdate>(plan, grid, parameters, counter, rank_.stream)) {
-  for (const auto& layer : plan.layers) {
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const auto& layer = plan.layers[i];
     kernels_.push_back(make_kernel(layer, grid.rank()));
-    Owned& owned = owned_.emplace_back(Owned{layer.at.y.owned(grid.rank()), {}});
-    for (const auto& dx : layer.at.dx) owned.dx.push_back(dx.owned(grid.rank()));
+    Bound& bound = bound_.emplace_back(Bound{layer.at.y.owned(grid.rank()), {}, {}});
+    for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
+    for (const int input : layer.inputs)
+      if (plan.last_use(input) == static_cast<int>(i) && !plan.needs_output(input)) bound.done.push_back(input);
   }
 }
 
@@ -106,22 +110,48 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
 
 void Executor::forward(const Batch& batch, Index step) {
   for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
-    const auto& layer = plan_.layers[i];
-    profile_layer(layer.name);
-    const KernelCall now = call(i, batch, step);
-    std::vector<Tensor> x;
-    for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
-      const auto& from = outputs_[static_cast<std::size_t>(layer.inputs[j])];
-      x.push_back(convert_layout(now, "x", from, layer.arrive[j]));
-    }
-    const bool input = layer.inputs.empty();
-    const Tensor y = input ? batch.images : allocate(owned_[i].y, layer.shape.names());
-    {
-      const Timed timed(Profile::Part::compute);
-      kernels_[i]->forward(now, x, y);
-    }
-    outputs_[i] = convert_layout(now, "y", y, layer.finish);
+    profile_layer(plan_.layers[i].name);
+    forward_layer(i, batch, step, false);
+    settle(i);
   }
+}
+
+void Executor::forward_layer(std::size_t i, const Batch& batch, Index step, bool again) {
+  const auto& layer = plan_.layers[i];
+  KernelCall now = call(i, batch, step);
+  now.again = again;
+  std::vector<Tensor> x;
+  for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
+    const auto& from = outputs_[static_cast<std::size_t>(layer.inputs[j])];
+    x.push_back(convert_layout(now, "x", from, layer.arrive[j]));
+  }
+  const bool input = layer.inputs.empty();
+  const Tensor y = input ? batch.images : allocate(bound_[i].y, layer.shape.names());
+  {
+    const Timed timed(Profile::Part::compute);
+    kernels_[i]->forward(now, x, y);
+  }
+  outputs_[i] = convert_layout(now, "y", y, layer.finish);
+  live_[i] = true;
+}
+
+/// Releases what nobody will read any more, or what will be computed again.
+void Executor::settle(std::size_t i) {
+  const auto& layer = plan_.layers[i];
+  if (!plan_.workload.training || layer.recompute || !layer.has_backward()) {
+    saved_[i].reset();
+    live_[i] = false;
+  }
+  if (keep_) return;
+  for (const int input : bound_[i].done) outputs_[static_cast<std::size_t>(input)] = {};
+}
+
+/// What forward left of layer i, after all before it whose outputs it needs.
+void Executor::restore(std::size_t i, const Batch& batch, Index step) {
+  for (const int input : plan_.layers[i].inputs)
+    if (const auto j = static_cast<std::size_t>(input); !outputs_[j] || (plan_.layers[j].recompute && !live_[j]))
+      restore(j, batch, step);
+  forward_layer(i, batch, step, true);
 }
 
 void Executor::backward(const Batch& batch, Index step) {
@@ -146,9 +176,11 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   const auto& layer = plan_.layers[i];
   const bool trains = layer.trains(), needs_dx = layer.needs_any_dx();
   if (!trains && !needs_dx) return;
+  if (!live_[i]) restore(i, batch, step);
   const KernelCall now = call(i, batch, step);
   Tensor dy;
   if (!layer.op->is_loss()) dy = convert_layout(now, "dy", gradients_[i], layer.finish_back);
+  gradients_[i] = {};
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->start_backward(now, dy);
@@ -157,7 +189,7 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   if (!needs_dx) return;
   std::vector<Tensor> dx;
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-    dx.push_back(allocate(owned_[i].dx[j], layer.input_shapes[j].names()));
+    dx.push_back(allocate(bound_[i].dx[j], layer.input_shapes[j].names()));
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->backward_data(now, dy, dx);

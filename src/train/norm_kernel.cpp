@@ -83,6 +83,7 @@ class NormKernel final : public Kernel {
       along(call, all_)
           ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, call.rank.stream)
           .wait();
+    if (call.again) return;
     const double m = norm_.momentum;
     for (std::size_t c = 0; c < channels; ++c) {
       const auto i = static_cast<Index>(c);

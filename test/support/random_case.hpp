@@ -55,7 +55,8 @@ class RandomCase {
       if (chance(0.3) && layer.op->kind() == "linear") rule.weights = "F";  // whole
       if (const auto algorithms = layer.op->algorithms(); !algorithms.empty() && chance(0.5))
         rule.algorithm = pick(algorithms);
-      if (!rule.output && !rule.input && !rule.weights && !rule.algorithm) return;
+      if (chance(0.15) && !layer.inputs.empty() && !layer.op->is_loss()) rule.recompute = true;
+      if (!rule.recompute && !rule.output && !rule.input && !rule.weights && !rule.algorithm) return;
       Strategy with_rule = strategy;
       with_rule.layer(layer.name, rule);
       try {

@@ -11,10 +11,11 @@
 namespace partita::test {
 namespace {
 
-std::vector<RankResult> run_ranks(const RandomCase& drawn, const Strategy& strategy, bool overlap = true) {
+std::vector<RankResult> run_ranks(const RandomCase& drawn, const Strategy& strategy, bool overlap = true,
+                                  Outputs outputs = Outputs::kept) {
   std::vector<RankResult> results(static_cast<std::size_t>(strategy.grid().size()));
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
-    results[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, strategy, comm, overlap);
+    results[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, strategy, comm, overlap, Weights::drawn, outputs);
   });
   return results;
 }
@@ -50,7 +51,8 @@ bool check_case(std::uint64_t seed) {
     }
     expect_replicas_agree(ranks);
     if (seed % 4 != 0) return conditioned;
-    const auto again = run_ranks(drawn, drawn.strategy);
+    const auto again = run_ranks(drawn, drawn.strategy, true, Outputs::released);
+    for (std::size_t r = 0; r < ranks.size(); ++r) expect_predicted_memory(plan, static_cast<int>(r), again[r]);
     for (std::size_t r = 0; r < ranks.size(); ++r)
       for (std::size_t i = 0; i < ranks[r].weights.size(); ++i)
         EXPECT_TRUE(same_bits(ranks[r].weights[i].tensor.local, again[r].weights[i].tensor.local))

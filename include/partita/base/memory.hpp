@@ -46,6 +46,8 @@ class Allocator {
   MemoryUse now() const;
   /// The most bytes in use at any one time, each class by itself.
   MemoryUse peak() const;
+  /// The most bytes in use at any one time, all classes together.
+  Index peak_total() const;
 
   /// `bytes` bytes, aligned to 64 so that kernels round alike on every rank.
   /// The buffer keeps `self` alive. Throws std::bad_alloc.
@@ -58,6 +60,7 @@ class Allocator {
 
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
+  Index total_ = 0, peak_total_ = 0;
   std::unordered_map<std::size_t, std::vector<void*>> released_;
 };
 

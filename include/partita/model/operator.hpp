@@ -77,6 +77,13 @@ struct Target {
   bool labels = true;  ///< numbers of channels, of which the largest is right; else values
 };
 
+/// What a layer holds from its forward to its backward.
+struct Kept {
+  bool x = false;  ///< its inputs, as it needed them: with their halo if it has one
+  bool y = false;  ///< its output
+  Index more = 0;  ///< bytes an element of its output
+};
+
 /// One kind of layer, without its name and place: shapes, weights and layout rule. Pure: it knows neither ranks nor
 /// devices; the kernel of the same kind (train/kernel.hpp) runs it. A user's own layer begins with a class like this.
 class Operator {
@@ -101,8 +108,8 @@ class Operator {
   virtual double flops(std::span<const Shape> /*inputs*/, const Shape& output) const {
     return static_cast<double>(output.volume());
   }
-  /// Bytes that the forward keeps for the backward beside inputs and output, an element of the output.
-  virtual Index keeps() const { return 0; }
+  /// What the kernel's forward keeps for its backward; a layer that keeps less should say so, since memory is predicted by it.
+  virtual Kept keeps() const { return {.x = true}; }
   /// True for the layer that ends a training step: its kernel leaves a number, the loss; its output stays zero.
   virtual bool is_loss() const { return false; }
   /// Of a loss with input x; the loss is a mean over all of it.

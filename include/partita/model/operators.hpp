@@ -19,6 +19,7 @@ class InputOperator final : public Operator {
   int inputs() const override { return 0; }
   /// For one sample; Model::shapes sets N.
   Shape output(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
 
  private:
@@ -74,7 +75,7 @@ class PoolOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   /// A maximum keeps which input it was.
-  Index keeps() const override { return maximum_ ? size_of(DType::i32) : 0; }
+  Kept keeps() const override { return {.more = maximum_ ? size_of(DType::i32) : 0}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   std::vector<Window> windows(const Shape& x) const;
   const Pool& pool() const { return pool_; }
@@ -91,6 +92,7 @@ class GlobalAveragePoolOperator final : public Operator {
   std::string_view kind() const override { return "global_average_pool"; }
   /// N C
   Shape output(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
 };
@@ -99,6 +101,7 @@ class GlobalAveragePoolOperator final : public Operator {
 class ResampleOperator : public Operator {
  public:
   Shape output(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// One a spatial dimension of x.
   virtual std::vector<Resampling> resamplings(const Shape& x) const = 0;
@@ -139,6 +142,7 @@ class SpaceToDepthOperator final : public Operator {
   std::string_view kind() const override { return "space_to_depth"; }
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// Channels of the output are others than the input's: whole.
   Layout follow(const Layout& x, const Shape& output) const override;
@@ -205,6 +209,7 @@ class LinearOperator final : public Operator {
 class ElementwiseOperator : public Operator {
  public:
   Shape output(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
 };
 
@@ -214,6 +219,7 @@ class ActivationOperator final : public ElementwiseOperator {
   explicit ActivationOperator(Activation f) : f_(f) {}
   Shape output(std::span<const Shape> inputs) const override;
   std::string_view kind() const override { return name(f_.kind); }
+  Kept keeps() const override { return {.x = !f_.differentiates_value(), .y = f_.differentiates_value()}; }
   std::string describe() const override;
   const Activation& activation() const { return f_; }
 
@@ -235,6 +241,7 @@ class ConcatenateOperator final : public Operator {
   std::string_view kind() const override { return "concatenate"; }
   int inputs() const override { return inputs_; }
   Shape output(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// Channels of the output are others than the input's: whole.
   Layout follow(const Layout& x, const Shape& output) const override;

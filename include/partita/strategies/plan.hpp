@@ -42,12 +42,20 @@ struct LayerPlan {
   Steps finish;                    ///< at.y -> y
   Steps finish_back;               ///< y.dual() -> at.y.dual()
   std::vector<Steps> leave;        ///< by input: at.dx -> the producer's y.dual()
+  bool recompute = false;          ///< its forward runs once more in backward: it keeps nothing meanwhile
   std::vector<std::string> notes;  ///< what of a rule was dropped, and why
 
   /// True if the layer has weights to train.
   bool trains() const;
   /// True if the gradient of some input is needed. A layer of which neither holds has no backward.
   bool needs_any_dx() const;
+  bool has_backward() const { return trains() || needs_any_dx(); }
+};
+
+/// The most bytes that a rank holds.
+struct MemoryPeak {
+  MemoryUse each;   ///< of each class by itself, at different moments
+  Index total = 0;  ///< of all together, at one moment
 };
 
 /// One communication of one layer, as one rank will see it.
@@ -85,8 +93,14 @@ struct Plan {
   /// Bytes that one layer holds on `rank`, by class: weights, gradients and optimizer state for good, activations (its
   /// output and what its backward keeps) and halos (extended inputs) from its forward to its backward.
   MemoryUse memory(int layer, int rank) const;
-  /// The sum over all layers.
-  MemoryUse memory(int rank) const;
+  /// The most that `rank` holds in a run of the schedule, a batch of images and targets included: what the executor
+  /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
+  /// blocked copies); kernels that compute ahead of halos need a few rows more.
+  MemoryPeak peak(int rank) const;
+  /// The last layer that reads `layer`'s output.
+  int last_use(int layer) const;
+  /// True if that output must stay for a layer that runs once more in backward.
+  bool needs_output(int layer) const;
   /// The axis sets over which collectives run, in order of their first use: a communicator each.
   std::vector<AxisSet> axis_sets() const;
   /// Everything that ranks must agree on.

@@ -15,6 +15,8 @@ struct LayerRule {
   std::optional<std::string> input = std::nullopt;      ///< what its input is redistributed to
   std::optional<std::string> weights = std::nullopt;    ///< how its first weight lies, e.g. "F@c"
   std::optional<std::string> algorithm = std::nullopt;  ///< "auto", or one that the layer's kind names
+  /// What the layer keeps for its backward is computed once more instead (Chen et al. 2016).
+  std::optional<bool> recompute = std::nullopt;
 };
 
 /// How a model is partitioned, as data: a grid and rules by layer name. It never changes what a model computes, only

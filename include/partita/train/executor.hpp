@@ -49,6 +49,9 @@ class Executor {
  private:
   KernelCall call(std::size_t i, const Batch& batch, Index step);
   void forward(const Batch& batch, Index step);
+  void forward_layer(std::size_t i, const Batch& batch, Index step, bool again);
+  void settle(std::size_t i);
+  void restore(std::size_t i, const Batch& batch, Index step);
   void backward(const Batch& batch, Index step);
   void backward_filter(std::size_t i, const KernelCall& call, const Tensor& dy);
   void backward_layer(std::size_t i, const Batch& batch, Index step);
@@ -63,13 +66,16 @@ class Executor {
   std::shared_ptr<Allocator> allocator_;
   RankContext rank_;
   std::uint64_t seed_;
-  struct Owned {
+  /// What the plan says of a layer, looked up once.
+  struct Bound {
     Box y;
     std::vector<Box> dx;
+    std::vector<int> done;  // inputs that nobody reads after its forward
   };
-  std::vector<Owned> owned_;  // by layer, as all that follows: what this rank computes
+  std::vector<Bound> bound_;  // by layer, as all that follows
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<std::unique_ptr<Saved>> saved_;  // from forward to backward
+  std::vector<bool> live_;                     // what forward saved is there
   std::vector<Tensor> outputs_, gradients_;
   std::unique_ptr<WeightUpdate> update_;
   StepResult result_;

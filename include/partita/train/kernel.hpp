@@ -32,6 +32,7 @@ struct KernelCall {
   std::uint64_t seed = 0;
   Index step = 0;
   bool training = true;
+  bool again = false;         ///< a forward that runs once more, for the backward: it must not count twice
   Write write = Write::add;   ///< to dw; over in a step's first backward
   double* loss = nullptr;     ///< where a loss layer leaves the mean over the global batch
   double* correct = nullptr;  ///< and the fraction of right predictions

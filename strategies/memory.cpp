@@ -1,0 +1,196 @@
+#include "partita/strategies/plan.hpp"
+
+#include <algorithm>
+#include <memory>
+
+namespace partita {
+
+namespace {
+
+/// Holds and releases what the executor does, in its order (train/executor.cpp, whose functions have the same names), without
+/// computing: a buffer is its bytes.
+class Replay {
+ public:
+  Replay(const Plan& plan, int rank)
+      : plan_(plan),
+        rank_(rank),
+        element_(size_of(plan.workload.dtype)),
+        outputs_(plan.layers.size()),
+        gradients_(plan.layers.size()),
+        saved_(plan.layers.size()),
+        live_(plan.layers.size(), false) {
+    for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) {
+      const MemoryUse use = plan.memory(layer, rank);
+      for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
+        take(kept, use[kept]);
+    }
+  }
+
+  MemoryPeak run() {
+    const auto& loss = plan_.layers.back();
+    const Target target = loss.op->target(loss.input_shapes[0]);
+    const Buffer images = hold(MemoryClass::activations, volume(plan_.layers.front().y) * element_);
+    const Buffer labels = hold(MemoryClass::activations, volume(loss.at.x[0].onto(target.shape)) *
+                                                             (target.labels ? size_of(DType::i32) : element_));
+    images_ = images;
+    for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+      forward_layer(i);
+      settle(i);
+    }
+    if (plan_.workload.training) {
+      for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+        backward_layer(i);
+        start_buckets(static_cast<int>(i));
+        gradients_[i] = {};
+        saved_[i].clear();
+        outputs_[i] = {};
+      }
+      gather();
+    }
+    return peak_;
+  }
+
+ private:
+  using Buffer = std::shared_ptr<const Index>;
+
+  void take(MemoryClass memory, Index bytes) {
+    now_[memory] += bytes;
+    peak_.each[memory] = std::max(peak_.each[memory], now_[memory]);
+    peak_.total = std::max(peak_.total, now_.total());
+  }
+  Buffer hold(MemoryClass memory, Index bytes) {
+    take(memory, bytes);
+    return {new Index(bytes), [this, memory](const Index* held) {
+              now_[memory] -= *held;
+              delete held;
+            }};
+  }
+  Index volume(const Layout& layout) const { return layout.owned(rank_).volume(); }
+
+  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps) {
+    Buffer now = from;
+    for (const auto& step : steps) {
+      const Buffer next = hold(MemoryClass::activations, volume(step.to) * element_);
+      Buffer room;
+      if (step.from.grid().group_size(step.axes) > 1) {
+        if (step.verb == Verb::all_gather) room = hold(MemoryClass::workspace, volume(step.to) * element_);
+        if (step.verb == Verb::reduce_scatter) room = hold(MemoryClass::workspace, volume(step.from) * element_);
+      }
+      now = next;
+    }
+    return now;
+  }
+
+  /// Room for a halo, if `local` does not hold all that is needed.
+  Buffer extended(const std::optional<Halo>& halo, const Layout& local) {
+    if (!halo) return {};
+    const Box& needed = halo->needed[static_cast<std::size_t>(rank_)];
+    return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
+  }
+
+  void forward_layer(std::size_t i) {
+    const LayerPlan& layer = plan_.layers[i];
+    const Kept kept = layer.op->keeps();
+    std::vector<Buffer> x;
+    for (std::size_t j = 0; j < layer.inputs.size(); ++j)
+      x.push_back(convert_layout(outputs_[static_cast<std::size_t>(layer.inputs[j])], layer.arrive[j]));
+    const Buffer y = layer.inputs.empty() ? images_ : hold(MemoryClass::activations, volume(layer.at.y) * element_);
+    const Buffer with_halo = x.empty() ? Buffer() : extended(layer.at.x_halo, layer.at.x[0]);
+    if (kept.x) saved_[i] = with_halo ? std::vector{with_halo} : x;
+    if (kept.y) saved_[i].push_back(y);
+    if (kept.more > 0) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
+    outputs_[i] = convert_layout(y, layer.finish);
+    live_[i] = true;
+  }
+
+  void settle(std::size_t i) {
+    const LayerPlan& layer = plan_.layers[i];
+    if (!plan_.workload.training || layer.recompute || !layer.has_backward()) {
+      saved_[i].clear();
+      live_[i] = false;
+    }
+    for (const int input : layer.inputs)
+      if (plan_.last_use(input) == static_cast<int>(i) && !plan_.needs_output(input))
+        outputs_[static_cast<std::size_t>(input)] = {};
+  }
+
+  void restore(std::size_t i) {
+    for (const int input : plan_.layers[i].inputs)
+      if (!outputs_[static_cast<std::size_t>(input)]) restore(static_cast<std::size_t>(input));
+    forward_layer(i);
+  }
+
+  void backward_layer(std::size_t i) {
+    const LayerPlan& layer = plan_.layers[i];
+    if (!layer.has_backward()) return;
+    if (!live_[i]) restore(i);
+    Buffer dy;
+    if (!layer.op->is_loss()) dy = convert_layout(gradients_[i], layer.finish_back);
+    gradients_[i] = {};
+    const bool needs_dx = layer.needs_any_dx();
+    if (needs_dx) saved_[i].push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
+    if (!needs_dx) return;
+    std::vector<Buffer> dx;
+    for (const auto& layout : layer.at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
+    if (!layer.at.dy_halo) static_cast<void>(extended(layer.at.x_halo, layer.at.dx[0]));
+    for (std::size_t j = 0; j < dx.size(); ++j) {
+      if (!layer.needs_dx[j]) continue;
+      const Buffer gradient = convert_layout(dx[j], layer.leave[j]);
+      auto& sum = gradients_[static_cast<std::size_t>(layer.inputs[j])];
+      if (!sum) sum = gradient;
+    }
+  }
+
+  void start_buckets(int layer) {
+    const Index master = size_of(master_dtype(plan_.workload.dtype));
+    for (const auto& bucket : plan_.buckets) {
+      if (bucket.last() != layer) continue;
+      const Index elements = plan_.offsets(bucket, rank_).back();
+      if (master != element_) sums_.push_back(hold(MemoryClass::gradients, elements * master));
+      if (plan_.distributed && bucket.axes != 0 && elements > 0)
+        sums_.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
+    }
+  }
+
+  void gather() {
+    const Index master = size_of(master_dtype(plan_.workload.dtype));
+    if (!plan_.distributed) return;
+    if (master == element_) sums_.clear();  // one after the other is applied, and what was updated gathered
+    std::vector<Buffer> travelling;
+    for (const auto& bucket : plan_.buckets)
+      if (bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
+        travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
+  }
+
+  const Plan& plan_;
+  int rank_;
+  Index element_;
+  MemoryUse now_;
+  MemoryPeak peak_;
+  Buffer images_;
+  std::vector<Buffer> outputs_, gradients_, sums_;
+  std::vector<std::vector<Buffer>> saved_;
+  std::vector<bool> live_;
+};
+
+}  // namespace
+
+MemoryPeak Plan::peak(int rank) const { return Replay(*this, rank).run(); }
+
+int Plan::last_use(int layer) const {
+  int last = layer;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
+      last = static_cast<int>(i);
+  return last;
+}
+
+bool Plan::needs_output(int layer) const {
+  if (layers[static_cast<std::size_t>(layer)].recompute) return false;
+  return std::any_of(layers.begin(), layers.end(), [&](const LayerPlan& consumer) {
+    return consumer.recompute &&
+           std::find(consumer.inputs.begin(), consumer.inputs.end(), layer) != consumer.inputs.end();
+  });
+}
+
+}  // namespace partita
