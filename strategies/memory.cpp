@@ -1,5 +1,7 @@
 #include "partita/strategies/plan.hpp"
 
+#include "partita/base/error.hpp"
+
 #include <algorithm>
 #include <memory>
 
@@ -176,6 +178,24 @@ class Replay {
 }  // namespace
 
 MemoryPeak Plan::peak(int rank) const { return Replay(*this, rank).run(); }
+
+void check_memory(const Plan& plan, Index limit) {
+  if (limit == 0) return;
+  MemoryPeak worst;
+  int where = 0;
+  for (int rank = 0; rank < plan.grid.size(); ++rank)
+    if (const MemoryPeak peak = plan.peak(rank); peak.total > worst.total) {
+      worst = peak;
+      where = rank;
+    }
+  if (worst.total > limit)
+    fail(
+        "rank {} of the grid \"{}\" holds up to {} ({}), {} more than the memory limit of {}; cut samples or space "
+        "over "
+        "more ranks, or give layers recompute = true",
+        where, plan.grid.print(), print_bytes(worst.total), worst.each.print(), print_bytes(worst.total - limit),
+        print_bytes(limit));
+}
 
 int Plan::last_use(int layer) const {
   int last = layer;

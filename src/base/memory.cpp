@@ -22,6 +22,23 @@ std::string_view name(MemoryClass memory) {
   return names[static_cast<std::size_t>(memory)];
 }
 
+std::string print_bytes(Index count) {
+  constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(count);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", count) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::string MemoryUse::print() const {
+  std::string text;
+  for (std::size_t i = 0; i < memory_classes; ++i)
+    if (bytes[i] > 0)
+      text +=
+          fmt::format("{}{} {}", text.empty() ? "" : ", ", name(static_cast<MemoryClass>(i)), print_bytes(bytes[i]));
+  return text.empty() ? "none" : text;
+}
+
 Index MemoryUse::total() const { return std::accumulate(bytes.begin(), bytes.end(), Index{0}); }
 
 MemoryUse Allocator::now() const {
@@ -46,14 +63,15 @@ Allocator::~Allocator() {
 
 void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   const std::scoped_lock lock(mutex_);
-  auto& blocks = released_[size];
   void* data = nullptr;
-  if (blocks.empty()) {
-    data = std::aligned_alloc(alignment, size);
-    if (data == nullptr) throw std::bad_alloc();
-  } else {
+  if (auto& blocks = released_[size]; !blocks.empty()) {
     data = blocks.back();
     blocks.pop_back();
+    kept_ -= static_cast<Index>(size);
+  } else {
+    if (limit_ > 0) make_room(size, memory);
+    data = std::aligned_alloc(alignment, size);
+    if (data == nullptr) throw std::bad_alloc();
   }
   now_[memory] += bytes;
   peak_[memory] = std::max(peak_[memory], now_[memory]);
@@ -62,9 +80,22 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   return data;
 }
 
+void Allocator::make_room(std::size_t size, MemoryClass memory) {
+  if (total_ + kept_ + static_cast<Index>(size) <= limit_) return;
+  for (auto& [each, blocks] : released_) {
+    for (void* block : blocks) std::free(block);
+    blocks.clear();
+  }
+  kept_ = 0;
+  if (total_ + static_cast<Index>(size) > limit_)
+    fail("{} bytes more of {} pass the memory limit of {} bytes, of which {} are in use", size, name(memory), limit_,
+         total_);
+}
+
 void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Index bytes) {
   const std::scoped_lock lock(mutex_);
   released_[size].push_back(data);
+  kept_ += static_cast<Index>(size);
   now_[memory] -= bytes;
   total_ -= bytes;
 }

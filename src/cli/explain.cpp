@@ -6,14 +6,6 @@ namespace partita::cli {
 
 namespace {
 
-std::string bytes(Index count) {
-  constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(count);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", count) : fmt::format("{:.1f} {}", value, units[unit]);
-}
-
 void print_line(std::string_view what, const std::string& text) {
   if (!text.empty()) fmt::print("    {:<8} {}\n", what, text);
 }
@@ -46,16 +38,8 @@ void print_traffic(const Plan& plan, int layer, int rank) {
   for (const auto& item : traffic) {
     const std::string axes = item.verb == Verb::exchange ? "" : plan.grid.print(item.axes);
     fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
-               item.traffic.messages, bytes(item.traffic.bytes));
+               item.traffic.messages, print_bytes(item.traffic.bytes));
   }
-}
-
-std::string by_class(const MemoryUse& use) {
-  std::string text;
-  for (std::size_t i = 0; i < memory_classes; ++i)
-    if (use.bytes[i] > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name(static_cast<MemoryClass>(i)), bytes(use.bytes[i]));
-  return text.empty() ? "none" : text;
 }
 
 /// e.g. "stationary-y, 24.0 KiB a step; stationary-x 48.0 KiB": of those with as few operations on a rank. Ways that take
@@ -65,7 +49,7 @@ void print_algorithm(const OperatorLayouts& at, DType dtype) {
   std::string text;
   for (const auto& way : at.alternatives) {
     text += fmt::format("{}{} {} a step", text.empty() ? "" : "; ", way.algorithm,
-                        bytes(static_cast<Index>(way.words) * size_of(dtype)));
+                        print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     if (way.flops > at.alternatives[0].flops)
       text += fmt::format(", {:.3g} times the operations", way.flops / at.alternatives[0].flops);
   }
@@ -93,7 +77,7 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
   for (const auto& note : layer.notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
-  print_line("memory", by_class(plan.memory(index, options.rank)));
+  print_line("memory", plan.memory(index, options.rank).print());
   if (options.picture && layer.shape.has('H') && layer.shape.has('W')) fmt::print("{}", picture(layer.y, 'H', 'W'));
 }
 
@@ -122,11 +106,12 @@ int explain(const Options& options, const ModelFactory& factory) {
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) print_layer(plan, layer, options);
   print_idle_axes(plan);
   const Traffic traffic = plan.traffic(options.rank);
-  fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, bytes(traffic.bytes),
+  fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),
              traffic.bytes, options.rank);
   const MemoryPeak memory = plan.peak(options.rank);
-  fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", bytes(memory.total), memory.total,
-             by_class(memory.each));
+  fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
+             memory.each.print());
+  check_memory(plan, options.trainer.memory_limit);
   return 0;
 }
 

@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <charconv>
+#include <map>
 #include <sstream>
 
 namespace partita::cli {
@@ -29,10 +31,10 @@ Verbs
 )";
 
 struct Texts {  // options that are parsed further after reading
-  std::string dtype = "f32", decay = "none", method = "sgd";
+  std::string dtype = "f32", decay = "none", method = "sgd", memory_limit = "0";
 };
 
-po::options_description model_options(Options& o, bool builtin) {
+po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   po::options_description group("Model and strategy");
   auto add = group.add_options();
   if (builtin) {
@@ -47,6 +49,8 @@ po::options_description model_options(Options& o, bool builtin) {
       "strategy file (TOML); without one the ranks share the samples");
   add("grid", po::value(&o.grid)->value_name("AXES"), "replaces the strategy's grid, e.g. \"data=2 y=2\"");
   add("rule", po::value(&o.rules)->value_name("RULE"), "one more rule, e.g. \"conv*: N@data H@y\"; may be repeated");
+  add("memory-limit", po::value(&texts.memory_limit)->value_name("SIZE"),
+      "refuse what holds more tensors on a rank, e.g. 4GiB");
   add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"), "global samples a step");
   return group;
 }
@@ -122,6 +126,21 @@ po::options_description explain_options(Options& o) {
   return group;
 }
 
+/// "4GiB", "500MB", "123456" in bytes; throws Error for anything else.
+Index parse_size(const char* option, const std::string& text) {
+  static const std::map<std::string, double> units{{"", 1},         {"B", 1},       {"KB", 1e3},     {"MB", 1e6},
+                                                   {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                                                   {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end.ptr, text.data() + text.size());
+  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
+  const auto found = units.find(unit);
+  if (end.ec != std::errc{} || found == units.end() || !(value >= 0 && value * found->second < 0x1p62))
+    fail("{} {}: write a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB", option, text);
+  return static_cast<Index>(value * found->second);
+}
+
 void check(const Options& o) {
   constexpr Index most = Index{1} << 31;
   for (const auto& [option, value] : {std::pair("--batch", o.trainer.batch), std::pair("--epochs", o.trainer.epochs),
@@ -177,7 +196,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
 
   po::options_description all(fmt::format("Usage: {} {} [options]", program, options.verb));
   all.add_options()("help,h", "this text");
-  all.add(model_options(options, builtin));
+  all.add(model_options(options, texts, builtin));
   if (options.verb == "explain") {
     po::options_description dtype("Workload");
     dtype.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
@@ -195,6 +214,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     return std::nullopt;
   }
   options.trainer.dtype = parse_dtype(texts.dtype);
+  options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb == "train";
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
   auto& optimizer = options.trainer.optimizer;

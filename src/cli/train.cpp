@@ -41,8 +41,9 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     check_ranks(setup.strategy, world.size());
     const Workload workload{options.trainer.batch, options.trainer.dtype, options.trainer.training,
                             options.trainer.optimizer};
-    for (const auto& layer : bind(setup.model, setup.strategy, workload).layers)
-      static_cast<void>(make_kernel(layer, world.rank()));
+    const Plan plan = bind(setup.model, setup.strategy, workload);
+    for (const auto& layer : plan.layers) static_cast<void>(make_kernel(layer, world.rank()));
+    check_memory(plan, options.trainer.memory_limit);
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
@@ -77,16 +78,20 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
 }
 
 struct Totals {
-  Traffic predicted, measured;  ///< over all ranks
+  Traffic predicted, measured;                      ///< over all ranks
+  Index predicted_memory = 0, measured_memory = 0;  ///< the most of any rank
 };
 
-Totals sum_traffic(const Trainer& trainer, Communicator& world) {
+Totals totals(Trainer& trainer, Communicator& world) {
   const Traffic predicted = trainer.predicted(), measured = trainer.measured();
   std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
                              static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
   world.all_reduce(sums.data(), 4, DType::f64, Op::sum, {}).wait();
+  std::array<double, 2> memory{static_cast<double>(trainer.plan().peak(world.rank()).total),
+                               static_cast<double>(trainer.peak_memory().total)};
+  world.all_reduce(memory.data(), 2, DType::f64, Op::max, {}).wait();
   const auto whole = [](double value) { return static_cast<Index>(value); };
-  return {{whole(sums[0]), whole(sums[1])}, {whole(sums[2]), whole(sums[3])}};
+  return {{whole(sums[0]), whole(sums[1])}, {whole(sums[2]), whole(sums[3])}, whole(memory[0]), whole(memory[1])};
 }
 
 Json to_json(const EpochReport& report) {
@@ -192,7 +197,7 @@ class Run {
   }
 
   void finish() {
-    const Totals totals = sum_traffic(trainer_, *world_);
+    const Totals totals = cli::totals(trainer_, *world_);
     json_["predicted_messages"] = totals.predicted.messages;
     json_["measured_messages"] = totals.measured.messages;
     json_["predicted_bytes"] = totals.predicted.bytes;
@@ -200,6 +205,11 @@ class Run {
     if (first_)
       fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n", totals.measured.messages,
                  totals.measured.bytes, totals.predicted.messages, totals.predicted.bytes);
+    json_["predicted_memory"] = totals.predicted_memory;
+    json_["measured_memory"] = totals.measured_memory;
+    if (first_)
+      fmt::print("memory     {} at most on a rank (predicted {})\n", print_bytes(totals.measured_memory),
+                 print_bytes(totals.predicted_memory));
     if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
       fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
     json_["kernels"] = trainer_.plan().kernels;

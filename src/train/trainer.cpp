@@ -70,10 +70,11 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
       options_(std::move(options)),
       counter_(std::make_shared<TrafficCounter>()),
       world_(std::move(world)),
-      allocator_(std::make_shared<Allocator>()) {
+      allocator_(std::make_shared<Allocator>(options_.memory_limit)) {
   check_ranks(strategy_, world_->size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
+  check_memory(plan, options_.memory_limit);
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
   strategy_ = settled(std::move(strategy_), plan);
   grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -22,12 +23,17 @@ std::string_view name(MemoryClass memory);
 /// What a fresh buffer holds: zeros, or anything.
 enum class Fill : std::uint8_t { zeros, none };
 
+/// e.g. "1.5 MiB".
+std::string print_bytes(Index count);
+
 /// Bytes by class. A value.
 struct MemoryUse {
   std::array<Index, memory_classes> bytes{};
   Index& operator[](MemoryClass memory) { return bytes[static_cast<std::size_t>(memory)]; }
   Index operator[](MemoryClass memory) const { return bytes[static_cast<std::size_t>(memory)]; }
   Index total() const;
+  /// e.g. "weights 1.5 KiB, activations 2.0 MiB"; "none" without any.
+  std::string print() const;
   bool operator==(const MemoryUse&) const = default;
 };
 
@@ -37,7 +43,8 @@ struct MemoryUse {
 /// pages from the system cost more than most kernels that fill them.
 class Allocator {
  public:
-  Allocator() = default;
+  /// With a limit it gives released memory back to the system before it passes it, and throws Error where buffers in use would.
+  explicit Allocator(Index limit = 0) : limit_(limit) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
@@ -56,11 +63,13 @@ class Allocator {
 
  private:
   void* take(std::size_t size, MemoryClass memory, Index bytes);
+  void make_room(std::size_t size, MemoryClass memory);
   void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
   Index total_ = 0, peak_total_ = 0;
+  Index limit_ = 0, kept_ = 0;  // 0: none; bytes of released buffers
   std::unordered_map<std::size_t, std::vector<void*>> released_;
 };
 

@@ -111,6 +111,10 @@ struct Plan {
 /// for a rule that matches nothing, an axis or a dimension that is not there, or a layout in which a layer cannot run.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
 
+/// Throws Error that says how much is missing, and in which classes, if the rank that holds most passes `limit` bytes; 0 is
+/// no limit.
+void check_memory(const Plan& plan, Index limit);
+
 /// The strategy with what `plan` chose written out: other workloads (a smaller last batch, an evaluation) would choose by
 /// costs of their own, but find the weights where this plan has them.
 Strategy settled(Strategy strategy, const Plan& plan);

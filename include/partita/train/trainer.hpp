@@ -29,6 +29,7 @@ struct TrainerOptions {
   std::string backend = "auto";
   int threads = 1;
   bool overlap = true;
+  Index memory_limit = 0;       ///< bytes of tensors a rank; 0: none
   bool training = true;         ///< false: evaluation alone, without gradients and optimizer state
   std::string kernel_folder{};  ///< where measured choices of kernels are kept; "": by rule, without measuring
   std::function<void(Index done, Index all)> measuring{};  ///< called on every rank while kernels are measured
@@ -52,7 +53,7 @@ class Trainer {
   using Progress = std::function<void(Index epoch, Index step, Index steps, const StepResult& result)>;
 
   /// Binds, checks that all ranks bound the same plan, draws the weights. Collective over `world`. Throws Error, alike
-  /// on every rank, if the grid does not fit the number of ranks or the plan cannot be.
+  /// on every rank, if the grid does not fit the number of ranks, the plan cannot be, or passes the memory limit.
   Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world);
 
   /// Has `data` hold all that evaluate(data) will read: a damaged file is found before hours of training, and the time
