@@ -28,11 +28,18 @@ const Tensor& HaloExchange::finish() {
 }
 
 HaloReturn::HaloReturn(const HaloPart& halo, const Tensor& local)
-    : halo_(halo), local_(local), extended_(extended_for(local, halo.needed, Fill::zeros)) {}
+    : halo_(halo), local_(local), extended_(extended_for(local, halo.needed, Fill::zeros)) {
+  if (extended_.data() == local_.data()) local_.zero();
+}
 
 void HaloReturn::start(const RankContext& rank) {
-  exchange_ = std::make_unique<Exchange>(
-      Exchange::adjoint(between(local_, extended_, halo_.plan), extended_, local_, rank.comm, rank.stream));
+  TransferPlan plan = halo_.plan;
+  if (extended_.data() != local_.data()) {
+    if (!halo_.needed.contains(local_.box())) local_.zero();
+    for (const auto& own : plan.locals) copy_box(extended_, local_, own.box);
+  }
+  plan.locals.clear();
+  exchange_ = std::make_unique<Exchange>(Exchange::adjoint(plan, extended_, local_, rank.comm, rank.stream));
 }
 
 void HaloReturn::finish() { exchange_->finish(); }

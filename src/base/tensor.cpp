@@ -187,8 +187,13 @@ std::span<std::byte> run_of(const Tensor& tensor, const Box& part) {
 }
 
 void add_box(const Tensor& from, const Tensor& to, const Box& part) {
-  const Tensor rows = extract(from, part, MemoryClass::workspace);
-  unpack_add(rows.data(), part, to);
+  require(from.dtype() == to.dtype(), "a sum keeps the dtype");
+  dispatch_float(to.dtype(), [&](auto t) {
+    using T = decltype(t);
+    for_rows(from, to, part, [&](Index source, Index target, Index, Index length) {
+      add_rows(from.as<T>() + source, to.as<T>() + target, length);
+    });
+  });
 }
 
 Tensor extract(const Tensor& from, const Box& box, MemoryClass memory) {

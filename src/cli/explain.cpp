@@ -111,6 +111,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MemoryPeak memory = plan.peak(options.rank);
   fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
+  std::fflush(stdout);
   check_memory(plan, options.trainer.memory_limit);
   return 0;
 }

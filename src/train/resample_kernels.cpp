@@ -19,7 +19,6 @@ class HaloKernel : public Kernel {
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     call.label("halo dx");
-    dx[0].zero();
     HaloReturn halo(halo_, dx[0]);
     apply_adjoint(call.rank, dy, halo.extended());
     halo.start(call.rank);

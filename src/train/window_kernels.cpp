@@ -86,7 +86,6 @@ class PoolKernel final : public Kernel {
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     call.label("halo dx");
-    dx[0].zero();
     pool_.backward(call.rank, dy, state<State>(call).picked, dx[0]);
   }
 

@@ -44,12 +44,12 @@ class HaloExchange {
   std::unique_ptr<Exchange> exchange_;
 };
 
-/// The adjoint: gradients of what was needed, zero where nothing was added yet, on their way back to their owners, who add
-/// them to `local`'s.
+/// The adjoint: gradients of all that was needed go back to their owners, who add them to their own. `local` is written
+/// over, whatever it holds.
 class HaloReturn {
  public:
-  /// Room for the gradients: `local` itself, which is zero, where nothing goes back.
   HaloReturn(const HaloPart& halo, const Tensor& local);
+  /// Zeros to which gradients are added: `local` itself where nothing goes back.
   const Tensor& extended() const { return extended_; }
   /// Starts once all that goes to others has been added to `extended`.
   void start(const RankContext& rank);

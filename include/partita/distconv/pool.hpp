@@ -16,7 +16,7 @@ class SpatialPool {
 
   /// y of this rank's outputs; `picked` keeps what the backward needs (i32, y's box; left alone by averages).
   void forward(const RankContext& rank, const Tensor& x, const Tensor& y, const Tensor& picked) const;
-  /// dx += gradients of this rank's inputs, its neighbours' contributions included; dx is zero before.
+  /// dx = gradients of this rank's inputs, its neighbours' contributions included.
   void backward(const RankContext& rank, const Tensor& dy, const Tensor& picked, const Tensor& dx) const;
 
  private:
