@@ -111,6 +111,7 @@ class ResampleOperator : public Operator {
   virtual Index outputs(std::size_t i, Index n, char name) const = 0;
 };
 
+/// More places: `scale` outputs for every input of a spatial dimension.
 class UpsampleOperator final : public ResampleOperator {
  public:
   explicit UpsampleOperator(Upsample upsample) : upsample_(std::move(upsample)) {}
@@ -123,6 +124,7 @@ class UpsampleOperator final : public ResampleOperator {
   Upsample upsample_;
 };
 
+/// Fewer places: margins are left out.
 class CropOperator final : public ResampleOperator {
  public:
   explicit CropOperator(Padding margins) : margins_(std::move(margins)) {}
