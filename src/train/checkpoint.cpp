@@ -22,16 +22,6 @@ using hdf5::Session;
 constexpr const char* version_name = "partita_checkpoint";
 constexpr int version = 2;  // 1 had no checksums
 
-/// Calls f; an Error from it gets `context` in front.
-template <class F>
-auto explained(const std::string& context, F&& f) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    fail("{}: {}", context, error.what());
-  }
-}
-
 /// Checks what every rank knows alike, before any communication.
 void check_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const ProcessGrid& grid) {
   std::set<std::string> names;
@@ -49,26 +39,6 @@ hid_t native(DType dtype) {
   dtype = stored(dtype);
   if (dtype == DType::f64) return H5T_NATIVE_DOUBLE;
   return dtype == DType::i32 ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT;
-}
-
-/// The extents of a box as HDF5 takes them.
-std::array<hsize_t, max_dims> extents(const Box& box) {
-  std::array<hsize_t, max_dims> extents{};
-  for (int d = 0; d < box.dims(); ++d) extents[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box.extent(d));
-  return extents;
-}
-
-/// A dense array of the box's extents.
-Handle dense_space(const Box& box) { return {H5Screate_simple(box.dims(), extents(box).data(), nullptr), H5Sclose}; }
-
-/// The box in the space of a data set.
-Handle selected_space(hid_t data, const Box& box) {
-  Handle space(H5Dget_space(data), H5Sclose);
-  std::array<hsize_t, max_dims> start{};
-  for (int d = 0; d < box.dims(); ++d) start[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box[d].lo);
-  if (box.dims() > 0)
-    check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, extents(box).data(), nullptr));
-  return space;
 }
 
 /// True for the rank that sends its box to the file: the lowest of those that own the same one.
@@ -108,8 +78,8 @@ class Writer {
 
   void create(const std::map<std::string, std::string>& attributes) {
     const Session session;
-    explained(in("cannot create '" + file_.partial() + "'"), [&] { file_.create(); });
-    explained(in("cannot write its attributes"), [&] {
+    hdf5::explained(in("cannot create '" + file_.partial() + "'"), [&] { file_.create(); });
+    hdf5::explained(in("cannot write its attributes"), [&] {
       const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
       const Handle number(H5Acreate2(file_.id(), version_name, H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT),
                           H5Aclose);
@@ -120,8 +90,8 @@ class Writer {
 
   void write(const NamedTensor& named, const Tensor& whole) {
     const Session session;
-    explained(in("cannot write tensor '" + named.name + "'"), [&] {
-      const Handle data = file_.create_data(named.name, native(whole.dtype()), dense_space(whole.box()));
+    hdf5::explained(in("cannot write tensor '" + named.name + "'"), [&] {
+      const Handle data = file_.create_data(named.name, native(whole.dtype()), hdf5::dense_space(whole.box()));
       hdf5::write_text(data, "dimensions", std::string(whole.names()));
       hdf5::write_text(data, "layout", named.tensor.layout.print());
       hdf5::write_text(data, "dtype", std::string(name(whole.dtype())));
@@ -132,8 +102,8 @@ class Writer {
 
   void commit() {
     const Session session;
-    explained(in("cannot finish '" + file_.partial() + "'"), [&] { file_.finish(); });
-    explained(in("cannot rename '" + file_.partial() + "' to it"), [&] { file_.commit(); });
+    hdf5::explained(in("cannot finish '" + file_.partial() + "'"), [&] { file_.finish(); });
+    hdf5::explained(in("cannot rename '" + file_.partial() + "' to it"), [&] { file_.commit(); });
   }
 
  private:
@@ -147,10 +117,10 @@ class Writer {
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {
-    explained(in("cannot open it"), [&] { bytes_.emplace(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
-    const htri_t is_hdf5 = explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(path.c_str())); });
+    hdf5::explained(in("cannot open it"), [&] { bytes_.emplace(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
+    const htri_t is_hdf5 = hdf5::explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(path.c_str())); });
     if (is_hdf5 == 0) fail("checkpoint '{}' is no HDF5 file", path);
-    explained(in("it is damaged"), [&] {
+    hdf5::explained(in("it is damaged"), [&] {
       checksums_ = Checksums::read(*bytes_);
       file_ = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
       check(H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_INC, add_name, &names_));
@@ -160,7 +130,7 @@ class Reader {
 
   std::map<std::string, std::string> attributes() const {
     std::map<std::string, std::string> texts;
-    explained(in("cannot read its attributes"), [&] {
+    hdf5::explained(in("cannot read its attributes"), [&] {
       for (hsize_t i = 0;; ++i) {
         const hid_t id = H5Aopen_by_idx(file_, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
         if (id < 0) return;
@@ -182,7 +152,7 @@ class Reader {
     const Tensor& local = named.tensor.local;
     if (std::find(names_.begin(), names_.end(), name) == names_.end())
       fail("checkpoint '{}' has no tensor '{}'{}", path_, name, did_you_mean(name, names_));
-    explained(in("cannot read tensor '" + name + "'"), [&] {
+    hdf5::explained(in("cannot read tensor '" + name + "'"), [&] {
       const Handle data(H5Dopen2(file_, name.c_str(), H5P_DEFAULT), H5Dclose);
       const auto expected = named.tensor.layout.shape().print(), found = shape_of(data);
       if (found != expected) fail("the file has {}, expected {}", found, expected);
@@ -194,18 +164,19 @@ class Reader {
 
   /// Throws Error if the elements are damaged that it is `rank`'s to look at, of so many; calls no HDF5.
   void verify(int rank, int ranks) const {
-    explained(in("it is damaged"),
-              [&] { checksums_.verify(*bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks)); });
+    hdf5::explained(in("it is damaged"), [&] {
+      checksums_.verify(*bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks));
+    });
   }
 
   void read(const NamedTensor& named) const {
     const Tensor& local = named.tensor.local;
     if (local.box().empty()) return;
-    explained(in("cannot read tensor '" + named.name + "'"), [&] {
+    hdf5::explained(in("cannot read tensor '" + named.name + "'"), [&] {
       const Handle data(H5Dopen2(file_, named.name.c_str(), H5P_DEFAULT), H5Dclose);
       from_logical(local, [&](std::byte* place) {
-        check(H5Dread(data, native(local.dtype()), dense_space(local.box()), selected_space(data, local.box()),
-                      H5P_DEFAULT, place));
+        check(H5Dread(data, native(local.dtype()), hdf5::dense_space(local.box()),
+                      hdf5::selected_space(data, local.box()), H5P_DEFAULT, place));
       });
     });
   }
@@ -215,7 +186,7 @@ class Reader {
 
   void check_version() const {
     int found = 0;
-    explained(in("it is no checkpoint of Partita"), [&] {
+    hdf5::explained(in("it is no checkpoint of Partita"), [&] {
       const Handle number(H5Aopen(file_, version_name, H5P_DEFAULT), H5Aclose);
       check(H5Aread(number, H5T_NATIVE_INT, &found));
     });

@@ -9,7 +9,11 @@ namespace partita {
 namespace {
 
 std::map<std::string, DatasetFactory>& factories() {
-  static std::map<std::string, DatasetFactory> table{{"fashion-mnist", open_fashion_mnist}};
+  static std::map<std::string, DatasetFactory> table{
+      {"fashion-mnist", open_fashion_mnist},
+      {"hdf5", [](const std::string& folder, bool training) {
+         return open_volumes((folder.empty() ? "" : folder + "/") + (training ? "training.h5" : "test.h5"));
+       }}};
   return table;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "partita/base/box.hpp"
 #include "partita/base/error.hpp"
 
 #include <hdf5.h>
 
+#include <array>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -87,6 +89,38 @@ inline Handle serial_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   check(H5Pset_fapl_sec2(access));
   return access;
+}
+
+/// Calls f; an Error from it gets `context` in front.
+template <class F>
+auto explained(const std::string& context, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    fail("{}: {}", context, error.what());
+  }
+}
+
+/// The extents of a box as HDF5 takes them.
+inline std::array<hsize_t, max_dims> extents(const Box& box) {
+  std::array<hsize_t, max_dims> extents{};
+  for (int d = 0; d < box.dims(); ++d) extents[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box.extent(d));
+  return extents;
+}
+
+/// A dense array of the box's extents.
+inline Handle dense_space(const Box& box) {
+  return {H5Screate_simple(box.dims(), extents(box).data(), nullptr), H5Sclose};
+}
+
+/// The box in the space of a data set.
+inline Handle selected_space(hid_t data, const Box& box) {
+  Handle space(H5Dget_space(data), H5Sclose);
+  std::array<hsize_t, max_dims> start{};
+  for (int d = 0; d < box.dims(); ++d) start[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box[d].lo);
+  if (box.dims() > 0)
+    check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, extents(box).data(), nullptr));
+  return space;
 }
 
 inline Handle text_type() {

@@ -120,5 +120,37 @@ TEST(SyntheticDeathTest, WhatIsNotThereIsRefused) {
   EXPECT_DEATH(read(*data, 0, box), "inside the sample");
 }
 
+TEST(Synthetic, PlacesShowTheirLabels) {
+  const Shape places{{'H', 5}, {'W', 7}};
+  const auto data = make_synthetic(sample, places, 200, 2, 1, 0);
+  std::array<double, 2> sum{}, count{};
+  std::vector<float> labels(35);
+  for (Index i = 0; i < 200; ++i) {
+    data->read_target(i, Box(places), labels);
+    const auto pixels = read(*data, i);
+    for (std::size_t p = 0; p < 35; ++p) {
+      sum[static_cast<std::size_t>(labels[p])] += pixels[p];  // the first channel
+      ++count[static_cast<std::size_t>(labels[p])];
+    }
+  }
+  EXPECT_GT(count[0], 3000);
+  EXPECT_GT(count[1], 3000);
+  EXPECT_GT(std::abs(sum[0] / count[0] - sum[1] / count[1]), 0.1) << "a class has a mean of its own";
+}
+
+TEST(Synthetic, TargetsAreTheSameWhateverBoxIsAsked) {
+  for (const auto& [shape, classes] : {std::pair{Shape{{'H', 5}, {'W', 7}}, 3}, {Shape{{'C', 4}}, 0}}) {
+    const auto data = make_synthetic(sample, shape, 9, classes, 1, 0);
+    std::vector<float> whole(static_cast<std::size_t>(shape.volume()));
+    data->read_target(4, Box(shape), whole);
+    Box box(shape);
+    box[0] = {2, 4};
+    std::vector<float> part(static_cast<std::size_t>(box.volume()));
+    data->read_target(4, box, part);
+    const auto row = shape.volume() / shape.extent(0);
+    for (std::size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], whole[static_cast<std::size_t>(2 * row) + i]);
+  }
+}
+
 }  // namespace
 }  // namespace partita

@@ -46,11 +46,21 @@ std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& 
 /// Throws Error that names the package if the files are missing.
 std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training);
 
+/// Samples in one HDF5 file: a data set "samples" of N C D H W (or fewer spatial dimensions), of any number type, and one
+/// "targets" of as many: whole numbers N are a label a sample, N D H W a label a place, both with an attribute "classes";
+/// floating-point numbers N C ... are values. A rank reads its own box of its own samples, the next ones in the background
+/// while it computes. Throws Error naming the file for one that is missing, no HDF5 or not of this form.
+std::unique_ptr<Dataset> open_volumes(const std::string& path);
+
+/// Writes a data set as such a file, in single precision and 32-bit labels; it appears under `path` when it is whole.
+/// Throws Error if it cannot.
+void save_volumes(const std::string& path, Dataset& data);
+
 /// Opens a data set's training or test part from a folder ("" where the user gave none); throws Error if it cannot.
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const std::string& folder, bool training)>;
 /// Makes a user's own data set known to the command line as `--data NAME`. Throws Error if the name is taken.
 void register_dataset(const std::string& name, DatasetFactory factory);
-/// Opens a data set by its name, "fashion-mnist" or a registered one. Throws Error with the nearest name for another.
+/// Opens a data set by its name, "fashion-mnist", "hdf5" (training.h5 and test.h5 in the folder) or a registered one. Throws Error with the nearest name for another.
 std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string& folder, bool training);
 
 /// Samples drawn from a seed, which a network can learn: a pattern of the target's plus noise. The pattern is the class's
