@@ -1,11 +1,15 @@
-// The backend's convolutions, on channels-last tensors, against bare oneDNN: the faster of its own blocked form and of
-// channels last, its operands already in that form. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3).
+// On one rank: the backend's convolutions, on channels-last tensors, against bare oneDNN: the faster of its own blocked form
+// and of channels last, its operands already in that form. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3)
+// and the first of the mesh network (Dryden et al. 2019).
+// On two ranks: layers with all that their partitioning moves, but not the sum of dw, against one rank alone.
 //   build/mpiexec -n 1 build/bench/conv [CASES]    those whose name contains the text
+//   build/mpiexec -n 2 build/bench/conv [CASES]
 #include "partita/backend/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 #include "support/bare_conv.hpp"
+#include "support/layer.hpp"
 #include "support/measure.hpp"
 
 #include <fmt/format.h>
@@ -30,6 +34,16 @@ constexpr std::array layers{
     // conv5
     bench::ConvShape{1024, 512, 1, 1, 14}, bench::ConvShape{512, 512, 3, 2, 14}, bench::ConvShape{512, 2048, 1, 1, 7},
     bench::ConvShape{1024, 2048, 1, 2, 14}, bench::ConvShape{2048, 512, 1, 1, 7}, bench::ConvShape{512, 512, 3, 1, 7}};
+
+/// Of the mesh network for 1024x1024: one of each kind.
+constexpr std::array mesh{bench::ConvShape{18, 128, 5, 2, 1024}, bench::ConvShape{128, 128, 5, 1, 512},
+                          bench::ConvShape{128, 160, 3, 2, 512}, bench::ConvShape{160, 160, 3, 1, 256},
+                          bench::ConvShape{160, 192, 3, 2, 256}, bench::ConvShape{192, 192, 3, 1, 128},
+                          bench::ConvShape{192, 256, 3, 2, 128}, bench::ConvShape{256, 256, 3, 1, 64}};
+
+std::string name_of(const bench::ConvShape& s) {
+  return fmt::format("{}x{}-{}to{}-stride{}-{}", s.kernel, s.kernel, s.channels, s.filters, s.stride, s.size);
+}
 
 /// Our side: tensors channels last, as layers hold them.
 class Ours {
@@ -67,8 +81,7 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
   static constexpr std::array names{"forward", "backward-data", "backward-filter"};
   for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
     const auto* name = names[static_cast<std::size_t>(pass)];
-    const auto text = fmt::format("{}x{}-{}to{}-stride{}-{}-{}-batch{}", shape.kernel, shape.kernel, shape.channels,
-                                  shape.filters, shape.stride, shape.size, name, batch);
+    const auto text = fmt::format("{}-{}-batch{}", name_of(shape), name, batch);
     if (text.find(wanted) == std::string::npos) continue;
     Ours ours(shape, batch, backend);
     ours.choose(pass);
@@ -84,14 +97,64 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
   }
 }
 
+/// Two ranks against one, forward and backward.
+class Pair {
+ public:
+  Pair(const std::shared_ptr<Communicator>& world, std::string wanted)
+      : world_(world), self_(world->split(world->rank(), 0)), wanted_(std::move(wanted)) {}
+
+  void measure(const std::string& what, const bench::ConvShape& shape, Index batch, const std::string& layout) {
+    const auto name = fmt::format("{}-{}-batch{}", what, name_of(shape), batch);
+    if (name.find(wanted_) == std::string::npos) return;
+    bench::Layer together(shape, batch, "p=2", layout, world_), alone(shape, batch, "", "", self_);
+    const auto one = [&](auto&& run) {
+      return [this, run] {
+        if (world_->rank() == 0) run();
+      };
+    };
+    const auto row = [&](const char* direction, const bench::Comparison& comparison) {
+      bench::print(
+          MPI_COMM_WORLD, "conv",
+          fmt::format("{}-{}{}{}", name, direction, together.algorithm().empty() ? "" : "-", together.algorithm()),
+          comparison, "one rank");
+    };
+    row("forward", bench::compare(
+                       MPI_COMM_WORLD, [&] { together.forward(); }, one([&] { alone.forward(); }), 0.4));
+    if (world_->rank() == 0) alone.forward();  // whose inputs backward needs
+    row("backward", bench::compare(
+                        MPI_COMM_WORLD, [&] { together.backward(); }, one([&] { alone.backward(); }), 0.4));
+  }
+
+ private:
+  std::shared_ptr<Communicator> world_, self_;
+  std::string wanted_;
+};
+
+void measure_pairs(const std::shared_ptr<Communicator>& world, const std::string& wanted) {
+  Pair pair(world, wanted);
+  for (const auto& shape : layers) pair.measure("sample", shape, 8, "N@p");
+  for (const auto& shape : layers)
+    if (shape.size >= 56) pair.measure("spatial", shape, 1, "H@p");
+  for (const auto& shape : mesh) pair.measure("spatial", shape, 1, "H@p");
+  for (const auto& shape : layers)
+    if (shape.size <= 14) pair.measure("channel", shape, 1, "C@p");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
-  if (session.world()->size() != 1) session.abort("conv measures the kernels of one rank: start it with -n 1", 2);
-  bench::pin(0);
+  const auto world = session.world();
+  bench::pin(world->rank());
+  const std::string wanted = argc > 1 ? argv[1] : "";
+  if (world->size() == 2) {
+    measure_pairs(world, wanted);
+    return 0;
+  }
+  if (world->size() != 1) session.abort("conv measures one rank or two: start it with -n 1 or -n 2", 2);
   const auto backend = make_onednn_backend(1);
   for (const Index batch : {1, 8})
-    for (const auto& shape : layers) measure(shape, batch, *backend, argc > 1 ? argv[1] : "");
+    for (const auto& shape : layers) measure(shape, batch, *backend, wanted);
+  measure(mesh[0], 1, *backend, wanted);
   return 0;
 }

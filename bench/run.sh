@@ -16,7 +16,7 @@ for subject in "${@:-checkpoint collective conv halo redistribute train}"; do
   for one in $subject; do
     case $one in
       checkpoint) run 1 checkpoint ;;
-      conv) run 1 conv ;;
+      conv) run 1 conv && run 2 conv ;;
       collective) run 2 collective && run 8 collective ;;
       halo) run 2 halo ;;
       redistribute) run 2 redistribute ;;

@@ -1,5 +1,5 @@
-// Training steps of fashion-cnn on all ranks against the same steps on one rank, which runs alone.
-//   build/mpiexec -n 2 build/bench/train
+// Training steps of a built-in model on all ranks against the same steps on one rank, which runs alone.
+//   build/mpiexec -n 2 build/bench/train [CASES]    those whose name contains the text
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin.hpp"
@@ -12,20 +12,36 @@ using namespace partita;
 
 namespace {
 
-constexpr Index batch_size = 128;
+struct Case {
+  const char* name;
+  const char* model;
+  Index batch;
+  const char* grid;    ///< of N ranks
+  const char* layout;  ///< of every layer's output
+  double budget;       ///< seconds
+};
+
+constexpr Case cases[]{
+    {"fashion-cnn-sample-batch128", "fashion-cnn", 128, "data={}", "N@data", 6},
+    {"fashion-cnn-spatial-batch128", "fashion-cnn", 128, "y={}", "H@y", 6},
+    {"resnet50-sample-batch16", "resnet50", 16, "data={}", "N@data", 20},
+    {"mesh-tangling-spatial-batch1", "mesh-tangling", 1, "y={}", "H@y", 60},
+    {"unet3d-spatial-batch1", "unet3d", 1, "d={}", "D@d", 40},
+};
 
 /// A trainer with a batch of random images, to be run again and again.
 class Steps {
  public:
-  Steps(const Strategy& strategy, const std::shared_ptr<Communicator>& comm)
-      : trainer_(fashion_cnn(), strategy,
-                 {.batch = batch_size, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
+  Steps(const Case& c, const Strategy& strategy, const std::shared_ptr<Communicator>& comm)
+      : trainer_(builtin_model(c.model), strategy,
+                 {.batch = c.batch, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
                  comm),
-        executor_(trainer_.executor(batch_size, true)) {
-    batch_.images = Tensor(DType::f32, "NCHW", executor_.images());
-    fill(batch_.images, executor_.plan().layers.front().shape, [](Index i) { return Random(1, 1).normal(i); });
-    batch_.target = Tensor(DType::i32, "N", executor_.target_box());
-    fill(batch_.target, executor_.target().shape, [](Index n) { return static_cast<double>(n % 10); });
+        executor_(trainer_.executor(c.batch, true)) {
+    const Shape images = executor_.plan().layers.front().shape, labels = executor_.target().shape;
+    batch_ = {Tensor(DType::f32, images.names(), executor_.images()),
+              Tensor(DType::i32, labels.names(), executor_.target_box())};
+    fill(batch_.images, images, [](Index i) { return Random(1, 1).normal(i); });
+    fill(batch_.target, labels, [](Index n) { return static_cast<double>(n % 2); });
   }
   void run() { executor_.run(batch_, step_++, 0.001); }
 
@@ -36,6 +52,17 @@ class Steps {
   Index step_ = 0;
 };
 
+void measure(const Case& c, const std::shared_ptr<Communicator>& world, const std::shared_ptr<Communicator>& self) {
+  Strategy strategy(fmt::format(fmt::runtime(c.grid), world->size()));
+  strategy.layer("*", {.output = c.layout});
+  Steps alone(c, Strategy(), self), together(c, strategy, world);
+  const auto ours = [&] { together.run(); };
+  const auto theirs = [&] {
+    if (world->rank() == 0) alone.run();
+  };
+  bench::print(MPI_COMM_WORLD, "train", c.name, bench::compare(MPI_COMM_WORLD, ours, theirs, c.budget), "one rank");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -43,18 +70,7 @@ int main(int argc, char** argv) {
   const auto world = session.world();
   bench::pin(world->rank());
   const auto self = world->split(world->rank(), 0);
-  Steps alone(Strategy(), self);
-  for (const auto& [name, grid, rule] :
-       {std::tuple("sample", "data={}", "N@data"), std::tuple("spatial", "y={}", "H@y")}) {
-    Strategy strategy(fmt::format(fmt::runtime(grid), world->size()));
-    strategy.layer("*", {.output = rule});
-    Steps together(strategy, world);
-    const auto ours = [&] { together.run(); };
-    const auto theirs = [&] {
-      if (world->rank() == 0) alone.run();
-    };
-    bench::print(MPI_COMM_WORLD, "train", fmt::format("fashion-cnn-{}-batch{}", name, batch_size),
-                 bench::compare(MPI_COMM_WORLD, ours, theirs, 6), "one rank");
-  }
+  for (const Case& c : cases)
+    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, world, self);
   return 0;
 }

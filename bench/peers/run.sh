@@ -1,6 +1,8 @@
 #!/bin/bash
-# Holds outputs and gradients of 500 random layers against PyTorch's, then trains the same network with PyTorch and JAX
-# and with us, in turns; prints one JSON object a line. Installs the peers into build/peers (a virtual environment, several
+# Holds outputs and gradients of 500 random layers against PyTorch's, then trains the same networks with PyTorch and JAX and
+# with us, in turns; prints one JSON object a line.
+#   bash bench/peers/run.sh [MODEL...]    of: fashion-cnn resnet50 mesh-tangling unet3d
+# Installs the peers into build/peers (a virtual environment, several
 # gigabytes) unless they are there.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -11,4 +13,4 @@ if [ ! -x build/peers/bin/python ] || ! build/peers/bin/python -c 'import torch,
 fi
 set -o pipefail
 build/bench/oracle 500 | build/peers/bin/python -B bench/peers/oracle.py
-exec build/peers/bin/python -B bench/peers/compare.py build/peers/bin/python
+exec build/peers/bin/python -B bench/peers/compare.py build/peers/bin/python "$@"

@@ -1,5 +1,5 @@
-"""Training steps of fashion-cnn in PyTorch, in channels-last memory: `threads N`, or `ddp N` processes of one thread.
-Prints the median seconds of a step. Arguments: threads|ddp N SECONDS."""
+"""Training steps of a network in PyTorch: `threads N`, or `ddp N` processes of one thread, which share a batch; in
+channels-last memory or not. Prints the median seconds of a step. Arguments: MODEL threads|ddp N last|first SECONDS."""
 
 import os
 import statistics
@@ -10,34 +10,32 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-BATCH = 128
+from torch_models import MODELS
 
 
-def model():
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(inplace=True), nn.Dropout(0.2), nn.Linear(128, 10))
-
-
-def steps(processes, seconds):
+def steps(name, processes, last, seconds):
     """The median seconds of a step of `processes` that share a batch."""
     torch.manual_seed(1)
-    net = model().to(memory_format=torch.channels_last)
+    make, batch, sample, places = MODELS[name]
+    form = torch.contiguous_format
+    if last:
+        form = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
+    net = make().to(memory_format=form)
     if processes > 1:
         net = nn.parallel.DistributedDataParallel(net)  # each process normalises its own samples
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    images = torch.randn(BATCH // processes, 1, 28, 28).to(memory_format=torch.channels_last)
-    labels = torch.arange(BATCH // processes) % 10
+    images = torch.randn(batch // processes, *sample).to(memory_format=form)
+    labels = (torch.arange(batch // processes * torch.Size(places).numel()) % 2).reshape(batch // processes, *places)
+    few = 10 if name == "fashion-cnn" else 1  # not counted: the first steps make what later ones find
     times, end = [], None
-    while end is None or not over(processes, end):
+    while end is None or len(times) < 3 or not over(processes, end):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         loss_of(net(images), labels).backward()
         optimizer.step()
         times.append(time.perf_counter() - start)
-        if end is None and len(times) == 10:  # not counted: the first steps make what later ones find
+        if end is None and len(times) == few:
             times, end = [], time.perf_counter() + seconds
     return statistics.median(times)
 
@@ -50,22 +48,22 @@ def over(processes, end):
     return bool(flag.item())
 
 
-def process(rank, processes, seconds):
+def process(rank, processes, name, last, seconds):
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["PEER_PORT"])
     dist.init_process_group("gloo", rank=rank, world_size=processes)
-    seconds = steps(processes, seconds)
+    seconds = steps(name, processes, last, seconds)
     if rank == 0:
         print(seconds, flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    how, count, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    model, how, count, is_last, budget = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "last", float(sys.argv[5])
     if how == "threads":
         torch.set_num_threads(count)
-        print(steps(1, budget))
+        print(steps(model, 1, is_last, budget))
     else:
         os.environ.setdefault("PEER_PORT", "29511")
-        torch.multiprocessing.spawn(process, (count, budget), nprocs=count)
+        torch.multiprocessing.spawn(process, (count, model, is_last, budget), nprocs=count)
