@@ -177,6 +177,11 @@ class Chooser {
 
   [[noreturn]] void refuse() const {
     const Layout& x = request_.input[0].value_or(request_.arriving[0]);
+    if (request_.output.partial() != 0) refuse_partial(request_.output);
+    if (product_.groups > 1)
+      fail("{} groups of channels stay whole, cut alike in input \"{}\", output \"{}\" and the filters of weights{}",
+           product_.groups, x.print(), request_.output.print(),
+           request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
     if (request_.weights)
       fail(
           "weights \"{}\": their dimension {} is cut as the output's C, {} as the input's; over axes that cut neither "

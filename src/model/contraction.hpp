@@ -22,7 +22,11 @@ struct Contraction {
   std::function<Halo(const Layout&x, const Layout&y)> x_halo, dy_halo;
 };
 
-inline const std::vector<std::string> contraction_algorithms{"stationary-x", "stationary-y", "stationary-w"};
+/// The names of the ways below.
+inline std::vector<std::string> contraction_algorithms(Index groups) {
+  return groups > 1 ? std::vector<std::string>{"groups"}
+                    : std::vector<std::string>{"stationary-x", "stationary-y", "stationary-w"};
+}
 
 /// The cheapest way, or the one that the strategy asks for. With outputs cut over o and inputs over i (Dryden et al. 2019):
 ///
@@ -33,7 +37,7 @@ inline const std::vector<std::string> contraction_algorithms{"stationary-x", "st
 ///     stationary-y   i is empty: x is gathered, y stays, dx reduce-scattered
 ///     stationary-w   both, over different axes
 ///
-/// Groups are never cut: o and i are the same axes then, and nothing travels. Cheapest means fewest operations on a rank,
+/// Groups are never cut: o and i are the same axes then, and nothing travels ("groups"). Cheapest means fewest operations on a rank,
 /// and among these the fewest words. Throws Error where nothing fits.
 OperatorLayouts contract(const Contraction& product, const LayoutRequest& request);
 
