@@ -58,6 +58,19 @@ std::vector<WeightSpec> specs(const Shape& x, std::span<const Window> windows, I
 
 Layout whole_channels(const Layout& x) { return x.with(x.shape().find('C'), {}); }
 
+/// What both kinds say of their weights and work.
+Contraction contraction(const Operator& op, const LayoutRequest& request, Index groups) {
+  const Layout x = whole_channels(basis(request));
+  const std::array shapes{x.shape()};
+  Contraction product;
+  product.x = x;
+  product.y = request.output.shape();
+  product.weights = op.weights(shapes);
+  product.groups = groups;
+  product.flops = op.flops(shapes, product.y);
+  return product;
+}
+
 }  // namespace
 
 std::vector<Window> ConvOperator::windows(const Shape& x) const { return windows_of(conv_, spatial_dims(x)); }
@@ -80,18 +93,12 @@ std::vector<std::string> ConvOperator::algorithms() const { return contraction_a
 
 // y[N@a C@o H@b sum@i] = conv(x[N@a C@i H@b] with halo, w[F@o C@i H W]); dw is partial over a and b.
 OperatorLayouts ConvOperator::layouts(const LayoutRequest& request) const {
-  const Layout x = whole_channels(basis(request));
-  const auto slides = windows(x.shape());
-  const std::array shapes{x.shape()};
-  Contraction product{.x = x,
-                      .y = request.output.shape(),
-                      .weights = weights(shapes),
-                      .w_outputs = 0,
-                      .w_inputs = 1,
-                      .groups = conv_.groups,
-                      .flops = flops(shapes, request.output.shape()),
-                      .x_halo = [&](const Layout& in, const Layout& out) { return halo_of_inputs(in, out, slides); },
-                      .dy_halo = [&](const Layout& in, const Layout& out) { return halo_of_outputs(in, out, slides); }};
+  const auto slides = windows(request.arriving[0].shape());
+  Contraction product = contraction(*this, request, conv_.groups);
+  product.w_outputs = 0;
+  product.w_inputs = 1;
+  product.x_halo = [&](const Layout& x, const Layout& y) { return halo_of_inputs(x, y, slides); };
+  product.dy_halo = [&](const Layout& x, const Layout& y) { return halo_of_outputs(x, y, slides); };
   return contract(product, request);
 }
 
@@ -146,18 +153,12 @@ std::vector<std::string> ConvTransposeOperator::algorithms() const { return cont
 
 // y[N@a C@o H@b sum@i] = conv'(x[N@a C@i H@b] with halo, w[F@i C@o H W]): what is x here is a convolution's dy.
 OperatorLayouts ConvTransposeOperator::layouts(const LayoutRequest& request) const {
-  const Layout x = whole_channels(basis(request));
-  const auto slides = windows(x.shape());
-  const std::array shapes{x.shape()};
-  Contraction product{.x = x,
-                      .y = request.output.shape(),
-                      .weights = weights(shapes),
-                      .w_outputs = 1,
-                      .w_inputs = 0,
-                      .groups = conv_.groups,
-                      .flops = flops(shapes, request.output.shape()),
-                      .x_halo = [&](const Layout& in, const Layout& out) { return halo_of_outputs(out, in, slides); },
-                      .dy_halo = [&](const Layout& in, const Layout& out) { return halo_of_inputs(out, in, slides); }};
+  const auto slides = windows(request.arriving[0].shape());
+  Contraction product = contraction(*this, request, conv_.groups);
+  product.w_outputs = 1;
+  product.w_inputs = 0;
+  product.x_halo = [&](const Layout& x, const Layout& y) { return halo_of_outputs(y, x, slides); };
+  product.dy_halo = [&](const Layout& x, const Layout& y) { return halo_of_inputs(y, x, slides); };
   return contract(product, request);
 }
 
