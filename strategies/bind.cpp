@@ -211,8 +211,8 @@ class Binder {
     if (asks && (bound.inputs.empty() || bound.op->is_loss())) {
       for (const auto& rule : strategy_.rules())
         if (rule.exact() && rule.rule.recompute && rule.matches(bound.name))
-          fail("{}: recompute: {} cannot be computed once more", rule.place,
-               bound.inputs.empty() ? "an input" : "a loss");
+          fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", bound.name, bound.op->kind(),
+               rule.place, bound.inputs.empty() ? "an input" : "a loss");
       return false;
     }
     return asks;
