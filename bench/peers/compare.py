@@ -1,6 +1,7 @@
 """Training steps on two cores: ours on two ranks against PyTorch (two threads; two processes where there are samples to share;
 channels last and not) and JAX (one device with all threads, two devices), in turns. One JSON object a line.
-Arguments: the interpreter that has the peers, then maybe the models. From bench/peers/run.sh."""
+Arguments: the interpreter that has the peers, then maybe the models; ROUNDS in the environment says how many turns. From
+bench/peers/run.sh."""
 
 import json
 import os
@@ -29,6 +30,7 @@ def ours(case):
 
 def compare(python, model, versions):
     case, rounds, seconds, torch_ways, jax_ways = MODELS[model]
+    rounds = int(os.environ.get("ROUNDS", rounds))
     peers = {f"pytorch, 2 {'threads' if way == 'threads' else 'processes'}{', channels last' if form == 'last' else ''}":
              ["torch_train.py", model, way, "2", form, seconds] for way in torch_ways for form in ("last", "first")}
     peers |= {f"jax, {way} device{'s' if way != '1' else ''}": ["jax_train.py", model, way, seconds] for way in jax_ways}

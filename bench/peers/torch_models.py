@@ -53,7 +53,7 @@ class UNet3d(nn.Module):
                                                               conv_bn_relu(first, second, 3, dims=3))
         self.down = nn.ModuleList(twice(1 if l == 0 else 32 << l, 32 << l, 64 << l) for l in range(3))
         self.bottom = twice(256, 256, 512)
-        self.up = nn.ModuleList(nn.ConvTranspose3d(256 << l if l < 2 else 512, 128 << l, 2, 2) for l in range(3))
+        self.up = nn.ModuleList(nn.ConvTranspose3d(128 << l, 128 << l, 2, 2) for l in range(3))
         self.after = nn.ModuleList(twice(192 << l, 64 << l, 64 << l) for l in range(3))
         self.scores = nn.Conv3d(64, 3, 1)
 
