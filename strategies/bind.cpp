@@ -205,17 +205,15 @@ class Binder {
   }
 
   bool asks_to_recompute(const LayerPlan& bound) const {
-    bool asks = false;
+    const Strategy::Rule* decides = nullptr;  // the last one that says so
     for (const auto& rule : strategy_.rules())
-      if (rule.rule.recompute && rule.matches(bound.name)) asks = *rule.rule.recompute;
-    if (asks && (bound.inputs.empty() || bound.op->is_loss())) {
-      for (const auto& rule : strategy_.rules())
-        if (rule.exact() && rule.rule.recompute && rule.matches(bound.name))
-          fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", bound.name, bound.op->kind(),
-               rule.place, bound.inputs.empty() ? "an input" : "a loss");
-      return false;
-    }
-    return asks;
+      if (rule.rule.recompute && rule.matches(bound.name)) decides = &rule;
+    if (decides == nullptr || !*decides->rule.recompute) return false;
+    const bool cannot = bound.inputs.empty() || bound.op->is_loss();
+    if (cannot && decides->exact())
+      fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", bound.name, bound.op->kind(),
+           decides->place, bound.inputs.empty() ? "an input" : "a loss");
+    return !cannot;
   }
 
   /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.

@@ -120,6 +120,9 @@ class Replay {
     for (const int input : plan_.layers[i].inputs)
       if (!outputs_[static_cast<std::size_t>(input)]) restore(static_cast<std::size_t>(input));
     forward_layer(i);
+    for (const int input : plan_.layers[i].inputs)
+      if (plan_.layers[static_cast<std::size_t>(input)].recompute && plan_.first_use(input) == static_cast<int>(i))
+        outputs_[static_cast<std::size_t>(input)] = {};
   }
 
   void backward_layer(std::size_t i) {
@@ -195,6 +198,13 @@ void check_memory(const Plan& plan, Index limit) {
         "more ranks, or give layers recompute = true",
         where, plan.grid.print(), print_bytes(worst.total), worst.each.print(), print_bytes(worst.total - limit),
         print_bytes(limit));
+}
+
+int Plan::first_use(int layer) const {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
+      return static_cast<int>(i);
+  return layer;
 }
 
 int Plan::last_use(int layer) const {

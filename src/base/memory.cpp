@@ -69,7 +69,7 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
     blocks.pop_back();
     kept_ -= static_cast<Index>(size);
   } else {
-    if (limit_ > 0) make_room(size, memory);
+    if (limit_ > 0) make_room(memory, bytes);
     data = std::aligned_alloc(alignment, size);
     if (data == nullptr) throw std::bad_alloc();
   }
@@ -80,16 +80,17 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   return data;
 }
 
-void Allocator::make_room(std::size_t size, MemoryClass memory) {
-  if (total_ + kept_ + static_cast<Index>(size) <= limit_) return;
+void Allocator::make_room(MemoryClass memory, Index bytes) {
+  const Index counted = total_ - now_[MemoryClass::workspace];
+  if (memory != MemoryClass::workspace && counted + bytes > limit_)
+    fail("{} bytes more of {} pass the memory limit of {} bytes, of which {} are in use", bytes, name(memory), limit_,
+         counted);
+  if (total_ + kept_ + bytes <= limit_) return;
   for (auto& [each, blocks] : released_) {
     for (void* block : blocks) std::free(block);
     blocks.clear();
   }
   kept_ = 0;
-  if (total_ + static_cast<Index>(size) > limit_)
-    fail("{} bytes more of {} pass the memory limit of {} bytes, of which {} are in use", size, name(memory), limit_,
-         total_);
 }
 
 void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Index bytes) {

@@ -277,7 +277,9 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
   if (target.labels && data.classes() > scores['C'])
     fail("the data set '{}' has {} classes, but the model ends in {}", options.data, data.classes(), scores['C']);
   const auto& augmentation = options.trainer.augmentation;
-  if (data.target().dims() > 0 && (augmentation.flip || augmentation.shift > 0))
+  const Shape places = data.target();
+  const auto names = places.names();
+  if (std::any_of(names.begin(), names.end(), is_spatial) && (augmentation.flip || augmentation.shift > 0))
     fail("--flip and --shift move images, but not targets that have places, as those of '{}'", options.data);
 }
 

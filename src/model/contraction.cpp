@@ -74,7 +74,8 @@ class Chooser {
 
   Cut cut_of(const Layout& weights) const {
     if (product_.groups == 1) return {weights.axes(product_.w_outputs), weights.axes(product_.w_inputs)};
-    if (!weights.axes(1).empty() || !keeps_groups(weights.axes(0))) refuse();
+    const bool free = (set_of(weights.axes(0)) & samples_) == 0;
+    if (!free || !weights.axes(1).empty() || !keeps_groups(weights.axes(0))) refuse();
     return {weights.axes(0), weights.axes(0)};
   }
 
@@ -188,7 +189,6 @@ class Chooser {
           "samples nor space, and that fit algorithm \"{}\"",
           request_.weights->print(), request_.weights->shape().name(product_.w_outputs),
           request_.weights->shape().name(product_.w_inputs), request_.algorithm);
-    if (request_.output.partial() != 0) refuse_partial(request_.output);
     fail(
         "algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
         request_.output.print(),

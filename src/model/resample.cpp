@@ -60,7 +60,7 @@ std::string CropOperator::describe() const {
 
 std::vector<Resampling> CropOperator::resamplings(const Shape& x) const {
   const std::size_t dims = spatial_dims(x);
-  margins_.check(dims);
+  margins_.check(dims, "margin");
   std::vector<Resampling> all;
   for (std::size_t i = 0; i < dims; ++i)
     all.push_back({.kind = Resampling::Kind::crop,

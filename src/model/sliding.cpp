@@ -29,11 +29,11 @@ void PerDim::check(std::size_t dims, std::string_view what, Index least) const {
     if (value < least) fail("{} is {}; it must be {} or more", what, value, least);
 }
 
-void Padding::check(std::size_t dims) const {
+void Padding::check(std::size_t dims, std::string_view what) const {
   if (values_.size() != 1 && values_.size() != dims)
-    fail("padding has {} values for {} spatial dimensions; give one for all or one each", values_.size(), dims);
+    fail("{} has {} values for {} spatial dimensions; give one for all or one each", what, values_.size(), dims);
   for (const auto& sides : values_)
-    if (sides.lo < 0 || sides.hi < 0) fail("padding is {},{}; it must be 0 or more", sides.lo, sides.hi);
+    if (sides.lo < 0 || sides.hi < 0) fail("{} is {},{}; it must be 0 or more", what, sides.lo, sides.hi);
 }
 
 }  // namespace partita

@@ -33,10 +33,13 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, 
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const auto& layer = plan.layers[i];
     kernels_.push_back(make_kernel(layer, grid.rank()));
-    Bound& bound = bound_.emplace_back(Bound{layer.at.y.owned(grid.rank()), {}, {}});
+    Bound& bound = bound_.emplace_back(Bound{layer.at.y.owned(grid.rank()), {}, {}, {}});
     for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
-    for (const int input : layer.inputs)
+    for (const int input : layer.inputs) {
       if (plan.last_use(input) == static_cast<int>(i) && !plan.needs_output(input)) bound.done.push_back(input);
+      if (plan.layers[static_cast<std::size_t>(input)].recompute && plan.first_use(input) == static_cast<int>(i))
+        bound.again.push_back(input);  // backward comes to the readers in reverse
+    }
   }
 }
 
@@ -152,6 +155,8 @@ void Executor::restore(std::size_t i, const Batch& batch, Index step) {
     if (const auto j = static_cast<std::size_t>(input); !outputs_[j] || (plan_.layers[j].recompute && !live_[j]))
       restore(j, batch, step);
   forward_layer(i, batch, step, true);
+  if (keep_) return;
+  for (const int input : bound_[i].again) outputs_[static_cast<std::size_t>(input)] = {};
 }
 
 void Executor::backward(const Batch& batch, Index step) {

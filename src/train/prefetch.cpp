@@ -29,21 +29,20 @@ Prefetch::~Prefetch() {
 }
 
 void Prefetch::run() {
-  for (const Index sample : order_) {
-    std::vector<float> values(size_);
-    try {
+  try {
+    for (const Index sample : order_) {
+      std::vector<float> values(size_);
       read_(sample, values);
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      failed_ = std::current_exception();
+      std::unique_lock lock(mutex_);
+      ready_.push_back(std::move(values));
       changed_.notify_all();
-      return;
+      changed_.wait(lock, [&] { return ended_ || ready_.size() < ahead_; });
+      if (ended_) return;
     }
-    std::unique_lock lock(mutex_);
-    ready_.push_back(std::move(values));
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    failed_ = std::current_exception();
     changed_.notify_all();
-    changed_.wait(lock, [&] { return ended_ || ready_.size() < ahead_; });
-    if (ended_) return;
   }
 }
 

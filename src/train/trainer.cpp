@@ -149,8 +149,9 @@ Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> sa
   return batch;
 }
 
-/// Announces an epoch's own samples' own rows; a file that turns out damaged fails alike on every rank.
-void Trainer::hold(Dataset& data, const std::vector<Index>& order, bool training) {
+/// Announces what batches of `order` will ask for: own samples' own rows. What `hold` itself finds damaged fails alike on
+/// every rank; what is read later may fail on one rank alone.
+void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation) {
   if (Profile* profile = Profile::current()) profile->set_layer("data");
   std::vector<Index> mine, targets;
   Box inside, target;
@@ -165,7 +166,7 @@ void Trainer::hold(Dataset& data, const std::vector<Index>& order, bool training
   }
   check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
   together(*world_, [&] {
-    data.hold(mine, training ? source_box(data.sample(), inside, options_.augmentation) : inside);
+    data.hold(mine, source_box(data.sample(), inside, augmentation));
     data.hold_targets(targets, target);
   });
 }
@@ -178,11 +179,15 @@ StepResult Trainer::run(Bound& bound, const Batch& batch, double rate) {
 
 EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
   const auto samples = static_cast<Index>(order.size());
-  if (training || prepared_ != &data) hold(data, order, training);
+  const Index steps = batches(samples, options_.batch);
+  const Index first = training ? step_ % steps : 0;  // a resumed epoch goes on where it was left
+  if (prepared_ != &data)
+    hold(data, std::span(order).subspan(static_cast<std::size_t>(first * options_.batch)), training,
+         training ? options_.augmentation : Augmentation{});
+  prepared_ = nullptr;  // what was announced will have been asked for
   const auto start = std::chrono::steady_clock::now();
   EpochReport report{.epoch = epoch_};
-  const Index steps = batches(samples, options_.batch);
-  for (Index i = training ? step_ % steps : 0; i < steps; ++i) {  // a resumed epoch goes on where it was left
+  for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
     const auto mine =
@@ -223,7 +228,7 @@ EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
 }
 
 void Trainer::prepare(Dataset& data) {
-  hold(data, in_order(data), false);
+  hold(data, in_order(data), false, {});
   prepared_ = &data;
 }
 
@@ -233,7 +238,7 @@ EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
 
 StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
   total_steps_ = all_steps(data);
-  hold(data, {samples.begin(), samples.end()}, true);
+  hold(data, samples, true, {});
   auto& bound = this->bound(static_cast<Index>(samples.size()), true);
   const StepResult result =
       run(bound, read(*bound.executor, data, samples, false), options_.optimizer.rate_at(step_, total_steps_));

@@ -71,30 +71,18 @@ class Volumes final : public Dataset {
  public:
   explicit Volumes(const std::string& path) : path_(path) {
     const Session session;
-    hdf5::explained("data set '" + path + "'", [&] {
-      file_ = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
-      samples_.emplace(file_, "samples");
-      targets_.emplace(file_, "targets");
-      if (samples_->extents().empty() || samples_->extents().size() > 4)
-        fail("'samples' has {} dimensions; they are N, C and up to three of space", samples_->extents().size() + 1);
-      sample_ = shape_of(samples_->extents(), true);
-      if (targets_->samples() != samples_->samples())
-        fail("it has {} samples, but {} targets", samples_->samples(), targets_->samples());
-      const bool labels = targets_->whole_numbers();
-      if (targets_->extents().size() > (labels ? 3U : 4U) || (!labels && targets_->extents().empty()))
-        fail("'targets' has {} dimensions; labels have N and maybe space, values N, C and maybe space",
-             targets_->extents().size() + 1);
-      target_ = shape_of(targets_->extents(), !labels);
-      if (labels) classes_ = read_classes();
-    });
+    try {
+      hdf5::explained("data set '" + path + "'", [&] { open(); });
+    } catch (...) {
+      close();  // in the session
+      throw;
+    }
   }
   ~Volumes() override {
     ahead_.reset();
     targets_ahead_.reset();
     const Session session;
-    samples_.reset();
-    targets_.reset();
-    file_ = Handle();
+    close();
   }
 
   Shape sample() const override { return sample_; }
@@ -125,6 +113,28 @@ class Volumes final : public Dataset {
   }
 
  private:
+  void open() {
+    file_ = Handle(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
+    samples_.emplace(file_, "samples");
+    targets_.emplace(file_, "targets");
+    if (samples_->extents().empty() || samples_->extents().size() > 4)
+      fail("'samples' has {} dimensions; they are N, C and up to three of space", samples_->extents().size() + 1);
+    sample_ = shape_of(samples_->extents(), true);
+    if (targets_->samples() != samples_->samples())
+      fail("it has {} samples, but {} targets", samples_->samples(), targets_->samples());
+    const bool labels = targets_->whole_numbers();
+    if (targets_->extents().size() > (labels ? 3U : 4U) || (!labels && targets_->extents().empty()))
+      fail("'targets' has {} dimensions; labels have N and maybe space, values N, C and maybe space",
+           targets_->extents().size() + 1);
+    target_ = shape_of(targets_->extents(), !labels);
+    if (labels) classes_ = read_classes();
+  }
+  void close() {
+    samples_.reset();
+    targets_.reset();
+    file_ = Handle();
+  }
+
   Index read_classes() const {
     const Handle attribute(H5Aopen(targets_->id(), "classes", H5P_DEFAULT), H5Aclose);
     int classes = 0;
@@ -154,17 +164,11 @@ class Volumes final : public Dataset {
 };
 
 /// All samples (or targets) of a data set, one after the other.
-template <class T, class Read>
-std::vector<T> all_of(Index samples, const Box& box, Read&& read) {
+template <class Read>
+std::vector<float> all_of(Index samples, const Box& box, Read&& read) {
   const auto size = static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume());
-  std::vector<T> all(static_cast<std::size_t>(samples) * size);
-  std::vector<float> one(size);
-  for (Index i = 0; i < samples; ++i) {
-    read(i, one);
-    std::transform(one.begin(), one.end(),
-                   all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * size),
-                   [](float value) { return static_cast<T>(value); });
-  }
+  std::vector<float> all(static_cast<std::size_t>(samples) * size);
+  for (Index i = 0; i < samples; ++i) read(i, std::span(all).subspan(static_cast<std::size_t>(i) * size, size));
   return all;
 }
 
@@ -190,21 +194,22 @@ void save_volumes(const std::string& path, Dataset& data) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
   data.hold(order, box);
   data.hold_targets(order, target_box);
-  const auto samples = all_of<float>(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
-  const auto read_target = [&](Index i, std::span<float> out) { data.read_target(i, target_box, out); };
+  // Before the session, which a data set that reads HDF5 itself needs.
+  const auto samples = all_of(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
+  const auto targets =
+      all_of(data.size(), target_box, [&](Index i, std::span<float> out) { data.read_target(i, target_box, out); });
   hdf5::OutputFile file(path);
   const Session session;
   hdf5::explained("data set '" + path + "': cannot write it", [&] {
     file.create();
     static_cast<void>(write(file, "samples", data.sample(), samples, data.size()));
     if (data.classes() == 0) {
-      static_cast<void>(
-          write(file, "targets", data.target(), all_of<float>(data.size(), target_box, read_target), data.size()));
+      static_cast<void>(write(file, "targets", data.target(), targets, data.size()));
     } else {
-      const Handle targets = write(file, "targets", data.target(),
-                                   all_of<std::int32_t>(data.size(), target_box, read_target), data.size());
+      const std::vector<std::int32_t> labels(targets.begin(), targets.end());
+      const Handle array = write(file, "targets", data.target(), labels, data.size());
       const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-      const Handle classes(H5Acreate2(targets, "classes", H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+      const Handle classes(H5Acreate2(array, "classes", H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
       const auto count = static_cast<std::int32_t>(data.classes());
       check(H5Awrite(classes, H5T_NATIVE_INT32, &count));
     }

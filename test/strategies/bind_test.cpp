@@ -163,6 +163,32 @@ TEST(Bind, PredictsMemory) {
   EXPECT_EQ(use[MemoryClass::halos], 3 * 15 * 28 * 2);
 }
 
+TEST(Bind, RecomputesWhatItsRulesSay) {
+  const Bound b("y=2", "H@y",
+                {{"loss", {.recompute = false}}, {"*", {.recompute = true}}, {"conv2", {.recompute = false}}});
+  EXPECT_FALSE(b["loss"].recompute) << "a pattern passes over what cannot";
+  EXPECT_FALSE(b["conv2"].recompute);
+  EXPECT_TRUE(b["conv1"].recompute);
+  // Of the three convolutions of the largest images: the first one's outputs are there only while no other's are.
+  const Model mesh = mesh_tangling({.extent = 256, .width = 0.1});
+  Strategy some;
+  some.layer("*conv1_1", {.recompute = true});
+  const Workload workload{.batch = 1, .optimizer = {}};
+  EXPECT_LT(bind(mesh, some, workload).peak(0).total, bind(mesh, Strategy(), workload).peak(0).total);
+}
+
+TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
+  const Bound b("y=2", "H@y", {});
+  EXPECT_NO_THROW(check_memory(b.plan, std::max(b.plan.peak(0).total, b.plan.peak(1).total)));
+  expect_error([&] { check_memory(b.plan, b.plan.peak(0).total / 2); },
+               {"rank", "activations", "more than the memory limit"});
+  const auto allocator = std::make_shared<Allocator>(1000);
+  const auto first = Allocator::allocate(allocator, 600, MemoryClass::activations);
+  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 bytes more of halos", "1000"});
+  EXPECT_NO_THROW(Allocator::allocate(allocator, 400, MemoryClass::halos));
+  EXPECT_NO_THROW(Allocator::allocate(allocator, 900, MemoryClass::workspace));
+}
+
 TEST(Bind, RulesMergeKeyByKeyAndLaterOnesWin) {
   const Bound b("data=2 y=2", "N@data H@y",
                 {{"fc1", {.weights = "F"}}, {"conv*", {.output = "N@data"}}, {"conv2", {.output = "N@y"}}});
@@ -235,77 +261,6 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"image", {.input = "N@data"}}}, {"layer 'image'", "the layer has no inputs"});
   expect_refused({{"fc1", {.weights = "F@y"}}}, {"layer 'fc1'", "weights \"F@y C H W\"", "\"F C H W\""});
   expect_refused({{"*", {.output = "N@data H@y"}}, {"fc1", {.weights = "F C@y"}}}, {"layer 'fc1'", "\"F C H@y W\""});
-}
-
-/// x[N C=16 H=8 W=8] through a convolution of 4 samples to 32 filters 3x3, on a grid, with layouts of input and output.
-OperatorLayouts conv_between(const char* grid, const char* x, const char* y, const LayerRule& more = {},
-                             Index groups = 1) {
-  Model m("one");
-  auto t = m.input("x", {.channels = 16, .spatial = {8, 8}});
-  t = m.batch_norm("before", t);  // it has weights to train: dx is needed
-  t = m.conv("conv", t, {.filters = 32, .kernel = 3, .padding = 1, .groups = groups});
-  m.softmax_cross_entropy("loss", m.global_average_pool("mean", t));
-  Strategy strategy(grid);
-  strategy.layer("before", {.output = x});
-  LayerRule rule = more;
-  rule.output = y;
-  strategy.layer("conv", rule);
-  return bind(m, strategy, {.batch = 4, .optimizer = {}}).layers[2].at;
-}
-
-TEST(Contraction, LayoutsOfTheThreeStationaryWays) {
-  const auto x = conv_between("c=4", "C@c", "C@c", {.algorithm = "stationary-x"});
-  EXPECT_EQ(x.x[0].print(), "N C@c H W");
-  EXPECT_EQ(x.w[0].print(), "F C@c H W");
-  EXPECT_EQ(x.y.print(), "N C H W sum@c");
-  EXPECT_EQ(x.dx[0].print(), "N C@c H W");
-  EXPECT_EQ(x.dw[0].print(), "F C@c H W");
-  const auto y = conv_between("c=4", "C@c", "C@c", {.algorithm = "stationary-y"});
-  EXPECT_EQ(y.x[0].print(), "N C H W");
-  EXPECT_EQ(y.w[0].print(), "F@c C H W");
-  EXPECT_EQ(y.y.print(), "N C@c H W");
-  EXPECT_EQ(y.dx[0].print(), "N C H W sum@c");
-  const auto w = conv_between("data=2 y=2 x=2", "N@data C@(y,x)", "N@data C@(x,y)", {.algorithm = "stationary-w"});
-  EXPECT_EQ(w.x[0].print(), "N@data C@y H W");
-  EXPECT_EQ(w.w[0].print(), "F@x C@y H W");
-  EXPECT_EQ(w.y.print(), "N@data C@x H W sum@y");
-  EXPECT_EQ(w.dw[0].print(), "F@x C@y H W sum@data") << "summed over the ranks with the same block alone";
-}
-
-// Words of one rank and step, by the table of Dryden et al. 2019 and a ring's (p-1)/p: x has 4*16*64, y 4*32*64 elements.
-TEST(Contraction, AutoTakesTheFewestWordsAndSaysSo) {
-  const double x = 4 * 16 * 64, y = 4 * 32 * 64, of_4 = 3.0 / 4;
-  const auto both = conv_between("c=4", "C@c", "C@c");
-  EXPECT_EQ(both.algorithm, "stationary-y") << "y is larger than x";
-  ASSERT_EQ(both.alternatives.size(), 2U);
-  EXPECT_EQ(both.alternatives[0].words, 2 * x * of_4) << "x is gathered, dx reduce-scattered";
-  EXPECT_EQ(both.alternatives[1].algorithm, "stationary-x");
-  EXPECT_EQ(both.alternatives[1].words, 2 * y * of_4) << "y is reduce-scattered, dy gathered";
-  EXPECT_EQ(both.alternatives[0].flops, 2 * y * 16 * 9 / 4);
-  const auto from_whole = conv_between("c=4", "", "C@c");
-  EXPECT_EQ(from_whole.alternatives[0].words, 2 * x * of_4) << "dx is reduced to all ranks";
-  EXPECT_EQ(from_whole.algorithm, "stationary-y");
-  const auto to_whole = conv_between("c=4", "C@c", "");
-  EXPECT_EQ(to_whole.algorithm, "stationary-x") << "more words than a gathered x, but a quarter of the operations";
-  const auto four_by_two = conv_between("f=4 c=2", "C@(c,f)", "C@(f,c)");
-  EXPECT_EQ(four_by_two.algorithm, "stationary-w");
-}
-
-TEST(Contraction, GroupsAreNeverCut) {
-  const auto whole = conv_between("c=4", "C@c", "C@c", {}, 4);
-  EXPECT_EQ(whole.algorithm, "groups");
-  EXPECT_EQ(whole.alternatives[0].words, 0);
-  EXPECT_EQ(whole.w[0].print(), "F@c C H W");
-  EXPECT_EQ(whole.w[0].shape()['C'], 4);
-  expect_error([] { conv_between("c=3", "", "C@c", {}, 4); }, {"layer 'conv'", "cuts a group", "4 groups"});
-  EXPECT_EQ(conv_between("c=3", "C@c", "", {}, 4).algorithm, "") << "an input that cuts groups is gathered";
-}
-
-TEST(Contraction, WeightsAndInputSettleTheWay) {
-  EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.weights = "C@c"}).algorithm, "stationary-x");
-  EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.input = "C@c"}).algorithm, "stationary-x");
-  EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.input = "C"}).algorithm, "stationary-y");
-  EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.weights = "F"}).algorithm, "") << "all of it on every rank";
 }
 
 TEST(Bind, ModelsAndWorkloadsThatCannotBe) {

@@ -69,6 +69,18 @@ TEST_F(Volumes, HoldWhatWasSaved) {
   }
 }
 
+TEST_F(Volumes, ASetThatReadsHdf5CanBeSaved) {
+  for (const auto& [shape, answer, classes] : kinds) {
+    save_volumes(path, *make_synthetic(shape, answer, 40, classes, 1, 0));
+    const auto data = open_volumes(path);
+    const std::string copy = (folder / "copy.h5").string();
+    save_volumes(copy, *data);
+    const auto copied = open_volumes(copy);
+    EXPECT_EQ(image(*copied, 39, Box(shape)), image(*data, 39, Box(shape)));
+    EXPECT_EQ(target(*copied, 39, Box(answer)), target(*data, 39, Box(answer)));
+  }
+}
+
 TEST_F(Volumes, ManyAreReadAheadAndMayBeLeft) {
   const auto original = make_synthetic(kinds[1].sample, {}, 300, 7, 1, 0);
   save_volumes(path, *original);

@@ -43,7 +43,8 @@ struct MemoryUse {
 /// pages from the system cost more than most kernels that fill them.
 class Allocator {
  public:
-  /// With a limit it gives released memory back to the system before it passes it, and throws Error where buffers in use would.
+  /// With a limit it gives released memory back to the system before it passes it, and throws Error where buffers in use
+  /// would; workspace, of which backends and messages may need more than a plan predicts, does not count.
   explicit Allocator(Index limit = 0) : limit_(limit) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -63,7 +64,7 @@ class Allocator {
 
  private:
   void* take(std::size_t size, MemoryClass memory, Index bytes);
-  void make_room(std::size_t size, MemoryClass memory);
+  void make_room(MemoryClass memory, Index bytes);
   void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 
   mutable std::mutex mutex_;

@@ -36,8 +36,8 @@ class Padding {
   Padding(std::initializer_list<Sides> each) : values_(each) {}
   const Sides& operator[](std::size_t i) const { return values_.size() == 1 ? values_[0] : values_.at(i); }
   std::size_t values() const { return values_.size(); }
-  /// Throws Error unless there is one value or `dims`, none negative.
-  void check(std::size_t dims) const;
+  /// Throws Error that names `what` unless there is one value or `dims`, none negative.
+  void check(std::size_t dims, std::string_view what = "padding") const;
 
  private:
   std::vector<Sides> values_;

@@ -49,7 +49,8 @@ std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool trai
 /// Samples in one HDF5 file: a data set "samples" of N C D H W (or fewer spatial dimensions), of any number type, and one
 /// "targets" of as many: whole numbers N are a label a sample, N D H W a label a place, both with an attribute "classes";
 /// floating-point numbers N C ... are values. A rank reads its own box of its own samples, the next ones in the background
-/// while it computes. Throws Error naming the file for one that is missing, no HDF5 or not of this form.
+/// while it computes; what is damaged inside is found where it is read, maybe by one rank alone. Throws Error naming the
+/// file for one that is missing, no HDF5 or not of this form.
 std::unique_ptr<Dataset> open_volumes(const std::string& path);
 
 /// Writes a data set as such a file, in single precision and 32-bit labels; it appears under `path` when it is whole.

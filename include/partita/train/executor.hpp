@@ -70,7 +70,8 @@ class Executor {
   struct Bound {
     Box y;
     std::vector<Box> dx;
-    std::vector<int> done;  // inputs that nobody reads after its forward
+    std::vector<int> done;   // inputs that nobody reads after its forward
+    std::vector<int> again;  // inputs that nobody reads after its second forward
   };
   std::vector<Bound> bound_;  // by layer, as all that follows
   std::vector<std::unique_ptr<Kernel>> kernels_;

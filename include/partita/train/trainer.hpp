@@ -103,7 +103,7 @@ class Trainer {
   std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
   Batch read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment);
-  void hold(Dataset& data, const std::vector<Index>& order, bool training);
+  void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress);
   StepResult run(Bound& bound, const Batch& batch, double rate);
 
