@@ -112,7 +112,7 @@ class Replay {
       live_[i] = false;
     }
     for (const int input : layer.inputs)
-      if (plan_.last_use(input) == static_cast<int>(i) && !plan_.needs_output(input))
+      if (plan_.readers(input).back() == static_cast<int>(i) && !plan_.needs_output(input))
         outputs_[static_cast<std::size_t>(input)] = {};
   }
 
@@ -120,15 +120,27 @@ class Replay {
     for (const int input : plan_.layers[i].inputs)
       if (!outputs_[static_cast<std::size_t>(input)]) restore(static_cast<std::size_t>(input));
     forward_layer(i);
-    for (const int input : plan_.layers[i].inputs)
-      if (plan_.layers[static_cast<std::size_t>(input)].recompute && plan_.first_use(input) == static_cast<int>(i))
-        outputs_[static_cast<std::size_t>(input)] = {};
+  }
+
+  void release_restored() {
+    for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+      if (!plan_.layers[i].recompute || !outputs_[i]) continue;
+      const auto wait = [&](int reader) {
+        const auto r = static_cast<std::size_t>(reader);
+        return plan_.layers[r].recompute && !live_[r];
+      };
+      const auto readers = plan_.readers(static_cast<int>(i));
+      if (std::none_of(readers.begin(), readers.end(), wait)) outputs_[i] = {};
+    }
   }
 
   void backward_layer(std::size_t i) {
     const LayerPlan& layer = plan_.layers[i];
     if (!layer.has_backward()) return;
-    if (!live_[i]) restore(i);
+    if (!live_[i]) {
+      restore(i);
+      release_restored();
+    }
     Buffer dy;
     if (!layer.op->is_loss()) dy = convert_layout(gradients_[i], layer.finish_back);
     gradients_[i] = {};
@@ -200,27 +212,19 @@ void check_memory(const Plan& plan, Index limit) {
         print_bytes(limit));
 }
 
-int Plan::first_use(int layer) const {
+std::vector<int> Plan::readers(int layer) const {
+  std::vector<int> all;
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
-      return static_cast<int>(i);
-  return layer;
-}
-
-int Plan::last_use(int layer) const {
-  int last = layer;
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    if (std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
-      last = static_cast<int>(i);
-  return last;
+      all.push_back(static_cast<int>(i));
+  return all;
 }
 
 bool Plan::needs_output(int layer) const {
   if (layers[static_cast<std::size_t>(layer)].recompute) return false;
-  return std::any_of(layers.begin(), layers.end(), [&](const LayerPlan& consumer) {
-    return consumer.recompute &&
-           std::find(consumer.inputs.begin(), consumer.inputs.end(), layer) != consumer.inputs.end();
-  });
+  const auto all = readers(layer);
+  return std::any_of(all.begin(), all.end(),
+                     [&](int reader) { return layers[static_cast<std::size_t>(reader)].recompute; });
 }
 
 }  // namespace partita

@@ -5,6 +5,8 @@
 #include "partita/tensor/redistribute.hpp"
 #include "weight_update.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 namespace {
@@ -35,11 +37,10 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, 
     kernels_.push_back(make_kernel(layer, grid.rank()));
     Bound& bound = bound_.emplace_back(Bound{layer.at.y.owned(grid.rank()), {}, {}, {}});
     for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
-    for (const int input : layer.inputs) {
-      if (plan.last_use(input) == static_cast<int>(i) && !plan.needs_output(input)) bound.done.push_back(input);
-      if (plan.layers[static_cast<std::size_t>(input)].recompute && plan.first_use(input) == static_cast<int>(i))
-        bound.again.push_back(input);  // backward comes to the readers in reverse
-    }
+    for (const int input : layer.inputs)
+      if (plan.readers(input).back() == static_cast<int>(i) && !plan.needs_output(input)) bound.done.push_back(input);
+    for (const int reader : plan.readers(static_cast<int>(i)))
+      if (plan.layers[static_cast<std::size_t>(reader)].recompute) bound.readers.push_back(reader);
   }
 }
 
@@ -155,8 +156,16 @@ void Executor::restore(std::size_t i, const Batch& batch, Index step) {
     if (const auto j = static_cast<std::size_t>(input); !outputs_[j] || (plan_.layers[j].recompute && !live_[j]))
       restore(j, batch, step);
   forward_layer(i, batch, step, true);
+}
+
+/// Of what was restored, the outputs that nobody waits for any more; what kernels keep of them they hold themselves.
+void Executor::release_restored() {
   if (keep_) return;
-  for (const int input : bound_[i].again) outputs_[static_cast<std::size_t>(input)] = {};
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+    const auto& readers = bound_[i].readers;
+    const auto waits = [&](int reader) { return !live_[static_cast<std::size_t>(reader)]; };
+    if (plan_.layers[i].recompute && std::none_of(readers.begin(), readers.end(), waits)) outputs_[i] = {};
+  }
 }
 
 void Executor::backward(const Batch& batch, Index step) {
@@ -181,7 +190,10 @@ void Executor::backward_layer(std::size_t i, const Batch& batch, Index step) {
   const auto& layer = plan_.layers[i];
   const bool trains = layer.trains(), needs_dx = layer.needs_any_dx();
   if (!trains && !needs_dx) return;
-  if (!live_[i]) restore(i, batch, step);
+  if (!live_[i]) {
+    restore(i, batch, step);
+    release_restored();
+  }
   const KernelCall now = call(i, batch, step);
   Tensor dy;
   if (!layer.op->is_loss()) dy = convert_layout(now, "dy", gradients_[i], layer.finish_back);

@@ -97,9 +97,8 @@ struct Plan {
   /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
   /// blocked copies); kernels that compute ahead of halos need a few rows more.
   MemoryPeak peak(int rank) const;
-  /// The first and the last layer that read `layer`'s output; itself if none does.
-  int first_use(int layer) const;
-  int last_use(int layer) const;
+  /// The layers that read `layer`'s output, in order.
+  std::vector<int> readers(int layer) const;
   /// True if that output must stay for a layer that runs once more in backward.
   bool needs_output(int layer) const;
   /// The axis sets over which collectives run, in order of their first use: a communicator each.

@@ -52,6 +52,7 @@ class Executor {
   void forward_layer(std::size_t i, const Batch& batch, Index step, bool again);
   void settle(std::size_t i);
   void restore(std::size_t i, const Batch& batch, Index step);
+  void release_restored();
   void backward(const Batch& batch, Index step);
   void backward_filter(std::size_t i, const KernelCall& call, const Tensor& dy);
   void backward_layer(std::size_t i, const Batch& batch, Index step);
@@ -70,8 +71,8 @@ class Executor {
   struct Bound {
     Box y;
     std::vector<Box> dx;
-    std::vector<int> done;   // inputs that nobody reads after its forward
-    std::vector<int> again;  // inputs that nobody reads after its second forward
+    std::vector<int> done;     // inputs that nobody reads after its forward
+    std::vector<int> readers;  // that run once more in backward
   };
   std::vector<Bound> bound_;  // by layer, as all that follows
   std::vector<std::unique_ptr<Kernel>> kernels_;
