@@ -70,7 +70,7 @@ po::options_description run_options(Options& o, Texts& texts) {
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "exchange halos first, then compute");
   add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),
-      "fashion-mnist, synthetic, or one of the program's own");
+      "fashion-mnist, hdf5 (training.h5 and test.h5), synthetic, or one of the program's own");
   add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "where the data set's files are");
   add("samples", po::value(&o.samples)->value_name("N"), "size of the synthetic set (default 1024)");
   add("seed", po::value(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),

@@ -54,6 +54,9 @@ int train(const Options& options, const ModelFactory& factory, const std::shared
 /// Prints on rank 0 where the time of `steps` steps went: by layer on rank 0, by rank in all. Collective.
 void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world);
 
+/// e.g. "loss 0.2591  accuracy 90.55%"; without the accuracy where there is none.
+std::string print_result(double loss, double accuracy);
+
 /// Progress on a terminal as a bar that moves, elsewhere as plain lines now and then. One on rank 0 only.
 class ProgressBar {
  public:

@@ -19,6 +19,11 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 // Open MPI's launcher gives a rank a terminal of its own for standard output, whatever it is sent on to, but a pipe for
 // standard error.
+std::string print_result(double loss, double accuracy) {
+  return std::isnan(accuracy) ? fmt::format("loss {:.4f}", loss)
+                              : fmt::format("loss {:.4f}  accuracy {:.2f}%", loss, 100 * accuracy);
+}
+
 ProgressBar::ProgressBar(bool shown)
     : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {}
 
@@ -40,11 +45,11 @@ void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, c
     constexpr Index width = 30;
     const auto filled = static_cast<std::size_t>(width * step / steps);
     const std::string bar = std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '.');
-    fmt::print("\r{} {} [{}] {}/{}  loss {:.4f}  accuracy {:.2f}%  {:.0f} images/s\x1b[K", what, epoch, bar, step,
-               steps, result.loss, 100 * result.accuracy, rate);
+    fmt::print("\r{} {} [{}] {}/{}  {}  {:.0f} images/s\x1b[K", what, epoch, bar, step, steps,
+               print_result(result.loss, result.accuracy), rate);
   } else {
-    fmt::print("{} {}  step {}/{}  loss {:.4f}  accuracy {:.2f}%  {:.0f} images/s\n", what, epoch, step, steps,
-               result.loss, 100 * result.accuracy, rate);
+    fmt::print("{} {}  step {}/{}  {}  {:.0f} images/s\n", what, epoch, step, steps,
+               print_result(result.loss, result.accuracy), rate);
   }
   std::fflush(stdout);
 }

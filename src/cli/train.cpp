@@ -118,8 +118,9 @@ void write_json(const std::string& path, const Json& json) {
 }
 
 void print_report(const char* what, const EpochReport& report) {
-  fmt::print("{} {:<3}  loss {:.4f}  accuracy {:.2f}%  {:.1f} s  {:.0f} images/s\n", what, report.epoch, report.loss,
-             100 * report.accuracy, report.seconds, static_cast<double>(report.samples) / report.seconds);
+  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s\n", what, report.epoch,
+             print_result(report.loss, report.accuracy), report.seconds,
+             static_cast<double>(report.samples) / report.seconds);
   std::fflush(stdout);
 }
 

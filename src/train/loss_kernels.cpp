@@ -2,6 +2,7 @@
 #include "partita/model/operators.hpp"
 
 #include <array>
+#include <limits>
 
 namespace partita {
 
@@ -109,7 +110,8 @@ class DifferenceKernel final : public LossKernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
     state<State>(call).x = x[0];
-    leave(call, call.rank.backend.difference_forward(absolute_, x[0], call.target, call.rank.stream) / count_, 0);
+    leave(call, call.rank.backend.difference_forward(absolute_, x[0], call.target, call.rank.stream) / count_,
+          std::numeric_limits<double>::quiet_NaN());
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {

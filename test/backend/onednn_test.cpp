@@ -18,6 +18,7 @@ constexpr double tolerance = 1e-5;  // relative, in norm
 class OneDnn : public testing::Test {
  protected:
   void SetUp() override {
+    // test/run.sh installs it; its line of counts shows the skip where a build is configured without.
     if (make_backend("auto", DType::f32, 1)->name() != "onednn") GTEST_SKIP() << "this build lacks oneDNN";
     fast = make_backend("onednn", DType::f32, 1);
   }

@@ -3,6 +3,7 @@ Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -60,3 +61,25 @@ with tempfile.TemporaryDirectory() as folder:
     resumed = run(2, "train", *SMALL, "--load", saved, "--epochs", "3", "--optimizer", "adamw")
     check("training goes on with epoch 3", "epoch 3" in resumed and "epoch 2" not in resumed, resumed)
     check("nothing else was written", sorted(os.listdir(folder)) == ["e.json", "r.json", "w.h5"])
+
+# Real networks with the fast backend: all that the allocator handed out against what the plan says.
+NETWORKS = {"resnet18": (4, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "8"], "resnet18-channels"),
+            "resnet50": (4, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "8"], "resnet50-spatial-channels"),
+            "unet3d": (4, ["--size", "16", "--width", "0.25", "--batch", "2"], "unet3d-spatial"),
+            "cosmoflow": (4, ["--size", "32", "--width", "0.25", "--batch", "2"], "cosmoflow-spatial"),
+            "mesh-tangling": (4, ["--size", "128", "--width", "0.25", "--batch", "2"], "mesh-tangling-stationary-w"),
+            "vgg16": (4, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "4"], "vgg16-spatial"),
+            "googlenet": (1, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "4"], None)}
+STRATEGIES = pathlib.Path(__file__).resolve().parents[2] / "examples/strategies"
+with tempfile.TemporaryDirectory() as folder:
+    for model, (ranks, size, strategy) in NETWORKS.items():
+        results = os.path.join(folder, "r.json")
+        chosen = ["--strategy", str(STRATEGIES / f"{strategy}.toml")] if strategy else []
+        text = run(ranks, "train", "--model", model, *size, *chosen, "--data", "synthetic", "--samples", "16", "--kernels", "",
+                   "--no-test", "--json", results)
+        with open(results, encoding="utf-8") as file:
+            report = json.load(file)
+        ratio = report["measured_memory"] / report["predicted_memory"]
+        check(f"memory of {model} within 2 % of the plan's: {ratio:.4f}", abs(ratio - 1) <= 0.02)
+        check(f"bytes of {model} as predicted", report["predicted_bytes"] == report["measured_bytes"])
+        check(f"{model} has an accuracy where it has labels", ("accuracy" in text) == (model != "cosmoflow"), text)

@@ -92,15 +92,14 @@ void expect_refused(const Model& model, const Refused& expected) {
   for (const auto& [what, message] : expected) EXPECT_TRUE(found.count(what) > 0) << what << " is not refused any more";
 }
 
-}  // namespace
+void add(Refused& expected, const std::string& layer, const char* kind, const std::string& what,
+         const std::string& why) {
+  expected[layer + ": " + what] = fmt::format("layer '{}' ({}): {}", layer, kind, why);
+}
 
-TEST(Refused, OfEveryKindOfLayer) {
-  Refused expected;
-  const auto add = [&](const std::string& layer, const char* kind, const std::string& what, const std::string& why) {
-    expected[layer + ": " + what] = fmt::format("layer '{}' ({}): {}", layer, kind, why);
-  };
+void add_pending_sums(Refused& expected) {
   const auto pending = [&](const std::string& layer, const char* kind, const char* output = "N C H W sum@a") {
-    add(layer, kind, "output sum@a",
+    add(expected, layer, kind, "output sum@a",
         fmt::format("output \"{}\" asks for a pending sum over (a), which this layer does not form", output));
   };
   for (const char* layer : {"input", "conv", "conv_transpose", "max_pool", "batch_norm", "group_norm", "relu", "add",
@@ -108,14 +107,16 @@ TEST(Refused, OfEveryKindOfLayer) {
     pending(layer, layer);
   pending("grouped", "conv");
   pending("softmax_cross_entropy", "softmax_cross_entropy", "N sum@a");
+}
 
+void add_convolutions(Refused& expected) {
   for (const char* layer : {"conv", "conv_transpose"}) {
     for (const char* dim : {"H", "W"})
-      add(layer, layer, fmt::format("weights {}@a", dim),
+      add(expected, layer, layer, fmt::format("weights {}@a", dim),
           fmt::format("weights \"F C {}\" cut the kernel's {}; only channels can be cut",
                       *dim == 'H' ? "H@a W" : "H W@a", dim));
     const auto unfit = [&](const char* algorithm, const char* asked, const char* output, const char* why) {
-      add(layer, layer, fmt::format("{} to \"{}\"", algorithm, asked),
+      add(expected, layer, layer, fmt::format("{} to \"{}\"", algorithm, asked),
           fmt::format("algorithm \"{}\" does not fit the input \"N C H W\" and the output \"{}\": it needs {}",
                       algorithm, output, why));
     };
@@ -126,14 +127,16 @@ TEST(Refused, OfEveryKindOfLayer) {
       unfit("stationary-w", asked, output,
             "an output that shards C over two axes, or an input and an output that do so over different ones");
   }
+}
 
-  // Three groups over an axis of two.
-  add("grouped", "conv", "output C@a",
+/// Three groups over an axis of two.
+void add_groups(Refused& expected) {
+  add(expected, "grouped", "conv", "output C@a",
       "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
-  add("grouped", "conv", "groups to \"C@a\"",
+  add(expected, "grouped", "conv", "groups to \"C@a\"",
       "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
   const auto whole_groups = [&](const char* what, const char* input, const char* weights) {
-    add("grouped", "conv", what,
+    add(expected, "grouped", "conv", what,
         fmt::format("3 groups of channels stay whole, cut alike in input \"{}\", output \"N C H W\" and the filters of "
                     "weights{}",
                     input, weights));
@@ -142,20 +145,32 @@ TEST(Refused, OfEveryKindOfLayer) {
   whole_groups("input C@a", "N C@a H W", "");
   whole_groups("weights F@a", "N C H W", " \"F@a C H W\"");
   whole_groups("weights C@a", "N C H W", " \"F C@a H W\"");
-  add("grouped", "conv", "weights H@a", "weights \"F C H@a W\" cut the kernel's H; only channels can be cut");
-  add("grouped", "conv", "weights W@a", "weights \"F C H W@a\" cut the kernel's W; only channels can be cut");
+  add(expected, "grouped", "conv", "weights H@a", "weights \"F C H@a W\" cut the kernel's H; only channels can be cut");
+  add(expected, "grouped", "conv", "weights W@a", "weights \"F C H W@a\" cut the kernel's W; only channels can be cut");
+}
 
-  add("batch_norm", "batch_norm", "weights C@a",
+void add_weights_and_losses(Refused& expected) {
+  add(expected, "batch_norm", "batch_norm", "weights C@a",
       "weights \"C@a\": scale and shift lie as the channels of its input do, \"C\"; leave `weights` out");
-  add("group_norm", "group_norm", "weights C@a",
+  add(expected, "group_norm", "group_norm", "weights C@a",
       "weights \"C@a\" shard over (a); this layer needs its weights whole on every rank");
   for (const auto& [key, weights] : {std::pair("F@a", "F@a C"), std::pair("C@a", "F C@a")})
-    add("linear", "linear", fmt::format("weights {}", key),
+    add(expected, "linear", "linear", fmt::format("weights {}", key),
         fmt::format("weights \"{}\": the product needs them as \"F C\" or wholly on every rank that replicates them",
                     weights));
-  add("softmax_cross_entropy", "softmax_cross_entropy", "input C@a",
+  add(expected, "softmax_cross_entropy", "softmax_cross_entropy", "input C@a",
       "input \"N C@a\" shards dimension C over (a); this layer needs all channels of a sample on a rank: leave C "
       "whole");
+}
+
+}  // namespace
+
+TEST(Refused, OfEveryKindOfLayer) {
+  Refused expected;
+  add_pending_sums(expected);
+  add_convolutions(expected);
+  add_groups(expected);
+  add_weights_and_losses(expected);
   expect_refused(zoo(), expected);
 }
 

@@ -19,7 +19,7 @@ struct Batch {
 /// What one run of the schedule found.
 struct StepResult {
   double loss = 0;      ///< mean over the global batch; the same number on every rank
-  double accuracy = 0;  ///< fraction of right predictions; 0 where the target is values
+  double accuracy = 0;  ///< fraction of right predictions; not a number where the target is values
 };
 
 /// Runs a plan on one rank: interprets the actions of its schedule.

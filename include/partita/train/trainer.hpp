@@ -41,7 +41,7 @@ struct EpochReport {
   Index steps = 0;
   Index samples = 0;
   double loss = 0;      ///< mean over the epoch's samples
-  double accuracy = 0;  ///< fraction
+  double accuracy = 0;  ///< fraction; not a number where the target is values
   double seconds = 0;
 };
 
