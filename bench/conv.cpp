@@ -1,7 +1,9 @@
 // On one rank: the backend's convolutions, on channels-last tensors, against bare oneDNN: the faster of its own blocked form
-// and of channels last, its operands already in that form. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3)
+// and of channels last, its operands already in that form; below 0.9 also against plain weights, which it reorders, as they
+// change with every step. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3)
 // and the first of the mesh network (Dryden et al. 2019).
-// On two ranks: layers with all that their partitioning moves, but not the sum of dw, against one rank alone.
+// On two ranks: layers with all that their partitioning moves, but not the sum of dw, against one rank alone; the sum of dw
+// against MPI's.
 //   build/mpiexec -n 1 build/bench/conv [CASES]    those whose name contains the text
 //   build/mpiexec -n 2 build/bench/conv [CASES]
 #include "partita/backend/measure.hpp"
@@ -93,10 +95,16 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
         MPI_COMM_WORLD, [&] { blocked.run(); }, [&] { last.run(); }, 0.1);
     const bool against_blocked = blocked_form || first.ratio > 1;
     auto& theirs = against_blocked ? blocked : last;
-    bench::print(MPI_COMM_WORLD, "conv", text,
-                 bench::compare(
-                     MPI_COMM_WORLD, [&] { ours.run(pass); }, [&] { theirs.run(); }, 0.4),
-                 against_blocked ? "onednn blocked" : "onednn nhwc");
+    const auto against = [&](bench::BareConv& bare, const char* form) {
+      const auto result = bench::compare(
+          MPI_COMM_WORLD, [&] { ours.run(pass); }, [&] { bare.run(); }, 0.4);
+      bench::print(MPI_COMM_WORLD, "conv", text, result, form);
+      return result.ratio;
+    };
+    constexpr double wanted_ratio = 0.9;
+    if (against(theirs, against_blocked ? "onednn blocked" : "onednn nhwc") >= wanted_ratio) continue;
+    bench::BareConv plain(shape, batch, pass, bench::Form::channels_last, /*plain_weights=*/true);
+    against(plain, "onednn nhwc, plain weights");
   }
 }
 
@@ -126,9 +134,21 @@ class Pair {
     if (world_->rank() == 0) alone.forward();  // whose inputs backward needs
     row("backward", bench::compare(
                         MPI_COMM_WORLD, [&] { together.backward(); }, one([&] { alone.backward(); }), 0.4));
+    if (together.summed_bytes() > 0) measure_sum(name, together);
   }
 
  private:
+  static void measure_sum(const std::string& name, bench::Layer& layer) {
+    std::vector<float> same(static_cast<std::size_t>(layer.summed_bytes()) / sizeof(float));
+    const auto theirs = [&] {
+      MPI_Allreduce(MPI_IN_PLACE, same.data(), static_cast<int>(same.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    };
+    bench::print(MPI_COMM_WORLD, "conv", name + "-dw-sum",
+                 bench::compare(
+                     MPI_COMM_WORLD, [&] { layer.sum_dw(); }, theirs, 0.2),
+                 "mpi");
+  }
+
   std::shared_ptr<Communicator> world_, self_;
   std::string wanted_;
 };

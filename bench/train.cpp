@@ -1,4 +1,5 @@
-// Training steps of a built-in model on all ranks against the same steps on one rank, which runs alone.
+// Training steps of a built-in model on all ranks against the same steps on one rank, which runs alone. "apart" is the
+// machine's own limit: ranks that each train their share of the samples and never speak to each other.
 //   build/mpiexec -n 2 build/bench/train [CASES]    those whose name contains the text
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
@@ -19,12 +20,15 @@ struct Case {
   const char* grid;    ///< of N ranks
   const char* layout;  ///< of every layer's output
   double budget;       ///< seconds
+  bool apart = false;
 };
 
 constexpr Case cases[]{
     {"fashion-cnn-sample-batch128", "fashion-cnn", 128, "data={}", "N@data", 6},
+    {"fashion-cnn-apart-batch128", "fashion-cnn", 128, "data={}", "N@data", 6, true},
     {"fashion-cnn-spatial-batch128", "fashion-cnn", 128, "y={}", "H@y", 6},
     {"resnet50-sample-batch16", "resnet50", 16, "data={}", "N@data", 20},
+    {"resnet50-apart-batch16", "resnet50", 16, "data={}", "N@data", 20, true},
     {"mesh-tangling-spatial-batch1", "mesh-tangling", 1, "y={}", "H@y", 60},
     {"unet3d-spatial-batch1", "unet3d", 1, "d={}", "D@d", 40},
 };
@@ -55,7 +59,10 @@ class Steps {
 void measure(const Case& c, const std::shared_ptr<Communicator>& world, const std::shared_ptr<Communicator>& self) {
   Strategy strategy(fmt::format(fmt::runtime(c.grid), world->size()));
   strategy.layer("*", {.output = c.layout});
-  Steps alone(c, Strategy(), self), together(c, strategy, world);
+  Case share = c;
+  share.batch /= world->size();
+  Steps alone(c, Strategy(), self);
+  Steps together = c.apart ? Steps(share, Strategy(), self) : Steps(c, strategy, world);
   const auto ours = [&] { together.run(); };
   const auto theirs = [&] {
     if (world->rank() == 0) alone.run();

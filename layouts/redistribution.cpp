@@ -78,14 +78,13 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
 double wire_of_all_reduce(double n, int p) { return 2 * n * (p - 1) / p; }
 
 double wire_elements(const RedistributionStep& step, int rank) {
+  if (step.verb == Verb::exchange) {
+    const Box have = step.from.owned(rank), need = step.to.owned(rank);
+    return static_cast<double>(need.volume() - intersect(have, need).volume());
+  }
   const auto n = static_cast<double>(traffic(step, rank, 1).bytes);
   const int p = step.from.grid().group_size(step.axes);
-  switch (step.verb) {
-    case Verb::all_reduce: return wire_of_all_reduce(n, p);
-    case Verb::all_gather:
-    case Verb::reduce_scatter: return n * (p - 1) / p;
-    default: return n;
-  }
+  return step.verb == Verb::all_reduce ? wire_of_all_reduce(n, p) : n * (p - 1) / p;
 }
 
 std::string print(const std::vector<RedistributionStep>& steps) {

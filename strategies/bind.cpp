@@ -194,14 +194,20 @@ class Binder {
     const Setting algorithm = setting(strategy_, bound.name, &LayerRule::algorithm);
     if (algorithm.text == nullptr || *algorithm.text == "auto") return "auto";
     auto names = bound.op->algorithms();
-    if (std::find(names.begin(), names.end(), *algorithm.text) != names.end()) return *algorithm.text;
     if (!algorithm.rule->exact() && names.empty()) {
       bound.notes.push_back(fmt::format("algorithm of \"{}\": it has one", algorithm.rule->match));
       return "auto";
     }
     names.insert(names.begin(), "auto");
-    fail("{}: algorithm = \"{}\": a {} has {}{}", algorithm.rule->place, *algorithm.text, bound.op->kind(),
-         quoted_list(names), did_you_mean(*algorithm.text, names));
+    const auto asked = named_algorithms(*algorithm.text);
+    if (static_cast<int>(asked.size()) > bound.op->products())
+      fail("{}: algorithm = \"{}\": a {} has {} to choose", algorithm.rule->place, *algorithm.text, bound.op->kind(),
+           bound.op->products());
+    for (const auto& one : asked)
+      if (std::find(names.begin(), names.end(), one) == names.end())
+        fail("{}: algorithm = \"{}\": a {} has {}{}", algorithm.rule->place, one, bound.op->kind(), quoted_list(names),
+             did_you_mean(one, names));
+    return *algorithm.text;
   }
 
   bool asks_to_recompute(const LayerPlan& bound) const {

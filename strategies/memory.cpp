@@ -90,6 +90,13 @@ class Replay {
     return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
   }
 
+  /// What a product gathers and sums passes.
+  void multiply(const LayerPlan& layer, std::size_t which) {
+    if (which >= layer.at.products.size()) return;
+    const ProductPlan& product = layer.at.products[which];
+    const Buffer panels = hold(MemoryClass::workspace, product.workspace(rank_) * element_);
+  }
+
   void forward_layer(std::size_t i) {
     const LayerPlan& layer = plan_.layers[i];
     const Kept kept = layer.op->keeps();
@@ -97,9 +104,11 @@ class Replay {
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
       x.push_back(convert_layout(outputs_[static_cast<std::size_t>(layer.inputs[j])], layer.arrive[j]));
     const Buffer y = layer.inputs.empty() ? images_ : hold(MemoryClass::activations, volume(layer.at.y) * element_);
+    multiply(layer, 0);
     const Buffer with_halo = x.empty() ? Buffer() : extended(layer.at.x_halo, layer.at.x[0]);
     if (kept.x) saved_[i] = with_halo ? std::vector{with_halo} : x;
     if (kept.y) saved_[i].push_back(y);
+    if (kept.z) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
     if (kept.more > 0) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
     outputs_[i] = convert_layout(y, layer.finish);
     live_[i] = true;
@@ -146,9 +155,13 @@ class Replay {
     gradients_[i] = {};
     const bool needs_dx = layer.needs_any_dx();
     if (needs_dx) saved_[i].push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
+    const bool fused = !layer.at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
+    const Buffer dz = fused ? hold(MemoryClass::workspace, volume(layer.at.y) * element_) : Buffer();
+    multiply(layer, 2);
     if (!needs_dx) return;
     std::vector<Buffer> dx;
     for (const auto& layout : layer.at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
+    multiply(layer, 1);
     if (!layer.at.dy_halo) static_cast<void>(extended(layer.at.x_halo, layer.at.dx[0]));
     for (std::size_t j = 0; j < dx.size(); ++j) {
       if (!layer.needs_dx[j]) continue;

@@ -57,7 +57,15 @@ class TrafficList {
     for (const auto& steps : layer_.arrive) add("x", steps);
     if (layer_.at.x_halo) add("halo x", Verb::exchange, plan_.grid.all(), layer_.at.x_halo->traffic(rank_, element_));
     add_collectives(Collective::When::forward);
+    add_product(0, "product y");
     add("y", layer_.finish);
+  }
+
+  void add_product(std::size_t which, const std::string& role) {
+    if (which >= layer_.at.products.size()) return;
+    const ProductPlan& product = layer_.at.products[which];
+    add(role, Verb::exchange, plan_.grid.all(), product.traffic(rank_, element_));
+    add(role, product.finish);
   }
 
   void backward() {
@@ -73,6 +81,8 @@ class TrafficList {
       add("halo dx", Verb::exchange, plan_.grid.all(), {static_cast<Index>(plan.recvs.size()), elements * element_});
     }
     add_collectives(Collective::When::backward);
+    add_product(2, "product dw");
+    if (needs_dx) add_product(1, "product dx");
     for (std::size_t i = 0; i < layer_.leave.size(); ++i)
       if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
   }
@@ -135,6 +145,7 @@ MemoryUse Plan::memory(int layer, int rank) const {
   }
   use[MemoryClass::activations] +=
       bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps().more;
+  if (bound.op->keeps().z) use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
   if (!bound.op->is_loss() && !bound.finish.empty())
     use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
   for (std::size_t i = 0; i < bound.arrive.size(); ++i)
@@ -176,6 +187,7 @@ std::vector<AxisSet> Plan::axis_sets() const {
   for (const auto& layer : layers) {
     for (const auto& steps : layer.arrive) add_steps(steps);
     for (const auto& collective : layer.at.collectives) add(collective.axes);
+    for (const auto& product : layer.at.products) add_steps(product.finish);
     add_steps(layer.finish);
     add_steps(layer.finish_back);
     for (const auto& steps : layer.leave) add_steps(steps);
@@ -198,6 +210,7 @@ std::uint64_t Plan::hash() const {
     for (const auto& w : layer.at.w) text += fmt::format(" {}", w.print());
     for (const auto& dx : layer.at.dx) text += fmt::format(" {}", dx.print());
     for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
+    for (const auto& product : layer.at.products) text += fmt::format(" {}", product.c_made.print());
     text += layer.recompute ? " recompute\n" : "\n";
   }
   for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());

@@ -6,7 +6,7 @@ namespace partita::bench {
 
 using Memory = dnnl::memory;
 
-BareConv::BareConv(const ConvShape& s, long batch, ConvPass pass, Form form) {
+BareConv::BareConv(const ConvShape& s, long batch, ConvPass pass, Form form, bool plain_weights) {
   const auto tag = form == Form::blocked ? Memory::format_tag::any : Memory::format_tag::nhwc;
   const auto described = [](const Memory::dims& dims, Memory::format_tag in) {
     return Memory::desc(dims, Memory::data_type::f32, in);
@@ -38,10 +38,25 @@ BareConv::BareConv(const ConvShape& s, long batch, ConvPass pass, Form form) {
     add(DNNL_ARG_DIFF_WEIGHTS, filter.diff_weights_desc());
     add(DNNL_ARG_DIFF_DST, filter.diff_dst_desc());
   }
+  if (plain_weights) reorder_weights(s, pass);
+}
+
+void BareConv::reorder_weights(const ConvShape& s, ConvPass pass) {
+  const Memory plain({{s.filters, s.channels, s.kernel, s.kernel}, Memory::data_type::f32, Memory::format_tag::ohwi},
+                     engine_);
+  std::fill_n(static_cast<float*>(plain.get_data_handle()), plain.get_desc().get_size() / sizeof(float), 0.5F);
+  const bool gradient = pass == ConvPass::backward_filter;
+  const Memory& theirs = args_.at(gradient ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS);
+  const Memory &from = gradient ? theirs : plain, &to = gradient ? plain : theirs;
+  reorder_ = dnnl::reorder(from, to);
+  reorder_args_ = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  reorders_first_ = !gradient;
 }
 
 void BareConv::run() {
+  if (reorder_ && reorders_first_) reorder_.execute(stream_, reorder_args_);
   primitive_.execute(stream_, args_);
+  if (reorder_ && !reorders_first_) reorder_.execute(stream_, reorder_args_);
   stream_.wait();
 }
 

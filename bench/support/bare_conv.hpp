@@ -22,16 +22,21 @@ enum class Form { blocked, channels_last };
 
 class BareConv {
  public:
-  BareConv(const ConvShape& shape, long batch, ConvPass pass, Form form);
+  /// With plain weights each run also reorders them from F H W C, or their gradient to it.
+  BareConv(const ConvShape& shape, long batch, ConvPass pass, Form form, bool plain_weights = false);
   void run();
 
  private:
   void add(int argument, const dnnl::memory::desc& desc);
+  void reorder_weights(const ConvShape& shape, ConvPass pass);
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   dnnl::primitive primitive_;
   std::unordered_map<int, dnnl::memory> args_;
+  dnnl::primitive reorder_;
+  std::unordered_map<int, dnnl::memory> reorder_args_;
+  bool reorders_first_ = true;
 };
 
 }  // namespace partita::bench

@@ -81,4 +81,13 @@ void Layer::backward() {
   static_cast<void>(redistribute(dx, layer().leave[0], *grid_, {}));
 }
 
+Index Layer::summed_bytes() const {
+  return layer().at.dw[0].partial() == 0 ? 0 : dw_[0].volume() * size_of(dw_[0].dtype());
+}
+
+void Layer::sum_dw() {
+  auto& comm = grid_->along(layer().at.dw[0].partial());
+  comm.all_reduce(dw_[0].data(), dw_[0].volume(), dw_[0].dtype(), Op::sum, {}).wait();
+}
+
 }  // namespace partita::bench

@@ -22,6 +22,10 @@ class Layer {
   void forward();
   /// What dx and this rank's part of dw need; not the sum of dw.
   void backward();
+  /// Bytes of dw that are summed over ranks; 0 where no rank holds a part of another's sum.
+  Index summed_bytes() const;
+  /// dw = its sum over the ranks that hold parts of it.
+  void sum_dw();
   /// How it runs, e.g. "stationary-y"; "" without channels cut.
   const std::string& algorithm() const { return layer().at.algorithm; }
 

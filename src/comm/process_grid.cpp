@@ -8,6 +8,10 @@ ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const s
     : grid_(std::move(grid)), world_(std::move(world)) {
   if (world_->size() != grid_.size())
     fail("the grid \"{}\" arranges {} ranks, but there are {}", grid_.print(), grid_.size(), world_->size());
+  add(axis_sets);
+}
+
+void ProcessGrid::add(const std::vector<AxisSet>& axis_sets) {
   for (const AxisSet axes : axis_sets) {
     if (groups_.contains(axes)) continue;
     const auto group = grid_.group(rank(), axes);
@@ -18,7 +22,7 @@ ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const s
 
 Communicator& ProcessGrid::along(AxisSet axes) const {
   const auto group = groups_.find(axes);
-  require(group != groups_.end(), "the communicator of these axes was asked for when the grid was made");
+  require(group != groups_.end(), "the communicator of these axes was asked for");
   return *group->second;
 }
 

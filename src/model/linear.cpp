@@ -5,29 +5,13 @@
 
 namespace partita {
 
-namespace {
-
-std::vector<int> without(const std::vector<int>& axes, AxisSet used) {
-  for (const int axis : axes)
-    if ((used >> axis & 1U) != 0) return {};  // a cut that loses an axis would not be nested as before: whole instead
-  return axes;
-}
-
-/// x as the product needs it: samples cut as the output's, what is contracted as it arrives or as the strategy says.
-Layout product_input(const LayoutRequest& request) {
-  if (request.input[0]) return request.input[0]->with_partial(0);
-  const Layout& arriving = request.arriving[0];
-  const Layout& y = request.output;
-  Layout x = Layout(arriving.shape(), arriving.grid()).with(0, y.axes(0));
-  const AxisSet used = y.sharding('N') | y.sharding('C');
-  for (int d = 1; d < x.shape().dims(); ++d) x = x.with(d, without(arriving.axes(d), used));
-  return x;
-}
-
-}  // namespace
-
 std::string LinearOperator::describe() const {
-  return fmt::format("{} features{}", linear_.features, linear_.bias ? "" : " no bias");
+  std::string text = fmt::format("{} features{}", linear_.features, linear_.bias ? "" : " no bias");
+  if (linear_.activation) {
+    text += fmt::format(", {}", name(linear_.activation->kind));
+    if (linear_.activation->parameter != 0) text += fmt::format(" {}", linear_.activation->parameter);
+  }
+  return text;
 }
 
 Shape LinearOperator::output(std::span<const Shape> inputs) const {
@@ -46,37 +30,64 @@ std::vector<WeightSpec> LinearOperator::weights(std::span<const Shape> inputs) c
   return specs;
 }
 
-// y[N@a F@b sum@c] = x[N@a C@c] * w[F@b C@c]   C stands for all of C D H W
-// dx[N@a C@c sum@b] = dy[N@a F@b] * w          dw[F@b C@c sum@a] = dy' * x
-OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
-  const Layout x = product_input(request);
-  const Layout& wanted = request.output;
-  const AxisSet samples = x.sharding('N');
-  const AxisSet contracted = x.sharding() & ~samples;
-  const AxisSet features = wanted.sharding('C') & ~x.sharding();
-  const bool keep = features == wanted.sharding('C');
-  Layout y = Layout(wanted.shape(), x.grid()).with(0, x.axes(0));
-  if (keep) y = y.with(1, wanted.axes(1));
-  y = y.with_partial(contracted);
+Kept LinearOperator::keeps() const {
+  if (!linear_.activation) return {.x = true};
+  const bool by_value = linear_.activation->differentiates_value();
+  return {.x = true, .y = by_value, .z = !by_value};
+}
 
+namespace {
+
+/// Of the products, and of the redistribution of x.
+double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
+  double total = 0;
+  for (const auto& step : plan_redistribution(request.arriving[0], way.x[0])) total += wire_elements(step, 0);
+  for (std::size_t i = 0; i < way.products.size(); ++i)
+    if (i != 1 || request.needs_dx) total += way.products[i].alternatives[0].total();
+  return total;
+}
+
+}  // namespace
+
+// x is redistributed once where that takes fewer words than to gather its panels for y and again for dw; it stays gathered then.
+OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
+  const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
+  OperatorLayouts as_it_lies = layouts(request, x);
+  if (request.input[0] || request.algorithm != "auto") return as_it_lies;
+  OperatorLayouts gathered = layouts(request, as_it_lies.products[0].a_used);
+  return total_of(gathered, request) < total_of(as_it_lies, request) ? gathered : as_it_lies;
+}
+
+//     y[n f]  = sum over c of x[n c] w[f c]
+//     dx[n c] = sum over f of dy[n f] w[f c]
+//     dw[f c] = sum over n of dy[n f] x[n c]       c stands for all of C D H W
+OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layout& x) const {
   const std::array shapes{x.shape()};
   const auto specs = weights(shapes);
-  Layout block = x.onto(specs[0].shape).with_partial(0);  // what the product needs of w
-  if (keep) block = block.with(0, wanted.axes(1));
-  const Layout w = request.weights.value_or(block);
-  for (int rank = 0; rank < w.grid().size(); ++rank)
-    if (!w.owned(rank).contains(block.owned(rank)))
-      fail("weights \"{}\": the product needs them as \"{}\" or wholly on every rank that replicates them", w.print(),
-           block.print());
+  const auto asked = named_algorithms(request.algorithm);
+  const auto algorithm = [&](std::size_t product) { return product < asked.size() ? asked[product] : "auto"; };
 
-  OperatorLayouts layouts{.x = {x}, .y = y, .dx = {x.with_partial(keep ? features : 0)}, .w = {w}};
-  // Where w is held more widely than a rank uses it, the ranks form different parts of its gradient.
-  layouts.dw.push_back(w.with_partial(samples | (block.sharding() & ~w.sharding())));
+  const Layout& wanted = request.output;
+  const Layout any_w(specs[0].shape, x.grid());
+  const ProductPlan of_y = plan_product(
+      {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
+      {.algorithm = algorithm(0), .b_follows = !request.weights, .completes = linear_.activation.has_value()});
+  const Layout &y = of_y.c.layout, &w = of_y.b.layout, dx = request.arriving[0].dual();
+  OperatorLayouts layouts{.x = {x}, .y = y, .dx = {dx}, .w = {w}, .dw = {w}, .products = {of_y}};
+  if (request.training) {
+    const Layout dy = y.dual();
+    // Where dw is summed over ranks must not depend on the batch: plans of several share buckets.
+    const AxisSet samples = y.sharding('N') & w.replicated();
+    const ProductPlan of_dx = plan_product({dy, "mk"}, {w, "kn"}, {dx, "mn"}, {.algorithm = algorithm(1)});
+    const ProductPlan of_dw =
+        plan_product({dy, "km"}, {x, "kn"}, {w, "mn"}, {.algorithm = algorithm(2), .pending = samples});
+    layouts.dx = {of_dx.c.layout};
+    layouts.dw = {of_dw.c.layout};
+    layouts.products.insert(layouts.products.end(), {of_dx, of_dw});
+  }
   if (linear_.bias) {
-    Layout bias(specs[1].shape, x.grid());
-    if (keep) bias = bias.with(0, wanted.axes(1));
-    layouts.w.push_back(bias);
-    layouts.dw.push_back(bias.with_partial(samples));
+    layouts.w.push_back(Layout(specs[1].shape, x.grid()).with(0, y.axes(1)));
+    layouts.dw.push_back(layouts.w[1].with_partial(y.sharding('N')));
   }
   return layouts;
 }

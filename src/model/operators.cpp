@@ -2,6 +2,9 @@
 
 #include "rules.hpp"
 
+#include <boost/algorithm/string/classification.hpp>
+#include <boost/algorithm/string/split.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -100,5 +103,11 @@ Shape DropoutOperator::output(std::span<const Shape> inputs) const {
 }
 
 std::string DropoutOperator::describe() const { return fmt::format("rate {:g}", dropout_.rate); }
+
+std::vector<std::string> named_algorithms(const std::string& text) {
+  std::vector<std::string> names;
+  boost::split(names, text, boost::is_any_of("/"));
+  return names;
+}
 
 }  // namespace partita

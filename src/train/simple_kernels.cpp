@@ -1,7 +1,6 @@
 #include "kernels.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/matmul/linear.hpp"
 #include "partita/model/operators.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 
@@ -138,32 +137,6 @@ class DropoutKernel final : public Kernel {
   Shape shape_;
 };
 
-/// y[N@a F@b sum@c] = x[N@a C@c] * w[F@b C@c] + bias; of the ranks that form parts of one sum, the first adds the bias.
-class LinearKernel final : public Kernel {
- public:
-  LinearKernel(const LayerPlan& layer, int rank) : adds_bias_(is_first(layer.at.y, rank)) {}
-
-  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    state<State>(call).x = x[0];
-    linear_forward(call.rank.backend, x[0], call.w[0], call.w.size() > 1 ? call.w[1] : Tensor(), adds_bias_, y,
-                   call.rank.stream);
-  }
-  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    linear_backward_filter(call.rank.backend, state<State>(call).x, dy, call.dw[0], call.write, call.rank.stream);
-    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.write, call.rank.stream);
-  }
-  bool heeds_write() const override { return true; }
-  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    linear_backward_data(call.rank.backend, dy, call.w[0], dx[0], call.rank.stream);
-  }
-
- private:
-  struct State final : Saved {
-    Tensor x;
-  };
-  bool adds_bias_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_input_kernel(const LayerPlan&, int) { return std::make_unique<InputKernel>(); }
@@ -177,8 +150,5 @@ std::unique_ptr<Kernel> make_add_kernel(const LayerPlan&, int) { return std::mak
 std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan&, int) { return std::make_unique<ConcatenateKernel>(); }
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
   return std::make_unique<DropoutKernel>(layer);
-}
-std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank) {
-  return std::make_unique<LinearKernel>(layer, rank);
 }
 }  // namespace partita

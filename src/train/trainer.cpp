@@ -73,20 +73,27 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
       allocator_(std::make_shared<Allocator>(options_.memory_limit)) {
   check_ranks(strategy_, world_->size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
-  const Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
+  Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit);
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
   strategy_ = settled(std::move(strategy_), plan);
   grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
-  bound(options_.batch, options_.training);
+  prepare(bound_[{options_.batch, options_.training}], std::move(plan));
   counter_->reset();
 }
 
 Trainer::Bound& Trainer::bound(Index batch, bool training) {
   auto& entry = bound_[{batch, training}];
   if (entry.executor) return entry;
-  entry.plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
+  Plan plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
+  grid_->add(plan.axis_sets());
+  prepare(entry, std::move(plan));
+  return entry;
+}
+
+void Trainer::prepare(Bound& entry, Plan plan) {
+  entry.plan = std::move(plan);
   entry.predicted = entry.plan.traffic(world_->rank());
   entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *backend_, *parameters_, *counter_, allocator_,
                                               options_.seed, options_.overlap);
@@ -94,7 +101,6 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
-  return entry;
 }
 
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }

@@ -105,31 +105,34 @@ TEST(Bind, LinearAfterConvolutionSumsAndGathersNothing) {
 
 TEST(Bind, GradientsOfWeightsAreSumsOverWhoComputedParts) {
   const char* rows = "N@data H@y W@x";
-  const Bound cut("data=2 y=2 x=2", rows);
+  const Workload large{.batch = 512, .optimizer = {}};
+  const Bound cut("data=2 y=2 x=2", rows, {}, large);
   EXPECT_EQ(cut["fc1"].at.w[0].print(), "F C H@y W@x");
   EXPECT_EQ(cut.partial("fc1", 0), "(data)");
   EXPECT_EQ(cut.partial("fc1", 1), "(data)");
-  const Bound half("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F C H@y W"}}});
+  const Bound half("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F C H@y W"}}}, large);
   EXPECT_EQ(half["fc1"].at.w[0].print(), "F C H@y W");
-  EXPECT_EQ(half.partial("fc1", 0), "(data,x)");
-  const Bound whole("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F"}}});
+  EXPECT_EQ(half.partial("fc1", 0), "(data)");
+  EXPECT_EQ(print(half["fc1"].at.products[2].finish), "all_gather(x)");
+  const Bound whole("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F"}}}, large);
   EXPECT_EQ(whole["fc1"].at.w[0].print(), "F C H W");
-  EXPECT_EQ(whole.partial("fc1", 0), "(data,y,x)");
+  EXPECT_EQ(whole.partial("fc1", 0), "(data)");
+  EXPECT_EQ(print(whole["fc1"].at.products[2].finish), "all_gather(y,x)");
   EXPECT_EQ(whole["fc1"].at.y.print(), "N@data C sum@(y,x)");
   // every rank of y computes fc2 in full: no sum over it
   EXPECT_EQ(cut.partial("fc2", 0), "(data)");
 }
 
 TEST(Bind, FeaturesOfLinearLayers) {
-  const Bound b("data=2 y=2", "N@data", {{"fc2", {.output = "N@data C@y"}}, {"loss", {.output = "N@data"}}});
-  const auto& fc = b["fc2"];
-  EXPECT_EQ(fc.at.w[0].print(), "F@y C");
+  const Bound b("data=2 y=2", "N@data", {{"fc1", {.output = "N@data C@y"}}}, {.batch = 32, .optimizer = {}});
+  const auto& fc = b["fc1"];
+  EXPECT_EQ(fc.at.w[0].print(), "F@y C H W");
   EXPECT_EQ(fc.at.w[1].print(), "F@y");
   EXPECT_EQ(fc.at.y.print(), "N@data C@y");
-  EXPECT_EQ(fc.at.dx[0].print(), "N@data C sum@y");
+  EXPECT_EQ(fc.at.dx[0].print(), "N@data C H W sum@y");
   EXPECT_EQ(print(fc.leave[0]), "all_reduce(y)");
-  EXPECT_EQ(b.partial("fc2", 0), "(data)");
-  EXPECT_EQ(print(b["loss"].arrive[0]), "all_gather(y)");
+  EXPECT_EQ(b.partial("fc1", 0), "(data)");
+  EXPECT_EQ(b.partial("fc1", 1), "(data)");
 }
 
 TEST(Bind, PredictsTraffic) {
@@ -259,8 +262,11 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"fc1", {.input = "N sum@y"}}}, {"layer 'fc1'", "input", "only an output may be a pending sum"});
   expect_refused({{"relu1", {.weights = "F@y"}}}, {"layer 'relu1'", "the layer has no weights"});
   expect_refused({{"image", {.input = "N@data"}}}, {"layer 'image'", "the layer has no inputs"});
-  expect_refused({{"fc1", {.weights = "F@y"}}}, {"layer 'fc1'", "weights \"F@y C H W\"", "\"F C H W\""});
-  expect_refused({{"*", {.output = "N@data H@y"}}, {"fc1", {.weights = "F C@y"}}}, {"layer 'fc1'", "\"F C H@y W\""});
+  EXPECT_NO_THROW(Bound("y=2", nullptr, {{"fc1", {.weights = "F@y"}}})) << "a product gathers what it needs";
+  expect_refused({{"fc1", {.output = "C@y", .algorithm = "auto/dot/2.5d"}}},
+                 {"layer 'fc1' (linear)", "A[km]", "cannot run \"2.5d\"", "three axes"});
+  expect_refused({{"fc1", {.algorithm = "auto/auto/auto/dot"}}}, {"rule 1: algorithm = ", "a linear has 3 to choose"});
+  expect_refused({{"fc1", {.algorithm = "auto/summa-d"}}}, {"\"summa-d\"", "did you mean 'summa-a'"});
 }
 
 TEST(Bind, ModelsAndWorkloadsThatCannotBe) {

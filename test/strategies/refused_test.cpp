@@ -149,15 +149,25 @@ void add_groups(Refused& expected) {
   add(expected, "grouped", "conv", "weights W@a", "weights \"F C H W@a\" cut the kernel's W; only channels can be cut");
 }
 
+/// What no axis cuts, no algorithm can; and two axes are no three.
+void add_products(Refused& expected) {
+  const auto unfit = [&](const std::string& algorithm, const char* asked, const char* output, const char* why) {
+    add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),
+        fmt::format(
+            "A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" cannot run \"{}\", "
+            "which needs {} that the layouts cut",
+            output, algorithm, why));
+  };
+  for (const auto& algorithm : product_algorithms())
+    unfit(algorithm, "", "N C", algorithm == "2.5d" ? "three axes" : "an axis");
+  unfit("2.5d", "C@a", "N C@a", "three axes");
+}
+
 void add_weights_and_losses(Refused& expected) {
   add(expected, "batch_norm", "batch_norm", "weights C@a",
       "weights \"C@a\": scale and shift lie as the channels of its input do, \"C\"; leave `weights` out");
   add(expected, "group_norm", "group_norm", "weights C@a",
       "weights \"C@a\" shard over (a); this layer needs its weights whole on every rank");
-  for (const auto& [key, weights] : {std::pair("F@a", "F@a C"), std::pair("C@a", "F C@a")})
-    add(expected, "linear", "linear", fmt::format("weights {}", key),
-        fmt::format("weights \"{}\": the product needs them as \"F C\" or wholly on every rank that replicates them",
-                    weights));
   add(expected, "softmax_cross_entropy", "softmax_cross_entropy", "input C@a",
       "input \"N C@a\" shards dimension C over (a); this layer needs all channels of a sample on a rank: leave C "
       "whole");
@@ -170,6 +180,7 @@ TEST(Refused, OfEveryKindOfLayer) {
   add_pending_sums(expected);
   add_convolutions(expected);
   add_groups(expected);
+  add_products(expected);
   add_weights_and_losses(expected);
   expect_refused(zoo(), expected);
 }

@@ -44,10 +44,11 @@ class RandomCase {
     return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
   }
 
-  /// What a drawn rule may run into: groups that it cuts, and an algorithm that its cuts of channels do not fit. Any other
-  /// refusal is a fault.
+  /// What a drawn rule may run into: groups that it cuts, and an algorithm that its cuts do not fit. Any other refusal is a
+  /// fault.
   static bool may_be_refused(const std::string& message) {
-    for (const char* reason : {"cuts a group of channels", "groups of channels stay whole", "does not fit the input"})
+    for (const char* reason :
+         {"cuts a group of channels", "groups of channels stay whole", "does not fit the input", "cannot run"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
@@ -59,9 +60,8 @@ class RandomCase {
       if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
       if (chance(0.15) && !layer.inputs.empty())
         rule.input = draw_layout(layer, shapes[static_cast<std::size_t>(layer.inputs[0])]);
-      if (chance(0.3) && layer.op->kind() == "linear") rule.weights = "F";  // whole
-      if (const auto algorithms = layer.op->algorithms(); !algorithms.empty() && chance(0.5))
-        rule.algorithm = pick(algorithms);
+      if (chance(0.4) && layer.op->kind() == "linear") rule.weights = draw_weights(layer, shapes);
+      if (chance(0.5)) rule.algorithm = draw_algorithm(*layer.op);
       if (chance(0.15) && !layer.inputs.empty() && !layer.op->is_loss()) rule.recompute = true;
       if (!rule.recompute && !rule.output && !rule.input && !rule.weights && !rule.algorithm) return;
       Strategy with_rule = strategy;
@@ -75,6 +75,21 @@ class RandomCase {
       strategy = with_rule;
       return;
     }
+  }
+
+  std::string draw_weights(const Layer& layer, const std::vector<Shape>& shapes) {
+    const std::array inputs{shapes[static_cast<std::size_t>(layer.inputs[0])]};
+    return draw_layout(layer, layer.op->weights(inputs)[0].shape);
+  }
+
+  /// One for each product of the layer, or for the first ones.
+  std::optional<std::string> draw_algorithm(const Operator& op) {
+    auto algorithms = op.algorithms();
+    if (algorithms.empty()) return std::nullopt;
+    if (op.products() > 1) algorithms.insert(algorithms.end(), 4, "auto");
+    std::string text = pick(algorithms);
+    for (int i = 1; i < op.products() && chance(0.7); ++i) text += "/" + pick(algorithms);
+    return text;
   }
 
   /// Every term; epsilon so large that a gradient of rounding errors alone is not blown up to a step of its own.
@@ -261,6 +276,7 @@ class RandomCase {
     // Not right behind a normalisation: the mean of what has mean zero has no gradient but rounding, which LARS tells from 0.
     if (chance(0.2)) t = m.global_average_pool("mean", m.relu("bent", t));
     if (chance(0.5)) t = m.relu("act", m.linear("hidden", t, {.features = between(1, 7), .bias = chance(0.5)}));
+    if (chance(0.4)) t = m.linear("fused", t, {.features = between(1, 9), .activation = draw_activation()});
     t = m.linear("fc", t, {.features = between(2, 5)});
     chance(0.8) ? m.softmax_cross_entropy("loss", t) : m.mean_squared_error("loss", t);
     return m;

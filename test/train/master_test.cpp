@@ -43,7 +43,10 @@ bool check_case(std::uint64_t seed) {
     bool conditioned = false;
     const auto ranks = run_ranks(drawn, drawn.strategy);
     const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
-    for (const auto& layer : plan.layers) ++taken[layer.at.algorithm];
+    for (const auto& layer : plan.layers) {
+      ++taken[layer.at.algorithm];
+      for (const auto& product : layer.at.products) ++taken[product.algorithm];
+    }
     for (int rank = 0; rank < plan.grid.size(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));
       conditioned |= expect_near_serial(drawn, ranks[static_cast<std::size_t>(rank)], serial);
@@ -80,8 +83,9 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
       number_from_environment("PARTITA_CASES", std::getenv("PARTITA_LONG") == nullptr ? 300 : 5000);
   std::uint64_t magnifying = 0;
   for (std::uint64_t seed = 1; seed <= cases && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
-  for (const auto* algorithm : {"stationary-x", "stationary-y", "stationary-w", "groups"})
-    EXPECT_GE(taken[algorithm], cases / 100) << algorithm << " was hardly run";
+  std::vector<std::string> algorithms = product_algorithms();
+  algorithms.insert(algorithms.end(), {"stationary-x", "stationary-y", "stationary-w", "groups"});
+  for (const auto& algorithm : algorithms) EXPECT_GE(taken[algorithm], cases / 100) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";
 }

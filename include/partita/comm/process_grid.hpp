@@ -17,6 +17,9 @@ class ProcessGrid {
   /// Throws Error if their sizes differ.
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
 
+  /// Makes communicators for further axis sets; those that are there stay. Collective.
+  void add(const std::vector<AxisSet>& axis_sets);
+
   const Grid& grid() const { return grid_; }
   int rank() const { return world_->rank(); }
   Communicator& world() const { return *world_; }

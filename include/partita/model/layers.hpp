@@ -1,8 +1,10 @@
 #pragma once
 
+#include "partita/base/activation.hpp"
 #include "partita/model/operator.hpp"
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,10 +115,11 @@ struct Upsample {
   Interpolation interpolation = Interpolation::nearest;
 };
 
-/// y[N F] = x[N C D H W] * w[F C D H W] + b: contracts all dimensions of a sample at once, so there is no flattening.
+/// y[N F] = f(x[N C D H W] * w[F C D H W] + b): contracts all dimensions of a sample at once, so there is no flattening.
 struct Linear {
   Index features = 1;
   bool bias = true;
+  std::optional<Activation> activation = std::nullopt;  ///< f, applied where y is formed
 };
 
 /// y = x/(1-rate) or 0 with probability `rate`; drawn by seed, layer, step and global index. Passes x when evaluating.

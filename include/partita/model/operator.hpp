@@ -3,6 +3,7 @@
 #include "partita/base/window.hpp"
 #include "partita/layouts/halo.hpp"
 #include "partita/layouts/layout.hpp"
+#include "partita/layouts/product.hpp"
 
 #include <memory>
 #include <optional>
@@ -32,7 +33,7 @@ struct LayoutRequest {
   std::vector<std::optional<Layout>> input;  ///< one an input: what the strategy wants instead, if it says so
   Layout output;                             ///< what the layer's output is to look like
   std::optional<Layout> weights;             ///< of the first weight, if the strategy says so
-  std::string algorithm = "auto";            ///< "auto", or one of Operator::algorithms
+  std::string algorithm = "auto";            ///< "auto", or one of Operator::algorithms; or several, "a/b/c"
   bool training = true;
   bool needs_dx = true;  ///< of any input: something behind it has weights to train
 };
@@ -45,13 +46,6 @@ struct Collective {
   AxisSet axes = 0;  ///< the ranks that take part
   Layout layout;     ///< a rank reduces `factor` doubles for each element that it owns of this
   Index factor = 1;
-};
-
-/// One way in which an operator could run, and its costs on the rank that has most to do.
-struct Alternative {
-  std::string algorithm;
-  double flops = 0;  ///< of forward
-  double words = 0;  ///< elements through its link in a step, forward and backward, halos and gradients' sums included
 };
 
 /// The layouts in which an operator runs. Layouts of gradients follow from who computed what (`Layout::dual`): over an
@@ -69,6 +63,7 @@ struct OperatorLayouts {
   std::vector<Collective> collectives = {};
   std::string algorithm = "";                  ///< which one it is, where there are several
   std::vector<Alternative> alternatives = {};  ///< all that were weighed, the one that was taken first
+  std::vector<ProductPlan> products = {};      ///< of a layer that is matrix products: of y, and in training dx and dw
 };
 
 /// What a loss compares its input with.
@@ -81,6 +76,7 @@ struct Target {
 struct Kept {
   bool x = false;  ///< its inputs, as it needed them: with their halo if it has one
   bool y = false;  ///< its output
+  bool z = false;  ///< what its fused activation was applied to, as large as its output
   Index more = 0;  ///< bytes an element of its output
 };
 
@@ -99,6 +95,8 @@ class Operator {
   virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
   /// Names that `algorithm` can have in a strategy, beside "auto"; none where there is one way only.
   virtual std::vector<std::string> algorithms() const { return {}; }
+  /// How many of them it runs: `algorithm` can name one each, "a/b/c"; those that it leaves out are "auto".
+  virtual int products() const { return 1; }
   /// The layout rule: how the operator runs as near to the request as it can. Throws Error (without the layer's name)
   /// that names dimension and axis if it cannot. The plan redistributes the inputs to x, and y to the request's output.
   virtual OperatorLayouts layouts(const LayoutRequest& request) const = 0;
@@ -115,5 +113,8 @@ class Operator {
   /// Of a loss with input x; the loss is a mean over all of it.
   virtual Target target(const Shape& /*x*/) const { return {}; }
 };
+
+/// The names in "a/b/c".
+std::vector<std::string> named_algorithms(const std::string& text);
 
 }  // namespace partita

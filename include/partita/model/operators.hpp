@@ -190,7 +190,8 @@ class GroupNormOperator final : public Operator {
   GroupNorm norm_;
 };
 
-/// y[N F] = x[N C ...] w[F C ...]' + bias[F], contracted over all but N.
+/// y[N F] = f(x[N C ...] w[F C ...]' + bias[F]), contracted over all but N: three products (ProductPlan), each of which runs
+/// in its own way, in any layouts of x, w and y.
 class LinearOperator final : public Operator {
  public:
   explicit LinearOperator(Linear linear) : linear_(linear) {}
@@ -199,11 +200,17 @@ class LinearOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  std::vector<std::string> algorithms() const override { return product_algorithms(); }
+  int products() const override { return 3; }
   /// Channels of the output are others than the input's: whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  Kept keeps() const override;
+  const Linear& linear() const { return linear_; }
 
  private:
+  /// With x in this layout; no weights for them to follow from the product of y.
+  OperatorLayouts layouts(const LayoutRequest& request, const Layout& x) const;
   Linear linear_;
 };
 

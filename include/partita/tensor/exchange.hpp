@@ -22,6 +22,8 @@ class Exchange {
                           Stream stream);
 
   Exchange(Exchange&&) = default;
+  /// Lets it go on as far as it can without waiting.
+  void progress() { request_.progress(); }
   /// Waits and puts what arrived in place.
   void finish();
 

@@ -102,6 +102,7 @@ class Trainer {
 
   std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
+  void prepare(Bound& entry, Plan plan);
   Batch read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment);
   void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress);

@@ -1,0 +1,266 @@
+#include "partita/matmul/product.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/tensor/exchange.hpp"
+#include "partita/tensor/redistribute.hpp"
+
+#include <optional>
+
+namespace partita {
+
+namespace {
+
+/// A box of a tensor as rows in memory, its first dimension the rows.
+struct Matrix {
+  Tensor holder;
+  std::byte* data = nullptr;
+  Index row = 0;  // elements from one to the next
+};
+
+/// True if every row of `box` lies in one piece in the tensor.
+bool has_rows(const Tensor& tensor, const Box& box) {
+  const auto order = tensor.order();
+  require(order[0] == 0, "rows are the slowest dimension");
+  bool inside = false;  // behind the slowest dimension of the columns
+  for (int i = 1; i < box.dims(); ++i) {
+    const int d = order[static_cast<std::size_t>(i)];
+    if (inside && !(box[d] == tensor.box()[d])) return false;
+    inside = inside || tensor.box().extent(d) > 1;
+  }
+  return true;
+}
+
+/// In place where it can be.
+Matrix matrix_of(const Tensor& tensor, const Box& box) {
+  if (box.empty()) return {};
+  if (!has_rows(tensor, box)) {
+    const Tensor copy = extract(tensor, box, MemoryClass::workspace);
+    return {copy, copy.data(), copy.stride(0)};
+  }
+  std::array<Index, max_dims> corner{};
+  for (int d = 0; d < box.dims(); ++d) corner[static_cast<std::size_t>(d)] = box[d].lo;
+  return {tensor, tensor.data() + tensor.offset(corner) * size_of(tensor.dtype()), tensor.stride(0)};
+}
+
+}  // namespace
+
+/// A or B while a product runs: parts on their way, and parts that lie here.
+class Product::Operand {
+ public:
+  Operand(const std::vector<Part>& parts, bool cut, const Tensor& own, Communicator& comm, Stream stream)
+      : parts_(parts),
+        cut_(cut),
+        own_(own),
+        comm_(comm),
+        stream_(stream),
+        buffers_(parts.size()),
+        under_way_(parts.size()) {
+    if (!cut_) start_part(0);
+  }
+  void start(std::size_t slab) {
+    if (cut_) start_part(slab);
+  }
+  /// True if a slab needs nothing from others.
+  bool here(std::size_t slab) const { return parts_[at(slab)].gathered.empty(); }
+  const Box& used(std::size_t slab) const { return parts_[at(slab)].used; }
+  void progress() {
+    for (auto& exchange : under_way_)
+      if (exchange) exchange->progress();
+  }
+  void finish(std::size_t slab) {
+    auto& exchange = under_way_[at(slab)];
+    if (exchange) exchange->finish();
+    exchange.reset();
+  }
+  Matrix matrix(std::size_t slab) {
+    finish(slab);
+    return matrix_of(here(slab) ? own_ : buffers_[at(slab)], used(slab));
+  }
+  /// Waits for what others asked of it too.
+  void release(std::size_t slab) {
+    if (!cut_) return;
+    finish(slab);
+    buffers_[slab] = {};
+  }
+  void finish() {
+    for (std::size_t i = 0; i < parts_.size(); ++i) finish(i);
+  }
+
+ private:
+  std::size_t at(std::size_t slab) const { return cut_ ? slab : 0; }
+  void start_part(std::size_t i) {
+    const Part& part = parts_[i];
+    if (part.transfer.sends.empty() && part.gathered.empty()) return;
+    buffers_[i] = own_.like(part.gathered, MemoryClass::workspace, Fill::none);
+    under_way_[i].emplace(part.transfer, own_, buffers_[i], comm_, stream_);
+  }
+
+  const std::vector<Part>& parts_;
+  bool cut_;
+  Tensor own_;
+  Communicator& comm_;
+  Stream stream_;
+  std::vector<Tensor> buffers_;
+  std::vector<std::optional<Exchange>> under_way_;
+};
+
+/// One run of the loop over panels.
+class Product::Run {
+ public:
+  Run(const Product& product, Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b,
+      const Tensor& c, Write write, Stream stream)
+      : product_(product),
+        plan_(product.plan_),
+        backend_(backend),
+        grid_(grid),
+        stream_(stream),
+        a_(product.a_, plan_.cut_dim(plan_.a) >= 0, a, grid.world(), stream),
+        b_(product.b_, plan_.cut_dim(plan_.b) >= 0, b, grid.world(), stream),
+        c_(c),
+        write_(write),
+        in_place_(!plan_.sums_slabs && plan_.finish.empty()),
+        cuts_c_(plan_.cut_dim(plan_.c) >= 0) {
+    const bool adds_to_c = write == Write::add && plan_.finish.empty();
+    total_ = plan_.finish.empty() ? c : workspace(plan_.finish.front().from.owned(grid.rank()));
+    if (plan_.sums_slabs && !adds_to_c) total_.zero();
+    if (makes_slabs()) return;
+    made_ = plan_.sums_slabs ? workspace(product.made_) : total_;
+    if (plan_.sums_slabs || (product.k_is_empty_ && !adds_to_c)) made_.zero();
+  }
+
+  // C[m@M n@N sum@K] = sum over slabs of A[m@M k@K] B[k@K n@N], one panel of slabs on its way while another is multiplied
+  void run() {
+    std::size_t first = 0, next = start_panel(0, 0);
+    for (std::size_t p = 0; p < product_.panels_.size(); ++p) {
+      const std::size_t end = first + product_.panels_[p];
+      if (p + 1 < product_.panels_.size()) next = start_panel(p + 1, next);
+      multiply_panel(first, end);
+      for (std::size_t slab = first; slab < end; ++slab) release(slab);
+      if (makes_slabs()) sum_panel(first, end);
+      first = end;
+    }
+    finish();
+  }
+
+ private:
+  struct Sum {
+    Tensor part;
+    Exchange exchange;
+  };
+
+  /// True if every slab makes a part of C of its own, which goes to its owners at once.
+  bool makes_slabs() const { return plan_.sums_slabs && cuts_c_; }
+  Tensor workspace(const Box& box) const { return c_.like(box, MemoryClass::workspace, Fill::none); }
+
+  std::size_t start_panel(std::size_t panel, std::size_t first) {
+    if (product_.panels_.empty()) return 0;
+    const std::size_t end = first + product_.panels_[panel];
+    for (std::size_t slab = first; slab < end; ++slab) {
+      a_.start(slab);
+      b_.start(slab);
+    }
+    return end;
+  }
+
+  /// First what lies here.
+  void multiply_panel(std::size_t first, std::size_t end) {
+    for (const bool here : {true, false})
+      for (std::size_t slab = first; slab < end; ++slab)
+        if ((a_.here(slab) && b_.here(slab)) == here) {
+          multiply(slab);
+          a_.progress();
+          b_.progress();
+        }
+  }
+
+  void multiply(std::size_t slab) {
+    const Matrix a = a_.matrix(slab), b = b_.matrix(slab);
+    const Box& box = product_.c_[slab];
+    if (makes_slabs()) {
+      slabs_.emplace_back(slab, workspace(box));
+      if (product_.k_is_empty_) slabs_.back().second.zero();
+    }
+    if (a.data == nullptr || b.data == nullptr || box.empty()) return;
+    const Matrix c = matrix_of(makes_slabs() ? slabs_.back().second : made_, box);
+    const Index m = box.extent(0), n = box.volume() / m, k = a_.used(slab).volume() / m;
+    const bool adds = (in_place_ && write_ == Write::add) || (!cuts_c_ && !std::exchange(fresh_, false));
+    backend_.gemm(c_.dtype(), plan_.a.indices == "km", plan_.b.indices == "nk", m, n, k, 1, a.data, a.row, b.data,
+                  b.row, adds ? 1 : 0, c.data, c.row, stream_);
+  }
+
+  void release(std::size_t slab) {
+    a_.release(slab);
+    b_.release(slab);
+  }
+
+  /// In the order of slabs, which is the same on all ranks.
+  void sum_panel(std::size_t first, std::size_t end) {
+    auto before = std::move(sums_);
+    sums_.clear();
+    for (std::size_t slab = first; slab < end; ++slab)
+      for (auto& [made, part] : slabs_)
+        if (made == slab) start_sum(slab, part);
+    slabs_.clear();
+    for (auto& sum : before) sum.exchange.finish();
+  }
+
+  void start_sum(std::size_t part, const Tensor& made) {
+    sums_.push_back({made, Exchange::adjoint(product_.sums_[part], made, total_, grid_.world(), stream_)});
+  }
+
+  void finish() {
+    a_.finish();
+    b_.finish();
+    if (plan_.sums_slabs && !cuts_c_) start_sum(0, made_);
+    for (auto& sum : sums_) sum.exchange.finish();
+    if (plan_.finish.empty()) return;
+    DistTensor now;
+    now.layout = plan_.finish.front().from;
+    now.local = total_;
+    now = redistribute(now, plan_.finish, grid_, stream_);
+    write_ == Write::add ? add(now.local, c_) : copy_box(now.local, c_, c_.box());
+  }
+
+  const Product& product_;
+  const ProductPlan& plan_;
+  Backend& backend_;
+  const ProcessGrid& grid_;
+  Stream stream_;
+  Operand a_, b_;
+  Tensor c_;
+  Write write_;
+  bool in_place_, cuts_c_;
+  bool fresh_ = true;  // nothing was multiplied into made_ yet
+  Tensor made_, total_;
+  std::vector<std::pair<std::size_t, Tensor>> slabs_;  // parts of C made in this panel
+  std::vector<Sum> sums_;
+};
+
+Product::Product(ProductPlan plan, int rank)
+    : plan_(std::move(plan)),
+      made_(plan_.c_made.owned(rank)),
+      k_is_empty_(plan_.a_used.owned(rank).empty() || plan_.b_used.owned(rank).empty()) {
+  a_ = parts(plan_.a, plan_.a_used, rank);
+  b_ = parts(plan_.b, plan_.b_used, rank);
+  for (const auto& panel : plan_.panels) {
+    panels_.push_back(panel.size());
+    for (const Interval slab : panel) c_.push_back(plan_.part(plan_.c, plan_.c_made, rank, slab));
+  }
+  if (plan_.sums_slabs)
+    for (const Interval slab : plan_.slabs(plan_.c)) sums_.push_back(plan_.sum(rank, slab));
+}
+
+std::vector<Product::Part> Product::parts(const ProductOperand& operand, const Layout& used, int rank) const {
+  std::vector<Part> all;
+  for (const Interval slab : plan_.slabs(operand))
+    all.push_back({plan_.part(operand, used, rank, slab), plan_.gathered(operand, used, rank, slab),
+                   plan_.gather(operand, used, rank, slab)});
+  return all;
+}
+
+void Product::run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c,
+                  Write write, Stream stream) const {
+  Run(*this, backend, grid, a, b, c, write, stream).run();
+}
+
+}  // namespace partita

@@ -1,0 +1,312 @@
+// Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by every
+// algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
+#include "partita/matmul/product.hpp"
+#include "partita/base/error.hpp"
+#include "partita/comm/counting.hpp"
+#include "partita/comm/threads.hpp"
+#include "support/adjoint.hpp"
+#include "support/error_of.hpp"
+#include "support/grids.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace partita::test {
+namespace {
+
+/// Shapes of A, B and C with indices as a linear layer's three products have them, and A B and A' B'.
+struct Kind {
+  Shape a, b, c;
+  const char *a_indices, *b_indices;
+};
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+
+  Index below(Index n) { return static_cast<Index>(random_() % static_cast<std::uint64_t>(n)); }
+  template <class T>
+  const T& pick(const std::vector<T>& from) {
+    return from[static_cast<std::size_t>(below(static_cast<Index>(from.size())))];
+  }
+  Index extent() { return pick(std::vector<Index>{0, 1, 1, 2, 3, 5, 7, 11, 13, 17}); }
+
+  Kind kind() {
+    const Index m = extent(), n = extent(), k = extent(), h = pick(std::vector<Index>{1, 1, 2, 3}),
+                w = pick(std::vector<Index>{1, 1, 2});
+    switch (below(5)) {
+      case 0:
+        return {{{'N', m}, {'C', k}, {'H', h}, {'W', w}},
+                {{'F', n}, {'C', k}, {'H', h}, {'W', w}},
+                {{'N', m}, {'C', n}},
+                "mk",
+                "nk"};
+      case 1:
+        return {{{'N', m}, {'C', k}},
+                {{'F', k}, {'C', n}, {'H', h}, {'W', w}},
+                {{'N', m}, {'C', n}, {'H', h}, {'W', w}},
+                "mk",
+                "kn"};
+      case 2:
+        return {{{'N', k}, {'C', m}},
+                {{'N', k}, {'C', n}, {'H', h}, {'W', w}},
+                {{'F', m}, {'C', n}, {'H', h}, {'W', w}},
+                "km",
+                "kn"};
+      case 3: return {{{'N', m}, {'C', k}}, {{'N', k}, {'C', n}}, {{'N', m}, {'C', n}}, "mk", "kn"};
+      default: return {{{'N', k}, {'C', m}}, {{'F', n}, {'C', k}}, {{'N', m}, {'C', n}}, "km", "nk"};
+    }
+  }
+
+  Layout layout(const Shape& shape, const Grid& grid) {
+    Layout layout(shape, grid);
+    for (int axis = 0; axis < grid.axes(); ++axis) {
+      const auto d = static_cast<int>(below(shape.dims() + 1));
+      if (d == shape.dims()) continue;
+      auto axes = layout.axes(d);
+      axes.insert(axes.begin() + below(static_cast<Index>(axes.size()) + 1), axis);
+      layout = layout.with(d, axes);
+    }
+    return layout;
+  }
+
+  ProductRequest request() {
+    ProductRequest request{.algorithm = below(2) == 0 ? "auto" : pick(product_algorithms())};
+    request.b_follows = below(4) == 0;
+    request.completes = below(3) == 0;
+    request.narrowest_slab = pick(std::vector<Index>{1, 2, 5, 128});
+    request.panel_words = pick(std::vector<double>{1, 8, 1 << 20});
+    return request;
+  }
+
+  ProductPlan plan(const Grid& grid) {
+    const Kind now = kind();
+    for (;;) try {
+        return plan_product({layout(now.a, grid), now.a_indices}, {layout(now.b, grid), now.b_indices},
+                            {layout(now.c, grid), "mn"}, request());
+      } catch (const Error&) {  // an algorithm that these axes cannot run
+        continue;
+      }
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+std::vector<Grid> all_grids() {
+  auto all = grids();
+  for (const char* text : {"x=8", "y=2 x=4", "y=3 x=4", "z=2 y=2 x=3", "y=4 x=4", "z=4 y=2 x=2", "x=13"})
+    all.push_back(Grid::parse(text));
+  return all;
+}
+
+DistTensor make(const Layout& layout, int rank, std::uint64_t seed) {
+  DistTensor x(layout, rank, DType::f64, std::make_shared<Allocator>(), MemoryClass::activations);
+  fill_parts(x, seed, rank);
+  return x;
+}
+
+/// Entry (row, column) of the matrix of which `seed` is the content.
+double entry(std::uint64_t seed, const ProductOperand& operand, char row_index, Index row, Index column) {
+  const Shape& shape = operand.layout.shape();
+  if (operand.indices[0] != row_index) std::swap(row, column);
+  return value(seed, row * (shape.volume() / std::max(shape.extent(0), Index{1})) + column);
+}
+
+Index extent_of(const ProductOperand& operand, char index) {
+  const Shape& shape = operand.layout.shape();
+  if (operand.indices[0] == index) return shape.extent(0);
+  Index rest = 1;
+  for (int d = 1; d < shape.dims(); ++d) rest *= shape.extent(d);
+  return rest;
+}
+
+/// C's entries in logical order.
+std::vector<double> truth(const ProductPlan& plan, Write write) {
+  const Index m = extent_of(plan.c, 'm'), n = extent_of(plan.c, 'n'), k = extent_of(plan.a, 'k');
+  std::vector<double> all;
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      double sum = write == Write::add ? value(3, i * n + j) : 0;
+      for (Index l = 0; l < k; ++l) sum += entry(1, plan.a, 'm', i, l) * entry(2, plan.b, 'k', l, j);
+      all.push_back(sum);
+    }
+  return all;
+}
+
+std::string print(const ProductPlan& plan) {
+  return fmt::format("{}: A[{}] {} \"{}\" B[{}] {} \"{}\" C {} \"{}\" on \"{}\" along {}", plan.algorithm,
+                     plan.a.indices, plan.a.layout.shape().print(), plan.a.layout.print(), plan.b.indices,
+                     plan.b.layout.shape().print(), plan.b.layout.print(), plan.c.layout.shape().print(),
+                     plan.c.layout.print(), plan.c.layout.grid().print(), plan.along);
+}
+
+void check(const ProductPlan& plan, Write write, Communicator& comm) {
+  const auto counter = std::make_shared<TrafficCounter>();
+  const Grid& on = plan.c.layout.grid();
+  const ProcessGrid grid(on, counting(comm.split(0, comm.rank()), counter), all_axis_sets(on));
+  const auto backend = make_reference_backend();
+  const DistTensor a = make(plan.a.layout, grid.rank(), 1), b = make(plan.b.layout, grid.rank(), 2);
+  const DistTensor c = make(plan.c.layout, grid.rank(), 3);
+  if (write == Write::over) fill(c.local, c.layout.shape(), [](Index) { return 77; });
+  const Product product(plan, grid.rank());
+  product.run(*backend, grid, a.local, b.local, c.local, write);
+
+  Traffic sent, collective;
+  for (const auto& [key, traffic] : counter->by_label()) (key.second == Verb::exchange ? sent : collective) += traffic;
+  Traffic foretold = plan.traffic(grid.rank(), 8), foretold_collective;
+  for (const auto& step : plan.finish)
+    (step.verb == Verb::exchange ? foretold : foretold_collective) += traffic(step, grid.rank(), 8);
+  EXPECT_EQ(sent, foretold) << sent.messages << " " << sent.bytes << " for " << foretold.messages << " "
+                            << foretold.bytes;
+  EXPECT_EQ(collective, foretold_collective);
+
+  const auto expected = truth(plan, write);
+  Tensor sum = c.local.like(c.local.box());
+  add(c.local, sum);
+  grid.along(c.layout.partial()).all_reduce(sum.data(), sum.volume(), DType::f64, Op::sum, {}).wait();
+  for_rows(sum, c.layout.shape(), [&](const Row& row) {
+    for (Index i = 0; i < row.length; ++i)
+      EXPECT_EQ(sum.get(row.offset + i * row.stride), expected[static_cast<std::size_t>(row.first + i)]);
+  });
+}
+
+TEST(Product, IsTheSumInRandomLayouts) {
+  const char* cases = std::getenv("PARTITA_CASES");
+  const std::uint64_t count = cases == nullptr ? 600 : std::stoul(cases);
+  const auto all = all_grids();
+  std::map<std::string, int> run;
+  int panels = 0, slab_sums = 0;
+  for (std::uint64_t seed = 1; seed <= count; ++seed) {
+    Draw draw(seed);
+    const Grid& grid = all[static_cast<std::size_t>(seed) % all.size()];
+    const ProductPlan plan = draw.plan(grid);
+    const Write write = draw.below(2) == 0 ? Write::over : Write::add;
+    run_threads(grid.size(), [&](Communicator& comm) { check(plan, write, comm); });
+    ++run[plan.algorithm];
+    panels += plan.panels.size() > 1 ? 1 : 0;
+    slab_sums += plan.sums_slabs ? 1 : 0;
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << ", " << print(plan);
+  }
+  for (const auto& name : product_algorithms()) EXPECT_GE(run[name], static_cast<int>(count / 50)) << name;
+  EXPECT_GE(panels, static_cast<int>(count / 40));
+  EXPECT_GE(slab_sums, static_cast<int>(count / 20));
+}
+
+// <x w', dy> = <x, dy w> = <w, dy' x>
+TEST(Product, ThreeProductsOfALayerAreAdjoint) {
+  const auto all = all_grids();
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Draw draw(seed);
+    const Grid& grid = all[static_cast<std::size_t>(seed) % all.size()];
+    const Index n = draw.extent(), f = draw.extent(), c = draw.extent();
+    const Shape xs{{'N', n}, {'C', c}, {'H', 2}}, ws{{'F', f}, {'C', c}, {'H', 2}}, ys{{'N', n}, {'C', f}};
+    const Layout x = draw.layout(xs, grid), w = draw.layout(ws, grid), wanted = draw.layout(ys, grid);
+    const ProductPlan of_y = plan_product({x, "mk"}, {w, "nk"}, {wanted, "mn"});
+    const Layout dy = of_y.c.layout.dual();
+    const ProductPlan of_dx = plan_product({dy, "mk"}, {w, "kn"}, {x, "mn"});
+    const ProductPlan of_dw = plan_product({dy, "km"}, {x, "kn"}, {w, "mn"});
+    run_threads(grid.size(), [&](Communicator& comm) {
+      const ProcessGrid here(grid, comm.split(0, comm.rank()), all_axis_sets(grid));
+      const auto backend = make_reference_backend();
+      const auto run = [&](const ProductPlan& plan, const DistTensor& a, const DistTensor& b) {
+        DistTensor result = make(plan.c.layout, here.rank(), 9);
+        Product(plan, here.rank()).run(*backend, here, a.local, b.local, result.local, Write::over);
+        return result;
+      };
+      const DistTensor tx = make(x, here.rank(), 1), tw = make(w, here.rank(), 2), tdy = make(dy, here.rank(), 3);
+      const double whole = inner(run(of_y, tx, tw), tdy, here.world());
+      EXPECT_EQ(whole, inner(tx, run(of_dx, tdy, tw), here.world()));
+      EXPECT_EQ(whole, inner(tw, run(of_dw, tdy, tx), here.world()));
+    });
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << ", " << print(of_y);
+  }
+}
+
+TEST(Product, ReplicasAgreeBitForBit) {
+  const auto all = all_grids();
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    Draw draw(seed);
+    const Grid& grid = all[static_cast<std::size_t>(seed) % all.size()];
+    const ProductPlan plan = draw.plan(grid);
+    run_threads(grid.size(), [&](Communicator& comm) {
+      const ProcessGrid here(grid, comm.split(0, comm.rank()), all_axis_sets(grid));
+      const auto backend = make_onednn_backend(1);
+      const auto random = [&](const Layout& layout, std::uint32_t stream) {
+        const DistTensor x(layout, here.rank(), DType::f32, std::make_shared<Allocator>(), MemoryClass::activations);
+        fill(x.local, layout.shape(), [&](Index i) { return Random(seed, stream).normal(i); });
+        return x;
+      };
+      const DistTensor a = random(plan.a.layout, 1), b = random(plan.b.layout, 2), c = random(plan.c.layout, 3);
+      Product(plan, here.rank()).run(*backend, here, a.local, b.local, c.local, Write::over);
+      std::vector<float> first(c.local.as<float>(), c.local.as<float>() + c.local.volume());
+      here.along(c.layout.replicated()).broadcast(first.data(), c.local.volume(), DType::f32, 0, {}).wait();
+      for (Index i = 0; i < c.local.volume(); ++i)
+        EXPECT_EQ(first[static_cast<std::size_t>(i)], c.local.as<float>()[i]);
+    });
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << ", " << print(plan);
+  }
+}
+
+Layout layout(const Shape& shape, const char* text, const char* grid) {
+  return Layout::parse(text, shape, Grid::parse(grid));
+}
+
+ProductPlan square(const char* grid, const char* a, const char* b, const char* c, ProductRequest request = {},
+                   Index m = 12, Index n = 12, Index k = 12) {
+  return plan_product({layout({{'N', m}, {'C', k}}, a, grid), "mk"}, {layout({{'N', k}, {'C', n}}, b, grid), "kn"},
+                      {layout({{'N', m}, {'C', n}}, c, grid), "mn"}, request);
+}
+
+// SUMMA's words a rank on r x c ranks, each operand cut over both: of what it gathers or sums it holds a share already.
+TEST(Product, WordsOfTheVariantsAreSummas) {
+  const double m = 2400, n = 4800, k = 9600, r = 2, c = 4;
+  const auto words = [&](const char* algorithm, const char* a, const char* b, const char* made) {
+    return square("r=2 c=4", a, b, made, {.algorithm = algorithm}, 2400, 4800, 9600).alternatives[0].words;
+  };
+  EXPECT_EQ(words("summa-c", "N@r C@c", "N@r C@c", "N@r C@c"), m * k / r * (1 - 1 / c) + k * n / c * (1 - 1 / r));
+  EXPECT_EQ(words("summa-a", "N@r C@c", "N@c C@r", "N@r C@c"), k * n / c * (1 - 1 / r) + m * n / r * (1 - 1 / c));
+  EXPECT_EQ(words("summa-b", "N@c C@r", "N@r C@c", "N@r C@c"), m * k / r * (1 - 1 / c) + m * n / c * (1 - 1 / r));
+  EXPECT_EQ(words("dot", "C@(r,c)", "N@(r,c)", "N@r C@c"), m * n * (1 - 1 / (r * c)));
+}
+
+TEST(Product, TakesTheWayWithTheFewestWords) {
+  const auto algorithm = [](Index m, Index n, Index k) {
+    return square("r=2 c=2", "N@r C@c", "N@r C@c", "N@r C@c", {}, m, n, k).algorithm;
+  };
+  EXPECT_EQ(algorithm(512, 512, 512), "summa-c");
+  EXPECT_EQ(algorithm(512, 16, 512), "summa-a");
+  EXPECT_EQ(algorithm(16, 512, 512), "summa-b");
+}
+
+TEST(Product, OneAxisMovesWhatAHandWrittenOneMoves) {
+  constexpr Index n = 1200, block = n / 4 * n * 4;  // bytes
+  const auto plan = [](const char* a, const char* b, const char* c) { return square("p=4", a, b, c, {}, n, n, n); };
+  const auto moved = [](const ProductPlan& p) { return p.traffic(1, 4).bytes; };
+  EXPECT_EQ(moved(plan("N@p", "", "N@p")), 0) << "samples";
+  EXPECT_EQ(moved(plan("", "C@p", "C@p")), 0) << "columns";
+  const auto rows = plan("C@p", "N@p", "");
+  EXPECT_EQ(moved(rows), 0);
+  EXPECT_EQ(rows.c.layout.print(), "N C sum@p") << "rows: one all-reduce, by whoever needs it whole";
+  EXPECT_EQ(moved(plan("C@p", "C@p", "C@p")), 3 * block) << "an all-gather of A";
+  EXPECT_EQ(moved(plan("C@p", "N@p", "N@p")), 3 * block) << "a reduce-scatter of C";
+}
+
+TEST(Product, RefusesWhatDoesNotMatch) {
+  const auto one = [](const Shape& shape, const char* indices) {
+    return ProductOperand{Layout(shape, Grid::parse("p=2")), indices};
+  };
+  expect_error(
+      [&] {
+        plan_product(one({{'N', 4}, {'C', 5}}, "mk"), one({{'N', 6}, {'C', 7}}, "kn"), one({{'N', 4}, {'C', 7}}, "mn"));
+      },
+      {"A[mk] N=4 C=5 \"N C\", B[kn] N=6 C=7 \"N C\", C[mn] N=4 C=7 \"N C\"", "differ in k"});
+  expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "2.5d"}); },
+               {"the grid \"p=2\" cannot run \"2.5d\"", "three axes"});
+  expect_error([] { square("p=2", "", "", "", {.algorithm = "dot"}); }, {"cannot run \"dot\"", "an axis"});
+  expect_error([] { square("p=2", "N sum@p", "", "N@p"); }, {"takes no pending sum", "\"N C sum@p\""});
+}
+
+}  // namespace
+}  // namespace partita::test
