@@ -22,9 +22,9 @@ class OneDnnProduct {
     dnnl::matmul run;
     dnnl::memory a, b, c;
   };
-  Primitive& primitive(Index m, Index n, Index k, Index lda, Index ldb, Index ldc);
+  Primitive& primitive(Index m, Index n, Index k, Index lda, Index ldb, Index ldc, bool adds);
 
-  std::map<std::array<Index, 6>, Primitive> primitives_;  // C = A B', by sizes and strides
+  std::map<std::array<Index, 7>, Primitive> primitives_;  // C = A B' or C += A B', by sizes and strides
 };
 
 }  // namespace partita

@@ -56,6 +56,22 @@ void print_algorithm(const OperatorLayouts& at, DType dtype) {
   print_line("runs as", text);
 }
 
+/// Each product's way with what it sends, and the others that were weighed; below, what a rank multiplies where that is not
+/// what it has.
+void print_products(const std::vector<ProductPlan>& products, DType dtype) {
+  constexpr std::array names{"y", "dx", "dw"};
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const ProductPlan& product = products[i];
+    std::string text;
+    for (const auto& way : product.alternatives)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "everywhere" : way.algorithm,
+                          print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
+    print_line(names[i], "by " + text);
+    if (!(product.a_used == product.a.layout) || !(product.b_used == product.b.layout))
+      print_line("", fmt::format("   \"{}\" times \"{}\"", product.a_used.print(), product.b_used.print()));
+  }
+}
+
 void print_layer(const Plan& plan, int index, const Options& options) {
   const auto& layer = plan.layers[static_cast<std::size_t>(index)];
   fmt::print("\n{} = {}", layer.name, layer.op->kind());
@@ -63,6 +79,7 @@ void print_layer(const Plan& plan, int index, const Options& options) {
     fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[static_cast<std::size_t>(layer.inputs[i])].name);
   fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
   print_algorithm(layer.at, plan.workload.dtype);
+  print_products(layer.at.products, plan.workload.dtype);
   for (const auto& x : layer.at.x) print_line("x", shape_and_layout(x.shape(), x));
   for (std::size_t i = 0; i < layer.weights.size(); ++i)
     print_line(

@@ -66,7 +66,10 @@ class SharedRequest : public Request::State {
                 std::shared_ptr<const SharedOperation> operation)
       : context_(std::move(context)), shared_(std::move(shared)), operation_(std::move(operation)) {}
 
-  void wait() override { context_->wait(*shared_, *operation_); }
+  void wait() override {
+    operation_->await();
+    context_->wait(*shared_, *operation_);
+  }
   void progress() override { context_->progress(); }
 
  private:
@@ -116,8 +119,7 @@ class MpiCommunicator : public Communicator {
   }
 
   Request exchange_boxes(const BoxExchange& boxes, Stream stream) override {
-    // What is added is added in the order of the list, when it is waited for: so that replicas round alike.
-    if (!shared_ || boxes.add) return Communicator::exchange_boxes(boxes, stream);
+    if (!shared_) return Communicator::exchange_boxes(boxes, stream);
     return Request(std::make_unique<SharedRequest>(context_, shared_, shared_->exchange(boxes)));
   }
 

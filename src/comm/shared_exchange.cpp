@@ -77,7 +77,9 @@ Box SharedExchange::Pieces::operator[](Index i) const {
 
 std::shared_ptr<const SharedOperation> SharedExchange::start(const BoxExchange& boxes) {
   auto operation = std::make_shared<Operation>();
-  require(!boxes.add, "boxes that are written");
+  operation->adds = boxes.add;
+  operation->number = ++started_;
+  operation->awaited = awaited_;
   for (const auto& send : boxes.sends) queue(out_, boxes.from, send, operation);
   for (const auto& recv : boxes.recvs) queue(in_, boxes.to, recv, operation);
   open_ += operation->open;
@@ -90,7 +92,8 @@ void SharedExchange::queue(std::vector<std::deque<Message>>& queues, const Tenso
   require(static_cast<std::size_t>(peer) != rank_, "no message to oneself");
   if (box.empty()) return;
   const Index most = slot_bytes_ / size_of(tensor.dtype());
-  queues[static_cast<std::size_t>(peer)].push_back({tensor, Pieces(tensor, box, most), operation});
+  const Index place = &queues == &in_ ? operation->listed++ : 0;
+  queues[static_cast<std::size_t>(peer)].push_back({tensor, Pieces(tensor, box, most), operation, place});
   ++operation->open;
 }
 
@@ -115,18 +118,23 @@ bool SharedExchange::write(std::size_t peer) {
 bool SharedExchange::read(std::size_t peer) {
   if (written(peer, rank_).pieces.load() == received_[peer]) return false;
   const Message& message = in_[peer].front();
-  unpack(slot(peer, rank_, received_[peer]), message.pieces[message.next], message.tensor);
+  const Operation& operation = *message.operation;
+  if (operation.adds && !operation.may_add(message.place)) return false;
+  const auto put = operation.adds ? unpack_add : unpack;
+  put(slot(peer, rank_, received_[peer]), message.pieces[message.next], message.tensor);
   taken(peer, rank_).pieces.store(++received_[peer]);
-  finish_piece(in_[peer]);
+  const std::shared_ptr<Operation> whole = message.operation;
+  if (finish_piece(in_[peer])) ++whole->added;
   return true;
 }
 
-void SharedExchange::finish_piece(std::deque<Message>& queue) {
+bool SharedExchange::finish_piece(std::deque<Message>& queue) {
   Message& message = queue.front();
-  if (++message.next < message.pieces.count()) return;
+  if (++message.next < message.pieces.count()) return false;
   --message.operation->open;
   --open_;
   queue.pop_front();
+  return true;
 }
 
 }  // namespace partita

@@ -4,6 +4,7 @@
 
 #include "partita/comm/communicator.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -22,7 +23,8 @@ class SharedExchange {
   /// exchange.
   SharedExchange(int rank, std::vector<std::byte*> segments);
 
-  /// Boxes that are written, not added.
+  /// Boxes that are added are so in the order in which they are listed, and not before this exchange or a later one is waited
+  /// for: a sum does not depend on who comes first.
   std::shared_ptr<const SharedOperation> start(const BoxExchange& boxes);
   /// Moves one piece to and one from every rank, where there is one and room for it; false if there was none.
   bool advance();
@@ -31,7 +33,13 @@ class SharedExchange {
  private:
   struct Operation final : SharedOperation {
     Index open = 0;  // messages
+    bool adds = false;
+    Index number = 0;             // in the order of their start
+    Index listed = 0, added = 0;  // messages to be added, and those that were
+    std::shared_ptr<Index> awaited;
     bool done() const override { return open == 0; }
+    void await() const override { *awaited = std::max(*awaited, number); }
+    bool may_add(Index place) const { return added == place && *awaited >= number; }
   };
   /// A box cut into pieces that fit a slot, in the order of memory and alike at both ends.
   class Pieces {
@@ -50,7 +58,8 @@ class SharedExchange {
     Tensor tensor;
     Pieces pieces;
     std::shared_ptr<Operation> operation;
-    Index next = 0;  // piece
+    Index place = 0;  // among those that the operation adds
+    Index next = 0;   // piece
   };
   struct Line;  // of the cache
 
@@ -58,7 +67,8 @@ class SharedExchange {
              const std::shared_ptr<Operation>& operation) const;
   bool write(std::size_t peer);
   bool read(std::size_t peer);
-  void finish_piece(std::deque<Message>& queue);
+  /// True if it was the message's last.
+  bool finish_piece(std::deque<Message>& queue);
   Line& written(std::size_t from, std::size_t to) const;
   Line& taken(std::size_t from, std::size_t to) const;
   std::byte* slot(std::size_t from, std::size_t to, Index piece) const;
@@ -66,9 +76,11 @@ class SharedExchange {
   std::size_t rank_;
   std::vector<std::byte*> segments_;
   Index slot_bytes_;
-  std::vector<std::deque<Message>> out_, in_;  // by peer, in the order of their start
-  std::vector<Index> sent_, received_;         // pieces so far, by peer
-  Index open_ = 0;                             // messages
+  std::vector<std::deque<Message>> out_, in_;                    // by peer, in the order of their start
+  std::vector<Index> sent_, received_;                           // pieces so far, by peer
+  Index open_ = 0;                                               // messages
+  Index started_ = 0;                                            // operations
+  std::shared_ptr<Index> awaited_ = std::make_shared<Index>(0);  // the last of those that somebody waits for
 };
 
 }  // namespace partita

@@ -7,6 +7,8 @@ class SharedOperation {
  public:
   virtual ~SharedOperation() = default;
   virtual bool done() const = 0;
+  /// Somebody waits for it from now on.
+  virtual void await() const {}
 };
 
 }  // namespace partita

@@ -135,6 +135,20 @@ TEST(Bind, FeaturesOfLinearLayers) {
   EXPECT_EQ(b.partial("fc1", 1), "(data)");
 }
 
+TEST(Bind, ColumnsThenRowsTakeOneAllReduceEachWay) {
+  Strategy strategy("c=4");
+  strategy.layer("*", {.output = ""}).layer("fc1", {.output = "C@c"}).layer("fc3", {.output = "C@c"});
+  const Plan plan = bind(mlp({.widths = {256, 256, 256, 256}}), strategy, {.batch = 8, .optimizer = {}});
+  std::map<std::string, std::string> moved;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
+    for (const auto& item : plan.traffic(i, 1))
+      moved[plan.layers[static_cast<std::size_t>(i)].name] +=
+          fmt::format("{} {}{};", item.role, name(item.verb), plan.grid.print(item.axes));
+  const std::map<std::string, std::string> expected{
+      {"fc2", "product y all_reduce(c);"}, {"fc3", "dx all_reduce(c);"}, {"fc4", "product y all_reduce(c);"}};
+  EXPECT_EQ(moved, expected) << "the first layer has no dx";
+}
+
 TEST(Bind, PredictsTraffic) {
   const Bound b("y=2", "H@y", {}, {.batch = 3, .optimizer = {}});
   EXPECT_EQ(b.traffic("image", 0), "");

@@ -33,6 +33,7 @@ const std::map<std::string, Reduced>& reduced() {
       {"googlenet", {{.extent = 67, .classes = 5, .width = 0.04}, 5}},
       {"lenet5", {{.width = 0.5}, 3}},
       {"mesh-tangling", {{.extent = 193, .channels = 3, .width = 0.03}, 2}},
+      {"mlp", {{.extent = 5, .classes = 7, .widths = {13, 11}}, 5}},
       {"resnet18", {{.extent = 67, .classes = 5, .width = 0.05}, 5}},
       {"resnet50", {{.extent = 67, .classes = 5, .width = 0.03}, 5}},
       {"unet3d", {{.extent = 8, .width = 0.07}, 2}},
@@ -82,7 +83,8 @@ std::vector<fs::path> files() {
 
 INSTANTIATE_TEST_SUITE_P(Models, Shipped, testing::ValuesIn(files()), [](const auto& file) {
   std::string name = file.param.stem().string();
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
   return name;
 });
 

@@ -9,10 +9,11 @@ namespace partita {
 
 /// How large a built-in model is; 0 stands for what it was published with.
 struct ModelSize {
-  Index extent = 0;    ///< of each spatial dimension of the input
-  Index channels = 0;  ///< of the input
-  Index classes = 0;   ///< or values that it predicts
-  double width = 1;    ///< factor for the channels and features in between, which are rounded
+  Index extent = 0;                ///< of each spatial dimension of the input
+  Index channels = 0;              ///< of the input
+  Index classes = 0;               ///< or values that it predicts
+  double width = 1;                ///< factor for the channels and features in between, which are rounded
+  std::vector<Index> widths = {};  ///< of the hidden layers of a model that has nothing else; none: its own
 };
 
 // Each throws Error for a size that it cannot have, saying what leaves nothing.
@@ -20,6 +21,8 @@ struct ModelSize {
 /// Two convolutions with batch normalisation and two linear layers for 28x28 grey images of 10 classes; 421,738
 /// weights.
 Model fashion_cnn(const ModelSize& size = {});
+/// 28x28 grey images, 10 classes; linear layers with fused ReLU, as many and as wide as `widths` says (two of 1024).
+Model mlp(const ModelSize& size = {});
 /// 32x32 grey images, 10 classes; tanh and average pooling. LeCun et al. 1998.
 Model lenet5(const ModelSize& size = {});
 /// 224x224 RGB images, 1,000 classes, of one tower. Krizhevsky 2014, without local response normalisation.

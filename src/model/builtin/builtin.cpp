@@ -11,9 +11,16 @@ namespace {
 
 const std::map<std::string, Model (*)(const ModelSize&)>& table() {
   static const std::map<std::string, Model (*)(const ModelSize&)> models{
-      {"alexnet", alexnet},     {"cosmoflow", cosmoflow}, {"fashion-cnn", fashion_cnn},
-      {"googlenet", googlenet}, {"lenet5", lenet5},       {"mesh-tangling", mesh_tangling},
-      {"resnet18", resnet18},   {"resnet50", resnet50},   {"unet3d", unet3d},
+      {"alexnet", alexnet},
+      {"cosmoflow", cosmoflow},
+      {"fashion-cnn", fashion_cnn},
+      {"googlenet", googlenet},
+      {"lenet5", lenet5},
+      {"mesh-tangling", mesh_tangling},
+      {"mlp", mlp},
+      {"resnet18", resnet18},
+      {"resnet50", resnet50},
+      {"unet3d", unet3d},
       {"vgg16", vgg16},
   };
   return models;
@@ -33,6 +40,8 @@ Model builtin_model(const std::string& name, const ModelSize& size) {
          size.channels, size.classes);
   if (!(size.width > 0) || !std::isfinite(size.width))
     fail("a model's width is {}; it must be more than 0", size.width);
+  if (!size.widths.empty() && name != "mlp")
+    fail("only mlp has widths of its own; the layers of {} scale together, by its width", name);
   if (const auto found = table().find(name); found != table().end()) return found->second(size);
   const auto names = builtin_models();
   fail("there is no built-in model '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));

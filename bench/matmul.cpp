@@ -1,0 +1,266 @@
+// Distributed products on two ranks, and what the chooser takes on larger grids.
+//   square-N    two ranks: what they reach apart; every operand cut over both ranks: against twice the rate of the whole product on one rank, and against
+//               ScaLAPACK's psgemm, the best of several block sizes and both grids
+//   fc-LAYER    x and y cut over channels: against the better of a plain all-gather and product, and product and
+//               reduce-scatter, with the weights where each needs them; and the chooser's way against the best one
+//   pick-SHAPE  bytes of the best way against those of the chooser's, on grids of two and three axes; nothing runs
+//   build/mpiexec -n 2 build/bench/matmul [CASES]    those whose name contains the text
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/comm/mpi.hpp"
+#include "partita/matmul/product.hpp"
+#include "partita/tensor/dist_tensor.hpp"
+#include "support/measure.hpp"
+#ifdef PARTITA_SCALAPACK
+#include "support/scalapack.hpp"
+#endif
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+using namespace partita;
+
+namespace {
+
+constexpr AxisSet both = 1;  // the one axis
+
+/// A product with its operands on the ranks of `world`.
+class Running {
+ public:
+  Running(const ProductPlan& plan, const std::shared_ptr<Communicator>& world)
+      : grid_(plan.c.layout.grid(), world, {both}),
+        backend_(make_onednn_backend(1)),
+        product_(plan, world->rank()),
+        a_(random(plan.a.layout, 1)),
+        b_(random(plan.b.layout, 2)),
+        c_(random(plan.c.layout, 3)) {}
+  void run() {
+    product_.run(*backend_, grid_, a_.local, b_.local, c_.local, Write::over);
+    if (const AxisSet pending = c_.layout.partial(); pending != 0)
+      grid_.along(pending).all_reduce(c_.local.data(), c_.local.volume(), DType::f32, Op::sum, {}).wait();
+  }
+
+ private:
+  DistTensor random(const Layout& layout, std::uint32_t stream) const {
+    const DistTensor x(layout, grid_.rank(), DType::f32, std::make_shared<Allocator>(), MemoryClass::activations);
+    fill(x.local, layout.shape(), [&](Index i) { return Random(1, stream).normal(i); });
+    return x;
+  }
+
+  ProcessGrid grid_;
+  std::unique_ptr<Backend> backend_;
+  Product product_;
+  DistTensor a_, b_, c_;
+};
+
+/// A local product of dense matrices.
+class Gemm {
+ public:
+  Gemm(bool transpose_b, Index m, Index n, Index k)
+      : transpose_b_(transpose_b), m_(m), n_(n), k_(k), a(size(m, k), 0.5F), b(size(k, n), 0.5F), c(size(m, n)) {}
+  void run() {
+    backend_->gemm(DType::f32, false, transpose_b_, m_, n_, k_, 1, a.data(), k_, b.data(), transpose_b_ ? k_ : n_, 0,
+                   c.data(), n_, {});
+  }
+
+ private:
+  static std::size_t size(Index x, Index y) { return static_cast<std::size_t>(x * y); }
+  bool transpose_b_;
+  Index m_, n_, k_;
+  std::unique_ptr<Backend> backend_ = make_onednn_backend(1);
+
+ public:
+  std::vector<float> a, b, c;
+};
+
+class Bench {
+ public:
+  Bench(const std::shared_ptr<Communicator>& world, std::string wanted) : world_(world), wanted_(std::move(wanted)) {}
+
+  void apart(Index n);
+  void square(Index n);
+  void layer(const std::string& name, Index batch, Index inputs, Index outputs);
+  void picks() const;
+
+ private:
+  bool wants(const std::string& name) const { return name.find(wanted_) != std::string::npos; }
+  Layout layout(const Shape& shape, const char* text) const { return Layout::parse(text, shape, grid_); }
+  void against_scalapack(const std::string& name, Index n, Running& ours) const;
+
+  std::shared_ptr<Communicator> world_;
+  std::string wanted_;
+  Grid grid_ = Grid::parse("p=2");
+};
+
+/// The machine's own limit: both ranks multiply their half and never speak.
+void Bench::apart(Index n) {
+  const auto name = fmt::format("square-{}-apart", n);
+  if (!wants(name)) return;
+  Gemm half(false, n / 2, n, n), whole(false, n, n, n);
+  auto result = bench::compare(
+      MPI_COMM_WORLD, [&] { half.run(); },
+      [&] {
+        if (world_->rank() == 0) whole.run();
+      },
+      2);
+  result.ratio /= 2;
+  bench::print(MPI_COMM_WORLD, "matmul", name, result, "gemm");
+}
+
+/// Stationary A, B and C, each with the two other operands cut so that one of them travels.
+void Bench::square(Index n) {
+  struct Case {
+    const char *algorithm, *a, *b, *c;
+  };
+  for (const Case& each : {Case{"summa-a", "N@p", "N@p", "N@p"}, Case{"summa-b", "C@p", "C@p", "C@p"},
+                           Case{"summa-c", "N@p", "C@p", "N@p"}}) {
+    const auto name = fmt::format("square-{}-{}", n, each.algorithm);
+    if (!wants(name)) continue;
+    const Shape shape{{'N', n}, {'C', n}};
+    Running ours(plan_product({layout(shape, each.a), "mk"}, {layout(shape, each.b), "kn"},
+                              {layout(shape, each.c), "mn"}, {.algorithm = each.algorithm}),
+                 world_);
+    Gemm whole(false, n, n, n);
+    auto result = bench::compare(
+        MPI_COMM_WORLD, [&] { ours.run(); },
+        [&] {
+          if (world_->rank() == 0) whole.run();
+        },
+        2);
+    result.ratio /= 2;
+    bench::print(MPI_COMM_WORLD, "matmul", name, result, "gemm");
+    against_scalapack(name, n, ours);
+  }
+}
+
+void Bench::against_scalapack(const std::string& name, Index n, Running& ours) const {
+#ifdef PARTITA_SCALAPACK
+  bench::Comparison best;
+  for (const auto& [rows, columns] : {std::pair(1, 2), std::pair(2, 1)})
+    for (const int block : {64, 128, 256, 512}) {
+      bench::ScalapackProduct theirs(static_cast<int>(n), rows, columns, block);
+      const auto result = bench::compare(
+          MPI_COMM_WORLD, [&] { ours.run(); }, [&] { theirs.run(); }, 0.5);
+      if (best.ratio == 0 || result.ratio < best.ratio) best = result;
+    }
+  bench::print(MPI_COMM_WORLD, "matmul", name, best, "scalapack");
+#else
+  if (world_->rank() == 0) fmt::print(stderr, "{}: this build has no ScaLAPACK to compare with\n", name);
+  static_cast<void>(n);
+  static_cast<void>(ours);
+#endif
+}
+
+/// y[N C@p] = x[N C@p] w', as a strategy that cuts channels everywhere has it.
+void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Index outputs) {
+  const auto name = fmt::format("fc-{}-batch{}", layer_name, batch);
+  if (!wants(name)) return;
+  const Shape xs{{'N', batch}, {'C', inputs}}, ws{{'F', outputs}, {'C', inputs}}, ys{{'N', batch}, {'C', outputs}};
+  const auto plan = [&](const char* algorithm) {
+    return plan_product({layout(xs, "C@p"), "mk"}, {Layout(ws, grid_), "nk"}, {layout(ys, "C@p"), "mn"},
+                        {.algorithm = algorithm, .b_follows = true});
+  };
+  Running ours(plan("auto"), world_);
+  const Index half_in = inputs / 2, half_out = outputs / 2;
+  Gemm gathered(true, batch, half_out, inputs), partial(true, batch, outputs, half_in);
+  std::vector<float> own(static_cast<std::size_t>(batch * half_in), 0.5F), all(own.size() * 2);
+  const auto gather_first = [&] {
+    MPI_Allgather(own.data(), static_cast<int>(own.size()), MPI_FLOAT, all.data(), static_cast<int>(own.size()),
+                  MPI_FLOAT, MPI_COMM_WORLD);
+    for (Index n = 0; n < batch; ++n)
+      for (Index r = 0; r < 2; ++r)
+        std::copy_n(&all[static_cast<std::size_t>((r * batch + n) * half_in)], half_in,
+                    &gathered.a[static_cast<std::size_t>(n * inputs + r * half_in)]);
+    gathered.run();
+  };
+  std::vector<float> sums(static_cast<std::size_t>(batch * outputs)), mine(sums.size() / 2);
+  const auto scatter_last = [&] {
+    partial.run();
+    for (Index n = 0; n < batch; ++n)
+      for (Index r = 0; r < 2; ++r)
+        std::copy_n(&partial.c[static_cast<std::size_t>(n * outputs + r * half_out)], half_out,
+                    &sums[static_cast<std::size_t>((r * batch + n) * half_out)]);
+    MPI_Reduce_scatter_block(sums.data(), mine.data(), static_cast<int>(mine.size()), MPI_FLOAT, MPI_SUM,
+                             MPI_COMM_WORLD);
+  };
+  const auto run = [&] { ours.run(); };
+  const auto first = bench::compare(MPI_COMM_WORLD, run, gather_first, 0.5);
+  const auto second = bench::compare(MPI_COMM_WORLD, run, scatter_last, 0.5);
+  const bool gathers = first.ratio < second.ratio;
+  bench::print(MPI_COMM_WORLD, "matmul", name, gathers ? first : second,
+               gathers ? "all-gather and gemm" : "gemm and reduce-scatter");
+  Running other(plan(plan("auto").algorithm == "dot" ? "summa-c" : "dot"), world_);
+  auto choice = bench::compare(
+      MPI_COMM_WORLD, run, [&] { other.run(); }, 0.5);
+  choice.ratio = std::min(choice.ratio, 1.0);
+  bench::print(MPI_COMM_WORLD, "matmul", name + "-choice", choice, "the best way");
+}
+
+/// The words of the chooser's way as a part of those of the best one.
+void Bench::picks() const {
+  struct Sizes {
+    const char* name;
+    Index m, n, k;
+  };
+  constexpr Sizes shapes[]{{"square", 4096, 4096, 4096},
+                           {"tall", 65536, 512, 512},
+                           {"wide", 512, 65536, 512},
+                           {"inner", 512, 512, 65536},
+                           {"vgg-fc6-batch1", 1, 4096, 25088},
+                           {"vgg-fc6-batch64", 64, 4096, 25088},
+                           {"vgg-fc6-batch512", 512, 4096, 25088},
+                           {"vgg-fc8-batch512", 512, 1000, 4096},
+                           {"qkv-batch32", 32, 6144, 2048},
+                           {"qkv-batch512", 512, 6144, 2048},
+                           {"up-batch512", 512, 8192, 2048},
+                           {"down-batch512", 512, 2048, 8192}};
+  for (const char* grid : {"r=2 c=2", "r=2 c=4", "r=4 c=4", "r=3 c=5", "r=2 c=2 l=2", "r=4 c=4 l=2"})
+    for (const auto& [shape, m, n, k] : shapes) {
+      const auto name = fmt::format("pick-{}-on-{}", shape, grid);
+      if (!wants(name)) continue;
+      const Grid on = Grid::parse(grid);
+      const bool three = on.axes() == 3;
+      const auto operand = [&](const Shape& s, const char* two, const char* three_axes, const char* indices) {
+        return ProductOperand{Layout::parse(three ? three_axes : two, s, on), indices};
+      };
+      const auto plan = plan_product(operand({{'N', m}, {'C', k}}, "N@r C@c", "N@r C@(l,c)", "mk"),
+                                     operand({{'N', k}, {'C', n}}, "N@r C@c", "N@(l,r) C@c", "kn"),
+                                     operand({{'N', m}, {'C', n}}, "N@r C@c", "N@r C@(c,l)", "mn"));
+      double least = plan.alternatives[0].words;
+      for (const auto& way : plan.alternatives)
+        if (way.flops <= plan.alternatives[0].flops * 1.05) least = std::min(least, way.words);
+      if (world_->rank() == 0)
+        fmt::print(
+            R"({{"subject": "matmul", "case": "{}", "ranks": {}, "words": {:.0f}, "ratio": {:.3f}, "against": "the fewest words", "algorithm": "{}"}})"
+            "\n",
+            name, on.size(), plan.alternatives[0].words,
+            plan.alternatives[0].words == 0 ? 1 : least / plan.alternatives[0].words, plan.algorithm);
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MpiSession session(argc, argv);
+  const auto world = session.world();
+  if (world->size() != 2) session.abort("matmul measures two ranks: start it with -n 2", 2);
+  bench::pin(world->rank());
+  Bench bench(world, argc > 1 ? argv[1] : "");
+  for (const Index n : {512, 1024, 2048, 4096}) {
+    bench.apart(n);
+    bench.square(n);
+  }
+  for (const Index batch : {1, 8, 64, 512}) {
+    bench.layer("vgg-fc6", batch, 25088, 4096);
+    bench.layer("vgg-fc7", batch, 4096, 4096);
+    bench.layer("vgg-fc8", batch, 4096, 1000);
+    bench.layer("qkv", batch, 2048, 6144);
+    bench.layer("projection", batch, 2048, 2048);
+    bench.layer("up", batch, 2048, 8192);
+    bench.layer("down", batch, 8192, 2048);
+  }
+  bench.picks();
+  return 0;
+}
