@@ -1,8 +1,10 @@
 // Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by every
 // algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
 #include "partita/matmul/product.hpp"
+#include "../../src/backend/reference.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
+#include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "support/adjoint.hpp"
 #include "support/error_of.hpp"
@@ -10,7 +12,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 namespace partita::test {
 namespace {
@@ -291,6 +295,44 @@ TEST(Product, OneAxisMovesWhatAHandWrittenOneMoves) {
   EXPECT_EQ(rows.c.layout.print(), "N C sum@p") << "rows: one all-reduce, by whoever needs it whole";
   EXPECT_EQ(moved(plan("C@p", "C@p", "C@p")), 3 * block) << "an all-gather of A";
   EXPECT_EQ(moved(plan("C@p", "N@p", "N@p")), 3 * block) << "a reduce-scatter of C";
+}
+
+/// Products that take a time in proportion to their operations, so that neither cores nor memory decide.
+class SlowBackend final : public ReferenceBackend {
+ public:
+  explicit SlowBackend(double seconds_an_operation) : seconds_(seconds_an_operation) {}
+  void gemm(DType, bool, bool, Index m, Index n, Index k, double, const void*, Index, const void*, Index, double, void*,
+            Index, Stream) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_ * static_cast<double>(m * n * k)));
+  }
+
+ private:
+  double seconds_;
+};
+
+// Two ranks gather each other's half of A in four panels. All products take 0.4 s, each panel's transfer 0.05 s, as long as the
+// product of one slab: it hides behind the slab that lies here, and those of later panels behind the panel before.
+TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
+  constexpr Index n = 64;
+  constexpr double products = 0.4, transfer = 0.05, whole = 1.15 * products + 0.03;
+  const ProductPlan plan = square("p=2", "C@p", "C@p", "C@p", {.narrowest_slab = 8, .panel_words = n * n / 8}, n, n, n);
+  ASSERT_EQ(plan.algorithm, "summa-c");
+  ASSERT_EQ(plan.panels.size(), 4U);
+  double best = 1;
+  for (int attempt = 0; attempt < 3 && best > whole; ++attempt)  // a loaded machine may be late; it is never early
+    run_threads(2, [&](Communicator& comm) {
+      const auto slow = delaying(comm.split(0, comm.rank()), {.latency = transfer, .bandwidth = 0});
+      const ProcessGrid grid(plan.c.layout.grid(), slow, {});
+      SlowBackend backend(products / (n * n * n / 2));
+      const DistTensor a = make(plan.a.layout, grid.rank(), 1), b = make(plan.b.layout, grid.rank(), 2),
+                       c = make(plan.c.layout, grid.rank(), 3);
+      const auto start = std::chrono::steady_clock::now();
+      Product(plan, grid.rank()).run(backend, grid, a.local, b.local, c.local, Write::over);
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      EXPECT_GE(seconds, products);
+      if (comm.rank() == 0) best = std::min(best, seconds);
+    });
+  EXPECT_LE(best, whole) << "one after the other they take " << products + 4 * transfer;
 }
 
 TEST(Product, RefusesWhatDoesNotMatch) {
