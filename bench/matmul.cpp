@@ -1,6 +1,7 @@
 // Distributed products on two ranks, and what the chooser takes on larger grids.
-//   square-N    two ranks: what they reach apart; every operand cut over both ranks: against twice the rate of the whole product on one rank, and against
-//               ScaLAPACK's psgemm, the best of several block sizes and both grids
+//   square-N    every operand cut over both ranks: against twice the rate of the whole product on one rank, which two ranks that
+//               each multiply half and never speak reach in part ("apart"); and against ScaLAPACK's psgemm, the best of
+//               several block sizes and both grids
 //   fc-LAYER    x and y cut over channels: against the better of a plain all-gather and product, and product and
 //               reduce-scatter, with the weights where each needs them; and the chooser's way against the best one
 //   pick-SHAPE  bytes of the best way against those of the chooser's, on grids of two and three axes; nothing runs
@@ -198,7 +199,21 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
   bench::print(MPI_COMM_WORLD, "matmul", name + "-choice", choice, "the best way");
 }
 
-/// The words of the chooser's way as a part of those of the best one.
+/// Bytes that the rank sends that sends most, of panels and sums, and of sums that are left pending as a ring takes them.
+double bytes_of(const ProductPlan& plan) {
+  double most = 0;
+  const Grid& grid = plan.c.layout.grid();
+  for (int rank = 0; rank < grid.size(); ++rank) {
+    auto bytes = static_cast<double>(plan.traffic(rank, 4).bytes);
+    for (const auto& step : plan.finish) bytes += 4 * wire_elements(step, rank);
+    bytes += 4 * wire_of_all_reduce(static_cast<double>(plan.c.layout.owned(rank).volume()),
+                                    grid.group_size(plan.c.layout.partial()));
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+/// Bytes of the best of all algorithms against those of the chooser's.
 void Bench::picks() const {
   struct Sizes {
     const char* name;
@@ -225,18 +240,22 @@ void Bench::picks() const {
       const auto operand = [&](const Shape& s, const char* two, const char* three_axes, const char* indices) {
         return ProductOperand{Layout::parse(three ? three_axes : two, s, on), indices};
       };
-      const auto plan = plan_product(operand({{'N', m}, {'C', k}}, "N@r C@c", "N@r C@(l,c)", "mk"),
-                                     operand({{'N', k}, {'C', n}}, "N@r C@c", "N@(l,r) C@c", "kn"),
-                                     operand({{'N', m}, {'C', n}}, "N@r C@c", "N@r C@(c,l)", "mn"));
-      double least = plan.alternatives[0].words;
-      for (const auto& way : plan.alternatives)
-        if (way.flops <= plan.alternatives[0].flops * 1.05) least = std::min(least, way.words);
+      const auto a = operand({{'N', m}, {'C', k}}, "N@r C@c", "N@r C@(l,c)", "mk");
+      const auto b = operand({{'N', k}, {'C', n}}, "N@r C@c", "N@(l,r) C@c", "kn");
+      const auto c = operand({{'N', m}, {'C', n}}, "N@r C@c", "N@r C@(c,l)", "mn");
+      const ProductPlan pick = plan_product(a, b, c);
+      const double picked = bytes_of(pick);
+      double least = picked;
+      for (const auto& algorithm : product_algorithms()) {
+        if (algorithm == "2.5d" && !three) continue;
+        const ProductPlan way = plan_product(a, b, c, {.algorithm = algorithm});
+        if (way.alternatives[0].flops <= 1.05 * pick.alternatives[0].flops) least = std::min(least, bytes_of(way));
+      }
       if (world_->rank() == 0)
         fmt::print(
-            R"({{"subject": "matmul", "case": "{}", "ranks": {}, "words": {:.0f}, "ratio": {:.3f}, "against": "the fewest words", "algorithm": "{}"}})"
+            R"({{"subject": "matmul", "case": "{} {}", "ranks": {}, "seconds": 0, "spread": 0, "ratio": {:.3f}, "against": "the fewest bytes"}})"
             "\n",
-            name, on.size(), plan.alternatives[0].words,
-            plan.alternatives[0].words == 0 ? 1 : least / plan.alternatives[0].words, plan.algorithm);
+            name, pick.algorithm, on.size(), picked == 0 ? 1 : least / picked);
     }
 }
 

@@ -3,7 +3,7 @@
 //
 // $ build/examples/10_product
 // y = x w'     summa-b  A "N C@r" as "N C@r", B "F@c C@r" as "F@c C@r", C "N C@c sum@r" to "N@r C@c"
-// dx = dy w    summa-b  A "N@r C@c" as "N C@r", B "F@c C@r" as "F@r C@c", C "N C@c sum@r" to "N@r C@c"
+// dx = dy w    summa-b  A "N@r C@c" as "N C@c", B "F@c C@r" as "F@c C@r", C "N C@r sum@c" to "N@r C@c"
 // dw = dy' x   summa-c  A "N@r C@c" as "N C@c", B "N C@r" as "N C@r", C "F@c C@r" to "F@c C@r"
 //
 // fc on 8 ranks            messages       sent       held
@@ -11,7 +11,7 @@
 // samples, w sharded             29   12.8 MiB   30.0 MiB
 // columns                         8    7.5 MiB   30.0 MiB
 // 2D                              8   10.0 MiB   28.0 MiB
-// 2.5D                           11   19.0 MiB   27.0 MiB
+// 2.5D                           12   20.0 MiB   27.0 MiB
 #include <partita/partita.hpp>
 
 using namespace partita;

@@ -47,22 +47,13 @@ class ProductChooser {
   }
 
   ProductPlan choose() const {
-    std::vector<ProductPlan> ways;
+    std::vector<ProductPlan> ways;  // the best of each kind
     std::vector<Role> roles(static_cast<std::size_t>(grid_.axes()), Role{0, 0});
     enumerate(0, roles, ways);
     if (ways.empty()) refuse();
-    const auto cheaper = [](const ProductPlan& x, const ProductPlan& y) {
-      const double p = x.alternatives[0].total(), q = y.alternatives[0].total();
-      return p != q ? p < q : !x.sums_slabs && y.sums_slabs;  // a sum costs more than a copy
-    };
     std::stable_sort(ways.begin(), ways.end(), cheaper);
     ProductPlan best = ways.front();
-    best.alternatives.clear();
-    for (const auto& way : ways) {
-      const auto known = [&](const Alternative& other) { return other.algorithm == way.algorithm; };
-      if (!std::any_of(best.alternatives.begin(), best.alternatives.end(), known))
-        best.alternatives.push_back(way.alternatives[0]);
-    }
+    for (std::size_t i = 1; i < ways.size(); ++i) best.alternatives.push_back(ways[i].alternatives[0]);
     cut_panels(best);
     return best;
   }
@@ -79,14 +70,33 @@ class ProductChooser {
     }
     require(c_.indices == "mn", "C is m n");
     for (const char index : std::string_view("mnk"))
-      if (extents(index == 'n' ? b_ : a_, index) != extents(index == 'k' ? b_ : c_, index))
+      if (places(index == 'n' ? b_ : a_, index) != places(index == 'k' ? b_ : c_, index))
         fail("{}: the operands differ in {}", print(), index);
+    const auto& names = product_algorithms();
+    if (request_.algorithm != "auto" && std::find(names.begin(), names.end(), request_.algorithm) == names.end())
+      fail("a product has no algorithm \"{}\"{}; it has {}", request_.algorithm,
+           did_you_mean(request_.algorithm, names), quoted_list(names));
   }
 
   static std::vector<Index> extents(const ProductOperand& operand, char index) {
     std::vector<Index> all;
     const auto [from, to] = dims_of(operand, index);
     for (int d = from; d < to; ++d) all.push_back(operand.layout.shape().extent(d));
+    return all;
+  }
+
+  /// The extents of an index, with names where it has several dimensions: then their order matters.
+  static Shape places(const ProductOperand& operand, char index) {
+    Shape all;
+    const auto [from, to] = dims_of(operand, index);
+    const Shape& shape = operand.layout.shape();
+    for (int d = from; d < to; ++d) all.push_back({to - from > 1 ? shape.name(d) : 'C', shape.extent(d)});
+    return all;
+  }
+
+  static Index extent_of(const ProductOperand& operand, char index) {
+    Index all = 1;
+    for (const Index extent : extents(operand, index)) all *= extent;
     return all;
   }
 
@@ -118,19 +128,34 @@ class ProductChooser {
     if (used)
       for (const char index : std::string_view("mnk")) add({index, 0});
     add({0, 0});  // every rank along it does the same
+    if (grid_.extent(axis) == 1 && request_.algorithm == "auto") roles = {{0, 0}};
     return roles;
   }
 
   void enumerate(int axis, std::vector<Role>& roles, std::vector<ProductPlan>& ways) const {
     if (axis == grid_.axes()) {
       const Cut cut = cut_of(roles);
-      if (fits(cut)) ways.push_back(plan(cut));
+      if (fits(cut)) keep(plan(cut), ways);
       return;
     }
     for (const Role& role : roles_[static_cast<std::size_t>(axis)]) {
       roles[static_cast<std::size_t>(axis)] = role;
       enumerate(axis + 1, roles, ways);
     }
+  }
+
+  static bool cheaper(const ProductPlan& x, const ProductPlan& y) {
+    const double p = x.alternatives[0].total(), q = y.alternatives[0].total();
+    return p != q ? p < q : !x.sums_slabs && y.sums_slabs;  // a sum costs more than a copy
+  }
+
+  static void keep(ProductPlan way, std::vector<ProductPlan>& ways) {
+    const auto same = std::find_if(ways.begin(), ways.end(),
+                                   [&](const ProductPlan& other) { return other.algorithm == way.algorithm; });
+    if (same == ways.end())
+      ways.push_back(std::move(way));
+    else if (cheaper(way, *same))
+      *same = std::move(way);
   }
 
   Cut cut_of(const std::vector<Role>& roles) const {
@@ -250,13 +275,12 @@ class ProductChooser {
     for (int d = from; d < to; ++d) k *= a.extent(d);
     Alternative cost{way.algorithm, 2.0 * static_cast<double>(c.volume()) * static_cast<double>(k)};
     const auto exchange = [&](const Layout& have, const Layout& need) {
-      const Box own = have.owned(0), box = need.owned(0);
-      const Index words = box.volume() - intersect(own, box).volume();
+      const Index words = most_missing(have, need);
       if (words == 0) return;
-      cost.words += static_cast<double>(words);
       AxisSet from_others = 0;
-      for (int d = 0; d < box.dims(); ++d) from_others |= have.sharding(d) & ~need.sharding(d);
-      cost.messages += grid_.group_size(from_others) - 1;
+      for (int d = 0; d < need.shape().dims(); ++d) from_others |= have.sharding(d) & ~need.sharding(d);
+      cost.words += static_cast<double>(words);
+      cost.messages += std::max(grid_.group_size(from_others) - 1, 1);
     };
     exchange(way.a.layout, way.a_used);
     exchange(way.b.layout, way.b_used);
@@ -276,34 +300,38 @@ class ProductChooser {
   /// of C that costs more than it hides (half the rate was measured with 8 rows, 0.8 with 64), and k is left whole.
   void cut_panels(ProductPlan& way) const {
     constexpr Index most_slabs = 16, most_panels = 8;
-    const Index narrowest = request_.narrowest_slab;
-    const bool a = moves(way.a, way.a_used), b = moves(way.b, way.b_used);
+    Index extent = 0, beside = 1,
+          words = 0;  // of the dimension that is cut, of the index's other ones; that travel in panels
     std::vector<Index> ends;
-    Index extent = 0;
-    const auto add = [&](const ProductOperand& operand, bool counts) {
+    const auto add = [&](const ProductOperand& operand, const Layout& used, bool travels) {
       const int d = way.cut_dim(operand);
       if (d < 0) return;
       extent = operand.layout.shape().extent(d);
-      if (!counts) return;
+      beside = extent_of(operand, way.along) / std::max(extent, Index{1});
+      if (!travels) return;
+      words += most_missing(operand.layout, used);
       for (const int rank : grid_.group(0, operand.layout.sharding(d)))
         ends.push_back(operand.layout.owned(rank)[d].hi);
     };
-    add(way.a, a);
-    add(way.b, b);
-    add(way.c, way.sums_slabs);
-    const Box c = way.c_made.owned(0);
-    const Index rows = std::min(c.extent(0), c.volume() / std::max(c.extent(0), Index{1}));
-    const Index enough = narrowest * (way.b.indices == "kn" ? 2 : 8);
-    if (way.along == 'k' && rows < enough) ends.clear();
+    add(way.a, way.a_used, moves(way.a, way.a_used));
+    add(way.b, way.b_used, moves(way.b, way.b_used));
+    add(way.c, way.c_made, way.sums_slabs);
+    if (way.along == 'k' && (request_.whole_k || has_few_rows(way))) ends.clear();
+    const Index narrowest = std::max(request_.narrowest_slab / std::max(beside, Index{1}), Index{1});
     const std::vector<Interval> slabs = coarsened(ends, extent, std::max(narrowest, extent / most_slabs));
-    Index least = extent;
-    for (const Interval slab : slabs) least = std::min(least, slab.extent());
-    const auto by_words = ends.empty() ? 1 : static_cast<Index>(way.alternatives[0].words / request_.panel_words);
-    const int panels = static_cast<int>(std::clamp(std::min(by_words, least / narrowest), Index{1}, most_panels));
+    Index panels = ends.empty() ? 1 : static_cast<Index>(static_cast<double>(words) / request_.panel_words);
+    for (const Interval slab : slabs) panels = std::min(panels, slab.extent() / narrowest);
+    panels = std::clamp(panels, Index{1}, most_panels);
     for (int p = 0; p < panels; ++p) {
       way.panels.emplace_back();
-      for (const Interval slab : slabs) way.panels.back().push_back(balanced_block(slab, panels, p));
+      for (const Interval slab : slabs) way.panels.back().push_back(balanced_block(slab, static_cast<int>(panels), p));
     }
+  }
+
+  bool has_few_rows(const ProductPlan& way) const {
+    const Box c = way.c_made.owned(0);
+    const Index rows = std::min(c.extent(0), c.volume() / std::max(c.extent(0), Index{1}));
+    return rows < request_.narrowest_slab * (way.b.indices == "kn" ? 2 : 8);
   }
 
   static std::vector<Interval> coarsened(std::vector<Index> ends, Index extent, Index least) {
@@ -320,8 +348,11 @@ class ProductChooser {
   }
 
   [[noreturn]] void refuse() const {
-    fail("{}: the grid \"{}\" cannot run \"{}\", which needs {} that the layouts cut", print(), grid_.print(),
-         request_.algorithm, request_.algorithm == "2.5d" ? "three axes" : "an axis");
+    std::string needs =
+        request_.algorithm == "2.5d" ? "three axes that the layouts cut" : "an axis that the layouts cut";
+    if (request_.pending.value_or(0) != 0)
+      needs += fmt::format("; its k is cut over {}, over which C is summed later", grid_.print(*request_.pending));
+    fail("{}: the grid \"{}\" cannot run \"{}\", which needs {}", print(), grid_.print(), request_.algorithm, needs);
   }
 
   const ProductOperand &a_, &b_, &c_;

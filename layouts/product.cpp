@@ -118,6 +118,7 @@ Index ProductPlan::workspace(int rank) const {
   if (cut_dim(a) < 0) always += of(a, a_used, {{0, 0}});
   if (cut_dim(b) < 0) always += of(b, b_used, {{0, 0}});
   const bool makes_slabs = sums_slabs && cut_dim(c) >= 0;
+  if (sums_slabs && !finish.empty()) always += finish.front().from.owned(rank).volume();
   if (!in_place && !makes_slabs) always += c_made.owned(rank).volume();
   for (std::size_t p = 0; p < panels.size(); ++p) {
     Index now = 0;

@@ -75,13 +75,25 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
 }
 
+Index most_missing(const Layout& have, const Layout& need) {
+  const Grid& grid = have.grid();
+  std::vector<int> corners{0};
+  int stride = 1;
+  for (int axis = grid.axes(); axis-- > 0; stride *= grid.extent(axis))
+    for (std::size_t i = 0, count = corners.size(); i < count && grid.extent(axis) > 1; ++i)
+      corners.push_back(corners[i] + (grid.extent(axis) - 1) * stride);
+  Index most = 0;
+  for (const int rank : corners) {
+    const Box box = need.owned(rank);
+    most = std::max(most, box.volume() - intersect(have.owned(rank), box).volume());
+  }
+  return most;
+}
+
 double wire_of_all_reduce(double n, int p) { return 2 * n * (p - 1) / p; }
 
 double wire_elements(const RedistributionStep& step, int rank) {
-  if (step.verb == Verb::exchange) {
-    const Box have = step.from.owned(rank), need = step.to.owned(rank);
-    return static_cast<double>(need.volume() - intersect(have, need).volume());
-  }
+  if (step.verb == Verb::exchange) return static_cast<double>(most_missing(step.from, step.to));
   const auto n = static_cast<double>(traffic(step, rank, 1).bytes);
   const int p = step.from.grid().group_size(step.axes);
   return step.verb == Verb::all_reduce ? wire_of_all_reduce(n, p) : n * (p - 1) / p;

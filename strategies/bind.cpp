@@ -154,6 +154,7 @@ class Binder {
 
   LayoutRequest read_request(LayerPlan& bound) const {
     LayoutRequest request;
+    request.dtype = plan_.workload.dtype;
     request.training = plan_.workload.training;
     request.needs_dx = false;
     const Grid& grid = plan_.grid;

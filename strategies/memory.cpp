@@ -69,10 +69,11 @@ class Replay {
   }
   Index volume(const Layout& layout) const { return layout.owned(rank_).volume(); }
 
-  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps) {
+  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps,
+                        MemoryClass memory = MemoryClass::activations) {
     Buffer now = from;
     for (const auto& step : steps) {
-      const Buffer next = hold(MemoryClass::activations, volume(step.to) * element_);
+      const Buffer next = hold(memory, volume(step.to) * element_);
       Buffer room;
       if (step.from.grid().group_size(step.axes) > 1) {
         if (step.verb == Verb::all_gather) room = hold(MemoryClass::workspace, volume(step.to) * element_);
@@ -94,7 +95,13 @@ class Replay {
   void multiply(const LayerPlan& layer, std::size_t which) {
     if (which >= layer.at.products.size()) return;
     const ProductPlan& product = layer.at.products[which];
-    const Buffer panels = hold(MemoryClass::workspace, product.workspace(rank_) * element_);
+    hold(MemoryClass::workspace, product.workspace(rank_) * element_);
+    if (product.finish.empty()) return;
+    const Buffer made = product.sums_slabs && product.cut_dim(product.c) < 0
+                            ? hold(MemoryClass::workspace, volume(product.c_made) * element_)
+                            : Buffer();
+    convert_layout(hold(MemoryClass::workspace, volume(product.finish.front().from) * element_), product.finish,
+                   MemoryClass::workspace);
   }
 
   void forward_layer(std::size_t i) {
@@ -104,11 +111,14 @@ class Replay {
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
       x.push_back(convert_layout(outputs_[static_cast<std::size_t>(layer.inputs[j])], layer.arrive[j]));
     const Buffer y = layer.inputs.empty() ? images_ : hold(MemoryClass::activations, volume(layer.at.y) * element_);
+    if (kept.z) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
     multiply(layer, 0);
     const Buffer with_halo = x.empty() ? Buffer() : extended(layer.at.x_halo, layer.at.x[0]);
-    if (kept.x) saved_[i] = with_halo ? std::vector{with_halo} : x;
+    if (kept.x) {
+      const auto held = with_halo ? std::vector{with_halo} : x;
+      saved_[i].insert(saved_[i].end(), held.begin(), held.end());
+    }
     if (kept.y) saved_[i].push_back(y);
-    if (kept.z) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
     if (kept.more > 0) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
     outputs_[i] = convert_layout(y, layer.finish);
     live_[i] = true;
@@ -156,12 +166,13 @@ class Replay {
     const bool needs_dx = layer.needs_any_dx();
     if (needs_dx) saved_[i].push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
     const bool fused = !layer.at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
-    const Buffer dz = fused ? hold(MemoryClass::workspace, volume(layer.at.y) * element_) : Buffer();
+    Buffer dz = fused ? hold(MemoryClass::workspace, volume(layer.at.y) * element_) : Buffer();
     multiply(layer, 2);
     if (!needs_dx) return;
     std::vector<Buffer> dx;
     for (const auto& layout : layer.at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
     multiply(layer, 1);
+    dz = {};
     if (!layer.at.dy_halo) static_cast<void>(extended(layer.at.x_halo, layer.at.dx[0]));
     for (std::size_t j = 0; j < dx.size(); ++j) {
       if (!layer.needs_dx[j]) continue;

@@ -210,7 +210,9 @@ std::uint64_t Plan::hash() const {
     for (const auto& w : layer.at.w) text += fmt::format(" {}", w.print());
     for (const auto& dx : layer.at.dx) text += fmt::format(" {}", dx.print());
     for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
-    for (const auto& product : layer.at.products) text += fmt::format(" {}", product.c_made.print());
+    for (const auto& product : layer.at.products)
+      text += fmt::format(" {} {} {} {}{}", product.a_used.print(), product.b_used.print(), product.c_made.print(),
+                          product.along, product.panels.size());
     text += layer.recompute ? " recompute\n" : "\n";
   }
   for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());

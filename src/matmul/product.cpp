@@ -4,6 +4,7 @@
 #include "partita/tensor/exchange.hpp"
 #include "partita/tensor/redistribute.hpp"
 
+#include <algorithm>
 #include <optional>
 
 namespace partita {
@@ -73,7 +74,7 @@ class Product::Operand {
     exchange.reset();
   }
   Matrix matrix(std::size_t slab) {
-    finish(slab);
+    if (!here(slab)) finish(slab);
     return matrix_of(here(slab) ? own_ : buffers_[at(slab)], used(slab));
   }
   /// Waits for what others asked of it too.
@@ -136,7 +137,7 @@ class Product::Run {
       if (p + 1 < product_.panels_.size()) next = start_panel(p + 1, next);
       multiply_panel(first, end);
       for (std::size_t slab = first; slab < end; ++slab) release(slab);
-      if (makes_slabs()) sum_panel(first, end);
+      if (makes_slabs()) sum_panel();
       first = end;
     }
     finish();
@@ -153,7 +154,6 @@ class Product::Run {
   Tensor workspace(const Box& box) const { return c_.like(box, MemoryClass::workspace, Fill::none); }
 
   std::size_t start_panel(std::size_t panel, std::size_t first) {
-    if (product_.panels_.empty()) return 0;
     const std::size_t end = first + product_.panels_[panel];
     for (std::size_t slab = first; slab < end; ++slab) {
       a_.start(slab);
@@ -181,7 +181,9 @@ class Product::Run {
       if (product_.k_is_empty_) slabs_.back().second.zero();
     }
     if (a.data == nullptr || b.data == nullptr || box.empty()) return;
-    const Matrix c = matrix_of(makes_slabs() ? slabs_.back().second : made_, box);
+    const Tensor& target = makes_slabs() ? slabs_.back().second : made_;
+    require(has_rows(target, box), "a slab of C is a block of its rows");
+    const Matrix c = matrix_of(target, box);
     const Index m = box.extent(0), n = box.volume() / m, k = a_.used(slab).volume() / m;
     const bool adds = (in_place_ && write_ == Write::add) || (!cuts_c_ && !std::exchange(fresh_, false));
     backend_.gemm(c_.dtype(), plan_.a.indices == "km", plan_.b.indices == "nk", m, n, k, 1, a.data, a.row, b.data,
@@ -194,12 +196,11 @@ class Product::Run {
   }
 
   /// In the order of slabs, which is the same on all ranks.
-  void sum_panel(std::size_t first, std::size_t end) {
+  void sum_panel() {
     auto before = std::move(sums_);
     sums_.clear();
-    for (std::size_t slab = first; slab < end; ++slab)
-      for (auto& [made, part] : slabs_)
-        if (made == slab) start_sum(slab, part);
+    std::sort(slabs_.begin(), slabs_.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    for (const auto& [slab, part] : slabs_) start_sum(slab, part);
     slabs_.clear();
     for (auto& sum : before) sum.exchange.finish();
   }

@@ -53,7 +53,9 @@ double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
 OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   OperatorLayouts as_it_lies = layouts(request, x);
-  if (request.input[0] || request.algorithm != "auto") return as_it_lies;
+  const auto asked = named_algorithms(request.algorithm);
+  const bool settled = asked[0] != "auto" || (asked.size() > 2 && asked[2] != "auto");  // both read x
+  if (request.input[0] || settled) return as_it_lies;
   OperatorLayouts gathered = layouts(request, as_it_lies.products[0].a_used);
   return total_of(gathered, request) < total_of(as_it_lies, request) ? gathered : as_it_lies;
 }
@@ -67,7 +69,9 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layo
   const auto asked = named_algorithms(request.algorithm);
   const auto algorithm = [&](std::size_t product) { return product < asked.size() ? asked[product] : "auto"; };
 
-  const Layout& wanted = request.output;
+  // An activation is applied to whole sums.
+  const Layout wanted = linear_.activation ? request.output.with_partial(0) : request.output;
+  const bool short_sums = size_of(request.dtype) < size_of(DType::f32);
   const Layout any_w(specs[0].shape, x.grid());
   const ProductPlan of_y = plan_product(
       {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
@@ -78,9 +82,11 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layo
     const Layout dy = y.dual();
     // Where dw is summed over ranks must not depend on the batch: plans of several share buckets.
     const AxisSet samples = y.sharding('N') & w.replicated();
-    const ProductPlan of_dx = plan_product({dy, "mk"}, {w, "kn"}, {dx, "mn"}, {.algorithm = algorithm(1)});
-    const ProductPlan of_dw =
-        plan_product({dy, "km"}, {x, "kn"}, {w, "mn"}, {.algorithm = algorithm(2), .pending = samples});
+    const ProductPlan of_dx =
+        plan_product({dy, "mk"}, {w, "kn"}, {dx, "mn"},
+                     {.algorithm = request.needs_dx ? algorithm(1) : "auto", .whole_k = short_sums});
+    const ProductPlan of_dw = plan_product({dy, "km"}, {x, "kn"}, {w, "mn"},
+                                           {.algorithm = algorithm(2), .pending = samples, .whole_k = short_sums});
     layouts.dx = {of_dx.c.layout};
     layouts.dw = {of_dw.c.layout};
     layouts.products.insert(layouts.products.end(), {of_dx, of_dw});

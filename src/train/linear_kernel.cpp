@@ -39,6 +39,7 @@ class LinearKernel final : public Kernel {
     }
     multiply(call, of_dw, kept.dz, kept.x, call.dw[0], call.write);
     if (call.dw.size() > 1) call.rank.backend.bias_backward(kept.dz, call.dw[1], call.write, call.rank.stream);
+    if (!call.layer.needs_any_dx()) kept.dz = {};
   }
   bool heeds_write() const override { return true; }
   void backward_data(const KernelCall& call, const Tensor&, std::span<const Tensor> dx) const override {

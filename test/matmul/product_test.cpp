@@ -236,7 +236,7 @@ TEST(Product, ReplicasAgreeBitForBit) {
     const ProductPlan plan = draw.plan(grid);
     run_threads(grid.size(), [&](Communicator& comm) {
       const ProcessGrid here(grid, comm.split(0, comm.rank()), all_axis_sets(grid));
-      const auto backend = make_onednn_backend(1);
+      const auto backend = make_backend("auto", DType::f32, 1);
       const auto random = [&](const Layout& layout, std::uint32_t stream) {
         const DistTensor x(layout, here.rank(), DType::f32, std::make_shared<Allocator>(), MemoryClass::activations);
         fill(x.local, layout.shape(), [&](Index i) { return Random(seed, stream).normal(i); });
@@ -335,6 +335,24 @@ TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
   EXPECT_LE(best, whole) << "one after the other they take " << products + 4 * transfer;
 }
 
+// Rank 0 has all that it needs of a transposed layout, others nothing.
+TEST(Product, CountsTheRankThatLacksMost) {
+  const ProductPlan plan = square("r=2 c=2", "N@r C@c", "N@c C@r", "N@c C@r", {}, 1024, 1024, 1024);
+  Index most = 0;
+  for (int rank = 0; rank < 4; ++rank) most = std::max(most, plan.traffic(rank, 1).bytes);
+  EXPECT_GE(plan.alternatives[0].words, static_cast<double>(most) / 2);
+  EXPECT_GT(most, 0);
+}
+
+TEST(Product, PanelsOfLinearLayersBehindConvolutions) {
+  const Grid grid = Grid::parse("p=2");
+  const Shape x{{'N', 512}, {'C', 512}, {'H', 7}, {'W', 7}}, w{{'F', 4096}, {'C', 512}, {'H', 7}, {'W', 7}};
+  const Shape y{{'N', 512}, {'C', 4096}};
+  const auto plan = plan_product({Layout::parse("C@p", y, grid), "km"}, {Layout::parse("N@p", x, grid), "kn"},
+                                 {Layout::parse("F@p", w, grid), "mn"});
+  EXPECT_GT(plan.panels.size() * plan.panels[0].size(), 1U) << "a row of 7x7 places has 3584 columns";
+}
+
 TEST(Product, RefusesWhatDoesNotMatch) {
   const auto one = [](const Shape& shape, const char* indices) {
     return ProductOperand{Layout(shape, Grid::parse("p=2")), indices};
@@ -344,6 +362,13 @@ TEST(Product, RefusesWhatDoesNotMatch) {
         plan_product(one({{'N', 4}, {'C', 5}}, "mk"), one({{'N', 6}, {'C', 7}}, "kn"), one({{'N', 4}, {'C', 7}}, "mn"));
       },
       {"A[mk] N=4 C=5 \"N C\", B[kn] N=6 C=7 \"N C\", C[mn] N=4 C=7 \"N C\"", "differ in k"});
+  expect_error(
+      [&] {
+        plan_product(one({{'N', 4}, {'C', 2}, {'H', 2}}, "mk"), one({{'F', 3}, {'H', 2}, {'C', 2}}, "nk"),
+                     one({{'N', 4}, {'C', 3}}, "mn"));
+      },
+      {"differ in k"});
+  expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "summa_a"}); }, {"did you mean 'summa-a'"});
   expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "2.5d"}); },
                {"the grid \"p=2\" cannot run \"2.5d\"", "three axes"});
   expect_error([] { square("p=2", "", "", "", {.algorithm = "dot"}); }, {"cannot run \"dot\"", "an axis"});

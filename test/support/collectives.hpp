@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -217,6 +218,37 @@ inline void check_exchange_boxes(Communicator& comm) {
   }
 }
 
+/// Boxes that overlap are added in the order of their list, whoever comes first, and also where a later exchange is waited for
+/// before: sums of so different numbers tell orders apart.
+inline void check_sums_in_order(Communicator& comm) {
+  const int p = comm.size(), me = comm.rank();
+  const Shape shape{{'N', 3}, {'L', 70001}};  // more than is on its way at once
+  const Box all(shape);
+  const auto part = [](int rank) { return std::array{1.0, 1e16, -1e16, 3.0}[static_cast<std::size_t>(rank % 4)]; };
+  const Tensor from(DType::f64, shape.names(), all), sum = from.like(all), copy = from.like(all);
+  for (Index i = 0; i < from.volume(); ++i) from.set(i, part(me));
+  std::vector<Transfer> sends, recvs;
+  for (int r = 0; r < p; ++r)
+    if (r != me) {
+      sends.push_back({r, all});
+      recvs.push_back({r, all});
+    }
+  const int next = (me + 1) % p, last = (me + p - 1) % p;
+  const std::vector<Transfer> to_next{{next, all}}, from_last{{last, all}};
+  if (me % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  auto adding = comm.exchange_boxes({from, sends, sum, recvs, true}, {});
+  if (p > 1) comm.exchange_boxes({from, to_next, copy, from_last, false}, {}).wait();
+  adding.wait();
+  double expected = 0;
+  for (const auto& recv : recvs) expected += part(recv.peer);
+  for (Index i = 0; i < sum.volume(); ++i) {
+    ASSERT_EQ(sum.get(i), expected) << "element " << i;
+    if (p > 1) {
+      ASSERT_EQ(copy.get(i), part(last));
+    }
+  }
+}
+
 inline void check_split(Communicator& comm) {
   // Odd and even ranks, in descending order.
   const auto half = comm.split(comm.rank() % 2, -comm.rank());
@@ -250,6 +282,7 @@ inline void check_agreement(Communicator& comm) {
 inline void check_transport(Communicator& comm) {
   check_exchange(comm);
   check_exchange_boxes(comm);
+  check_sums_in_order(comm);
   check_requests_in_any_order(comm);
   check_all_reduce(comm);
   check_short_floats(comm);

@@ -216,9 +216,11 @@ class Bound {
   // A gradient that is zero but for rounding (of a bias before a normalisation) is small beside the others, not beside itself.
   double scale = 1e-3;
   for (const auto& gradient : serial.gradients) scale = std::max(scale, largest(gradient));
+  const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
   for (std::size_t i = 0; i + 1 < serial.outputs.size(); ++i)  // the loss's output is its number
-    expect_same(rank.outputs[i], serial.outputs[i], nudged.outputs[i], 1e-3,
-                "output of " + drawn.model.layers()[i].name);
+    if (plan.layers[i].y.partial() == 0)                       // else the rank has a part of a sum
+      expect_same(rank.outputs[i], serial.outputs[i], nudged.outputs[i], 1e-3,
+                  "output of " + drawn.model.layers()[i].name);
   std::map<std::string, std::size_t> place;  // the optimizer's state comes in the order of buckets
   for (std::size_t i = 0; i < serial.weights.size(); ++i) place[serial.weights[i].name] = i;
   EXPECT_EQ(rank.weights.size(), place.size());

@@ -60,6 +60,8 @@ class RandomCase {
       if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
       if (chance(0.15) && !layer.inputs.empty())
         rule.input = draw_layout(layer, shapes[static_cast<std::size_t>(layer.inputs[0])]);
+      if (chance(0.15) && layer.op->kind() == "linear" && strategy.grid().axes() > 0)
+        rule.output = "sum@" + pick(strategy.grid().names());
       if (chance(0.4) && layer.op->kind() == "linear") rule.weights = draw_weights(layer, shapes);
       if (chance(0.5)) rule.algorithm = draw_algorithm(*layer.op);
       if (chance(0.15) && !layer.inputs.empty() && !layer.op->is_loss()) rule.recompute = true;

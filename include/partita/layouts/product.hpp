@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -70,7 +69,8 @@ struct ProductPlan {
   std::vector<Interval> slabs(const ProductOperand& operand) const;
   /// What `rank` sends, for elements of `element_size` bytes: of panels, and of sums slab by slab; not of `finish`.
   Traffic traffic(int rank, Index element_size) const;
-  /// The most elements that `rank` holds in panels, and in what it makes of C where C is not written in place.
+  /// The most elements that `rank` holds in panels, and in what it makes of C where C is not written in place; `finish` needs
+  /// more beside the latter.
   Index workspace(int rank) const;
 };
 
@@ -84,6 +84,7 @@ struct ProductRequest {
   bool completes = false;          ///< C has no pending sums but those that its layout asks for
   /// The axes over which C is left a pending sum, if it must be just these.
   std::optional<AxisSet> pending = std::nullopt;
+  bool whole_k = false;          ///< no panels of k: a sum kept in two bytes would be rounded after each
   Index narrowest_slab = 128;    ///< narrower ones are no product worth the call
   double panel_words = 1 << 20;  ///< of a rank: then the links' bandwidth counts, not their latency
 };

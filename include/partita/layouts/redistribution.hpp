@@ -30,8 +30,12 @@ std::vector<RedistributionStep> plan_redistribution(const Layout& from, const La
 /// What `rank` sends in these steps, for elements of `element_size` bytes.
 Traffic traffic(const RedistributionStep& step, int rank, Index element_size);
 
+/// Elements of `need` that the rank lacks most of which has `have`, of the ranks at the grid's corners: the first and the last
+/// along each axis, which have the largest and the smallest blocks.
+Index most_missing(const Layout& have, const Layout& need);
+
 /// Elements that pass `rank`'s link in this step if its collective runs as a ring (p ranks, n elements in all): all-gather
-/// and reduce-scatter n (p-1)/p, all-reduce 2n (p-1)/p, an exchange what the rank receives. Thakur et al. 2005.
+/// and reduce-scatter n (p-1)/p, all-reduce 2n (p-1)/p, an exchange the most that a rank receives. Thakur et al. 2005.
 double wire_elements(const RedistributionStep& step, int rank);
 /// The same for an all-reduce of n elements over p ranks.
 double wire_of_all_reduce(double n, int p);

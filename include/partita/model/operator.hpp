@@ -34,6 +34,7 @@ struct LayoutRequest {
   Layout output;                             ///< what the layer's output is to look like
   std::optional<Layout> weights;             ///< of the first weight, if the strategy says so
   std::string algorithm = "auto";            ///< "auto", or one of Operator::algorithms; or several, "a/b/c"
+  DType dtype = DType::f32;                  ///< in which it computes
   bool training = true;
   bool needs_dx = true;  ///< of any input: something behind it has weights to train
 };
