@@ -1,5 +1,6 @@
 // One linear layer's three products: how each runs where every tensor is cut over a grid of 2x2, and what the same layer
-// sends and holds under five partitionings, in one step of training, on the rank that has most.
+// sends and holds under five partitionings of eight ranks, in one step of training, on rank 0. In each product C = A B,
+// "as" is what a rank multiplies: what it lacks of that travels in panels. 2.5D pays where ranks are many: it gathers less.
 //
 // $ build/examples/10_product
 // y = x w'     summa-b  A "N C@r" as "N C@r", B "F@c C@r" as "F@c C@r", C "N C@c sum@r" to "N@r C@c"
@@ -43,7 +44,7 @@ void show(const ProductPlan& p, const char* algebra) {
 }  // namespace
 
 int main() {
-  constexpr std::size_t fc = 2;
+  constexpr std::size_t fc = 2;  // the third layer
   const Plan summa = plan_of("r=2 c=2", "N@r C@c", "F@c C@r");
   const auto& products = summa.layers[fc].at.products;
   show(products[0], "y = x w'");

@@ -128,7 +128,6 @@ class ProductChooser {
     if (used)
       for (const char index : std::string_view("mnk")) add({index, 0});
     add({0, 0});  // every rank along it does the same
-    if (grid_.extent(axis) == 1 && request_.algorithm == "auto") roles = {{0, 0}};
     return roles;
   }
 
@@ -188,6 +187,7 @@ class ProductChooser {
 
   bool fits(const Cut& cut) const {
     if (request_.pending && (cut.of('k') & ~c_.layout.sharding()) != *request_.pending) return false;
+    if (request_.b_follows && (placed(b_, cut).sharding() & request_.b_whole) != 0) return false;
     if (request_.algorithm == "auto" || grid_.size() == 1) return true;
     const bool m = cut.of('m') != 0, n = cut.of('n') != 0, k = cut.of('k') != 0;
     if (request_.algorithm == "summa-a") return !n && (m || k);

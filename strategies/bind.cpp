@@ -202,12 +202,12 @@ class Binder {
     names.insert(names.begin(), "auto");
     const auto asked = named_algorithms(*algorithm.text);
     if (static_cast<int>(asked.size()) > bound.op->products())
-      fail("{}: algorithm = \"{}\": a {} has {} to choose", algorithm.rule->place, *algorithm.text, bound.op->kind(),
-           bound.op->products());
+      fail("{}: algorithm = \"{}\": a {} takes up to {} names, not {}", algorithm.rule->place, *algorithm.text,
+           bound.op->kind(), bound.op->products(), asked.size());
     for (const auto& one : asked)
       if (std::find(names.begin(), names.end(), one) == names.end())
-        fail("{}: algorithm = \"{}\": a {} has {}{}", algorithm.rule->place, one, bound.op->kind(), quoted_list(names),
-             did_you_mean(one, names));
+        fail("{}: algorithm = \"{}\": there is no \"{}\"; a {} has {}{}", algorithm.rule->place, *algorithm.text, one,
+             bound.op->kind(), quoted_list(names), did_you_mean(one, names));
     return *algorithm.text;
   }
 

@@ -44,7 +44,8 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
     add("channels", po::value(&o.size.channels)->value_name("N"), "channels of its input");
     add("classes", po::value(&o.size.classes)->value_name("N"), "classes or values that it predicts");
     add("width", po::value(&o.size.width)->default_value(1, "1")->value_name("W"), "factor for its channels");
-    add("widths", po::value(&o.size.widths)->multitoken()->value_name("N..."), "features of mlp's hidden layers");
+    add("widths", po::value(&o.size.widths)->multitoken()->value_name("N..."),
+        "features of mlp's hidden layers, between blanks (1024 1024); --width scales them");
   }
   add("strategy", po::value(&o.strategy)->value_name("FILE"),
       "strategy file (TOML); without one the ranks share the samples");

@@ -47,23 +47,48 @@ double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
   return total;
 }
 
+ProductPlan plan_named(const char* product, const ProductOperand& a, const ProductOperand& b, const ProductOperand& c,
+                       const ProductRequest& request) {
+  try {
+    return plan_product(a, b, c, request);
+  } catch (const Error& error) {
+    fail("product {}: {}", product, error.what());
+  }
+}
+
 }  // namespace
 
-// x is redistributed once where that takes fewer words than to gather its panels for y and again for dw; it stays gathered then.
+// Where x is gathered for y and again for dw, it may cost less to gather it once; and where the weights lie as the product of y
+// takes them, another way of y may cost less over all three, their gradients' sum included.
 OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
-  OperatorLayouts as_it_lies = layouts(request, x);
   const auto asked = named_algorithms(request.algorithm);
-  const bool settled = asked[0] != "auto" || (asked.size() > 2 && asked[2] != "auto");  // both read x
-  if (request.input[0] || settled) return as_it_lies;
-  OperatorLayouts gathered = layouts(request, as_it_lies.products[0].a_used);
-  return total_of(gathered, request) < total_of(as_it_lies, request) ? gathered : as_it_lies;
+  // Weights that nobody speaks of are whole on the ranks that share samples.
+  const AxisSet whole = asked[0] == "auto" ? request.output.sharding('N') : 0;
+  OperatorLayouts best = layouts(request, x, whole);
+  const std::vector<Alternative> ways = best.products[0].alternatives;
+  const auto consider = [&](OperatorLayouts way) {
+    if (total_of(way, request) < total_of(best, request)) best = std::move(way);
+  };
+  const bool x_is_settled = request.input[0] || asked[0] != "auto" || (asked.size() > 2 && asked[2] != "auto");
+  if (!x_is_settled) consider(layouts(request, best.products[0].a_used, whole));
+  if (request.weights || !request.training || asked[0] != "auto") return best;
+  for (const auto& way : ways) {
+    if (way.algorithm.empty()) continue;
+    LayoutRequest named = request;
+    named.algorithm = way.algorithm + request.algorithm.substr(asked[0].size());
+    consider(layouts(named, x, whole));
+  }
+  auto& taken = best.products[0].alternatives;
+  for (const auto& way : ways)
+    if (taken.size() < ways.size() && way.algorithm != best.products[0].algorithm) taken.push_back(way);
+  return best;
 }
 
 //     y[n f]  = sum over c of x[n c] w[f c]
 //     dx[n c] = sum over f of dy[n f] w[f c]
 //     dw[f c] = sum over n of dy[n f] x[n c]       c stands for all of C D H W
-OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layout& x) const {
+OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layout& x, AxisSet whole) const {
   const std::array shapes{x.shape()};
   const auto specs = weights(shapes);
   const auto asked = named_algorithms(request.algorithm);
@@ -73,9 +98,11 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layo
   const Layout wanted = linear_.activation ? request.output.with_partial(0) : request.output;
   const bool short_sums = size_of(request.dtype) < size_of(DType::f32);
   const Layout any_w(specs[0].shape, x.grid());
-  const ProductPlan of_y = plan_product(
-      {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
-      {.algorithm = algorithm(0), .b_follows = !request.weights, .completes = linear_.activation.has_value()});
+  const ProductPlan of_y = plan_named("y", {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
+                                      {.algorithm = algorithm(0),
+                                       .b_follows = !request.weights,
+                                       .b_whole = whole,
+                                       .completes = linear_.activation.has_value()});
   const Layout &y = of_y.c.layout, &w = of_y.b.layout, dx = request.arriving[0].dual();
   OperatorLayouts layouts{.x = {x}, .y = y, .dx = {dx}, .w = {w}, .dw = {w}, .products = {of_y}};
   if (request.training) {
@@ -83,10 +110,10 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layo
     // Where dw is summed over ranks must not depend on the batch: plans of several share buckets.
     const AxisSet samples = y.sharding('N') & w.replicated();
     const ProductPlan of_dx =
-        plan_product({dy, "mk"}, {w, "kn"}, {dx, "mn"},
-                     {.algorithm = request.needs_dx ? algorithm(1) : "auto", .whole_k = short_sums});
-    const ProductPlan of_dw = plan_product({dy, "km"}, {x, "kn"}, {w, "mn"},
-                                           {.algorithm = algorithm(2), .pending = samples, .whole_k = short_sums});
+        plan_named("dx", {dy, "mk"}, {w, "kn"}, {dx, "mn"},
+                   {.algorithm = request.needs_dx ? algorithm(1) : "auto", .whole_k = short_sums});
+    const ProductPlan of_dw = plan_named("dw", {dy, "km"}, {x, "kn"}, {w, "mn"},
+                                         {.algorithm = algorithm(2), .pending = samples, .whole_k = short_sums});
     layouts.dx = {of_dx.c.layout};
     layouts.dw = {of_dw.c.layout};
     layouts.products.insert(layouts.products.end(), {of_dx, of_dw});

@@ -124,7 +124,8 @@ TEST(Bind, GradientsOfWeightsAreSumsOverWhoComputedParts) {
 }
 
 TEST(Bind, FeaturesOfLinearLayers) {
-  const Bound b("data=2 y=2", "N@data", {{"fc1", {.output = "N@data C@y"}}}, {.batch = 32, .optimizer = {}});
+  const Bound b("data=2 y=2", "N@data", {{"fc1", {.output = "N@data C@y", .algorithm = "summa-c"}}},
+                {.batch = 32, .optimizer = {}});
   const auto& fc = b["fc1"];
   EXPECT_EQ(fc.at.w[0].print(), "F@y C H W");
   EXPECT_EQ(fc.at.w[1].print(), "F@y");
@@ -278,8 +279,9 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"image", {.input = "N@data"}}}, {"layer 'image'", "the layer has no inputs"});
   EXPECT_NO_THROW(Bound("y=2", nullptr, {{"fc1", {.weights = "F@y"}}})) << "a product gathers what it needs";
   expect_refused({{"fc1", {.output = "C@y", .algorithm = "auto/dot/2.5d"}}},
-                 {"layer 'fc1' (linear)", "A[km]", "cannot run \"2.5d\"", "three axes"});
-  expect_refused({{"fc1", {.algorithm = "auto/auto/auto/dot"}}}, {"rule 1: algorithm = ", "a linear has 3 to choose"});
+                 {"layer 'fc1' (linear): product dw: A[km]", "cannot run \"2.5d\"", "three axes"});
+  expect_refused({{"fc1", {.algorithm = "auto/auto/auto/dot"}}},
+                 {"rule 1: algorithm = ", "a linear takes up to 3 names, not 4"});
   expect_refused({{"fc1", {.algorithm = "auto/summa-d"}}}, {"\"summa-d\"", "did you mean 'summa-a'"});
 }
 

@@ -153,10 +153,10 @@ void add_groups(Refused& expected) {
 void add_products(Refused& expected) {
   const auto unfit = [&](const std::string& algorithm, const char* asked, const char* output, const char* why) {
     add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),
-        fmt::format(
-            "A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" cannot run \"{}\", "
-            "which needs {} that the layouts cut",
-            output, algorithm, why));
+        fmt::format("product y: A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" "
+                    "cannot run \"{}\", "
+                    "which needs {} that the layouts cut",
+                    output, algorithm, why));
   };
   for (const auto& algorithm : product_algorithms())
     unfit(algorithm, "", "N C", algorithm == "2.5d" ? "three axes" : "an axis");

@@ -81,6 +81,7 @@ const std::vector<std::string>& product_algorithms();
 struct ProductRequest {
   std::string algorithm = "auto";  ///< or a name of the list above
   bool b_follows = false;          ///< B lies as the product uses it, whatever layout was given
+  AxisSet b_whole = 0;             ///< but not cut over these
   bool completes = false;          ///< C has no pending sums but those that its layout asks for
   /// The axes over which C is left a pending sum, if it must be just these.
   std::optional<AxisSet> pending = std::nullopt;

@@ -209,8 +209,8 @@ class LinearOperator final : public Operator {
   const Linear& linear() const { return linear_; }
 
  private:
-  /// With x in this layout; no weights for them to follow from the product of y.
-  OperatorLayouts layouts(const LayoutRequest& request, const Layout& x) const;
+  /// With x in this layout; weights that follow from the product of y are not cut over `whole`.
+  OperatorLayouts layouts(const LayoutRequest& request, const Layout& x, AxisSet whole) const;
   Linear linear_;
 };
 

@@ -40,6 +40,8 @@ Model builtin_model(const std::string& name, const ModelSize& size) {
          size.channels, size.classes);
   if (!(size.width > 0) || !std::isfinite(size.width))
     fail("a model's width is {}; it must be more than 0", size.width);
+  for (const Index width : size.widths)
+    if (width < 1) fail("a hidden layer's width is {}; it must be 1 or more", width);
   if (!size.widths.empty() && name != "mlp")
     fail("only mlp has widths of its own; the layers of {} scale together, by its width", name);
   if (const auto found = table().find(name); found != table().end()) return found->second(size);
