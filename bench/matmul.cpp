@@ -80,14 +80,16 @@ class Bench {
  public:
   Bench(const std::shared_ptr<Communicator>& world, std::string wanted) : world_(world), wanted_(std::move(wanted)) {}
 
-  void apart(Index n);
-  void square(Index n);
+  void apart(Index n) const;
+  void square(Index n) const;
   void layer(const std::string& name, Index batch, Index inputs, Index outputs);
   void picks() const;
 
  private:
   bool wants(const std::string& name) const { return name.find(wanted_) != std::string::npos; }
   Layout layout(const Shape& shape, const char* text) const { return Layout::parse(text, shape, grid_); }
+  template <class Run>
+  void against_gemm(const std::string& name, Index n, Run&& ours) const;
   void against_scalapack(const std::string& name, Index n, Running& ours) const;
 
   std::shared_ptr<Communicator> world_;
@@ -95,13 +97,12 @@ class Bench {
   Grid grid_ = Grid::parse("p=2");
 };
 
-/// The machine's own limit: both ranks multiply their half and never speak.
-void Bench::apart(Index n) {
-  const auto name = fmt::format("square-{}-apart", n);
-  if (!wants(name)) return;
-  Gemm half(false, n / 2, n, n), whole(false, n, n, n);
+/// Against twice the rate of the whole product of n rows on rank 0 alone.
+template <class Run>
+void Bench::against_gemm(const std::string& name, Index n, Run&& ours) const {
+  Gemm whole(false, n, n, n);
   auto result = bench::compare(
-      MPI_COMM_WORLD, [&] { half.run(); },
+      MPI_COMM_WORLD, ours,
       [&] {
         if (world_->rank() == 0) whole.run();
       },
@@ -110,28 +111,29 @@ void Bench::apart(Index n) {
   bench::print(MPI_COMM_WORLD, "matmul", name, result, "gemm");
 }
 
-/// Stationary A, B and C, each with the two other operands cut so that one of them travels.
-void Bench::square(Index n) {
+/// The machine's own limit: both ranks multiply their half and never speak.
+void Bench::apart(Index n) const {
+  const auto name = fmt::format("square-{}-apart", n);
+  if (!wants(name)) return;
+  Gemm half(false, n / 2, n, n);
+  against_gemm(name, n, [&] { half.run(); });
+}
+
+/// One operand stays where it lies, another travels, whole or as sums: with one axis, A stays where m is cut (as C does), B where
+/// n is, C where either is; with k cut (dot) both stay and C is summed.
+void Bench::square(Index n) const {
   struct Case {
     const char *algorithm, *a, *b, *c;
   };
   for (const Case& each : {Case{"summa-a", "N@p", "N@p", "N@p"}, Case{"summa-b", "C@p", "C@p", "C@p"},
-                           Case{"summa-c", "N@p", "C@p", "N@p"}}) {
+                           Case{"summa-c", "N@p", "C@p", "N@p"}, Case{"dot", "C@p", "N@p", "N@p"}}) {
     const auto name = fmt::format("square-{}-{}", n, each.algorithm);
     if (!wants(name)) continue;
     const Shape shape{{'N', n}, {'C', n}};
     Running ours(plan_product({layout(shape, each.a), "mk"}, {layout(shape, each.b), "kn"},
                               {layout(shape, each.c), "mn"}, {.algorithm = each.algorithm}),
                  world_);
-    Gemm whole(false, n, n, n);
-    auto result = bench::compare(
-        MPI_COMM_WORLD, [&] { ours.run(); },
-        [&] {
-          if (world_->rank() == 0) whole.run();
-        },
-        2);
-    result.ratio /= 2;
-    bench::print(MPI_COMM_WORLD, "matmul", name, result, "gemm");
+    against_gemm(name, n, [&] { ours.run(); });
     against_scalapack(name, n, ours);
   }
 }
