@@ -1,5 +1,6 @@
 #include "partita/base/error.hpp"
 #include "partita/layouts/notation.hpp"
+#include "partita/strategies/generators.hpp"
 #include "partita/strategies/plan.hpp"
 
 #include <algorithm>
@@ -60,9 +61,9 @@ class Binder {
     plan_.model = model.name();
     plan_.grid = strategy.grid();
     plan_.workload = workload;
-    plan_.schedule = single_stage(workload.training);
   }
 
+  /// All layers for a batch that runs as one.
   Plan bind() && {
     check_rules();
     for (std::size_t i = 0; i < model_.layers().size(); ++i) {
@@ -74,10 +75,6 @@ class Binder {
       }
     }
     if (plan_.workload.training) mark_recomputed();
-    plan_.distributed = strategy_.update() == Strategy::Update::distributed;
-    if (plan_.workload.training)
-      plan_.buckets = plan_buckets(plan_.layers, strategy_.bucket_bytes(), size_of(master_dtype(plan_.workload.dtype)),
-                                   plan_.workload.optimizer.needs_norms());
     return std::move(plan_);
   }
 
@@ -272,6 +269,28 @@ void check_uses(const Model& model) {
       fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
 }
 
+/// The order of a step of so many microbatches, all layers being one group.
+Schedule bind_schedule(const Strategy& strategy, int microbatches, bool training) {
+  using enum Action::Kind;
+  if (!training) {
+    Schedule forwards{"forward", {{}}};
+    for (int j = 0; j < microbatches; ++j) forwards.stages[0].push_back({forward, 0, j});
+    return forwards;
+  }
+  if (strategy.schedule() == "single") return single_stage(true);
+  const ScheduleKind& kind = schedule_kind(strategy.schedule());
+  if (kind.groups_per_stage > 1 || kind.name == "chimera")
+    fail(
+        "the schedule '{}' needs several groups of layers; here all layers are one, for which there are \"gpipe\", "
+        "\"1f1b\" "
+        "and \"zb-h1\"",
+        kind.name);
+  ScheduleRequest request;
+  request.kind = kind.name;
+  request.microbatches = microbatches;
+  return with_communication(generate(request), GroupGraph(1), true);
+}
+
 }  // namespace
 
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
@@ -282,7 +301,22 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   if (losses != 1 || !model.layers().back().op->is_loss())
     fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
   check_uses(model);
-  return Binder(model, strategy, workload).bind();
+  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+  Workload one = workload;
+  one.batch = (workload.batch + microbatches - 1) / microbatches;
+  Plan plan = Binder(model, strategy, one).bind();
+  if (workload.batch % microbatches != 0) {
+    --one.batch;
+    plan.smaller = Binder(model, settled(strategy, plan), one).bind().layers;
+  }
+  plan.workload = workload;
+  plan.microbatches = microbatches;
+  plan.schedule = bind_schedule(strategy, microbatches, workload.training);
+  plan.distributed = strategy.update() == Strategy::Update::distributed;
+  if (workload.training)
+    plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),
+                                workload.optimizer.needs_norms());
+  return plan;
 }
 
 Strategy settled(Strategy strategy, const Plan& plan) {

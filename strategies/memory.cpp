@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-/// Holds and releases what the executor does, in its order (train/executor.cpp, whose functions have the same names), without
+/// Holds and releases what the executor does, in its order (train/layer_group.cpp, whose functions have the same names), without
 /// computing: a buffer is its bytes.
 class Replay {
  public:
@@ -17,10 +17,7 @@ class Replay {
       : plan_(plan),
         rank_(rank),
         element_(size_of(plan.workload.dtype)),
-        outputs_(plan.layers.size()),
-        gradients_(plan.layers.size()),
-        saved_(plan.layers.size()),
-        live_(plan.layers.size(), false) {
+        microbatches_(static_cast<std::size_t>(plan.microbatches)) {
     for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) {
       const MemoryUse use = plan.memory(layer, rank);
       for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
@@ -29,31 +26,100 @@ class Replay {
   }
 
   MemoryPeak run() {
-    const auto& loss = plan_.layers.back();
-    const Target target = loss.op->target(loss.input_shapes[0]);
-    const Buffer images = hold(MemoryClass::activations, volume(plan_.layers.front().y) * element_);
-    const Buffer labels = hold(MemoryClass::activations, volume(loss.at.x[0].onto(target.shape)) *
-                                                             (target.labels ? size_of(DType::i32) : element_));
-    images_ = images;
-    for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
-      forward_layer(i);
-      settle(i);
-    }
-    if (plan_.workload.training) {
-      for (std::size_t i = plan_.layers.size(); i-- > 0;) {
-        backward_layer(i);
-        start_buckets(static_cast<int>(i));
-        gradients_[i] = {};
-        saved_[i].clear();
-        outputs_[i] = {};
-      }
-      gather();
+    for (const auto& action : plan_.schedule.stages.at(0)) {
+      layers_ = &plan_.layers_of(action.microbatch);
+      m_ = &microbatches_[static_cast<std::size_t>(action.microbatch)];
+      perform(action.kind);
     }
     return peak_;
   }
 
  private:
   using Buffer = std::shared_ptr<const Index>;
+
+  /// As train/layer_group.hpp has it.
+  struct Microbatch {
+    Buffer images, target;
+    std::vector<Buffer> outputs, gradients, dy;
+    std::vector<std::vector<Buffer>> saved;
+    std::vector<bool> live;
+  };
+
+  void perform(Action::Kind kind) {
+    using enum Action::Kind;
+    switch (kind) {
+      case forward: return begin(), run_forward();
+      case backward: ++filters_; return run_backward();
+      case backward_data: return run_backward_data();
+      case backward_filter: ++filters_; return run_backward_filter();
+      case step: return gather();
+      default: return;
+    }
+  }
+
+  void begin() {
+    const auto& loss = layers_->back();
+    const Target target = loss.op->target(loss.input_shapes[0]);
+    const std::size_t count = layers_->size();
+    m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
+    m_->target = hold(MemoryClass::activations,
+                      volume(loss.at.x[0].onto(target.shape)) * (target.labels ? size_of(DType::i32) : element_));
+    m_->outputs.assign(count, {});
+    m_->gradients.assign(count, {});
+    m_->dy.assign(count, {});
+    m_->saved.assign(count, {});
+    m_->live.assign(count, false);
+  }
+
+  void run_forward() {
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      forward_layer(i);
+      settle(i);
+    }
+    if (!plan_.workload.training) *m_ = {};
+  }
+
+  void run_backward() {
+    for (std::size_t i = layers_->size(); i-- > 0;) {
+      const LayerPlan& layer = (*layers_)[i];
+      if (layer.has_backward()) {
+        const Buffer dy = start_backward(i);
+        if (layer.trains()) multiply(layer, 2);
+        if (layer.needs_any_dx()) form_data(i);
+      }
+      start_buckets(static_cast<int>(i));
+      release(i);
+    }
+    *m_ = {};
+  }
+
+  void run_backward_data() {
+    for (std::size_t i = layers_->size(); i-- > 0;) {
+      const LayerPlan& layer = (*layers_)[i];
+      if (layer.has_backward()) {
+        const Buffer dy = start_backward(i);
+        if (layer.needs_any_dx()) form_data(i);
+        m_->dy[i] = dy;
+      }
+      if (!layer.trains()) release(i);
+    }
+  }
+
+  void run_backward_filter() {
+    for (std::size_t i = layers_->size(); i-- > 0;) {
+      if ((*layers_)[i].trains()) multiply((*layers_)[i], 2);
+      start_buckets(static_cast<int>(i));
+      release(i);
+    }
+    *m_ = {};
+  }
+
+  void release(std::size_t i) {
+    m_->gradients[i] = {};
+    m_->dy[i] = {};
+    m_->saved[i].clear();
+    m_->outputs[i] = {};
+  }
 
   void take(MemoryClass memory, Index bytes) {
     now_[memory] += bytes;
@@ -105,85 +171,86 @@ class Replay {
   }
 
   void forward_layer(std::size_t i) {
-    const LayerPlan& layer = plan_.layers[i];
+    const LayerPlan& layer = (*layers_)[i];
     const Kept kept = layer.op->keeps();
     std::vector<Buffer> x;
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      x.push_back(convert_layout(outputs_[static_cast<std::size_t>(layer.inputs[j])], layer.arrive[j]));
-    const Buffer y = layer.inputs.empty() ? images_ : hold(MemoryClass::activations, volume(layer.at.y) * element_);
-    if (kept.z) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
+      x.push_back(convert_layout(m_->outputs[static_cast<std::size_t>(layer.inputs[j])], layer.arrive[j]));
+    const Buffer y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer.at.y) * element_);
+    if (kept.z) m_->saved[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
     multiply(layer, 0);
     const Buffer with_halo = x.empty() ? Buffer() : extended(layer.at.x_halo, layer.at.x[0]);
     if (kept.x) {
       const auto held = with_halo ? std::vector{with_halo} : x;
-      saved_[i].insert(saved_[i].end(), held.begin(), held.end());
+      m_->saved[i].insert(m_->saved[i].end(), held.begin(), held.end());
     }
-    if (kept.y) saved_[i].push_back(y);
-    if (kept.more > 0) saved_[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
-    outputs_[i] = convert_layout(y, layer.finish);
-    live_[i] = true;
+    if (kept.y) m_->saved[i].push_back(y);
+    if (kept.more > 0) m_->saved[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
+    m_->outputs[i] = convert_layout(y, layer.finish);
+    m_->live[i] = true;
   }
 
   void settle(std::size_t i) {
-    const LayerPlan& layer = plan_.layers[i];
+    const LayerPlan& layer = (*layers_)[i];
     if (!plan_.workload.training || layer.recompute || !layer.has_backward()) {
-      saved_[i].clear();
-      live_[i] = false;
+      m_->saved[i].clear();
+      m_->live[i] = false;
     }
     for (const int input : layer.inputs)
       if (plan_.readers(input).back() == static_cast<int>(i) && !plan_.needs_output(input))
-        outputs_[static_cast<std::size_t>(input)] = {};
+        m_->outputs[static_cast<std::size_t>(input)] = {};
   }
 
   void restore(std::size_t i) {
-    for (const int input : plan_.layers[i].inputs)
-      if (!outputs_[static_cast<std::size_t>(input)]) restore(static_cast<std::size_t>(input));
+    for (const int input : (*layers_)[i].inputs)
+      if (!m_->outputs[static_cast<std::size_t>(input)]) restore(static_cast<std::size_t>(input));
     forward_layer(i);
   }
 
   void release_restored() {
-    for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
-      if (!plan_.layers[i].recompute || !outputs_[i]) continue;
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      if (!(*layers_)[i].recompute || !m_->outputs[i]) continue;
       const auto wait = [&](int reader) {
         const auto r = static_cast<std::size_t>(reader);
-        return plan_.layers[r].recompute && !live_[r];
+        return (*layers_)[r].recompute && !m_->live[r];
       };
       const auto readers = plan_.readers(static_cast<int>(i));
-      if (std::none_of(readers.begin(), readers.end(), wait)) outputs_[i] = {};
+      if (std::none_of(readers.begin(), readers.end(), wait)) m_->outputs[i] = {};
     }
   }
 
-  void backward_layer(std::size_t i) {
-    const LayerPlan& layer = plan_.layers[i];
-    if (!layer.has_backward()) return;
-    if (!live_[i]) {
+  Buffer start_backward(std::size_t i) {
+    const LayerPlan& layer = (*layers_)[i];
+    if (!m_->live[i]) {
       restore(i);
       release_restored();
     }
     Buffer dy;
-    if (!layer.op->is_loss()) dy = convert_layout(gradients_[i], layer.finish_back);
-    gradients_[i] = {};
-    const bool needs_dx = layer.needs_any_dx();
-    if (needs_dx) saved_[i].push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
+    if (!layer.op->is_loss()) dy = convert_layout(m_->gradients[i], layer.finish_back);
+    m_->gradients[i] = {};
+    if (layer.needs_any_dx()) m_->saved[i].push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
     const bool fused = !layer.at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
-    Buffer dz = fused ? hold(MemoryClass::workspace, volume(layer.at.y) * element_) : Buffer();
-    multiply(layer, 2);
-    if (!needs_dx) return;
+    m_->saved[i].push_back(fused ? hold(MemoryClass::activations, volume(layer.at.y) * element_) : dy);  // dz
+    return dy;
+  }
+
+  void form_data(std::size_t i) {
+    const LayerPlan& layer = (*layers_)[i];
     std::vector<Buffer> dx;
     for (const auto& layout : layer.at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
     multiply(layer, 1);
-    dz = {};
     if (!layer.at.dy_halo) static_cast<void>(extended(layer.at.x_halo, layer.at.dx[0]));
     for (std::size_t j = 0; j < dx.size(); ++j) {
       if (!layer.needs_dx[j]) continue;
       const Buffer gradient = convert_layout(dx[j], layer.leave[j]);
-      auto& sum = gradients_[static_cast<std::size_t>(layer.inputs[j])];
+      auto& sum = m_->gradients[static_cast<std::size_t>(layer.inputs[j])];
       if (!sum) sum = gradient;
     }
   }
 
   void start_buckets(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
+    if (filters_ < plan_.microbatches) return;
     for (const auto& bucket : plan_.buckets) {
       if (bucket.last() != layer) continue;
       const Index elements = plan_.offsets(bucket, rank_).back();
@@ -208,10 +275,11 @@ class Replay {
   Index element_;
   MemoryUse now_;
   MemoryPeak peak_;
-  Buffer images_;
-  std::vector<Buffer> outputs_, gradients_, sums_;
-  std::vector<std::vector<Buffer>> saved_;
-  std::vector<bool> live_;
+  std::vector<Microbatch> microbatches_;
+  const std::vector<LayerPlan>* layers_ = nullptr;  // of the action, and its microbatch
+  Microbatch* m_ = nullptr;
+  int filters_ = 0;  // microbatches whose dw is formed
+  std::vector<Buffer> sums_;
 };
 
 }  // namespace

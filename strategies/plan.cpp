@@ -22,20 +22,27 @@ namespace {
 /// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
 class TrafficList {
  public:
-  TrafficList(const Plan& plan, const LayerPlan& layer, int rank) : plan_(plan), layer_(layer), rank_(rank) {
-    element_ = size_of(plan.workload.dtype);
+  /// Of `times` microbatches that `layer` is bound for.
+  TrafficList(const Plan& plan, const LayerPlan& layer, int rank, int times)
+      : plan_(plan), layer_(layer), rank_(rank), times_(times), element_(size_of(plan.workload.dtype)) {
     forward();
     if (!plan.workload.training) return;
     if (layer_.recompute) forward();
     backward();
-    reduce();
+  }
+
+  /// What the buckets move that this layer completes, once a step.
+  void add_reduce() {
+    times_ = 1;
+    if (plan_.workload.training) reduce();
   }
 
   std::vector<PlannedTraffic> list;
 
  private:
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
-    if (!(traffic == Traffic{})) list.push_back({role, verb, axes, traffic});
+    if (traffic == Traffic{}) return;
+    list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}});
   }
 
   void add(const std::string& role, const LayerPlan::Steps& steps) {
@@ -91,7 +98,7 @@ class TrafficList {
   void reduce() {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     for (const auto& bucket : plan_.buckets) {
-      if (&plan_.layers[static_cast<std::size_t>(bucket.last())] != &layer_) continue;
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].name != layer_.name) continue;
       const Index elements = plan_.offsets(bucket, rank_).back();
       add_collective("dw", plan_.distributed ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements, master);
       if (plan_.workload.optimizer.needs_norms())
@@ -103,14 +110,28 @@ class TrafficList {
 
   const Plan& plan_;
   const LayerPlan& layer_;
-  int rank_;
+  int rank_, times_;
   Index element_;
 };
 
 }  // namespace
 
 std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
-  return TrafficList(*this, layers[static_cast<std::size_t>(layer)], rank).list;
+  const auto i = static_cast<std::size_t>(layer);
+  const auto more = smaller.empty() ? microbatches : static_cast<int>(workload.batch % microbatches);
+  TrafficList larger(*this, layers[i], rank, more);
+  if (!smaller.empty()) {
+    const TrafficList others(*this, smaller[i], rank, microbatches - more);
+    larger.list.insert(larger.list.end(), others.list.begin(), others.list.end());
+  }
+  larger.add_reduce();
+  return std::move(larger.list);
+}
+
+Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
+
+const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
+  return samples(microbatch).extent() < samples(0).extent() ? smaller : layers;
 }
 
 Traffic Plan::traffic(int rank) const {
@@ -184,14 +205,15 @@ std::vector<AxisSet> Plan::axis_sets() const {
     for (const auto& step : steps)
       if (step.verb != Verb::none && step.verb != Verb::exchange) add(step.axes);
   };
-  for (const auto& layer : layers) {
-    for (const auto& steps : layer.arrive) add_steps(steps);
-    for (const auto& collective : layer.at.collectives) add(collective.axes);
-    for (const auto& product : layer.at.products) add_steps(product.finish);
-    add_steps(layer.finish);
-    add_steps(layer.finish_back);
-    for (const auto& steps : layer.leave) add_steps(steps);
-  }
+  for (const auto* each : {&layers, &smaller})
+    for (const auto& layer : *each) {
+      for (const auto& steps : layer.arrive) add_steps(steps);
+      for (const auto& collective : layer.at.collectives) add(collective.axes);
+      for (const auto& product : layer.at.products) add_steps(product.finish);
+      add_steps(layer.finish);
+      add_steps(layer.finish_back);
+      for (const auto& steps : layer.leave) add_steps(steps);
+    }
   for (const auto& bucket : buckets) {
     add(bucket.axes);
     if (workload.optimizer.needs_norms()) add(norm_axes(bucket));

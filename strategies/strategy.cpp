@@ -1,9 +1,9 @@
 #include "partita/strategies/strategy.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/generators.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
@@ -15,6 +15,8 @@
 namespace partita {
 
 namespace {
+
+constexpr int most_microbatches = 1 << 16;
 
 /// Reads the tables of one file; every message begins with file, line and column.
 class Reader {
@@ -81,19 +83,27 @@ Grid read_grid(const Reader& reader, const toml::table& root) {
   }
 }
 
-/// One stage and one microbatch are all that the executor runs; anything else is refused, not ignored.
-void read_schedule(const Reader& reader, const toml::table& root) {
+/// [schedule] kind = "1f1b" microbatches = 8
+void read_schedule(const Reader& reader, const toml::table& root, Strategy& strategy) {
   const auto* node = root.get("schedule");
   if (node == nullptr) return;
   const auto* table = node->as_table();
   if (table == nullptr) reader.refuse(*node, "'schedule' must be written as [schedule]");
-  constexpr std::array<const char*, 2> keys{"kind", "microbatches"};
-  reader.check_keys(*table, std::vector<std::string>(keys.begin(), keys.end()), "[schedule]");
-  if (const auto kind = reader.text(*table, "kind"); kind && *kind != "single")
-    reader.refuse(*table->get("kind"),
-                  "there is no schedule '{}' in this version; it has 'single', one stage and one microbatch", *kind);
-  if (const auto* count = table->get("microbatches"); count != nullptr && count->value<std::int64_t>() != 1)
-    reader.refuse(*count, "this version runs one microbatch a step; write microbatches = 1 or leave it out");
+  static const std::vector<std::string> keys{"kind", "microbatches"};
+  reader.check_keys(*table, keys, "[schedule]");
+  std::int64_t microbatches = 1;
+  if (const auto* count = table->get("microbatches"); count != nullptr) {
+    const auto value = count->value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most_microbatches)
+      reader.refuse(*count, "'microbatches' must be a whole number, 1 to {}", most_microbatches);
+    microbatches = *value;
+  }
+  const auto kind = reader.text(*table, "kind");
+  try {
+    strategy.schedule(kind.value_or(microbatches == 1 ? "single" : "1f1b"), static_cast<int>(microbatches));
+  } catch (const Error& error) {
+    reader.refuse(kind ? *table->get("kind") : *node, "{}", error.what());
+  }
 }
 
 /// optimizer = "distributed"
@@ -154,6 +164,17 @@ Strategy& Strategy::bucket_bytes(Index bytes) {
   return *this;
 }
 
+Strategy& Strategy::schedule(const std::string& kind, int microbatches) {
+  if (microbatches < 1 || microbatches > most_microbatches)
+    fail("{} microbatches a step; there must be 1 to {}", microbatches, most_microbatches);
+  if (kind == "single" && microbatches > 1)
+    fail("the schedule 'single' has one microbatch, not {}; '1f1b' takes any number", microbatches);
+  if (kind != "single") static_cast<void>(schedule_kind(kind));
+  schedule_ = kind;
+  microbatches_ = microbatches;
+  return *this;
+}
+
 Strategy Strategy::on(Grid grid) const {
   Strategy other = *this;
   other.grid_ = std::move(grid);
@@ -180,7 +201,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
     if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
     strategy.bucket_bytes_ = *value;
   }
-  read_schedule(reader, root);
+  read_schedule(reader, root, strategy);
   if (const auto* stage = root.get("stage"); stage != nullptr)
     reader.refuse(*stage, "this version runs all layers in one stage; leave [[stage]] out");
   for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
@@ -200,6 +221,8 @@ std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
   if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
+  if (schedule_ != "single" || microbatches_ > 1)
+    text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n", schedule_, microbatches_);
   for (const auto& [match, rule, place] : rules_) {
     text += fmt::format("\n[[layer]]\nmatch = {}\n", quoted(match));
     if (rule.output) text += fmt::format("output = {}\n", quoted(*rule.output));

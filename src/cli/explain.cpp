@@ -119,6 +119,9 @@ int explain(const Options& options, const ModelFactory& factory) {
     fail("--rank {}: the grid \"{}\" has the ranks 0 to {}", options.rank, plan.grid.print(), plan.grid.size() - 1);
   fmt::print("{} on the grid \"{}\" ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", model.name(),
              plan.grid.print(), plan.grid.size(), options.trainer.batch, name(options.trainer.dtype), options.rank);
+  if (plan.microbatches > 1)
+    fmt::print("in {} microbatches of {} samples{}; layouts and memory of a layer are those of one\n",
+               plan.microbatches, plan.samples(0).extent(), plan.smaller.empty() ? "" : " or one less");
   fmt::print("schedule: {}", plan.schedule.print());
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) print_layer(plan, layer, options);
   print_idle_axes(plan);

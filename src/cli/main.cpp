@@ -59,6 +59,7 @@ bool speaks() {
 int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
   if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
+    if (argc > 1 && std::string_view(argv[1]) == "schedule") return cli::schedule(argc, argv);
     std::string answer;
     const auto options = cli::parse_options(argc, argv, !factory, answer);
     if (options) return cli::explain(*options, factory);

@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include "command_line.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin.hpp"
@@ -7,7 +8,6 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <charconv>
 #include <map>
 #include <sstream>
@@ -26,6 +26,8 @@ Verbs
   evaluate   loss and accuracy of a saved model on the test set
   explain    binds the strategy and prints, per layer, layouts, communication and memory;
              needs neither MPI nor the machine
+  schedule   generates a pipeline schedule, or reads one, proves, simulates and draws it:
+               {0} schedule --kind zb-h1 --stages 4 --microbatches 8
 
 {0} VERB --help lists the options of a verb.
 )";
@@ -158,32 +160,10 @@ void check(const Options& o) {
   o.trainer.optimizer.check();
 }
 
-std::vector<std::string> names(const po::options_description& group) {
-  std::vector<std::string> names;
-  for (const auto& option : group.options()) names.push_back("--" + option->long_name());
-  return names;
-}
-
-po::variables_map read(int argc, char** argv, const po::options_description& all) {
-  po::variables_map values;
-  try {
-    po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);
-    if (values.count("help") == 0) po::notify(values);
-  } catch (const po::unknown_option& error) {
-    fail("there is no option '{}'{}; --help lists them", error.get_option_name(),
-         did_you_mean(error.get_option_name(), names(all)));
-  } catch (const po::too_many_positional_options_error&) {
-    fail("the command line has a word without an option before it; --help shows how it is written");
-  } catch (const po::error& error) {
-    fail("{}; --help lists the options", error.what());
-  }
-  return values;
-}
-
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
-  static const std::vector<std::string> verbs{"train", "evaluate", "explain"};
+  static const std::vector<std::string> verbs{"train", "evaluate", "explain", "schedule"};
   Options options;
   Texts texts;
   const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";
@@ -208,7 +188,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     all.add(run_options(options, texts));
     if (options.verb == "train") all.add(train_options(options, texts));
   }
-  const auto values = read(argc - 1, argv + 1, all);
+  const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0) {
     std::ostringstream text;
     text << all;

@@ -51,6 +51,9 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
 int explain(const Options& options, const ModelFactory& factory);
 int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
 
+/// Generates or reads a schedule and prints what it costs; it has options of its own, and no ranks.
+int schedule(int argc, char** argv);
+
 /// Prints on rank 0 where the time of `steps` steps went: by layer on rank 0, by rank in all. Collective.
 void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world);
 

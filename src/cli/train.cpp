@@ -1,15 +1,12 @@
 #include "options.hpp"
 #include "partita/base/error.hpp"
+#include "text_file.hpp"
 
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 namespace partita::cli {
 
@@ -23,15 +20,6 @@ struct Setup {
   Strategy strategy;
   std::unique_ptr<Dataset> training, test;
 };
-
-/// Better now than after hours of training.
-void check_writable(const char* option, const std::string& path) {
-  if (std::filesystem::is_directory(path)) fail("{} {}: it is a folder; name a file in it", option, path);
-  const auto folder = std::filesystem::absolute(path).parent_path();
-  if (access(folder.c_str(), W_OK) != 0)
-    fail("{} {}: its folder {} cannot be written: {}", option, path, folder.string(),
-         std::generic_category().message(errno));
-}
 
 Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
@@ -73,7 +61,9 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
   fmt::print("model      {} ({} weights)\n", setup.model.name(), setup.model.weights());
   fmt::print("strategy   {}, grid \"{}\"\n", options.strategy.empty() ? "from the command line" : options.strategy,
              plan.grid.print());
-  fmt::print("workload   batch {}, {}, {}\n", options.trainer.batch, name(options.trainer.dtype),
+  const std::string cut =
+      plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
+  fmt::print("workload   batch {}{}, {}, {}\n", options.trainer.batch, cut, name(options.trainer.dtype),
              options.trainer.optimizer.print());
 }
 
@@ -102,19 +92,6 @@ Json to_json(const EpochReport& report) {
           {"accuracy", report.accuracy},
           {"seconds", report.seconds},
           {"images_per_second", report.seconds > 0 ? static_cast<double>(report.samples) / report.seconds : 0.0}};
-}
-
-/// Written beside and renamed, so that a crash leaves no half of it.
-void write_json(const std::string& path, const Json& json) {
-  const std::string partial = path + ".partial";
-  std::ofstream out(partial);
-  out << json.dump(2) << "\n";
-  out.close();
-  if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
-    const std::string why = std::generic_category().message(errno);
-    std::remove(partial.c_str());
-    fail("--json {}: it cannot be written: {}", path, why);
-  }
 }
 
 void print_report(const char* what, const EpochReport& report) {
@@ -216,7 +193,7 @@ class Run {
     json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
     together(*world_, [&] {
-      if (first_) write_json(options_.json, json_);
+      if (first_) write_text("--json", options_.json, json_.dump(2) + "\n");
     });
   }
 

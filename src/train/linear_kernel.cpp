@@ -30,21 +30,21 @@ class LinearKernel final : public Kernel {
     call.rank.backend.activation_forward(*activation_, z, y, call.rank.stream);
     kept.of_derivative = z;
   }
-  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+  void start_backward(const KernelCall& call, const Tensor& dy) const override {
     auto& kept = state<State>(call);
     kept.dz = dy;
-    if (activation_) {
-      kept.dz = dy.like(dy.box(), MemoryClass::workspace, Fill::none);
-      call.rank.backend.activation_backward(*activation_, kept.of_derivative, dy, kept.dz, call.rank.stream);
-    }
+    if (!activation_) return;
+    kept.dz = dy.like(dy.box(), MemoryClass::activations, Fill::none);
+    call.rank.backend.activation_backward(*activation_, kept.of_derivative, dy, kept.dz, call.rank.stream);
+  }
+  void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
+    const auto& kept = state<State>(call);
     multiply(call, of_dw, kept.dz, kept.x, call.dw[0], call.write);
     if (call.dw.size() > 1) call.rank.backend.bias_backward(kept.dz, call.dw[1], call.write, call.rank.stream);
-    if (!call.layer.needs_any_dx()) kept.dz = {};
   }
   bool heeds_write() const override { return true; }
   void backward_data(const KernelCall& call, const Tensor&, std::span<const Tensor> dx) const override {
     multiply(call, of_dx, state<State>(call).dz, call.w[0], dx[0], Write::over);
-    state<State>(call).dz = {};
   }
 
  private:

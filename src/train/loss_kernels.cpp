@@ -8,7 +8,8 @@ namespace partita {
 
 namespace {
 
-/// What all losses do: a part of the sum on each rank, and its mean on all.
+/// What all losses do: a part of the sum on each rank, and its mean on all. The step's loss is the mean over its microbatches,
+/// weighted by their samples, so gradients carry the microbatch's share.
 class LossKernel : public Kernel {
  public:
   explicit LossKernel(const LayerPlan& layer)
@@ -50,7 +51,8 @@ class CrossEntropyKernel final : public LossKernel {
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
-    call.rank.backend.cross_entropy_backward(state<State>(call).x, labels(call), 1 / count_, dx[0], call.rank.stream);
+    call.rank.backend.cross_entropy_backward(state<State>(call).x, labels(call), call.share / count_, dx[0],
+                                             call.rank.stream);
   }
 };
 
@@ -82,8 +84,8 @@ class DiceKernel final : public LossKernel {
     for (std::size_t i = 0; i < count; ++i) {
       const double score = (2 * common[i] + 1) / (both[i] + 1);
       loss += (1 - score) / sums_;
-      saved.of_common[i] = -2 / (both[i] + 1) / sums_;
-      saved.of_both[i] = score / (both[i] + 1) / sums_;
+      saved.of_common[i] = -2 / (both[i] + 1) / sums_ * call.share;
+      saved.of_both[i] = score / (both[i] + 1) / sums_ * call.share;
     }
     leave(call, first_ ? loss : 0, correct);
   }
@@ -115,7 +117,7 @@ class DifferenceKernel final : public LossKernel {
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
-    call.rank.backend.difference_backward(absolute_, state<State>(call).x, call.target, 1 / count_, dx[0],
+    call.rank.backend.difference_backward(absolute_, state<State>(call).x, call.target, call.share / count_, dx[0],
                                           call.rank.stream);
   }
 

@@ -67,7 +67,8 @@ class NormKernel final : public Kernel {
     return axes == 0 ? nullptr : &call.grid.along(axes);
   }
 
-  /// running = (1-m) * running + m * batch, the variance unbiased. Where statistics differ between ranks, the mean of all
+  /// running = (1-m) * running + m * batch, once a step: of several microbatches their mean, weighted by samples. The
+  /// variance is unbiased. Where statistics differ between ranks, the mean of all
   /// (weighted by their elements) enters, so that replicas of the running ones agree.
   void update_running(const KernelCall& call, const NormStatistics& batch) const {
     const std::size_t channels = batch.mean.size();
@@ -84,11 +85,11 @@ class NormKernel final : public Kernel {
           ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, call.rank.stream)
           .wait();
     if (call.again) return;
-    const double m = norm_.momentum;
+    const double kept = call.begins ? 1 - norm_.momentum : 1, m = norm_.momentum * call.share;
     for (std::size_t c = 0; c < channels; ++c) {
       const auto i = static_cast<Index>(c);
-      call.w[2].set(i, (1 - m) * call.w[2].get(i) + m * both[c]);
-      call.w[3].set(i, (1 - m) * call.w[3].get(i) + m * both[channels + c]);
+      call.w[2].set(i, kept * call.w[2].get(i) + m * both[c]);
+      call.w[3].set(i, kept * call.w[3].get(i) + m * both[channels + c]);
     }
   }
 

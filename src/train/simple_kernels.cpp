@@ -103,7 +103,9 @@ class ConcatenateKernel final : public Kernel {
 class DropoutKernel final : public Kernel {
  public:
   explicit DropoutKernel(const LayerPlan& layer)
-      : rate_(static_cast<const DropoutOperator&>(*layer.op).rate()), shape_(layer.shape) {}
+      : rate_(static_cast<const DropoutOperator&>(*layer.op).rate()),
+        shape_(layer.shape),
+        sample_(shape_.volume() / std::max<Index>(shape_['N'], 1)) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     apply(call, x[0], y);
@@ -123,7 +125,7 @@ class DropoutKernel final : public Kernel {
       std::vector<double> drawn;
       for_rows(to, shape_, [&](const Row& row) {
         drawn.resize(static_cast<std::size_t>(row.length));
-        random.uniform(row.first, drawn);
+        random.uniform(call.first_sample * sample_ + row.first, drawn);
         for (Index i = 0; i < row.length; ++i) {
           const Index at = row.offset + i * row.stride;
           const A factor = drawn[static_cast<std::size_t>(i)] < rate_ ? A{0} : keep;
@@ -135,6 +137,7 @@ class DropoutKernel final : public Kernel {
 
   double rate_;
   Shape shape_;
+  Index sample_;  // elements
 };
 
 }  // namespace

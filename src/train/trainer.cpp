@@ -135,16 +135,19 @@ void fill_samples(const Tensor& tensor, Read&& read) {
 
 }  // namespace
 
-Batch Trainer::read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment) {
+Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment) {
   const Timed timed(Profile::Part::compute);
   const auto made = [&](const Shape& shape, const Box& box, DType dtype) {
     return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations);
   };
-  const Target target = executor.target();
-  const Batch batch{made(executor.plan().layers.front().shape, executor.images(), options_.dtype),
-                    made(target.shape, executor.target_box(), target.labels ? DType::i32 : options_.dtype)};
+  const Target target = executor.target(microbatch);
+  const Box images = executor.images(microbatch), answers = executor.target_box(microbatch);
+  const Batch batch{made(executor.plan().layers.front().shape, images, options_.dtype),
+                    made(target.shape, answers, target.labels ? DType::i32 : options_.dtype)};
   const Augmentation none;
-  const Box image = inside_of(executor.images()), answer = inside_of(executor.target_box());
+  const Box image = inside_of(images), answer = inside_of(answers);
+  const Interval range = executor.plan().samples(microbatch);
+  const auto samples = all.subspan(static_cast<std::size_t>(range.lo), static_cast<std::size_t>(range.extent()));
   fill_samples(batch.images, [&](Index n, std::span<float> values) {
     read_augmented(data, samples[static_cast<std::size_t>(n)], image, augment ? options_.augmentation : none,
                    options_.seed, epoch_, values);
@@ -164,11 +167,15 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
   for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {
     const Index size = std::min(options_.batch, static_cast<Index>(order.size()) - first);
     const Executor& each = executor(size, training);
-    const Box images = each.images(), answers = each.target_box();
-    inside = inside_of(images);
-    target = inside_of(answers);
-    for (Index n = images[0].lo; n < images[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(first + n)]);
-    for (Index n = answers[0].lo; n < answers[0].hi; ++n) targets.push_back(order[static_cast<std::size_t>(first + n)]);
+    for (int m = 0; m < each.plan().microbatches; ++m) {
+      const Box images = each.images(m), answers = each.target_box(m);
+      const Index begin = first + each.plan().samples(m).lo;
+      inside = inside_of(images);
+      target = inside_of(answers);
+      for (Index n = images[0].lo; n < images[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(begin + n)]);
+      for (Index n = answers[0].lo; n < answers[0].hi; ++n)
+        targets.push_back(order[static_cast<std::size_t>(begin + n)]);
+    }
   }
   check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
   together(*world_, [&] {
@@ -177,8 +184,9 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
   });
 }
 
-StepResult Trainer::run(Bound& bound, const Batch& batch, double rate) {
-  const StepResult result = bound.executor->run(batch, step_, rate);
+StepResult Trainer::run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate) {
+  const auto reader = [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); };
+  const StepResult result = bound.executor->run(reader, step_, rate);
   predicted_ += bound.predicted;
   return result;
 }
@@ -198,9 +206,8 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
     auto& bound = this->bound(size, training);
     const auto mine =
         std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
-    if (Profile* profile = Profile::current()) profile->set_layer("data");
-    const Batch batch = read(*bound.executor, data, mine, training);
-    const StepResult result = run(bound, batch, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
+    const StepResult result =
+        run(bound, data, mine, training, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
     report.loss += result.loss * static_cast<double>(size);
     report.accuracy += result.accuracy * static_cast<double>(size);
     report.samples += size;
@@ -246,8 +253,7 @@ StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
   total_steps_ = all_steps(data);
   hold(data, samples, true, {});
   auto& bound = this->bound(static_cast<Index>(samples.size()), true);
-  const StepResult result =
-      run(bound, read(*bound.executor, data, samples, false), options_.optimizer.rate_at(step_, total_steps_));
+  const StepResult result = run(bound, data, samples, false, options_.optimizer.rate_at(step_, total_steps_));
   ++step_;
   return result;
 }

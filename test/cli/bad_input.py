@@ -108,7 +108,10 @@ expect("other targets", 1, ["--model", "unet3d", "--size", "32", "--data", "fash
 expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthetic", "--flip"], "--flip", "places")
 expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
 expect("stages", 2, S, r"s\.toml, line 2", "stage", prepare=strategy('grid = "data=2"\n[[stage]]\nlayers = ["a", "b"]\n'))
-expect("microbatches", 2, S, r"s\.toml, line 3", "microbatch", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 4\n'))
+expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
+expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))
+expect("schedule of several groups", 2, S, "'zb-v'", "several groups", "1f1b",
+       prepare=strategy('grid = "data=2"\n[schedule]\nkind = "zb-v"\nmicrobatches = 4\n'))
 expect("algorithm", 2, S, "'conv1'", "algorithm", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nalgorithm = "summa"\n'))
 expect("ranks", 3, S, "2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(RULE.format("*", "N@data")))
 expect("unknown option", 2, ["--bacth", "3"], "did you mean '--batch'")
@@ -125,6 +128,27 @@ expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.t
 expect("another seed", 2, ["--load", "w.h5", "--batch", "8", "--seed", "2"], r"w\.h5", 'seed: "1"', '"2"', prepare=checkpoint)
 expect("another data set", 2, ["--load", "w.h5", "--batch", "8", "--samples", "24", "--epochs", "2"], "8 samples", "24", prepare=checkpoint)
 expect("size of real data", 1, ["--data", "fashion-mnist", "--samples", "9"], "synthetic")
+
+def csv(text):
+    def prepare(folder):
+        with open(os.path.join(folder, "s.csv"), "w", encoding="utf-8") as out:
+            out.write(text)
+    return prepare
+
+
+C = ["--csv-in", "s.csv"]
+expect("schedule: kind", 1, ["--kind", "zb-h3"], "did you mean 'zb-h1'", verb="schedule")
+expect("schedule: odd chimera", 1, ["--kind", "chimera", "--stages", "3"], "even number of stages", verb="schedule")
+expect("schedule: times", 1, ["--times", "1,2"], "F,B,W,COMM", verb="schedule")
+expect("schedule: no file", 1, C, r"s\.csv", "No such file", verb="schedule")
+expect("schedule: unknown action", 1, C, r"s\.csv, line 2, cell 1", '"1X0"', verb="schedule", prepare=csv("0F0,0B0\n1X0,1B0\n"))
+expect("schedule: missing microbatch", 1, C, r"s\.csv: stage 1: 1F1 is missing", verb="schedule",
+       prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"))
+expect("schedule: cycle", 1, C, r"s\.csv: the stages wait for each other: stage 0 at 0B0 for 1B0, stage 1 at 1F1 for 0F1",
+       verb="schedule", prepare=csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"))
+expect("schedule: memory", 1, ["--kind", "gpipe", "--memory-limit", "4"], "holds up to 8", "limit of 4", verb="schedule")
+expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind beside --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
+expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
 
 print(f"{len(failures)} failed")
 sys.exit(1 if failures else 0)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 SMALL = ["--data", "synthetic", "--samples", "64", "--batch", "16", "--dtype", "f64"]
@@ -34,6 +35,19 @@ version = run(0, "--version")
 check("version", re.fullmatch(r"partita \d+\.\d+\.\d+ \(.*\(MPI \d\.\d\)\)\n", version), version)
 check("version once, on several ranks", run(3, "--version") == version)
 check("help lists the verbs", all(verb in run(0, "--help") for verb in ("train", "evaluate", "explain")))
+check("help of schedule", "--microbatches" in run(0, "schedule", "--help"))
+with tempfile.TemporaryDirectory() as folder:
+    csv, svg = (os.path.join(folder, name) for name in ("s.csv", "s.svg"))
+    made = json.loads(run(0, "schedule", "--kind", "zb-v", "--stages", "4", "--microbatches", "8", "--csv-out", csv, "--svg", svg,
+                          "--json"))
+    read = json.loads(run(0, "schedule", "--csv-in", csv, "--json"))
+    check("a schedule comes back from its file", {**made, "kind": csv} == read)
+    check("no bubble, in the memory of 4", made["bubble_rate"] == 0 and
+          [stage["peak_activations"] for stage in made["per_stage"]] == [4, 4, 4, 4], made)
+    with open(svg, encoding="utf-8") as file:
+        drawn = xml.etree.ElementTree.fromstring(file.read())
+    check("a bar an action", sum(g.tag.endswith("}g") for g in drawn) == 4 * 8 * 6)
+check("every kind is told", run(0, "schedule", "--kinds").count("stages p and microbatches") == 12)
 for verb in ("train", "evaluate", "explain"):
     check(f"help of {verb}", "--strategy" in run(0, verb, "--help"))
 explained = run(0, "explain", "--grid", "data=2 y=2", "--rule", "*: N@data H@y", "--picture")
@@ -58,6 +72,17 @@ with tempfile.TemporaryDirectory() as folder:
         again = json.load(file)
     check("a checkpoint on another grid has the loss that was trained", abs(again["test"]["loss"] - report["test"]["loss"]) < 1e-9,
           last(trained, "test") + last(evaluated, "test"))
+    cut = os.path.join(folder, "cut.toml")
+    with open(cut, "w", encoding="utf-8") as file:
+        file.write('grid = "data=2"\n[schedule]\nkind = "zb-h1"\nmicrobatches = 3\n[[layer]]\nmatch = "*"\noutput = "N@data"\n')
+    check("explain of microbatches", "in 3 microbatches of 6 samples or one less" in
+          run(0, "explain", "--strategy", cut, "--batch", "16"))
+    microbatched = run(2, "train", *SMALL, "--strategy", cut, "--steps", "2", "--json", other)
+    with open(other, encoding="utf-8") as file:
+        report = json.load(file)
+    check("microbatches move what was predicted", report["predicted_bytes"] == report["measured_bytes"] > 0 and
+          report["predicted_memory"] == report["measured_memory"], microbatched)
+    os.remove(cut)
     resumed = run(2, "train", *SMALL, "--load", saved, "--epochs", "3", "--optimizer", "adamw")
     check("training goes on with epoch 3", "epoch 3" in resumed and "epoch 2" not in resumed, resumed)
     check("nothing else was written", sorted(os.listdir(folder)) == ["e.json", "r.json", "w.h5"])

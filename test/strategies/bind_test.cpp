@@ -58,7 +58,7 @@ TEST(Bind, SerialPlanMovesNothing) {
   const Bound b("", nullptr);
   EXPECT_EQ(b.plan.traffic(0), Traffic{});
   EXPECT_TRUE(b.plan.axis_sets().empty());
-  EXPECT_EQ(b.plan.schedule.print(), "F0 B0 reduce step\n");
+  EXPECT_EQ(b.plan.schedule.print(), "0F0 0B0 0reduce 0step\n");
   for (const auto& layer : b.plan.layers) {
     EXPECT_TRUE(moves_nothing(layer)) << layer.name;
     EXPECT_TRUE(layer.notes.empty()) << layer.name;
@@ -166,7 +166,7 @@ TEST(Bind, PredictsTraffic) {
   EXPECT_EQ(b.traffic("fc1", 0), fmt::format("y all_reduce 1/{}", 3 * 128 * 4)) << "w is cut as x is: no sum";
   EXPECT_EQ(b.traffic("fc2", 0), "");
   const Bound evaluation("y=2", "H@y", {}, {.batch = 3, .training = false, .optimizer = {}});
-  EXPECT_EQ(evaluation.plan.schedule.print(), "F0\n");
+  EXPECT_EQ(evaluation.plan.schedule.print(), "0F0\n");
   EXPECT_EQ(evaluation.traffic("bn1", 1), "");
   EXPECT_EQ(evaluation.traffic("conv1", 0), fmt::format("halo x exchange 1/{}", 3 * 28 * 4));
 }

@@ -120,10 +120,18 @@ TEST(Strategy, RefusesWhatItCannotRead) {
   expect_refused("[[layer]]\nmatch = \"*\"\noutput = [\"N\"]", {"s.toml, line 3", "'output' must be a text"});
 }
 
-TEST(Strategy, RefusesSchedulesThatThisVersionLacks) {
+TEST(Strategy, ReadsItsSchedule) {
+  const auto strategy = Strategy::parse("[schedule]\nkind = \"zb-h1\"\nmicrobatches = 8\n", "s.toml");
+  EXPECT_EQ(strategy.schedule(), "zb-h1");
+  EXPECT_EQ(strategy.microbatches(), 8);
+  EXPECT_EQ(Strategy::parse(strategy.print(), "").print(), strategy.print());
+  EXPECT_EQ(Strategy::parse("[schedule]\nmicrobatches = 8\n", "").schedule(), "1f1b");
+  EXPECT_EQ(Strategy::parse("[schedule]\nmicrobatches = 1\n", "").schedule(), "single");
   expect_refused("schedule = \"single\"", {"[schedule]"});
-  expect_refused("[schedule]\nkind = \"1f1b\"", {"s.toml, line 2", "'1f1b'", "'single'"});
-  expect_refused("[schedule]\nmicrobatches = 8", {"s.toml, line 2", "one microbatch"});
+  expect_refused("[schedule]\nkind = \"1f2b\"", {"s.toml, line 2", "'1f2b'", "did you mean '1f1b'?"});
+  expect_refused("[schedule]\nkind = \"single\"\nmicrobatches = 8", {"s.toml, line 2", "one microbatch", "1f1b"});
+  expect_refused("[schedule]\nmicrobatches = 0", {"s.toml, line 2", "1 to 65536"});
+  expect_refused("[schedule]\nmicrobatches = 1.5", {"s.toml, line 2", "whole number"});
   expect_refused("[schedule]\nmicrobatch = 1", {"did you mean 'microbatches'?"});
   expect_refused("[[stage]]\nlayers = [\"a\", \"b\"]", {"s.toml, line 1", "one stage"});
 }

@@ -178,8 +178,10 @@ struct SerialResult {
 
 inline SerialResult run_serially(const RandomCase& drawn) {
   SerialResult serial;
-  run_threads(1, [&](Communicator& comm) { serial.run = run_rank(drawn, Strategy(), comm, true); });
-  run_threads(1, [&](Communicator& comm) { serial.nudged = run_rank(drawn, Strategy(), comm, true, Weights::nudged); });
+  Strategy one;  // with the same microbatches, which batch normalisation sees one by one
+  if (drawn.strategy.microbatches() > 1) one.schedule("gpipe", drawn.strategy.microbatches());
+  run_threads(1, [&](Communicator& comm) { serial.run = run_rank(drawn, one, comm, true); });
+  run_threads(1, [&](Communicator& comm) { serial.nudged = run_rank(drawn, one, comm, true, Weights::nudged); });
   return serial;
 }
 

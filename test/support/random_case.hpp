@@ -25,6 +25,9 @@ class RandomCase {
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
     draw_optimizer();
+    if (chance(0.5))
+      strategy.schedule(pick(std::vector<std::string>{"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"}),
+                        static_cast<int>(between(1, 5)));
   }
 
   std::string print() const {

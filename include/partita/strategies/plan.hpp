@@ -72,11 +72,17 @@ struct Plan {
   std::string model;
   Grid grid;
   Workload workload;
-  std::vector<LayerPlan> layers;  ///< in the order in which they run
+  std::vector<LayerPlan> layers;   ///< in the order in which they run, for microbatches of the larger size
+  std::vector<LayerPlan> smaller;  ///< for those of one sample less; empty if all are equal
+  int microbatches = 1;            ///< balanced blocks of the batch
   Schedule schedule;
   std::vector<Bucket> buckets;  ///< of gradients, in the order in which backward completes them; training only
   bool distributed = false;     ///< the ranks along a bucket's axes share its update
   std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, where somebody has measured
+
+  /// The samples of one microbatch, and how its layers lie.
+  Interval samples(int microbatch) const;
+  const std::vector<LayerPlan>& layers_of(int microbatch) const;
 
   /// Where the bucket's weights begin on `rank`, in elements of one flat buffer, and after the last its size.
   std::vector<Index> offsets(const Bucket& bucket, int rank) const;
@@ -85,12 +91,12 @@ struct Plan {
   /// The ranks over which norms of whole weights are summed.
   AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (distributed ? bucket.axes : 0); }
 
-  /// What `rank` puts on the network for one layer in one run of the schedule, in the order of execution; only what
-  /// moves something.
+  /// What `rank` puts on the network for one layer in one run of the schedule, in the order in which one
+  /// microbatch comes to it; only what moves something.
   std::vector<PlannedTraffic> traffic(int layer, int rank) const;
   /// The sum over all layers.
   Traffic traffic(int rank) const;
-  /// Bytes that one layer holds on `rank`, by class: weights, gradients and optimizer state for good, activations (its
+  /// Bytes that one layer holds of one (larger) microbatch on `rank`, by class: weights, gradients and optimizer state for good, activations (its
   /// output and what its backward keeps) and halos (extended inputs) from its forward to its backward.
   MemoryUse memory(int layer, int rank) const;
   /// The most that `rank` holds in a run of the schedule, a batch of images and targets included: what the executor

@@ -58,6 +58,11 @@ class Strategy {
   /// Gradients are summed in buckets of at most so many bytes (plan_buckets). Throws Error below 1.
   Strategy& bucket_bytes(Index bytes);
   Index bucket_bytes() const { return bucket_bytes_; }
+  /// How the microbatches of a step are arranged: a kind of generate(), or "single" for one microbatch. Gradients of all
+  /// are summed before the weights change. Throws Error for an unknown kind and below 1.
+  Strategy& schedule(const std::string& kind, int microbatches);
+  const std::string& schedule() const { return schedule_; }
+  int microbatches() const { return microbatches_; }
 
   const Grid& grid() const { return grid_; }
   const std::vector<Rule>& rules() const { return rules_; }
@@ -74,6 +79,8 @@ class Strategy {
   std::string file_;
   Update update_ = Update::replicated;
   Index bucket_bytes_ = Index{4} << 20;
+  std::string schedule_ = "single";
+  int microbatches_ = 1;
 };
 
 }  // namespace partita

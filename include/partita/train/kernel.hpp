@@ -31,10 +31,13 @@ struct KernelCall {
   const Tensor& target;  ///< what the loss compares its input with, of its places on this rank
   std::uint64_t seed = 0;
   Index step = 0;
+  Index first_sample = 0;  ///< of this microbatch, in the step's batch
+  double share = 1;        ///< of the step's samples that are in this microbatch
+  bool begins = true;      ///< the first forward of this layer in the step
   bool training = true;
   bool again = false;         ///< a forward that runs once more, for the backward: it must not count twice
   Write write = Write::add;   ///< to dw; over in a step's first backward
-  double* loss = nullptr;     ///< where a loss layer leaves the mean over the global batch
+  double* loss = nullptr;     ///< where a loss layer leaves the mean over this microbatch
   double* correct = nullptr;  ///< and the fraction of right predictions
 
   /// Counts the communication that follows under this layer and `role`, as Plan::traffic names it.
@@ -42,7 +45,8 @@ struct KernelCall {
 };
 
 /// Runs one layer on one rank. It holds what depends on plan and rank alone; state lives in the call.
-/// Tensors hold the boxes of LayerPlan::at for this rank. The backward calls come in the order start, filter, data.
+/// Tensors hold the boxes of LayerPlan::at for this rank. The backward calls come in the order start, filter, data, or,
+/// where a schedule splits them, start, data and later filter.
 class Kernel {
  public:
   virtual ~Kernel() = default;

@@ -103,10 +103,10 @@ class Trainer {
   std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
-  Batch read(Executor& executor, Dataset& data, std::span<const Index> samples, bool augment);
+  Batch read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment);
   void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress);
-  StepResult run(Bound& bound, const Batch& batch, double rate);
+  StepResult run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate);
 
   Model model_;
   Strategy strategy_;

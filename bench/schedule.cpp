@@ -1,0 +1,47 @@
+// Generating, proving and simulating schedules of 32 stages and 256 microbatches, on one core. `ratio` is the time asked for
+// (0.1 s for closed forms, 1 s for heuristics) over what was needed.
+//   build/bench/schedule
+#include "partita/strategies/generators.hpp"
+#include "partita/strategies/validate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <fmt/format.h>
+
+using namespace partita;
+
+namespace {
+
+double seconds_of(const ScheduleRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const Schedule schedule = generate(request);
+  const GroupGraph graph(schedule.groups());
+  check_schedule(schedule, graph, true);
+  static_cast<void>(
+      simulate(schedule, graph, equal_times(graph.groups(), graph.groups() / request.stages, request.times, 0)));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+int main() {
+  for (const auto& kind : schedule_kinds()) {
+    ScheduleRequest request;
+    request.kind = kind.name;
+    request.stages = 32;
+    request.microbatches = 256;
+    request.times = {1, 1.1, 0.8};
+    std::vector<double> runs;
+    for (int i = 0; i < 7; ++i) runs.push_back(seconds_of(request));
+    std::sort(runs.begin(), runs.end());
+    const bool heuristic = kind.name == "zb-1p" || kind.name == "zb-2p" || kind.name == "zb-v";
+    fmt::print(
+        "{{\"subject\": \"schedule\", \"case\": \"{}\", \"ranks\": 1, \"seconds\": {:.4g}, \"spread\": {:.2f}, "
+        "\"ratio\": "
+        "{:.3g}, \"against\": \"limit\"}}\n",
+        kind.name, runs[3], (runs[5] - runs[1]) / runs[3], (heuristic ? 1.0 : 0.1) / runs[3]);
+  }
+  return 0;
+}

@@ -1,0 +1,38 @@
+#include "command_line.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+namespace po = boost::program_options;
+
+namespace {
+
+std::vector<std::string> names(const po::options_description& group) {
+  std::vector<std::string> names;
+  for (const auto& option : group.options()) names.push_back("--" + option->long_name());
+  return names;
+}
+
+}  // namespace
+
+po::variables_map read_command_line(int argc, char** argv, const po::options_description& all) {
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);
+    if (values.count("help") == 0) po::notify(values);
+  } catch (const po::unknown_option& error) {
+    fail("there is no option '{}'{}; --help lists them", error.get_option_name(),
+         did_you_mean(error.get_option_name(), names(all)));
+  } catch (const po::too_many_positional_options_error&) {
+    fail("the command line has a word without an option before it; --help shows how it is written");
+  } catch (const po::error& error) {
+    fail("{}; --help lists the options", error.what());
+  }
+  return values;
+}
+
+}  // namespace partita::cli

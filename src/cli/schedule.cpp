@@ -1,0 +1,188 @@
+#include "command_line.hpp"
+#include "options.hpp"
+#include "partita/base/error.hpp"
+#include "partita/strategies/generators.hpp"
+#include "partita/strategies/timeline.hpp"
+#include "partita/strategies/validate.hpp"
+#include "text_file.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <charconv>
+#include <sstream>
+
+namespace partita::cli {
+
+namespace {
+
+namespace po = boost::program_options;
+using Json = nlohmann::ordered_json;
+
+struct ScheduleOptions {
+  ScheduleRequest request;
+  std::string times = "1,1,1,0", csv_in, csv_out, svg;
+  bool json = false, draw = true;
+};
+
+po::options_description describe(ScheduleOptions& o) {
+  po::options_description all("Usage: partita schedule [options]");
+  auto& r = o.request;
+  std::string kinds;
+  for (const auto& kind : schedule_kinds()) kinds += (kinds.empty() ? "" : ", ") + kind.name;
+  auto add = all.add_options();
+  add("help,h", "this text");
+  add("kind", po::value(&r.kind)->default_value(r.kind)->value_name("NAME"), kinds.c_str());
+  add("kinds", "what each kind is, and what it asks for");
+  add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "stages");
+  add("microbatches", po::value(&r.microbatches)->default_value(8)->value_name("M"), "microbatches a step");
+  add("groups", po::value(&r.groups_per_stage)->value_name("V"),
+      "groups of layers a stage; by default what the kind takes");
+  add("times", po::value(&o.times)->default_value(o.times)->value_name("F,B,W,COMM"),
+      "of a stage and a microbatch: forward, backward of inputs, of weights, a transfer, in any unit");
+  add("memory-limit", po::value(&r.memory_limit)->value_name("A"),
+      "of a stage, in activations of one microbatch: zb-1p, zb-2p and zb-v keep it, others are refused beyond it");
+  add("filter-memory", po::value(&r.filter_memory)->value_name("A"),
+      "part of these activations that is kept between the two halves of a backward");
+  add("csv-in", po::value(&o.csv_in)->value_name("FILE"), "read the schedule, as PyTorch's pipelining writes it");
+  add("csv-out", po::value(&o.csv_out)->value_name("FILE"), "write it");
+  add("svg", po::value(&o.svg)->value_name("FILE"), "draw it");
+  add("json", po::bool_switch(&o.json), "print JSON instead");
+  add("no-draw", po::bool_switch()->notifier([&o](bool off) { o.draw = !off; }), "print no drawing");
+  return all;
+}
+
+/// "18.5,18,9.3,0.6"
+void parse_times(const std::string& text, ScheduleRequest& request) {
+  std::array<double, 4> values{};
+  const char *at = text.data(), *const end = at + text.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto [next, error] = std::from_chars(at, end, values[i]);
+    const bool more = i + 1 < values.size();
+    if (error != std::errc{} || (more ? next == end || *next != ',' : next != end))
+      fail("--times {}: write four numbers, F,B,W,COMM, e.g. 18.522,18.086,9.337,0.601", text);
+    at = next + 1;
+  }
+  request.times.forward = values[0];
+  request.times.backward_data = values[1];
+  request.times.backward_filter = values[2];
+  request.transfer = values[3];
+}
+
+Schedule get_schedule(const ScheduleOptions& o, const po::variables_map& values) {
+  if (o.csv_in.empty()) return generate(o.request);
+  for (const char* option : {"kind", "stages", "microbatches", "groups"})
+    if (values.count(option) != 0 && !values[option].defaulted())
+      fail("--{} beside --csv-in: the file says it; leave one out", option);
+  return parse_csv(read_text("--csv-in", o.csv_in), o.csv_in);
+}
+
+/// The schedule with all that is known of it.
+struct Report {
+  Schedule schedule;
+  Simulation simulation;
+  std::vector<double> peaks;  ///< by stage, in activations of a stage and a microbatch
+};
+
+Report examine(Schedule schedule, const ScheduleOptions& o) {
+  const auto stages = static_cast<int>(schedule.stages.size()), groups = schedule.groups();
+  const GroupGraph graph(groups);
+  const double share = static_cast<double>(stages) / groups;  // of a stage, that a group is
+  const std::vector<GroupMemory> memory(static_cast<std::size_t>(groups), {share, o.request.filter_memory * share, 0});
+  try {
+    check_schedule(schedule, graph, true, memory, o.request.memory_limit);
+  } catch (const Error& error) {
+    fail("{}: {}", schedule.kind, error.what());
+  }
+  ScheduleTimes times = equal_times(groups, 1, o.request.times, o.request.transfer);
+  for (auto& each : times.groups)
+    each = {each.forward * share, each.backward_data * share, each.backward_filter * share};
+  auto peaks = peak_memory(schedule, memory);
+  return {schedule, simulate(schedule, graph, times), std::move(peaks)};
+}
+
+Json to_json(const Report& report, const ScheduleOptions& o) {
+  const auto& [schedule, simulation, peaks] = report;
+  const auto& times = o.request.times;
+  Json json{{"kind", schedule.kind},
+            {"stages", schedule.stages.size()},
+            {"groups", schedule.groups()},
+            {"replicas", schedule.replicas()},
+            {"microbatches", schedule.microbatches()},
+            {"times", {times.forward, times.backward_data, times.backward_filter, o.request.transfer}},
+            {"makespan", simulation.makespan},
+            {"cost", simulation.cost},
+            {"bubble_rate", simulation.bubble_rate()},
+            {"per_stage", Json::array()},
+            {"critical_path", Json::array()}};
+  for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
+    json["per_stage"].push_back({{"stage", stage},
+                                 {"actions", schedule.stages[stage].size()},
+                                 {"busy", simulation.busy[stage]},
+                                 {"idle", simulation.idle(static_cast<int>(stage))},
+                                 {"peak_activations", peaks[stage]}});
+  for (const auto& [stage, position] : simulation.critical)
+    json["critical_path"].push_back(
+        schedule.stages[static_cast<std::size_t>(stage)][static_cast<std::size_t>(position)].print());
+  return json;
+}
+
+void print(const Report& report, const ScheduleOptions& o) {
+  const auto& [schedule, simulation, peaks] = report;
+  const auto& times = o.request.times;
+  fmt::print("schedule     {}: {} stages, {} groups of layers, {} microbatches{}\n", schedule.kind,
+             schedule.stages.size(), schedule.groups(), schedule.microbatches(),
+             schedule.replicas() > 1 ? fmt::format(", {} replicas", schedule.replicas()) : "");
+  fmt::print(
+      "times        forward {:g}, backward of inputs {:g}, of weights {:g} a stage and microbatch; transfer {:g}\n",
+      times.forward, times.backward_data, times.backward_filter, o.request.transfer);
+  fmt::print("makespan     {:.6g}\n", simulation.makespan);
+  fmt::print("bubble_rate  {:.4f} (of {:.6g}, from first start to last end of the stage where that is longest)\n\n",
+             simulation.bubble_rate(), simulation.cost);
+  fmt::print("stage        busy        idle  peak activations\n");
+  for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
+    fmt::print("{:>5}  {:>10.6g}  {:>10.6g}  {:>16.6g}\n", stage, simulation.busy[stage],
+               simulation.idle(static_cast<int>(stage)), peaks[stage]);
+  if (o.draw) fmt::print("\n{}", draw_timeline(simulation, 120));
+}
+
+std::string print_kinds() {
+  std::string text;
+  for (const auto& kind : schedule_kinds())
+    text +=
+        fmt::format("{:<12} {}\n             groups a stage: {}{}; stages p and microbatches: {}\n", kind.name,
+                    kind.what, kind.groups_per_stage, kind.any_groups ? ", or any other number" : "", kind.constraints);
+  return text;
+}
+
+}  // namespace
+
+int schedule(int argc, char** argv) {
+  ScheduleOptions o;
+  const po::options_description all = describe(o);
+  const auto values = read_command_line(argc - 1, argv + 1, all);
+  if (values.count("help") != 0 || values.count("kinds") != 0) {
+    std::ostringstream text;
+    text << all;
+    fmt::print("{}", values.count("help") != 0 ? text.str() : print_kinds());
+    return 0;
+  }
+  parse_times(o.times, o.request);
+  for (const auto& [option, path] : {std::pair("--csv-out", o.csv_out), std::pair("--svg", o.svg)})
+    if (!path.empty()) check_writable(option, path);
+  const Report report = examine(get_schedule(o, values), o);
+  if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
+  if (!o.svg.empty())
+    write_text(
+        "--svg", o.svg,
+        timeline_svg(report.simulation, fmt::format("{}, {} stages, {} microbatches: bubble rate {:.4f}",
+                                                    report.schedule.kind, report.schedule.stages.size(),
+                                                    report.schedule.microbatches(), report.simulation.bubble_rate())));
+  if (o.json)
+    fmt::print("{}\n", to_json(report, o).dump(2));
+  else
+    print(report, o);
+  return 0;
+}
+
+}  // namespace partita::cli
