@@ -1,7 +1,7 @@
 #include "partita/base/error.hpp"
 #include "partita/layouts/notation.hpp"
-#include "partita/strategies/generators.hpp"
 #include "partita/strategies/plan.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 
@@ -27,17 +27,41 @@ Setting setting(const Strategy& strategy, const std::string& layer, std::optiona
 
 bool is_dim(const std::string& text) { return text.size() == 1 && all_dims.find(text[0]) != std::string_view::npos; }
 
-/// Blanks out of a pattern's layout the dimensions that this layer lacks, and notes it; columns stay what they are.
-std::string drop_dims(const Setting& from, const Shape& shape, std::string_view key, std::vector<std::string>& notes) {
+/// A pattern's layout without the dimensions that this layer lacks and the axes that its stage's grid lacks, which it notes.
+/// What is left keeps its column.
+std::string drop_missing(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
+                         std::vector<std::string>& notes) {
   std::string text = *from.text;
   const auto words = parse_notation(text);
+  const auto note = [&](const std::string& lacks) {
+    notes.push_back(fmt::format("{} of \"{}\": {}", key, from.rule->match, lacks));
+  };
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto& [dim, axes] = words[i];
-    if (!is_dim(dim.text) || shape.has(dim.text[0])) continue;
     const auto end = i + 1 < words.size() ? words[i + 1].dim.column : text.size();
-    std::fill(text.begin() + static_cast<std::ptrdiff_t>(dim.column), text.begin() + static_cast<std::ptrdiff_t>(end),
-              ' ');
-    if (!axes.empty()) notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, from.rule->match, dim.text));
+    const auto replace = [&](std::string by) {
+      by.resize(end - dim.column, ' ');
+      text.replace(dim.column, end - dim.column, by);
+    };
+    if (is_dim(dim.text) && !shape.has(dim.text[0])) {
+      replace("");
+      if (!axes.empty()) note("it has no " + dim.text);
+      continue;
+    }
+    std::string kept;
+    std::size_t there = 0;
+    for (const auto& axis : axes) {
+      if (grid.find(axis.text) < 0) {
+        note(fmt::format("its stage's grid \"{}\" has no {}", grid.print(), axis.text));
+        continue;
+      }
+      kept += (there++ == 0 ? "" : ",") + axis.text;
+    }
+    if (there == axes.size()) continue;
+    if (there == 0)
+      replace(is_dim(dim.text) ? dim.text : "");
+    else
+      replace(fmt::format("{}@({})", dim.text, kept));
   }
   return text;
 }
@@ -46,7 +70,8 @@ std::string drop_dims(const Setting& from, const Shape& shape, std::string_view 
 Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
                    std::vector<std::string>& notes) {
   try {
-    Layout layout = Layout::parse(from.rule->exact() ? *from.text : drop_dims(from, shape, key, notes), shape, grid);
+    Layout layout =
+        Layout::parse(from.rule->exact() ? *from.text : drop_missing(from, shape, grid, key, notes), shape, grid);
     if (layout.partial() != 0 && key != "output") fail("\"{}\": only an output may be a pending sum", *from.text);
     return layout;
   } catch (const Error& error) {
@@ -57,9 +82,14 @@ Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, st
 class Binder {
  public:
   Binder(const Model& model, const Strategy& strategy, const Workload& workload)
-      : model_(model), strategy_(strategy), shapes_(model.shapes(workload.batch)) {
+      : model_(model),
+        strategy_(strategy),
+        shapes_(model.shapes(workload.batch)),
+        stages_(stages_of_layers(model, strategy)) {
     plan_.model = model.name();
-    plan_.grid = strategy.grid();
+    plan_.grids = strategy.grids();
+    plan_.places.clear();
+    for (std::size_t stage = 0; stage < plan_.grids.size(); ++stage) plan_.places.push_back(static_cast<int>(stage));
     plan_.workload = workload;
   }
 
@@ -120,10 +150,11 @@ class Binder {
     try {
       for (const auto& [dim, axes] : parse_notation(*text)) {
         for (const auto& axis : axes)
-          if (plan_.grid.find(axis.text) < 0)
+          if (std::none_of(plan_.grids.begin(), plan_.grids.end(),
+                           [&](const Grid& grid) { return grid.find(axis.text) >= 0; }))
             fail_notation(*text, axis.column,
-                          fmt::format("the grid \"{}\" has no axis '{}'{}", plan_.grid.print(), axis.text,
-                                      did_you_mean(axis.text, plan_.grid.names())));
+                          fmt::format("the grid \"{}\" has no axis '{}'{}", plan_.grid().print(), axis.text,
+                                      did_you_mean(axis.text, plan_.grid().names())));
         if (!axes.empty() && is_dim(dim.text) && !any_has(dim.text[0]))
           fail_notation(*text, dim.column,
                         fmt::format("no layer that \"{}\" matches has a dimension {}", rule.match, dim.text));
@@ -136,6 +167,7 @@ class Binder {
   LayerPlan bind_layer(int index) {
     const auto& layer = model_.layers()[static_cast<std::size_t>(index)];
     LayerPlan bound;
+    bound.group = stages_[static_cast<std::size_t>(index)];
     bound.name = layer.name;
     bound.op = layer.op;
     bound.inputs = layer.inputs;
@@ -145,6 +177,7 @@ class Binder {
     const LayoutRequest request = read_request(bound);
     bound.at = layer.op->layouts(request);
     bound.y = bound.op->is_loss() ? bound.at.y : request.output;
+    for (std::size_t i = 0; i < bound.inputs.size(); ++i) cross(bound, i);
     connect(bound);
     return bound;
   }
@@ -154,13 +187,13 @@ class Binder {
     request.dtype = plan_.workload.dtype;
     request.training = plan_.workload.training;
     request.needs_dx = false;
-    const Grid& grid = plan_.grid;
+    const Grid& grid = grid_of(bound);
     const Setting input = setting(strategy_, bound.name, &LayerRule::input);
     const Setting weights = setting(strategy_, bound.name, &LayerRule::weights);
     if (bound.inputs.empty()) drop_key(input, "input", "inputs", bound);
     if (bound.weights.empty()) drop_key(weights, "weights", "weights", bound);
     for (const int producer : bound.inputs) {
-      request.arriving.push_back(plan_.layers[static_cast<std::size_t>(producer)].y);
+      request.arriving.push_back(arriving(bound, producer));
       request.needs_dx = request.needs_dx || trains(producer);
       const auto& shape = shapes_[static_cast<std::size_t>(producer)];
       request.input.push_back(
@@ -227,16 +260,39 @@ class Binder {
       LayerPlan& layer = plan_.layers[i];
       layer.recompute = asks_to_recompute(layer) && (layer.has_backward() || feeds[i]);
       for (const int input : layer.inputs)
-        if (layer.recompute) feeds[static_cast<std::size_t>(input)] = true;
+        if (layer.recompute && plan_.layers[static_cast<std::size_t>(input)].group == layer.group)
+          feeds[static_cast<std::size_t>(input)] = true;
     }
+  }
+
+  const Grid& grid_of(const LayerPlan& bound) const { return plan_.grids[static_cast<std::size_t>(bound.group)]; }
+
+  /// The layout in which a layer finds what `producer` leaves: that one's y, or on another stage what the first reader there
+  /// takes. Before there is one, an equal placement on this grid.
+  Layout arriving(const LayerPlan& bound, int producer) const {
+    const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+    if (from.group == bound.group) return from.y;
+    for (const auto& boundary : from.departs)
+      if (boundary.group == bound.group) return boundary.to;
+    return placed_alike(from.y.dual(), grid_of(bound));
+  }
+
+  /// The first reader of another stage's layer decides how that arrives here.
+  void cross(const LayerPlan& bound, std::size_t i) {
+    LayerPlan& from = plan_.layers[static_cast<std::size_t>(bound.inputs[i])];
+    if (from.group == bound.group) return;
+    for (const auto& boundary : from.departs)
+      if (boundary.group == bound.group) return;
+    from.departs.push_back(
+        {bound.group, from.y.dual(), bound.at.x[i].dual(), plan_redistribution(from.y, from.y.dual())});
   }
 
   /// The redistributions on all sides of a layer whose layouts are known.
   void connect(LayerPlan& bound) const {
     for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
-      const auto& producer = plan_.layers[static_cast<std::size_t>(bound.inputs[i])];
-      bound.arrive.push_back(plan_redistribution(producer.y, bound.at.x[i]));
-      bound.leave.push_back(plan_redistribution(bound.at.dx[i], producer.y.dual()));
+      const Layout y = arriving(bound, bound.inputs[i]);
+      bound.arrive.push_back(plan_redistribution(y, bound.at.x[i]));
+      bound.leave.push_back(plan_redistribution(bound.at.dx[i], y.dual()));
       bound.needs_dx.push_back(trains(bound.inputs[i]));
     }
     bound.finish = plan_redistribution(bound.at.y, bound.y);
@@ -252,6 +308,7 @@ class Binder {
   const Model& model_;
   const Strategy& strategy_;
   std::vector<Shape> shapes_;
+  std::vector<int> stages_;  // by layer
   Plan plan_;
 };
 
@@ -267,28 +324,6 @@ void check_uses(const Model& model) {
   for (std::size_t i = 0; i + 1 < used.size(); ++i)
     if (!used[i])
       fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
-}
-
-/// The order of a step of so many microbatches, all layers being one group.
-Schedule bind_schedule(const Strategy& strategy, int microbatches, bool training) {
-  using enum Action::Kind;
-  if (!training) {
-    Schedule forwards{"forward", {{}}};
-    for (int j = 0; j < microbatches; ++j) forwards.stages[0].push_back({forward, 0, j});
-    return forwards;
-  }
-  if (strategy.schedule() == "single") return single_stage(true);
-  const ScheduleKind& kind = schedule_kind(strategy.schedule());
-  if (kind.groups_per_stage > 1 || kind.name == "chimera")
-    fail(
-        "the schedule '{}' needs several groups of layers; here all layers are one, for which there are \"gpipe\", "
-        "\"1f1b\" "
-        "and \"zb-h1\"",
-        kind.name);
-  ScheduleRequest request;
-  request.kind = kind.name;
-  request.microbatches = microbatches;
-  return with_communication(generate(request), GroupGraph(1), true);
 }
 
 }  // namespace
@@ -311,7 +346,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
-  plan.schedule = bind_schedule(strategy, microbatches, workload.training);
+  plan.schedule = bind_schedule(strategy, graph_of(plan), microbatches, workload.training);
   plan.distributed = strategy.update() == Strategy::Update::distributed;
   if (workload.training)
     plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),

@@ -15,21 +15,23 @@ class Replay {
  public:
   Replay(const Plan& plan, int rank)
       : plan_(plan),
-        rank_(rank),
+        group_(plan.stage_of_rank(rank)),
+        rank_(plan.rank_in_stage(rank)),
         element_(size_of(plan.workload.dtype)),
         microbatches_(static_cast<std::size_t>(plan.microbatches)) {
     for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) {
-      const MemoryUse use = plan.memory(layer, rank);
+      const MemoryUse use = plan.memory(layer, rank);  // nothing of other stages' layers
       for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
         take(kept, use[kept]);
     }
   }
 
   MemoryPeak run() {
-    for (const auto& action : plan_.schedule.stages.at(0)) {
+    for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(group_)]) {
       layers_ = &plan_.layers_of(action.microbatch);
       m_ = &microbatches_[static_cast<std::size_t>(action.microbatch)];
-      perform(action.kind);
+      if (m_->outputs.empty()) begin();
+      action.is_transfer() ? cross(action) : perform(action);
     }
     return peak_;
   }
@@ -40,30 +42,32 @@ class Replay {
   /// As train/layer_group.hpp has it.
   struct Microbatch {
     Buffer images, target;
-    std::vector<Buffer> outputs, gradients, dy;
+    std::vector<Buffer> outputs, gradients, dy, sent;
+    std::vector<std::pair<std::size_t, Buffer>> arriving_gradients;
     std::vector<std::vector<Buffer>> saved;
     std::vector<bool> live;
   };
 
-  void perform(Action::Kind kind) {
+  bool mine(std::size_t i) const { return (*layers_)[i].group == group_; }
+
+  void perform(const Action& action) {
     using enum Action::Kind;
-    switch (kind) {
-      case forward: return begin(), run_forward();
-      case backward: ++filters_; return run_backward();
-      case backward_data: return run_backward_data();
+    switch (action.kind) {
+      case forward: return run_forward(action.microbatch);
+      case backward:
+        ++filters_;
+        finish_transfers();
+        return run_backward();
+      case backward_data: finish_transfers(); return run_backward_data();
       case backward_filter: ++filters_; return run_backward_filter();
+      case reduce: return leaving_.clear();
       case step: return gather();
       default: return;
     }
   }
 
   void begin() {
-    const auto& loss = layers_->back();
-    const Target target = loss.op->target(loss.input_shapes[0]);
     const std::size_t count = layers_->size();
-    m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
-    m_->target = hold(MemoryClass::activations,
-                      volume(loss.at.x[0].onto(target.shape)) * (target.labels ? size_of(DType::i32) : element_));
     m_->outputs.assign(count, {});
     m_->gradients.assign(count, {});
     m_->dy.assign(count, {});
@@ -71,16 +75,60 @@ class Replay {
     m_->live.assign(count, false);
   }
 
-  void run_forward() {
+  /// As train/stage_exchange.cpp.
+  void cross(const Action& action) {
+    using enum Action::Kind;
+    const bool back = action.kind == send_gradient || action.kind == receive_gradient;
+    const bool own = action.kind == send_output || action.kind == receive_gradient;
     for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const LayerPlan& layer = (*layers_)[i];
+      if (layer.group != (own ? action.group : action.peer) || (back && !layer.sends_gradient())) continue;
+      for (const auto& boundary : layer.departs) {
+        if (boundary.group != (own ? action.peer : action.group)) continue;
+        if (action.kind == send_output) m_->sent.push_back(convert_layout(m_->outputs[i], boundary.settle));
+        if (action.kind == receive_input)
+          m_->outputs[i] = hold(MemoryClass::activations, volume(boundary.to) * element_);
+        if (action.kind == send_gradient) {
+          leaving_.push_back(m_->gradients[i]);
+          m_->gradients[i] = {};
+        }
+        if (action.kind == receive_gradient)
+          m_->arriving_gradients.emplace_back(i, hold(MemoryClass::activations, volume(boundary.from) * element_));
+      }
+    }
+  }
+
+  void finish_transfers() {
+    m_->sent.clear();
+    leaving_.clear();
+    for (auto& [layer, gradient] : m_->arriving_gradients)
+      if (!m_->gradients[layer]) m_->gradients[layer] = gradient;
+    m_->arriving_gradients.clear();
+  }
+
+  /// What the rank brings.
+  void read() {
+    const auto& loss = layers_->back();
+    const Target target = loss.op->target(loss.input_shapes[0]);
+    if (mine(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
+    if (mine(layers_->size() - 1))
+      m_->target = hold(MemoryClass::activations,
+                        volume(loss.at.x[0].onto(target.shape)) * (target.labels ? size_of(DType::i32) : element_));
+  }
+
+  void run_forward(int microbatch) {
+    if (!plan_.workload.training && microbatch > 0) microbatches_[static_cast<std::size_t>(microbatch) - 1] = {};
+    read();
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      if (!mine(i)) continue;
       forward_layer(i);
       settle(i);
     }
-    if (!plan_.workload.training) *m_ = {};
   }
 
   void run_backward() {
     for (std::size_t i = layers_->size(); i-- > 0;) {
+      if (!mine(i)) continue;
       const LayerPlan& layer = (*layers_)[i];
       if (layer.has_backward()) {
         const Buffer dy = start_backward(i);
@@ -90,11 +138,18 @@ class Replay {
       start_buckets(static_cast<int>(i));
       release(i);
     }
-    *m_ = {};
+    release_arrived();
+    m_->images = m_->target = {};
+  }
+
+  void release_arrived() {
+    for (std::size_t i = 0; i < layers_->size(); ++i)
+      if (!mine(i)) m_->outputs[i] = {};
   }
 
   void run_backward_data() {
     for (std::size_t i = layers_->size(); i-- > 0;) {
+      if (!mine(i)) continue;
       const LayerPlan& layer = (*layers_)[i];
       if (layer.has_backward()) {
         const Buffer dy = start_backward(i);
@@ -103,15 +158,17 @@ class Replay {
       }
       if (!layer.trains()) release(i);
     }
+    release_arrived();
   }
 
   void run_backward_filter() {
     for (std::size_t i = layers_->size(); i-- > 0;) {
+      if (!mine(i)) continue;
       if ((*layers_)[i].trains()) multiply((*layers_)[i], 2);
       start_buckets(static_cast<int>(i));
       release(i);
     }
-    *m_ = {};
+    m_->images = m_->target = {};
   }
 
   void release(std::size_t i) {
@@ -197,24 +254,25 @@ class Replay {
       m_->live[i] = false;
     }
     for (const int input : layer.inputs)
-      if (plan_.readers(input).back() == static_cast<int>(i) && !plan_.needs_output(input))
+      if (plan_.readers(input, group_).back() == static_cast<int>(i) && !plan_.needs_output(input, group_))
         m_->outputs[static_cast<std::size_t>(input)] = {};
   }
 
   void restore(std::size_t i) {
     for (const int input : (*layers_)[i].inputs)
-      if (!m_->outputs[static_cast<std::size_t>(input)]) restore(static_cast<std::size_t>(input));
+      if (mine(static_cast<std::size_t>(input)) && !m_->outputs[static_cast<std::size_t>(input)])
+        restore(static_cast<std::size_t>(input));
     forward_layer(i);
   }
 
   void release_restored() {
     for (std::size_t i = 0; i < layers_->size(); ++i) {
-      if (!(*layers_)[i].recompute || !m_->outputs[i]) continue;
+      if (!mine(i) || !(*layers_)[i].recompute || !m_->outputs[i]) continue;
       const auto wait = [&](int reader) {
         const auto r = static_cast<std::size_t>(reader);
         return (*layers_)[r].recompute && !m_->live[r];
       };
-      const auto readers = plan_.readers(static_cast<int>(i));
+      const auto readers = plan_.readers(static_cast<int>(i), group_);
       if (std::none_of(readers.begin(), readers.end(), wait)) m_->outputs[i] = {};
     }
   }
@@ -266,12 +324,13 @@ class Replay {
     if (master == element_) sums_.clear();  // one after the other is applied, and what was updated gathered
     std::vector<Buffer> travelling;
     for (const auto& bucket : plan_.buckets)
-      if (bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
+      if (plan_.stage_of(bucket.last()) == group_ && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
         travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
   }
 
   const Plan& plan_;
-  int rank_;
+  int group_;  // of layers: that of the rank's stage
+  int rank_;   // in the stage
   Index element_;
   MemoryUse now_;
   MemoryPeak peak_;
@@ -279,7 +338,7 @@ class Replay {
   const std::vector<LayerPlan>* layers_ = nullptr;  // of the action, and its microbatch
   Microbatch* m_ = nullptr;
   int filters_ = 0;  // microbatches whose dw is formed
-  std::vector<Buffer> sums_;
+  std::vector<Buffer> sums_, leaving_;
 };
 
 }  // namespace
@@ -290,7 +349,7 @@ void check_memory(const Plan& plan, Index limit) {
   if (limit == 0) return;
   MemoryPeak worst;
   int where = 0;
-  for (int rank = 0; rank < plan.grid.size(); ++rank)
+  for (int rank = 0; rank < plan.ranks(); ++rank)
     if (const MemoryPeak peak = plan.peak(rank); peak.total > worst.total) {
       worst = peak;
       where = rank;
@@ -300,21 +359,24 @@ void check_memory(const Plan& plan, Index limit) {
         "rank {} of the grid \"{}\" holds up to {} ({}), {} more than the memory limit of {}; cut samples or space "
         "over "
         "more ranks, or give layers recompute = true",
-        where, plan.grid.print(), print_bytes(worst.total), worst.each.print(), print_bytes(worst.total - limit),
+        where, plan.grid().print(), print_bytes(worst.total), worst.each.print(), print_bytes(worst.total - limit),
         print_bytes(limit));
 }
 
-std::vector<int> Plan::readers(int layer) const {
+std::vector<int> Plan::readers(int layer, int group) const {
   std::vector<int> all;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    if (std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
+    if (layers[i].group == group &&
+        std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
       all.push_back(static_cast<int>(i));
   return all;
 }
 
-bool Plan::needs_output(int layer) const {
-  if (layers[static_cast<std::size_t>(layer)].recompute) return false;
-  const auto all = readers(layer);
+bool Plan::needs_output(int layer, int group) const {
+  const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
+  if (bound.group == group && !bound.departs.empty()) return true;
+  if (bound.group == group && bound.recompute) return false;
+  const auto all = readers(layer, group);
   return std::any_of(all.begin(), all.end(),
                      [&](int reader) { return layers[static_cast<std::size_t>(reader)].recompute; });
 }

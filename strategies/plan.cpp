@@ -13,6 +13,8 @@ bool LayerPlan::trains() const {
   return std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; });
 }
 
+bool LayerPlan::sends_gradient() const { return trains() || needs_any_dx(); }
+
 bool LayerPlan::needs_any_dx() const {
   return std::any_of(needs_dx.begin(), needs_dx.end(), [](bool needs) { return needs; });
 }
@@ -23,23 +25,48 @@ namespace {
 class TrafficList {
  public:
   /// Of `times` microbatches that `layer` is bound for.
-  TrafficList(const Plan& plan, const LayerPlan& layer, int rank, int times)
-      : plan_(plan), layer_(layer), rank_(rank), times_(times), element_(size_of(plan.workload.dtype)) {
-    forward();
-    if (!plan.workload.training) return;
-    if (layer_.recompute) forward();
-    backward();
+  TrafficList(const Plan& plan, const LayerPlan& layer, int world_rank, int times)
+      : plan_(plan),
+        layer_(layer),
+        grid_(plan.grids[static_cast<std::size_t>(plan.places[static_cast<std::size_t>(layer.group)])]),
+        rank_(world_rank - grid_.first_rank()),
+        times_(times),
+        element_(size_of(plan.workload.dtype)) {
+    if (runs()) {
+      forward();
+      if (plan.workload.training) {
+        if (layer_.recompute) forward();
+        backward();
+      }
+    }
+    for (const auto& boundary : layer_.departs) cross(boundary, world_rank);
   }
 
   /// What the buckets move that this layer completes, once a step.
   void add_reduce() {
     times_ = 1;
-    if (plan_.workload.training) reduce();
+    if (plan_.workload.training && runs()) reduce();
+    if (layer_.op->is_loss() && plan_.grids.size() > 1)
+      add("loss to all stages", Verb::all_reduce, 0, {1, 2 * size_of(DType::f64)});
   }
 
   std::vector<PlannedTraffic> list;
 
  private:
+  /// True if the rank is one of the layer's stage.
+  bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }
+
+  /// What goes to another stage, and its gradient that comes back.
+  void cross(const Boundary& boundary, int world_rank) {
+    const auto send = [&](const std::string& role, bool back) {
+      const TransferPlan plan = boundary.transfer(world_rank, back);
+      add(role, Verb::exchange, 0, {static_cast<Index>(plan.sends.size()), plan.sent() * element_});
+    };
+    if (runs()) add(fmt::format("y to stage {}", boundary.group), boundary.settle);
+    send(fmt::format("y to stage {}", boundary.group), false);
+    if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", boundary.group), true);
+  }
+
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
     if (traffic == Traffic{}) return;
     list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}});
@@ -57,12 +84,12 @@ class TrafficList {
   }
 
   void add_collective(const std::string& role, Verb verb, AxisSet axes, Index elements, Index element_size) {
-    if (elements > 0 && plan_.grid.group_size(axes) > 1) add(role, verb, axes, {1, elements * element_size});
+    if (elements > 0 && grid_.group_size(axes) > 1) add(role, verb, axes, {1, elements * element_size});
   }
 
   void forward() {
     for (const auto& steps : layer_.arrive) add("x", steps);
-    if (layer_.at.x_halo) add("halo x", Verb::exchange, plan_.grid.all(), layer_.at.x_halo->traffic(rank_, element_));
+    if (layer_.at.x_halo) add("halo x", Verb::exchange, grid_.all(), layer_.at.x_halo->traffic(rank_, element_));
     add_collectives(Collective::When::forward);
     add_product(0, "product y");
     add("y", layer_.finish);
@@ -71,7 +98,7 @@ class TrafficList {
   void add_product(std::size_t which, const std::string& role) {
     if (which >= layer_.at.products.size()) return;
     const ProductPlan& product = layer_.at.products[which];
-    add(role, Verb::exchange, plan_.grid.all(), product.traffic(rank_, element_));
+    add(role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
     add(role, product.finish);
   }
 
@@ -80,12 +107,12 @@ class TrafficList {
     if (!needs_dx && !layer_.trains()) return;
     add("dy", layer_.finish_back);
     if (layer_.at.dy_halo && needs_dx)
-      add("halo dy", Verb::exchange, plan_.grid.all(), layer_.at.dy_halo->traffic(rank_, element_));
+      add("halo dy", Verb::exchange, grid_.all(), layer_.at.dy_halo->traffic(rank_, element_));
     if (layer_.at.x_halo && !layer_.at.dy_halo && needs_dx) {  // the adjoint: what came goes back
       const auto plan = layer_.at.x_halo->transfer(rank_);
       Index elements = 0;
       for (const auto& recv : plan.recvs) elements += recv.box.volume();
-      add("halo dx", Verb::exchange, plan_.grid.all(), {static_cast<Index>(plan.recvs.size()), elements * element_});
+      add("halo dx", Verb::exchange, grid_.all(), {static_cast<Index>(plan.recvs.size()), elements * element_});
     }
     add_collectives(Collective::When::backward);
     add_product(2, "product dw");
@@ -110,6 +137,7 @@ class TrafficList {
 
   const Plan& plan_;
   const LayerPlan& layer_;
+  const Grid& grid_;
   int rank_, times_;
   Index element_;
 };
@@ -141,8 +169,10 @@ Traffic Plan::traffic(int rank) const {
   return total;
 }
 
-MemoryUse Plan::memory(int layer, int rank) const {
+MemoryUse Plan::memory(int layer, int world_rank) const {
   const auto& bound = layers[static_cast<std::size_t>(layer)];
+  const int rank = world_rank - grid_of(layer).first_rank();
+  if (rank < 0 || rank >= grid_of(layer).size()) return {};
   const Index element = size_of(workload.dtype), master = size_of(master_dtype(workload.dtype));
   MemoryUse use;
   for (std::size_t i = 0; i < bound.weights.size(); ++i) {
@@ -191,12 +221,12 @@ std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
 Interval Plan::share(const Bucket& bucket, int rank) const {
   const Interval all{0, offsets(bucket, rank).back()};
   if (!distributed) return all;
-  const auto group = grid.group(rank, bucket.axes);
+  const auto group = grid_of(bucket.last()).group(rank, bucket.axes);
   const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
   return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
 }
 
-std::vector<AxisSet> Plan::axis_sets() const {
+std::vector<AxisSet> Plan::axis_sets(int stage) const {
   std::vector<AxisSet> sets;
   const auto add = [&](AxisSet axes) {
     if (axes != 0 && std::find(sets.begin(), sets.end(), axes) == sets.end()) sets.push_back(axes);
@@ -207,6 +237,8 @@ std::vector<AxisSet> Plan::axis_sets() const {
   };
   for (const auto* each : {&layers, &smaller})
     for (const auto& layer : *each) {
+      if (places[static_cast<std::size_t>(layer.group)] != stage) continue;
+      for (const auto& boundary : layer.departs) add_steps(boundary.settle);
       for (const auto& steps : layer.arrive) add_steps(steps);
       for (const auto& collective : layer.at.collectives) add(collective.axes);
       for (const auto& product : layer.at.products) add_steps(product.finish);
@@ -215,6 +247,7 @@ std::vector<AxisSet> Plan::axis_sets() const {
       for (const auto& steps : layer.leave) add_steps(steps);
     }
   for (const auto& bucket : buckets) {
+    if (stage_of(bucket.last()) != stage) continue;
     add(bucket.axes);
     if (workload.optimizer.needs_norms()) add(norm_axes(bucket));
   }
@@ -222,7 +255,7 @@ std::vector<AxisSet> Plan::axis_sets() const {
 }
 
 std::uint64_t Plan::hash() const {
-  std::string text = fmt::format("{} on {} batch {} {} {} {} {}\n", model, grid.print(), workload.batch,
+  std::string text = fmt::format("{} on {} batch {} {} {} {} {}\n", model, grids.front().print(), workload.batch,
                                  name(workload.dtype), workload.training, workload.optimizer.print(), distributed);
   for (const auto& layer : layers) {
     text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer.shape.print(),

@@ -115,6 +115,21 @@ Strategy::Update read_update(const Reader& reader, const toml::table& root) {
                 *text);
 }
 
+/// [[stage]] layers = ["conv1", "pool3"] grid = "data=2"
+Strategy::Stage read_stage(const Reader& reader, const toml::table& table) {
+  static const std::vector<std::string> keys{"layers", "grid"};
+  reader.check_keys(table, keys, "[[stage]]");
+  const auto* layers = table.get("layers");
+  const auto* both = layers == nullptr ? nullptr : layers->as_array();
+  const auto name = [&](std::size_t i) { return both->get(i)->value_exact<std::string>(); };
+  if (both == nullptr || both->size() != 2 || !name(0) || !name(1))
+    reader.refuse(layers == nullptr ? table : *layers,
+                  "[[stage]] needs layers = [\"its first layer\", \"its last layer\"]");
+  Strategy::Stage stage{*name(0), *name(1), std::nullopt, reader.place(table)};
+  if (table.contains("grid")) stage.grid = read_grid(reader, table);
+  return stage;
+}
+
 Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
   static const std::vector<std::string> keys{"match", "output", "input", "weights", "algorithm", "recompute"};
   reader.check_keys(table, keys, "[[layer]]");
@@ -164,6 +179,27 @@ Strategy& Strategy::bucket_bytes(Index bytes) {
   return *this;
 }
 
+Strategy& Strategy::stage(Stage stage) {
+  if (stage.place.empty()) stage.place = fmt::format("stage {}", stages_.size());
+  stages_.push_back(std::move(stage));
+  return *this;
+}
+
+std::vector<Grid> Strategy::grids() const {
+  if (stages_.empty()) return {grid_};
+  std::vector<Grid> grids;
+  for (int first = 0; const auto& stage : stages_) {
+    grids.push_back(Grid::parse(stage.grid.value_or(grid_).print(), first));
+    first += grids.back().size();
+  }
+  return grids;
+}
+
+int Strategy::ranks() const {
+  const auto last = grids().back();
+  return last.first_rank() + last.size();
+}
+
 Strategy& Strategy::schedule(const std::string& kind, int microbatches) {
   if (microbatches < 1 || microbatches > most_microbatches)
     fail("{} microbatches a step; there must be 1 to {}", microbatches, most_microbatches);
@@ -202,8 +238,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
     strategy.bucket_bytes_ = *value;
   }
   read_schedule(reader, root, strategy);
-  if (const auto* stage = root.get("stage"); stage != nullptr)
-    reader.refuse(*stage, "this version runs all layers in one stage; leave [[stage]] out");
+  for (const auto* table : reader.tables(root, "stage")) strategy.stage(read_stage(reader, *table));
   for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
   return strategy;
 }
@@ -223,6 +258,10 @@ std::string Strategy::print() const {
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   if (schedule_ != "single" || microbatches_ > 1)
     text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n", schedule_, microbatches_);
+  for (const auto& [first, last, grid, place] : stages_) {
+    text += fmt::format("\n[[stage]]\nlayers = [{}, {}]\n", quoted(first), quoted(last));
+    if (grid) text += fmt::format("grid = \"{}\"\n", grid->print());
+  }
   for (const auto& [match, rule, place] : rules_) {
     text += fmt::format("\n[[layer]]\nmatch = {}\n", quoted(match));
     if (rule.output) text += fmt::format("output = {}\n", quoted(*rule.output));

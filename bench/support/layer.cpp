@@ -24,7 +24,7 @@ Plan plan_of(const ConvShape& s, Index batch, const std::string& grid, const std
 Layer::Layer(const ConvShape& shape, Index batch, const std::string& grid, const std::string& layout,
              const std::shared_ptr<Communicator>& comm)
     : plan_(plan_of(shape, batch, grid, layout)),
-      grid_(std::make_unique<ProcessGrid>(plan_.grid, counting(comm, counter_), plan_.axis_sets())),
+      grid_(std::make_unique<ProcessGrid>(plan_.grid(), counting(comm, counter_), plan_.axis_sets())),
       backend_(make_onednn_backend(1)),
       rank_{*backend_, grid_->world(), true, {}},
       kernel_(make_kernel(layer(), grid_->rank())),

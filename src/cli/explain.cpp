@@ -34,9 +34,9 @@ void print_redistributions(const LayerPlan& layer, bool training) {
 
 void print_traffic(const Plan& plan, int layer, int rank) {
   const auto traffic = plan.traffic(layer, rank);
-  if (traffic.empty() && plan.grid.size() > 1) print_line("moves", "nothing");
+  if (traffic.empty() && plan.grid().size() > 1) print_line("moves", "nothing");
   for (const auto& item : traffic) {
-    const std::string axes = item.verb == Verb::exchange ? "" : plan.grid.print(item.axes);
+    const std::string axes = item.verb == Verb::exchange ? "" : plan.grid().print(item.axes);
     fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
                item.traffic.messages, print_bytes(item.traffic.bytes));
   }
@@ -102,10 +102,10 @@ void print_layer(const Plan& plan, int index, const Options& options) {
 void print_idle_axes(const Plan& plan) {
   AxisSet used = 0;
   for (const auto& layer : plan.layers) used |= layer.y.sharding() | layer.at.y.sharding() | layer.at.y.partial();
-  const AxisSet idle = plan.grid.all() & ~used;
-  if (plan.grid.group_size(idle) > 1)
-    fmt::print("\nnote: nothing is sharded over {}; {} ranks each do the same work\n", plan.grid.print(idle),
-               plan.grid.group_size(idle));
+  const AxisSet idle = plan.grid().all() & ~used;
+  if (plan.grid().group_size(idle) > 1)
+    fmt::print("\nnote: nothing is sharded over {}; {} ranks each do the same work\n", plan.grid().print(idle),
+               plan.grid().group_size(idle));
 }
 
 }  // namespace
@@ -115,10 +115,10 @@ int explain(const Options& options, const ModelFactory& factory) {
   const Strategy strategy = make_strategy(options, 1);
   const Plan plan = bind(
       model, strategy, {options.trainer.batch, options.trainer.dtype, !options.evaluation, options.trainer.optimizer});
-  if (options.rank < 0 || options.rank >= plan.grid.size())
-    fail("--rank {}: the grid \"{}\" has the ranks 0 to {}", options.rank, plan.grid.print(), plan.grid.size() - 1);
+  if (options.rank < 0 || options.rank >= plan.grid().size())
+    fail("--rank {}: the grid \"{}\" has the ranks 0 to {}", options.rank, plan.grid().print(), plan.grid().size() - 1);
   fmt::print("{} on the grid \"{}\" ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", model.name(),
-             plan.grid.print(), plan.grid.size(), options.trainer.batch, name(options.trainer.dtype), options.rank);
+             plan.grid().print(), plan.grid().size(), options.trainer.batch, name(options.trainer.dtype), options.rank);
   if (plan.microbatches > 1)
     fmt::print("in {} microbatches of {} samples{}; layouts and memory of a layer are those of one\n",
                plan.microbatches, plan.samples(0).extent(), plan.smaller.empty() ? "" : " or one less");

@@ -30,12 +30,17 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     const Workload workload{options.trainer.batch, options.trainer.dtype, options.trainer.training,
                             options.trainer.optimizer};
     const Plan plan = bind(setup.model, setup.strategy, workload);
-    for (const auto& layer : plan.layers) static_cast<void>(make_kernel(layer, world.rank()));
+    for (std::size_t i = 0; i < plan.layers.size(); ++i)
+      static_cast<void>(
+          make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
     check_memory(plan, options.trainer.memory_limit);
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
+    for (const auto& [option, path] : {std::pair("--save", options.save), std::pair("--load", options.load)})
+      if (plan.grids.size() > 1 && !path.empty())
+        fail("{} {}: this version keeps no checkpoints of several stages; leave it out", option, path);
     for (const auto& [option, path] : {std::pair("--json", options.json), std::pair("--save", options.save)})
       if (world.rank() == 0 && !path.empty()) check_writable(option, path);
   });
@@ -56,11 +61,19 @@ void print_ranks(Communicator& world) {
   fmt::print("ranks      {} (rank:pid{}{})\n", pids.size(), text, pids.size() > shown ? " ..." : "");
 }
 
+/// grid "data=2", or of several stages "2 stages, grids "data=2", "c=2""
+std::string print_grids(const Plan& plan) {
+  if (plan.grids.size() == 1) return fmt::format("grid \"{}\"", plan.grid().print());
+  std::string text;
+  for (const auto& grid : plan.grids) text += fmt::format("{}\"{}\"", text.empty() ? "" : ", ", grid.print());
+  return fmt::format("{} stages, grids {}", plan.grids.size(), text);
+}
+
 void print_header(const Options& options, Trainer& trainer, const Setup& setup) {
   const auto& plan = trainer.plan();
   fmt::print("model      {} ({} weights)\n", setup.model.name(), setup.model.weights());
-  fmt::print("strategy   {}, grid \"{}\"\n", options.strategy.empty() ? "from the command line" : options.strategy,
-             plan.grid.print());
+  fmt::print("strategy   {}, {}\n", options.strategy.empty() ? "from the command line" : options.strategy,
+             print_grids(plan));
   const std::string cut =
       plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
   fmt::print("workload   batch {}{}, {}, {}\n", options.trainer.batch, cut, name(options.trainer.dtype),
@@ -119,7 +132,8 @@ class Run {
     if (options_.test) trainer_.prepare(*setup_.test);
     json_["model"] = setup_.model.name();
     json_["strategy"] = options_.strategy;
-    json_["grid"] = trainer_.plan().grid.print();
+    json_["grid"] = trainer_.plan().grid().print();
+    if (trainer_.plan().grids.size() > 1) json_["stages"] = trainer_.plan().grids.size();
     json_["ranks"] = world_->size();
     json_["batch"] = options_.trainer.batch;
     json_["dtype"] = name(options_.trainer.dtype);

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
+#include "stage_exchange.hpp"
 #include "weight_update.hpp"
 
 namespace partita {
@@ -14,17 +15,22 @@ void profile_layer(std::string_view layer) {
 
 }  // namespace
 
-Executor::Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters,
-                   TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator, std::uint64_t seed,
-                   bool overlap)
+Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Backend& backend,
+                   Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
+                   std::uint64_t seed, bool overlap)
     : plan_(plan),
       grid_(grid),
       rank_{backend, grid.world(), overlap, {}},
       microbatches_(static_cast<std::size_t>(plan.microbatches)),
-      update_(std::make_unique<WeightUpdate>(plan, grid, parameters, counter, rank_.stream)) {
+      update_(std::make_unique<WeightUpdate>(plan, plan.stage_of_rank(world.rank()), grid, parameters, counter,
+                                             rank_.stream)) {
+  if (plan.grids.size() > 1)
+    stages_ = std::make_unique<StageExchange>(plan, world, grid, counter, allocator, rank_.stream);
+  const int stage = plan.stage_of_rank(world.rank());
   for (const auto* layers : {&plan.layers, &plan.smaller})
     if (!layers->empty())
-      groups_.push_back(std::make_unique<LayerGroup>(plan, *layers, grid, rank_, parameters, counter, allocator, seed));
+      groups_.push_back(
+          std::make_unique<LayerGroup>(plan, *layers, stage, grid, rank_, parameters, counter, allocator, seed));
 }
 
 Executor::~Executor() = default;
@@ -40,7 +46,10 @@ std::vector<ConvProblem> Executor::problems() const {
   return all;
 }
 
-Box Executor::images(int microbatch) const { return plan_.layers_of(microbatch).front().y.owned(grid_.rank()); }
+Box Executor::images(int microbatch) const {
+  const auto& input = plan_.layers_of(microbatch).front();
+  return reads_images() ? input.y.owned(grid_.rank()) : Box(input.shape.dims());
+}
 
 Target Executor::target(int microbatch) const {
   const auto& loss = plan_.layers_of(microbatch).back();
@@ -48,8 +57,9 @@ Target Executor::target(int microbatch) const {
 }
 
 Box Executor::target_box(int microbatch) const {
-  const auto& loss = plan_.layers_of(microbatch).back();
-  return loss.at.x[0].onto(target(microbatch).shape).owned(grid_.rank());
+  const Shape shape = target(microbatch).shape;
+  if (!reads_target()) return Box(shape.dims());
+  return plan_.layers_of(microbatch).back().at.x[0].onto(shape).owned(grid_.rank());
 }
 
 Tensor Executor::output(std::size_t i, int microbatch) const {
@@ -71,11 +81,39 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   state_ = {.step = step};
   result_ = {};
   filters_ = 0;
-  for (const auto& action : plan_.schedule.stages.at(0)) perform(action, read, rate);
+  for (auto& m : microbatches_) m = {};
+  const int stage = stages_ ? plan_.stage_of_rank(grid_.grid().first_rank() + grid_.rank()) : 0;
+  for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(stage)]) perform(action, read, rate);
+  if (stages_) {
+    for (auto& m : microbatches_) StageExchange::finish_outputs(m);
+    result_ = stages_->share(result_);
+  }
   if (!keep_)
     for (auto& m : microbatches_) m = {};
   profile_layer("");
   return result_;
+}
+
+void Executor::run_forward(int j, const Reader& read) {
+  Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
+  if (!plan_.workload.training && !keep_ && j > 0) {  // nobody will come back to the one before
+    auto& before = microbatches_[static_cast<std::size_t>(j - 1)];
+    StageExchange::finish_outputs(before);
+    before = {};
+  }
+  profile_layer("data");
+  if (m.outputs.empty()) m = begin(j);
+  if (reads_images() || reads_target()) m.batch = read(j);
+  StageExchange::finish_inputs(m);
+  group(j).forward(m, state_);
+  if (!reads_target()) return;
+  result_.loss += m.result.loss * m.share;
+  result_.accuracy += m.result.accuracy * m.share;
+}
+
+Microbatch Executor::begin(int j) const {
+  const Interval samples = plan_.samples(j);
+  return group(j).begin(samples.lo, static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch));
 }
 
 void Executor::perform(const Action& action, const Reader& read, double rate) {
@@ -83,24 +121,29 @@ void Executor::perform(const Action& action, const Reader& read, double rate) {
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
   const auto done = [this](std::size_t layer) { reduce_layer(layer); };
+  const auto wait = [&] {
+    if (!stages_) return;
+    StageExchange::finish_outputs(m);
+    stages_->finish_gradients(m);
+  };
   switch (action.kind) {
-    case forward: {
-      const Interval samples = plan_.samples(j);
-      profile_layer("data");
-      m = group(j).begin(samples.lo, static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch),
-                         read(j));
-      group(j).forward(m, state_);
-      result_.loss += m.result.loss * m.share;
-      result_.accuracy += m.result.accuracy * m.share;
-      if (!plan_.workload.training && !keep_) m = {};
-      return;
-    }
-    case backward: ++filters_; return group(j).backward(m, state_, done);
-    case backward_data: return group(j).backward_data(m, state_);
+    case forward: return run_forward(j, read);
+    case backward:
+      ++filters_;
+      wait();
+      return group(j).backward(m, state_, done);
+    case backward_data: wait(); return group(j).backward_data(m, state_);
     case backward_filter: ++filters_; return group(j).backward_filter(m, state_, done);
-    case reduce: profile_layer("gradients"); return update_->finish();
+    case reduce:
+      profile_layer("gradients");
+      if (stages_) stages_->finish();
+      return update_->finish();
     case step: profile_layer("optimizer"); return update_->step({rate, state_.step});
-    default: broken(fmt::format("the executor runs no {}", action.print()));
+    case recompute: broken("layers that run once more do so in their backward");
+    default:  // a transfer
+      profile_layer("stages");
+      if (m.outputs.empty()) m = begin(j);
+      stages_->perform(action, plan_.layers_of(j), m);
   }
 }
 

@@ -16,7 +16,7 @@ void profile_layer(std::string_view layer) {
 
 }  // namespace
 
-LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, const ProcessGrid& grid,
+LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, int group, const ProcessGrid& grid,
                        const RankContext& rank, Parameters& parameters, TrafficCounter& counter,
                        const std::shared_ptr<Allocator>& allocator, std::uint64_t seed)
     : plan_(plan),
@@ -26,22 +26,28 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, c
       parameters_(parameters),
       counter_(counter),
       allocator_(allocator),
-      seed_(seed) {
+      seed_(seed),
+      bound_(layers.size()),
+      kernels_(layers.size()) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
-    kernels_.push_back(make_kernel(layer, grid.rank()));
-    Bound& bound = bound_.emplace_back(Bound{layer.at.y.owned(grid.rank()), {}, {}, {}});
+    if (layer.group != group) continue;
+    members_.push_back(i);
+    kernels_[i] = make_kernel(layer, grid.rank());
+    Bound& bound = bound_[i];
+    bound.y = layer.at.y.owned(grid.rank());
     for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
     for (const int input : layer.inputs)
-      if (plan.readers(input).back() == static_cast<int>(i) && !plan.needs_output(input)) bound.done.push_back(input);
-    for (const int reader : plan.readers(static_cast<int>(i)))
+      if (plan.readers(input, group).back() == static_cast<int>(i) && !plan.needs_output(input, group))
+        bound.done.push_back(input);
+    for (const int reader : plan.readers(static_cast<int>(i), group))
       if (layers[static_cast<std::size_t>(reader)].recompute) bound.readers.push_back(reader);
   }
 }
 
 void LayerGroup::add_problems(std::vector<ConvProblem>& problems) const {
-  for (const auto& kernel : kernels_)
-    for (const auto& problem : kernel->problems(plan_.workload.training, rank_.ahead()))
+  for (const std::size_t i : members_)
+    for (const auto& problem : kernels_[i]->problems(plan_.workload.training, rank_.ahead()))
       if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
 }
 
@@ -49,8 +55,10 @@ Tensor LayerGroup::allocate(const Box& box, std::string_view names) const {
   return {plan_.workload.dtype, names, box, allocator_, MemoryClass::activations, Fill::none};
 }
 
-Microbatch LayerGroup::begin(Index first_sample, double share, Batch batch) const {
-  Microbatch m{first_sample, share, std::move(batch), {}, {}, {}, {}, {}, {}};
+Microbatch LayerGroup::begin(Index first_sample, double share) const {
+  Microbatch m;
+  m.first_sample = first_sample;
+  m.share = share;
   m.saved.resize(layers_.size());
   m.live.resize(layers_.size(), false);
   m.outputs.resize(layers_.size());
@@ -91,7 +99,7 @@ Tensor LayerGroup::convert_layout(const KernelCall& call, std::string_view role,
 }
 
 void LayerGroup::forward(Microbatch& m, StepState& state) const {
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  for (const std::size_t i : members_) {
     profile_layer(layers_[i].name);
     forward_layer(i, m, state, false);
     settle(i, m);
@@ -132,7 +140,8 @@ void LayerGroup::settle(std::size_t i, Microbatch& m) const {
 /// What forward left of layer i, after all before it whose outputs it needs.
 void LayerGroup::restore(std::size_t i, Microbatch& m, const StepState& state) const {
   for (const int input : layers_[i].inputs)
-    if (const auto j = static_cast<std::size_t>(input); !m.outputs[j] || (layers_[j].recompute && !m.live[j]))
+    if (const auto j = static_cast<std::size_t>(input);
+        layers_[j].group == layers_[i].group && (!m.outputs[j] || (layers_[j].recompute && !m.live[j])))
       restore(j, m, state);
   forward_layer(i, m, state, true);
 }
@@ -140,7 +149,7 @@ void LayerGroup::restore(std::size_t i, Microbatch& m, const StepState& state) c
 /// Of what was restored, the outputs that nobody waits for any more; what kernels keep of them they hold themselves.
 void LayerGroup::release_restored(Microbatch& m) const {
   if (keep_) return;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  for (const std::size_t i : members_) {
     const auto& readers = bound_[i].readers;
     const auto waits = [&](int reader) { return !m.live[static_cast<std::size_t>(reader)]; };
     if (layers_[i].recompute && std::none_of(readers.begin(), readers.end(), waits)) m.outputs[i] = {};
@@ -155,7 +164,8 @@ void LayerGroup::release(std::size_t i, Microbatch& m) const {
 }
 
 void LayerGroup::backward(Microbatch& m, StepState& state, const std::function<void(std::size_t)>& done) const {
-  for (std::size_t i = layers_.size(); i-- > 0;) {
+  for (std::size_t at = members_.size(); at-- > 0;) {
+    const std::size_t i = members_[at];
     const auto& layer = layers_[i];
     profile_layer(layer.name);
     if (layer.has_backward()) {
@@ -167,12 +177,20 @@ void LayerGroup::backward(Microbatch& m, StepState& state, const std::function<v
     done(i);
     release(i, m);
   }
+  release_arrived(m);
   m.batch = {};
   state.gradients = true;
 }
 
+/// What came from other stages, of which layers that run once more needed it to here.
+void LayerGroup::release_arrived(Microbatch& m) const {
+  for (std::size_t i = 0; i < layers_.size() && !keep_; ++i)
+    if (!kernels_[i]) m.outputs[i] = {};
+}
+
 void LayerGroup::backward_data(Microbatch& m, StepState& state) const {
-  for (std::size_t i = layers_.size(); i-- > 0;) {
+  for (std::size_t at = members_.size(); at-- > 0;) {
+    const std::size_t i = members_[at];
     const auto& layer = layers_[i];
     profile_layer(layer.name);
     if (layer.has_backward()) {
@@ -183,10 +201,12 @@ void LayerGroup::backward_data(Microbatch& m, StepState& state) const {
     }
     if (!layer.trains()) release(i, m);
   }
+  release_arrived(m);
 }
 
 void LayerGroup::backward_filter(Microbatch& m, StepState& state, const std::function<void(std::size_t)>& done) const {
-  for (std::size_t i = layers_.size(); i-- > 0;) {
+  for (std::size_t at = members_.size(); at-- > 0;) {
+    const std::size_t i = members_[at];
     profile_layer(layers_[i].name);
     if (layers_[i].trains()) form_filter(i, call(i, m, state), m.dy[i]);
     done(i);

@@ -34,10 +34,14 @@ std::string full_name(const LayerPlan& layer, std::size_t weight) {
 
 }  // namespace
 
-Parameters::Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator) {
+Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
+                       const std::shared_ptr<Allocator>& allocator) {
   const DType dtype = plan.workload.dtype, master = master_dtype(dtype);
   layers_.resize(plan.layers.size());
+  const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
+  const auto runs_here = [&](int layer) { return plan.stage_of(layer) == stage; };
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!runs_here(static_cast<int>(i))) continue;
     const auto& specs = plan.layers[i].weights;
     layers_[i].master.resize(specs.size());
     for (std::size_t j = 0; j < specs.size(); ++j)
@@ -45,6 +49,10 @@ Parameters::Parameters(const Plan& plan, int rank, std::uint64_t seed, const std
         layers_[i].master[j] = DistTensor(plan.layers[i].at.w[j], rank, master, allocator, MemoryClass::weights);
   }
   for (const auto& bucket : plan.buckets) {
+    if (!runs_here(bucket.last())) {
+      buckets_.emplace_back();
+      continue;
+    }
     Flat flat{plan.offsets(bucket, rank), plan.share(bucket, rank), {}, {}, {}};
     flat.w = flat_tensor(master, flat.offsets.back(), allocator, MemoryClass::weights);
     flat.dw = flat_tensor(dtype, flat.offsets.back(), allocator, MemoryClass::gradients);
@@ -94,6 +102,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
   if (!optimizer) return tensors;
   const auto states = plan.workload.optimizer.states();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!buckets_[b].w) continue;  // of another stage
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
       for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
@@ -116,6 +125,7 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
   const auto states = plan.workload.optimizer.states();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Flat& flat = buckets_[b];
+    if (!flat.w) continue;  // of another stage
     for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
       const auto& [layer, weight] = plan.buckets[b].entries[e];
       const auto& bound = plan.layers[static_cast<std::size_t>(layer)];

@@ -58,8 +58,11 @@ Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch
 }  // namespace
 
 void check_ranks(const Strategy& strategy, int ranks) {
-  const int size = strategy.grid().size();
+  const int size = strategy.ranks();
   if (size == ranks) return;
+  if (!strategy.stages().empty())
+    fail("the strategy's {} stages have {} ranks together, but {} {} started; start it with `mpiexec -n {}`",
+         strategy.stages().size(), size, ranks, ranks == 1 ? "was" : "were", size);
   fail("the grid \"{}\" has {} ranks, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
        strategy.grid().print(), size, ranks, ranks == 1 ? "was" : "were", size, ranks);
 }
@@ -77,7 +80,11 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
   check_memory(plan, options_.memory_limit);
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
   strategy_ = settled(std::move(strategy_), plan);
-  grid_ = std::make_unique<ProcessGrid>(plan.grid, counting(world_, counter_), plan.axis_sets());
+  counted_ = counting(world_, counter_);
+  stage_ = plan.stage_of_rank(world_->rank());
+  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_->rank());
+  grid_ =
+      std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
   counter_->reset();
@@ -87,7 +94,7 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
   auto& entry = bound_[{batch, training}];
   if (entry.executor) return entry;
   Plan plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
-  grid_->add(plan.axis_sets());
+  grid_->add(plan.axis_sets(stage_));
   prepare(entry, std::move(plan));
   return entry;
 }
@@ -95,8 +102,8 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
   entry.predicted = entry.plan.traffic(world_->rank());
-  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *backend_, *parameters_, *counter_, allocator_,
-                                              options_.seed, options_.overlap);
+  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, *backend_, *parameters_, *counter_,
+                                              allocator_, options_.seed, options_.overlap);
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
@@ -270,7 +277,18 @@ std::map<std::string, std::string> Trainer::attributes() const {
       {"model", model_.describe()}, {"seed", std::to_string(options_.seed)}, {"batch", std::to_string(options_.batch)}};
 }
 
+namespace {
+
+void check_one_stage(const Plan& plan, std::string_view what) {
+  if (plan.grids.size() > 1)
+    throw AgreedError(fmt::format("a checkpoint cannot be {} by {} stages in this version; train in one stage", what,
+                                  plan.grids.size()));
+}
+
+}  // namespace
+
 void Trainer::save(const std::string& path) {
+  check_one_stage(plan(), "written");
   counter_->set_label(checkpoint_label);
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
@@ -279,6 +297,7 @@ void Trainer::save(const std::string& path) {
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
+  check_one_stage(plan(), "read");
   counter_->set_label(checkpoint_label);
   Index step = 0, samples = 0;
   together(*world_, [&] {

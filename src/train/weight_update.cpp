@@ -4,9 +4,10 @@
 
 namespace partita {
 
-WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
-                           Stream stream)
+WeightUpdate::WeightUpdate(const Plan& plan, int stage, const ProcessGrid& grid, Parameters& parameters,
+                           TrafficCounter& counter, Stream stream)
     : plan_(plan),
+      stage_(stage),
       grid_(grid),
       parameters_(parameters),
       counter_(counter),
@@ -55,6 +56,7 @@ void WeightUpdate::finish() {
 void WeightUpdate::step(Moment moment) {
   const Timed timed(Profile::Part::compute);
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (!mine(b)) continue;
     apply_bucket(b, moment);
     if (plan_.distributed) gather(b);
   }

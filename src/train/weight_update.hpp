@@ -17,7 +17,7 @@ namespace partita {
 class WeightUpdate {
  public:
   /// All references must outlive it.
-  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
+  WeightUpdate(const Plan& plan, int stage, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
                Stream stream);
 
   /// Starts the sums of the buckets that `layer` completes.
@@ -37,7 +37,10 @@ class WeightUpdate {
   std::vector<Piece> pieces(std::size_t b) const;
   std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);
 
+  bool mine(std::size_t b) const { return plan_.stage_of(plan_.buckets[b].last()) == stage_; }
+
   const Plan& plan_;
+  int stage_;
   const ProcessGrid& grid_;
   Parameters& parameters_;
   TrafficCounter& counter_;

@@ -26,7 +26,7 @@ struct Bound {
   }
   /// The axes over which the gradient of a layer's weight i is a pending sum.
   std::string partial(std::string_view name, std::size_t i) const {
-    return plan.grid.print((*this)[name].at.dw[i].partial());
+    return plan.grid().print((*this)[name].at.dw[i].partial());
   }
   /// e.g. "halo x exchange 1/336, ...": role, verb, messages/bytes.
   std::string traffic(std::string_view layer, int rank) const {
@@ -69,7 +69,7 @@ TEST(Bind, SamplesAlone) {
   const Bound b("data=3", "N@data");
   for (const auto& layer : b.plan.layers) {
     EXPECT_TRUE(moves_nothing(layer)) << layer.name;
-    EXPECT_EQ(layer.y.sharding('N'), b.plan.grid.all()) << layer.name;
+    EXPECT_EQ(layer.y.sharding('N'), b.plan.grid().all()) << layer.name;
   }
   EXPECT_EQ(b.partial("conv1", 0), "(data)");
   EXPECT_EQ(b.partial("fc2", 1), "(data)");
@@ -144,7 +144,7 @@ TEST(Bind, ColumnsThenRowsTakeOneAllReduceEachWay) {
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
     for (const auto& item : plan.traffic(i, 1))
       moved[plan.layers[static_cast<std::size_t>(i)].name] +=
-          fmt::format("{} {}{};", item.role, name(item.verb), plan.grid.print(item.axes));
+          fmt::format("{} {}{};", item.role, name(item.verb), plan.grid().print(item.axes));
   const std::map<std::string, std::string> expected{
       {"fc2", "product y all_reduce(c);"}, {"fc3", "dx all_reduce(c);"}, {"fc4", "product y all_reduce(c);"}};
   EXPECT_EQ(moved, expected) << "the first layer has no dx";
@@ -325,7 +325,7 @@ TEST(Bind, HashTellsPlansApart) {
 
 TEST(Bind, FourThousandRanks) {
   const Bound b("data=64 y=8 x=8", "N@data H@y W@x", {}, {.batch = 256, .optimizer = {}});
-  EXPECT_EQ(b.plan.grid.size(), 4096);
+  EXPECT_EQ(b.plan.grid().size(), 4096);
   EXPECT_EQ(b.partial("conv1", 0), "(data,y,x)");
   // rank 0 owns 4 rows and 4 columns of 4 samples, at a corner: two sides and a diagonal neighbour
   EXPECT_EQ(b.traffic("conv1", 0),

@@ -45,8 +45,8 @@ TEST(Bucket, SumsOverOtherAxesAreApart) {
   s.layer("*", {.output = "N@a"}).layer("l1", {.output = "N@(a,b)"});
   const Plan plan = bind(m, s, {.batch = 4, .dtype = DType::f32, .training = true, .optimizer = {}});
   ASSERT_EQ(plan.buckets.size(), 2U);
-  EXPECT_EQ(plan.grid.print(plan.buckets[0].axes), "(a,b)") << "l1, the first that backward completes";
-  EXPECT_EQ(plan.grid.print(plan.buckets[1].axes), "(a)");
+  EXPECT_EQ(plan.grid().print(plan.buckets[0].axes), "(a,b)") << "l1, the first that backward completes";
+  EXPECT_EQ(plan.grid().print(plan.buckets[1].axes), "(a)");
 }
 
 TEST(Bucket, SharesCoverABucketOnce) {
@@ -56,7 +56,7 @@ TEST(Bucket, SharesCoverABucketOnce) {
   const Plan plan = bind(model, s, {.batch = 4, .dtype = DType::f32, .training = true, .optimizer = {}});
   for (const auto& bucket : plan.buckets) {
     Index at = 0;
-    for (const int rank : plan.grid.group(0, bucket.axes)) {
+    for (const int rank : plan.grid().group(0, bucket.axes)) {
       EXPECT_EQ(plan.share(bucket, rank).lo, at);
       at = plan.share(bucket, rank).hi;
     }

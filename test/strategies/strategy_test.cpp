@@ -133,7 +133,7 @@ TEST(Strategy, ReadsItsSchedule) {
   expect_refused("[schedule]\nmicrobatches = 0", {"s.toml, line 2", "1 to 65536"});
   expect_refused("[schedule]\nmicrobatches = 1.5", {"s.toml, line 2", "whole number"});
   expect_refused("[schedule]\nmicrobatch = 1", {"did you mean 'microbatches'?"});
-  expect_refused("[[stage]]\nlayers = [\"a\", \"b\"]", {"s.toml, line 1", "one stage"});
+  expect_refused("[[stage]]\nlayers = [\"a\"]", {"s.toml, line 2", "first layer", "last layer"});
 }
 
 TEST(Strategy, LoadsFiles) {

@@ -22,6 +22,7 @@ class RandomCase {
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
     batch = pick(std::vector<Index>{1, 2, 3, 5, 7});
     model = draw_model();
+    if (chance(0.3)) draw_stages();
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
     draw_optimizer();
@@ -55,6 +56,20 @@ class RandomCase {
          {"cuts a group of channels", "groups of channels stay whole", "does not fit the input", "cannot run"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
+  }
+
+  /// Two to four stages, cut anywhere, on grids of the same axes and other extents.
+  void draw_stages() {
+    const auto& layers = model.layers();
+    const auto last = static_cast<Index>(layers.size()) - 1;
+    for (Index first = 0; first <= last;) {
+      const Index end = strategy.stages().size() == 3 ? last : between(first, last);
+      std::string grid;
+      for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
+      strategy.stage({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,
+                      Grid::parse(grid)});
+      first = end + 1;
+    }
   }
 
   /// Draws again where the plan refuses it; a layer that refuses all has no rule.

@@ -62,11 +62,11 @@ TEST_P(Shipped, TrainsAsOneRankDoes) {
   drawn.optimizer = {.rate = 0.01};
   const SerialResult serial = run_serially(drawn);
   const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
-  std::vector<RankResult> ranks(static_cast<std::size_t>(plan.grid.size()));
-  run_threads(plan.grid.size(), [&](Communicator& comm) {
+  std::vector<RankResult> ranks(static_cast<std::size_t>(plan.ranks()));
+  run_threads(plan.ranks(), [&](Communicator& comm) {
     ranks[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, drawn.strategy, comm, true);
   });
-  for (int rank = 0; rank < plan.grid.size(); ++rank) {
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
     static_cast<void>(expect_near_serial(drawn, ranks[static_cast<std::size_t>(rank)], serial));
     expect_predicted(plan, rank, ranks[static_cast<std::size_t>(rank)]);

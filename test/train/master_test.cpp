@@ -13,8 +13,8 @@ namespace {
 
 std::vector<RankResult> run_ranks(const RandomCase& drawn, const Strategy& strategy, bool overlap = true,
                                   Outputs outputs = Outputs::kept) {
-  std::vector<RankResult> results(static_cast<std::size_t>(strategy.grid().size()));
-  run_threads(strategy.grid().size(), [&](Communicator& comm) {
+  std::vector<RankResult> results(static_cast<std::size_t>(strategy.ranks()));
+  run_threads(strategy.ranks(), [&](Communicator& comm) {
     results[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, strategy, comm, overlap, Weights::drawn, outputs);
   });
   return results;
@@ -24,6 +24,8 @@ void expect_replicas_agree(const std::vector<RankResult>& ranks) {
   for (std::size_t r = 1; r < ranks.size(); ++r)
     for (std::size_t i = 0; i < ranks[r].weights.size(); ++i)
       for (std::size_t other = 0; other < r; ++other) {
+        const auto& others = ranks[other].weights;  // of another stage they are others
+        if (i >= others.size() || others[i].name != ranks[r].weights[i].name) continue;
         const auto &mine = ranks[r].weights[i].tensor.local, &theirs = ranks[other].weights[i].tensor.local;
         if (mine.box() == theirs.box()) {
           EXPECT_TRUE(same_bits(mine, theirs)) << ranks[r].weights[i].name << " on ranks " << other << " and " << r;
@@ -31,7 +33,7 @@ void expect_replicas_agree(const std::vector<RankResult>& ranks) {
       }
 }
 
-/// How often each algorithm was run.
+/// How often each algorithm was run, and stages.
 std::map<std::string, int> taken;
 
 /// Whether rounding decides more of the case than the fixed bounds allow.
@@ -43,11 +45,13 @@ bool check_case(std::uint64_t seed) {
     bool conditioned = false;
     const auto ranks = run_ranks(drawn, drawn.strategy);
     const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
+    if (plan.grids.size() > 1) ++taken["stages"];
+    if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
       ++taken[layer.at.algorithm];
       for (const auto& product : layer.at.products) ++taken[product.algorithm];
     }
-    for (int rank = 0; rank < plan.grid.size(); ++rank) {
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));
       conditioned |= expect_near_serial(drawn, ranks[static_cast<std::size_t>(rank)], serial);
       expect_predicted(plan, rank, ranks[static_cast<std::size_t>(rank)]);
@@ -84,7 +88,8 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
   std::uint64_t magnifying = 0;
   for (std::uint64_t seed = 1; seed <= cases && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
   std::vector<std::string> algorithms = product_algorithms();
-  algorithms.insert(algorithms.end(), {"stationary-x", "stationary-y", "stationary-w", "groups"});
+  algorithms.insert(algorithms.end(),
+                    {"stationary-x", "stationary-y", "stationary-w", "groups", "stages", "microbatches on stages"});
   for (const auto& algorithm : algorithms) EXPECT_GE(taken[algorithm], cases / 100) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";

@@ -37,14 +37,14 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
   for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < cases; ++seed) {
     if (replay != nullptr && done > 0) break;
     const RandomCase drawn(seed);
-    if (drawn.strategy.grid().size() != world.size()) continue;
+    if (drawn.strategy.ranks() != world.size()) continue;
     SCOPED_TRACE(fmt::format("replay with PARTITA_SEED={}\n{}", seed, drawn.print()));
     // Without a delay, but it lets ranks of one node compute ahead of their messages too.
     const auto network = done % 2 == 0 ? shared : delaying(shared, {});
     const RankResult mine = run_rank(drawn, drawn.strategy, *network, true);
     magnifying += expect_near_serial(drawn, mine, run_serially(drawn)) ? 1 : 0;
     expect_predicted(bind(drawn.model, drawn.strategy, workload_of(drawn)), world.rank(), mine);
-    expect_replicas_agree(mine, world);
+    if (drawn.strategy.stages().empty()) expect_replicas_agree(mine, world);
     if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
     ++done;
   }

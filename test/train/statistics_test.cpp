@@ -86,13 +86,12 @@ TEST(LocalStatistics, OnOneRankAreTheGlobalOnes) {
 }
 
 std::vector<RankResult> run(const RandomCase& drawn) {
-  std::vector<RankResult> ranks(static_cast<std::size_t>(drawn.strategy.grid().size()));
-  run_threads(drawn.strategy.grid().size(), [&](Communicator& comm) {
+  std::vector<RankResult> ranks(static_cast<std::size_t>(drawn.strategy.ranks()));
+  run_threads(drawn.strategy.ranks(), [&](Communicator& comm) {
     ranks[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, drawn.strategy, comm, true);
   });
   const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
-  for (int rank = 0; rank < plan.grid.size(); ++rank)
-    expect_predicted(plan, rank, ranks[static_cast<std::size_t>(rank)]);
+  for (int rank = 0; rank < plan.ranks(); ++rank) expect_predicted(plan, rank, ranks[static_cast<std::size_t>(rank)]);
   return ranks;
 }
 

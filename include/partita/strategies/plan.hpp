@@ -26,8 +26,20 @@ struct Workload {
 /// The element type in which weights are kept, summed over ranks and updated: f64 for f64, f32 for all shorter ones.
 DType master_dtype(DType dtype);
 
+/// What a layer leaves for another stage: from its ranks to those of the other's grid, straight.
+struct Boundary {
+  int group = 0;                           ///< of layers, that takes it
+  Layout from;                             ///< the layer's y, with no sum pending; the gradient comes back to it
+  Layout to;                               ///< as the group's first reader takes it; its gradient leaves as to.dual()
+  std::vector<RedistributionStep> settle;  ///< y -> from, on the layer's own grid
+
+  /// Of a rank of the world: what it sends of y, or receives; backward with `back`, of the gradient.
+  TransferPlan transfer(int rank, bool back) const;
+};
+
 /// One layer, bound: every layout, and every redistribution between them.
 struct LayerPlan {
+  int group = 0;  ///< of layers, that it belongs to
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;
@@ -42,6 +54,7 @@ struct LayerPlan {
   Steps finish;                    ///< at.y -> y
   Steps finish_back;               ///< y.dual() -> at.y.dual()
   std::vector<Steps> leave;        ///< by input: at.dx -> the producer's y.dual()
+  std::vector<Boundary> departs;   ///< for readers on other stages, by ascending group
   bool recompute = false;          ///< its forward runs once more in backward: it keeps nothing meanwhile
   std::vector<std::string> notes;  ///< what of a rule was dropped, and why
 
@@ -50,6 +63,8 @@ struct LayerPlan {
   /// True if the gradient of some input is needed. A layer of which neither holds has no backward.
   bool needs_any_dx() const;
   bool has_backward() const { return trains() || needs_any_dx(); }
+  /// True if a reader on another stage sends the gradient of y back.
+  bool sends_gradient() const;
 };
 
 /// The most bytes that a rank holds.
@@ -70,26 +85,41 @@ struct PlannedTraffic {
 /// A value; every rank holds the same one.
 struct Plan {
   std::string model;
-  Grid grid;
+  std::vector<Grid> grids;  ///< of each stage; stages take consecutive ranks
   Workload workload;
   std::vector<LayerPlan> layers;   ///< in the order in which they run, for microbatches of the larger size
   std::vector<LayerPlan> smaller;  ///< for those of one sample less; empty if all are equal
   int microbatches = 1;            ///< balanced blocks of the batch
+  std::vector<int> places{0};      ///< group of layers -> stage
   Schedule schedule;
   std::vector<Bucket> buckets;  ///< of gradients, in the order in which backward completes them; training only
   bool distributed = false;     ///< the ranks along a bucket's axes share its update
   std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, where somebody has measured
 
+  /// The grid of the only stage.
+  const Grid& grid() const { return grids.front(); }
+  int ranks() const { return grids.back().first_rank() + grids.back().size(); }
+  /// The stage that a rank of the world belongs to, and its rank in the stage's grid.
+  int stage_of_rank(int rank) const;
+  int rank_in_stage(int rank) const { return rank - grids[static_cast<std::size_t>(stage_of_rank(rank))].first_rank(); }
+  /// The stage that runs a layer.
+  int stage_of(int layer) const {
+    return places[static_cast<std::size_t>(layers[static_cast<std::size_t>(layer)].group)];
+  }
+  const Grid& grid_of(int layer) const { return grids[static_cast<std::size_t>(stage_of(layer))]; }
+
   /// The samples of one microbatch, and how its layers lie.
   Interval samples(int microbatch) const;
   const std::vector<LayerPlan>& layers_of(int microbatch) const;
 
-  /// Where the bucket's weights begin on `rank`, in elements of one flat buffer, and after the last its size.
+  /// Where the bucket's weights begin on `rank` of its stage, in elements of one flat buffer, and after the last its size.
   std::vector<Index> offsets(const Bucket& bucket, int rank) const;
   /// The elements of that buffer that `rank` updates, and holds the optimizer's state of.
   Interval share(const Bucket& bucket, int rank) const;
   /// The ranks over which norms of whole weights are summed.
   AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (distributed ? bucket.axes : 0); }
+
+  // In what follows `rank` is one of the world.
 
   /// What `rank` puts on the network for one layer in one run of the schedule, in the order in which one
   /// microbatch comes to it; only what moves something.
@@ -103,12 +133,12 @@ struct Plan {
   /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
   /// blocked copies); kernels that compute ahead of halos need a few rows more.
   MemoryPeak peak(int rank) const;
-  /// The layers that read `layer`'s output, in order.
-  std::vector<int> readers(int layer) const;
-  /// True if that output must stay for a layer that runs once more in backward.
-  bool needs_output(int layer) const;
-  /// The axis sets over which collectives run, in order of their first use: a communicator each.
-  std::vector<AxisSet> axis_sets() const;
+  /// The layers of a group that read `layer`'s output, in order.
+  std::vector<int> readers(int layer, int group) const;
+  /// True if that output must stay, in a group, for a layer that runs once more in backward, or to be sent on.
+  bool needs_output(int layer, int group) const;
+  /// The axis sets over which a stage's collectives run, in order of their first use: a communicator each.
+  std::vector<AxisSet> axis_sets(int stage = 0) const;
   /// Everything that ranks must agree on.
   std::uint64_t hash() const;
 };

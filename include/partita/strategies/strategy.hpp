@@ -50,6 +50,20 @@ class Strategy {
   /// Adds a rule; `place` stands for it in messages ("rule 3" where it is empty).
   Strategy& layer(std::string match, LayerRule rule, std::string place = "");
 
+  /// A group of consecutive layers and the grid that runs it.
+  struct Stage {
+    std::string first, last;                  ///< layers, in the model's order
+    std::optional<Grid> grid = std::nullopt;  ///< the strategy's, if it has none of its own
+    std::string place = "";                   ///< for messages
+  };
+  /// Adds a stage; stages take consecutive ranks, the first from rank 0. Without any, all layers are one.
+  Strategy& stage(Stage stage);
+  const std::vector<Stage>& stages() const { return stages_; }
+  /// The grids of all stages, placed one after the other.
+  std::vector<Grid> grids() const;
+  /// Ranks of all stages.
+  int ranks() const;
+
   /// How weights are updated: by every rank that holds them, or (distributed) each by one of those that would do the
   /// same; these share the optimizer's state (Rajbhandari et al. 2020, stage 1).
   enum class Update : std::uint8_t { replicated, distributed };
@@ -81,6 +95,7 @@ class Strategy {
   Index bucket_bytes_ = Index{4} << 20;
   std::string schedule_ = "single";
   int microbatches_ = 1;
+  std::vector<Stage> stages_;
 };
 
 }  // namespace partita

@@ -9,17 +9,18 @@
 
 namespace partita {
 
+class StageExchange;
 class WeightUpdate;
 
 /// Runs a plan on one rank: interprets the actions of its schedule.
 class Executor {
  public:
-  /// All references must outlive the executor.
-  Executor(const Plan& plan, const ProcessGrid& grid, Backend& backend, Parameters& parameters, TrafficCounter& counter,
-           const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap);
+  /// `grid` is this rank's stage's, `world` holds the ranks of all stages. All references must outlive the executor.
+  Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Backend& backend, Parameters& parameters,
+           TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap);
   ~Executor();
 
-  /// Brings this rank's part of a microbatch, when its forward begins.
+  /// Brings this rank's part of a microbatch, when its forward begins: images on the first stage, the target on the last.
   using Reader = std::function<Batch(int microbatch)>;
   /// One run of the schedule. `step` keys random numbers, `rate` is the learning rate.
   StepResult run(const Reader& read, Index step, double rate);
@@ -29,7 +30,11 @@ class Executor {
   const Plan& plan() const { return plan_; }
   /// The local convolutions that this rank will run, each once.
   std::vector<ConvProblem> problems() const;
-  /// The box of images that this rank brings to a microbatch; N counts from its first sample.
+  /// True if this rank brings images, and targets.
+  bool reads_images() const { return groups_[0]->has_input(); }
+  bool reads_target() const { return groups_[0]->has_loss(); }
+  /// The box of images that this rank brings to a microbatch; N counts from its first sample. Empty on later stages, as the
+  /// target's box on earlier ones.
   Box images(int microbatch = 0) const;
   /// What the loss of a microbatch compares with, and the box of it that this rank brings.
   Target target(int microbatch = 0) const;
@@ -41,6 +46,8 @@ class Executor {
 
  private:
   const LayerGroup& group(int microbatch) const;
+  Microbatch begin(int j) const;
+  void run_forward(int j, const Reader& read);
   void perform(const Action& action, const Reader& read, double rate);
   void reduce_layer(std::size_t layer);
 
@@ -51,6 +58,7 @@ class Executor {
       groups_;  // for the larger microbatches, and for the smaller where there are any
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
+  std::unique_ptr<StageExchange> stages_;  // where there are several
   StepState state_;
   StepResult result_;
   int filters_ = 0;  // microbatches whose dw is formed

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/tensor/exchange.hpp"
 #include "partita/train/kernel.hpp"
 #include "partita/train/parameters.hpp"
 
@@ -21,6 +22,13 @@ struct StepResult {
   double accuracy = 0;  ///< fraction of right predictions; not a number where the target is values
 };
 
+/// A tensor on its way from or to another stage.
+struct Crossing {
+  int layer = 0;  ///< that made it
+  Tensor tensor;
+  Exchange exchange;
+};
+
 /// One microbatch between its actions: what its forward left for its backward.
 struct Microbatch {
   Index first_sample = 0;  ///< in the step's batch
@@ -30,6 +38,8 @@ struct Microbatch {
   std::vector<bool> live;                     // what forward saved is there
   std::vector<Tensor> outputs, gradients;     // of a layer's output
   std::vector<Tensor> dy;                     // kept from backward-data to backward-filter
+  std::vector<Crossing> arriving, sent;       // outputs from and to other stages
+  std::vector<Crossing> arriving_gradients;   // of own outputs
   StepResult result;
 };
 
@@ -40,14 +50,14 @@ struct StepState {
   bool gradients = false;  ///< a dw was formed; others are added to it
 };
 
-/// The layers of a plan on one rank: their kernels, and their passes for one microbatch. Of plans with microbatches of two
+/// One group of a plan's layers on one rank: their kernels, and their passes for one microbatch. Of plans with microbatches of two
 /// sizes there is one for each.
 class LayerGroup {
  public:
-  /// All references must outlive it. `layers` are those of the plan that the microbatches take.
-  LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, const ProcessGrid& grid, const RankContext& rank,
-             Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
-             std::uint64_t seed);
+  /// All references must outlive it. `layers` are all of the plan that the microbatches take, `grid` is the stage's.
+  LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, int group, const ProcessGrid& grid,
+             const RankContext& rank, Parameters& parameters, TrafficCounter& counter,
+             const std::shared_ptr<Allocator>& allocator, std::uint64_t seed);
 
   const std::vector<LayerPlan>& layers() const { return layers_; }
   /// The local convolutions that it will run, added to `problems` where they are not there.
@@ -56,7 +66,10 @@ class LayerGroup {
   void keep_outputs(bool keep) { keep_ = keep; }
 
   /// An empty microbatch for these layers.
-  Microbatch begin(Index first_sample, double share, Batch batch) const;
+  Microbatch begin(Index first_sample, double share) const;
+  /// True if the group has the model's input, or its loss.
+  bool has_input() const { return members_.front() == 0; }
+  bool has_loss() const { return members_.back() + 1 == layers_.size(); }
   /// y of all layers, in order.
   void forward(Microbatch& m, StepState& state) const;
   /// dx and dw of all layers, last first. `done(i)` is called when layer i's are there.
@@ -75,6 +88,7 @@ class LayerGroup {
   void form_filter(std::size_t i, const KernelCall& call, const Tensor& dy) const;
   void form_data(std::size_t i, Microbatch& m, const KernelCall& call, const Tensor& dy) const;
   void release(std::size_t i, Microbatch& m) const;
+  void release_arrived(Microbatch& m) const;
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(const KernelCall& call, std::string_view role, const Tensor& from,
                         const LayerPlan::Steps& steps) const;
@@ -94,7 +108,8 @@ class LayerGroup {
     std::vector<int> done;     // inputs that nobody reads after its forward
     std::vector<int> readers;  // that run once more in backward
   };
-  std::vector<Bound> bound_;  // by layer
+  std::vector<std::size_t> members_;  // the group's layers
+  std::vector<Bound> bound_;          // by layer; of members
   std::vector<std::unique_ptr<Kernel>> kernels_;
   bool keep_ = false;
 };

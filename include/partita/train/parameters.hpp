@@ -14,7 +14,8 @@ namespace partita {
 class Parameters {
  public:
   /// Draws the weights by seed and global index: the same numbers under every layout. Without training there are no gradients.
-  Parameters(const Plan& plan, int rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator);
+  /// `world_rank` has those of its stage.
+  Parameters(const Plan& plan, int world_rank, std::uint64_t seed, const std::shared_ptr<Allocator>& allocator);
 
   /// One layer's weights on this rank.
   struct Layer {

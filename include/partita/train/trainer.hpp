@@ -114,7 +114,9 @@ class Trainer {
   std::shared_ptr<TrafficCounter> counter_;
   std::shared_ptr<Communicator> world_;
   std::shared_ptr<Allocator> allocator_;
-  std::unique_ptr<ProcessGrid> grid_;
+  std::shared_ptr<Communicator> counted_;  // world_, counted
+  int stage_ = 0;                          // of this rank
+  std::unique_ptr<ProcessGrid> grid_;      // of the stage
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Parameters> parameters_;
   std::map<std::pair<Index, bool>, Bound> bound_;

@@ -1,0 +1,119 @@
+#include "stages.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/generators.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace partita {
+
+namespace {
+
+int find_layer(const Model& model, const Strategy::Stage& stage, const std::string& name) {
+  const int layer = model.find(name);
+  if (layer >= 0) return layer;
+  std::vector<std::string> names;
+  for (const auto& each : model.layers()) names.push_back(each.name);
+  fail("{}: '{}' is no layer of the model '{}'{}; it has {}", stage.place, name, model.name(),
+       did_you_mean(name, names), quoted_list(names));
+}
+
+}  // namespace
+
+std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy) {
+  const auto& layers = model.layers();
+  std::vector<int> stages;
+  for (const auto& stage : strategy.stages()) {
+    const int first = find_layer(model, stage, stage.first), last = find_layer(model, stage, stage.last);
+    const auto next = static_cast<int>(stages.size());
+    if (first > last) fail("{}: its first layer '{}' comes after its last, '{}'", stage.place, stage.first, stage.last);
+    if (first < next)
+      fail("{}: '{}' is in stage {} already; this stage begins with '{}'", stage.place, stage.first,
+           stages[static_cast<std::size_t>(first)],
+           next < static_cast<int>(layers.size()) ? layers[static_cast<std::size_t>(next)].name
+                                                  : "nothing: none is left");
+    if (first > next)
+      fail("{}: '{}' would be in no stage; this stage begins with it", stage.place,
+           layers[static_cast<std::size_t>(next)].name);
+    const int number = static_cast<int>(&stage - strategy.stages().data());
+    stages.resize(static_cast<std::size_t>(last) + 1, number);
+  }
+  if (strategy.stages().empty()) stages.resize(layers.size(), 0);
+  if (stages.size() < layers.size())
+    fail("{}: '{}' would be in no stage; the last stage ends with '{}'", strategy.stages().back().place,
+         layers[stages.size()].name, layers.back().name);
+  return stages;
+}
+
+GroupGraph graph_of(const Plan& plan) {
+  std::set<std::pair<int, int>> edges;
+  for (const auto& layer : plan.layers)
+    for (const auto& boundary : layer.departs) edges.insert({layer.group, boundary.group});
+  return {static_cast<int>(plan.places.size()), {edges.begin(), edges.end()}};
+}
+
+Schedule bind_schedule(const Strategy& strategy, const GroupGraph& graph, int microbatches, bool training) {
+  const int stages = graph.groups();
+  if (!training) {
+    Schedule forwards{"forward", {}};
+    for (int stage = 0; stage < stages; ++stage) {
+      auto& list = forwards.stages.emplace_back();
+      for (int j = 0; j < microbatches; ++j) list.push_back({Action::Kind::forward, stage, j});
+    }
+    return with_communication(forwards, graph, false);
+  }
+  if (strategy.schedule() == "single" && stages == 1) return single_stage(true);
+  const ScheduleKind& kind = schedule_kind(strategy.schedule() == "single" ? "1f1b" : strategy.schedule());
+  if (kind.groups_per_stage > 1 || kind.name == "chimera")
+    fail(
+        "the schedule '{}' runs several groups of layers a stage; stages of a strategy are one group each, for which "
+        "there "
+        "are 'gpipe', '1f1b', 'zb-h1', 'zb-h2', 'zb-1p' and 'zb-2p'",
+        kind.name);
+  ScheduleRequest request;
+  request.kind = kind.name;
+  request.stages = stages;
+  request.microbatches = microbatches;
+  return with_communication(generate(request), graph, true);
+}
+
+Layout placed_alike(const Layout& layout, const Grid& grid) {
+  Layout placed(layout.shape(), grid);
+  for (int d = 0; d < layout.shape().dims(); ++d) {
+    std::vector<int> axes;
+    for (const int axis : layout.axes(d))
+      if (const int same = grid.find(layout.grid().name(axis)); same >= 0) axes.push_back(same);
+    placed = placed.with(d, axes);
+  }
+  return placed;
+}
+
+TransferPlan Boundary::transfer(int rank, bool back) const {
+  const Layout& here = back ? to : from;
+  const Layout& there = back ? from : to;
+  const int first = std::min(from.grid().first_rank(), to.grid().first_rank());
+  const int end = std::max(from.grid().first_rank() + from.grid().size(), to.grid().first_rank() + to.grid().size());
+  const Box nothing(here.shape().dims());
+  std::vector<Box> owned(static_cast<std::size_t>(end - first), nothing), needed = owned;
+  const auto place = [&](std::vector<Box>& boxes, const Layout& layout) {
+    for (int r = 0; r < layout.grid().size(); ++r)
+      boxes[static_cast<std::size_t>(layout.grid().first_rank() - first + r)] = layout.owned(r);
+  };
+  place(owned, here);
+  place(needed, there);
+  if (rank < first || rank >= end) return {};
+  TransferPlan plan = plan_transfer(owned, needed, rank - first, Grid::parse(fmt::format("rank={}", end - first)));
+  for (auto* transfers : {&plan.sends, &plan.recvs})
+    for (auto& transfer : *transfers) transfer.peer += first;
+  return plan;
+}
+
+int Plan::stage_of_rank(int rank) const {
+  int stage = 0;
+  while (rank >= grids[static_cast<std::size_t>(stage)].first_rank() + grids[static_cast<std::size_t>(stage)].size())
+    ++stage;
+  return stage;
+}
+
+}  // namespace partita

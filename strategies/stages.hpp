@@ -1,0 +1,22 @@
+#pragma once
+
+#include "partita/strategies/plan.hpp"
+
+namespace partita {
+
+// What stages add to binding.
+
+/// The stage of every layer. Throws Error, with the stage's place, for stages that do not follow one another from the first
+/// layer to the last.
+std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy);
+
+/// Which groups of a plan's layers feed which.
+GroupGraph graph_of(const Plan& plan);
+
+/// The order of a step of so many microbatches. Throws Error for a kind that the stages do not fit.
+Schedule bind_schedule(const Strategy& strategy, const GroupGraph& graph, int microbatches, bool training);
+
+/// The same placement on another grid, for the axes that it has too, and for no others.
+Layout placed_alike(const Layout& layout, const Grid& grid);
+
+}  // namespace partita
