@@ -28,14 +28,11 @@ std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy) 
     const int first = find_layer(model, stage, stage.first), last = find_layer(model, stage, stage.last);
     const auto next = static_cast<int>(stages.size());
     if (first > last) fail("{}: its first layer '{}' comes after its last, '{}'", stage.place, stage.first, stage.last);
+    const std::string due = next < static_cast<int>(layers.size()) ? layers[static_cast<std::size_t>(next)].name : "";
     if (first < next)
-      fail("{}: '{}' is in stage {} already; this stage begins with '{}'", stage.place, stage.first,
-           stages[static_cast<std::size_t>(first)],
-           next < static_cast<int>(layers.size()) ? layers[static_cast<std::size_t>(next)].name
-                                                  : "nothing: none is left");
-    if (first > next)
-      fail("{}: '{}' would be in no stage; this stage begins with it", stage.place,
-           layers[static_cast<std::size_t>(next)].name);
+      fail("{}: '{}' is in stage {} already; this stage must begin with {}", stage.place, stage.first,
+           stages[static_cast<std::size_t>(first)], due.empty() ? "nothing: no layer is left" : "'" + due + "'");
+    if (first > next) fail("{}: '{}' would be in no stage; this stage must begin with it", stage.place, due);
     const int number = static_cast<int>(&stage - strategy.stages().data());
     stages.resize(static_cast<std::size_t>(last) + 1, number);
   }

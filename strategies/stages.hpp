@@ -10,9 +10,6 @@ namespace partita {
 /// layer to the last.
 std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy);
 
-/// Which groups of a plan's layers feed which.
-GroupGraph graph_of(const Plan& plan);
-
 /// The order of a step of so many microbatches. Throws Error for a kind that the stages do not fit.
 Schedule bind_schedule(const Strategy& strategy, const GroupGraph& graph, int microbatches, bool training);
 

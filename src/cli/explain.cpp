@@ -1,6 +1,7 @@
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
+#include "partita/strategies/timeline.hpp"
 
 namespace partita::cli {
 
@@ -34,9 +35,9 @@ void print_redistributions(const LayerPlan& layer, bool training) {
 
 void print_traffic(const Plan& plan, int layer, int rank) {
   const auto traffic = plan.traffic(layer, rank);
-  if (traffic.empty() && plan.grid().size() > 1) print_line("moves", "nothing");
+  if (traffic.empty() && plan.grid_of(layer).size() > 1) print_line("moves", "nothing");
   for (const auto& item : traffic) {
-    const std::string axes = item.verb == Verb::exchange ? "" : plan.grid().print(item.axes);
+    const std::string axes = item.verb == Verb::exchange ? "" : plan.grid_of(layer).print(item.axes);
     fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
                item.traffic.messages, print_bytes(item.traffic.bytes));
   }
@@ -91,6 +92,9 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths(layer.input_shapes[0]));
   if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
     print_line("halo dy", layer.at.dy_halo->widths(layer.shape));
+  for (const auto& boundary : layer.departs)
+    print_line(fmt::format("y to {}", boundary.group),
+               shape_and_layout(layer.shape, boundary.to) + fmt::format(" on stage {}", boundary.group));
   if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
   for (const auto& note : layer.notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
@@ -98,14 +102,38 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (options.picture && layer.shape.has('H') && layer.shape.has('W')) fmt::print("{}", picture(layer.y, 'H', 'W'));
 }
 
-/// Axes along which every rank does the same work.
+/// Axes along which every rank of a stage does the same work.
 void print_idle_axes(const Plan& plan) {
-  AxisSet used = 0;
-  for (const auto& layer : plan.layers) used |= layer.y.sharding() | layer.at.y.sharding() | layer.at.y.partial();
-  const AxisSet idle = plan.grid().all() & ~used;
-  if (plan.grid().group_size(idle) > 1)
-    fmt::print("\nnote: nothing is sharded over {}; {} ranks each do the same work\n", plan.grid().print(idle),
-               plan.grid().group_size(idle));
+  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage) {
+    const Grid& grid = plan.grids[stage];
+    AxisSet used = 0;
+    for (const auto& layer : plan.layers)
+      if (layer.group == static_cast<int>(stage))
+        used |= layer.y.sharding() | layer.at.y.sharding() | layer.at.y.partial();
+    const AxisSet idle = grid.all() & ~used;
+    if (grid.group_size(idle) > 1)
+      fmt::print("\nnote: nothing is sharded over {}{}; {} ranks each do the same work\n", grid.print(idle),
+                 plan.grids.size() > 1 ? fmt::format(" of stage {}", stage) : "", grid.group_size(idle));
+  }
+}
+
+/// What every rank runs, and on which grids.
+void print_head(const Plan& plan, const Options& options) {
+  const bool alone = plan.grids.size() == 1;
+  fmt::print("{} on {} ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
+             alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
+             plan.ranks(), options.trainer.batch, name(options.trainer.dtype), options.rank);
+  if (plan.microbatches > 1)
+    fmt::print("in {} microbatches of {} samples{}; layouts and memory of a layer are those of one\n",
+               plan.microbatches, plan.samples(0).extent(), plan.smaller.empty() ? "" : " or one less");
+  if (alone) return fmt::print("schedule: {}", plan.schedule.print());
+  fmt::print("schedule: {}\n", plan.schedule.kind);
+  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage)
+    fmt::print("  stage {}, ranks {} to {}, grid \"{}\"\n", stage, plan.grids[stage].first_rank(),
+               plan.grids[stage].first_rank() + plan.grids[stage].size() - 1, plan.grids[stage].print());
+  fmt::print("{}", draw_timeline(simulate(plan.schedule, graph_of(plan),
+                                          equal_times(static_cast<int>(plan.places.size()), 1, {}, 0)),
+                                 100));
 }
 
 }  // namespace
@@ -115,15 +143,15 @@ int explain(const Options& options, const ModelFactory& factory) {
   const Strategy strategy = make_strategy(options, 1);
   const Plan plan = bind(
       model, strategy, {options.trainer.batch, options.trainer.dtype, !options.evaluation, options.trainer.optimizer});
-  if (options.rank < 0 || options.rank >= plan.grid().size())
-    fail("--rank {}: the grid \"{}\" has the ranks 0 to {}", options.rank, plan.grid().print(), plan.grid().size() - 1);
-  fmt::print("{} on the grid \"{}\" ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", model.name(),
-             plan.grid().print(), plan.grid().size(), options.trainer.batch, name(options.trainer.dtype), options.rank);
-  if (plan.microbatches > 1)
-    fmt::print("in {} microbatches of {} samples{}; layouts and memory of a layer are those of one\n",
-               plan.microbatches, plan.samples(0).extent(), plan.smaller.empty() ? "" : " or one less");
-  fmt::print("schedule: {}", plan.schedule.print());
-  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) print_layer(plan, layer, options);
+  if (options.rank < 0 || options.rank >= plan.ranks())
+    fail("--rank {}: the {} has the ranks 0 to {}", options.rank,
+         plan.grids.size() == 1 ? fmt::format("grid \"{}\"", plan.grid().print()) : "strategy", plan.ranks() - 1);
+  print_head(plan, options);
+  for (int layer = 0, stage = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
+    if (plan.grids.size() > 1 && plan.stage_of(layer) != stage)
+      fmt::print("\n== stage {} ==\n", stage = plan.stage_of(layer));
+    print_layer(plan, layer, options);
+  }
   print_idle_axes(plan);
   const Traffic traffic = plan.traffic(options.rank);
   fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),

@@ -147,6 +147,9 @@ struct Plan {
 /// for a rule that matches nothing, an axis or a dimension that is not there, or a layout in which a layer cannot run.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
 
+/// Which groups of a plan's layers feed which.
+GroupGraph graph_of(const Plan& plan);
+
 /// Throws Error that says how much is missing, and in which classes, if the rank that holds most passes `limit` bytes; 0 is
 /// no limit.
 void check_memory(const Plan& plan, Index limit);

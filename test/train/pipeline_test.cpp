@@ -1,0 +1,188 @@
+// Every schedule over stages on grids of their own trains as one rank with the same microbatches does; what crosses and what is
+// held is what the plan says.
+#include "partita/comm/threads.hpp"
+#include "partita/strategies/generators.hpp"
+#include "partita/strategies/validate.hpp"
+#include "support/error_of.hpp"
+#include "support/master.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace partita::test {
+namespace {
+
+/// Eight layers or more, each the next one's input; batch normalisation and dropout see the microbatch.
+Model chain() {
+  Model m("chain");
+  auto t = m.input("in", {.channels = 2, .spatial = {5, 3}});
+  t = m.conv("c1", t, {.filters = 4, .kernel = 3, .padding = 1});
+  t = m.batch_norm("n1", t);
+  t = m.relu("r1", t);
+  t = m.conv("c2", t, {.filters = 3, .kernel = 3, .stride = {2, 1}, .padding = 1});
+  t = m.dropout("d1", t, {.rate = 0.3});
+  t = m.tanh("r2", t);
+  t = m.linear("f1", t, {.features = 5, .activation = Activation{Activation::Kind::gelu}});
+  t = m.linear("f2", t, {.features = 3});
+  m.softmax_cross_entropy("loss", t);
+  return m;
+}
+
+/// Outputs skip one, two and six stages; one is read twice on one stage.
+Model skips() {
+  Model m("skips");
+  const auto in = m.input("in", {.channels = 2, .spatial = {6, 4}});
+  const auto a = m.conv("a", in, {.filters = 3, .kernel = 3, .padding = 1});
+  const auto down = m.max_pool("down", a, {.window = 2});
+  const auto b = m.conv("b", down, {.filters = 3, .kernel = 3, .padding = 1});
+  const auto c = m.add("c", b, m.relu("r", b));
+  const auto up = m.upsample("up", m.add("c2", c, down), {.scale = 2});
+  const auto both = m.concatenate("both", {up, a});
+  const auto d = m.conv("d", both, {.filters = 2, .kernel = 1});
+  m.mean_squared_error("loss", m.add("e", d, in));
+  return m;
+}
+
+/// Stages of about as many layers each, on these grids in turn.
+Strategy staged(const Model& model, int stages, const std::vector<std::string>& grids, const std::string& kind,
+                int microbatches) {
+  Strategy s;
+  const auto& layers = model.layers();
+  const auto counts = balanced_counts(static_cast<Index>(layers.size()), stages);
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t last = first + static_cast<std::size_t>(counts[i]) - 1;
+    s.stage({layers[first].name, layers[last].name, Grid::parse(grids[i % grids.size()])});
+    first = last + 1;
+  }
+  s.schedule(kind, microbatches);
+  return s;
+}
+
+void expect_serial_result(const Model& model, const Strategy& strategy, Index batch) {
+  RandomCase drawn(1);
+  drawn.model = model;
+  drawn.strategy = strategy;
+  drawn.batch = batch;
+  drawn.optimizer = {};
+  SCOPED_TRACE(drawn.print());
+  const SerialResult serial = run_serially(drawn);
+  const Plan plan = bind(model, strategy, workload_of(drawn));
+  std::vector<RankResult> ranks(static_cast<std::size_t>(strategy.ranks()));
+  run_threads(strategy.ranks(), [&](Communicator& comm) {
+    ranks[static_cast<std::size_t>(comm.rank())] =
+        run_rank(drawn, strategy, comm, true, Weights::drawn, Outputs::released);
+  });
+  std::size_t weights = 0;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    auto& result = ranks[static_cast<std::size_t>(rank)];
+    EXPECT_FALSE(expect_near_serial(drawn, result, serial));
+    expect_predicted(plan, rank, result);
+    expect_predicted_memory(plan, rank, result);
+    if (plan.rank_in_stage(rank) == 0) weights += result.weights.size();
+  }
+  EXPECT_EQ(weights, serial.run.weights.size()) << "every weight lies on one stage";
+}
+
+/// The words of a layout whose axis some grid has: an axis that none has is refused.
+std::string axes_of(const std::vector<std::string>& grids, const std::string& layout) {
+  std::string text;
+  std::istringstream words(layout);
+  for (std::string word; words >> word;)
+    for (const auto& grid : grids)
+      if (grid.find(word.substr(2) + "=") != std::string::npos) {
+        text += word + " ";
+        break;
+      }
+  return text;
+}
+
+const std::vector<std::string> kinds{"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"};
+
+TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
+  for (const auto& kind : kinds)
+    for (const int stages : {2, 3, 4, 8})
+      for (const int microbatches : {1, 2, 3, 4, 8, 13}) {
+        if (HasFailure()) return;
+        expect_serial_result(
+            stages == 8 && microbatches > 3 ? chain() : skips(),
+            staged(stages == 8 && microbatches > 3 ? chain() : skips(), stages, {""}, kind, microbatches), 13);
+      }
+}
+
+TEST(Pipeline, StagesOnUnequalGrids) {
+  for (const auto& grids :
+       {std::vector<std::string>{"data=2", "y=2"}, {"y=2 x=2", "c=4"}, {"data=3", ""}, {"data=2 y=2", "c=2", "data=3"}})
+    for (const Model& model : {chain(), skips()})
+      for (const std::string kind : {"1f1b", "zb-h1", "gpipe"}) {
+        if (HasFailure()) return;
+        Strategy strategy = staged(model, static_cast<int>(std::max<std::size_t>(grids.size(), 2)), grids, kind, 3);
+        strategy.layer("*", {.output = axes_of(grids, "N@data H@y W@x")});
+        if (model.name() == "chain") strategy.layer("c?", {.output = axes_of(grids, "N@data C@c H@y W@x")});
+        expect_serial_result(model, strategy, 7);
+        strategy.update(Strategy::Update::distributed);
+        strategy.layer("r*", {.recompute = true});
+        expect_serial_result(model, strategy, 7);
+      }
+}
+
+TEST(Pipeline, CrossesStraightFromProducerToReader) {
+  const Model model = skips();
+  const Plan plan = bind(model, staged(model, 8, {""}, "1f1b", 2), {.batch = 2, .optimizer = {}});
+  std::string edges;
+  for (const auto& layer : plan.layers)
+    for (const auto& boundary : layer.departs)
+      edges += fmt::format("{}:{}>{} ", layer.name, layer.group, boundary.group);
+  // b is read twice on stage 2, and sent once
+  EXPECT_EQ(edges, "in:0>6 a:0>1 a:0>4 down:1>3 b:1>2 c:2>3 up:3>4 both:4>5 d:5>6 e:6>7 ") << "and nothing else";
+  check_rendezvous(plan.schedule,
+                   GroupGraph(8, {{0, 1}, {0, 4}, {0, 6}, {1, 2}, {1, 3}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}}));
+}
+
+TEST(Pipeline, OneForwardOneBackwardHoldsLess) {
+  const Model model = chain();
+  const auto peak = [&](const std::string& kind) {
+    return bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}})
+        .peak(0)
+        .each[MemoryClass::activations];
+  };
+  EXPECT_LT(peak("1f1b"), 0.7 * static_cast<double>(peak("gpipe")));
+}
+
+TEST(Pipeline, RefusesStagesThatDoNotFit) {
+  const Model model = chain();
+  const auto error = [&](const std::string& toml) {
+    return error_of([&] { bind(model, Strategy::parse(toml, "s.toml"), {.batch = 4, .optimizer = {}}); });
+  };
+  const auto stage = [](const char* first, const char* last, const char* more = "") {
+    return fmt::format("[[stage]]\nlayers = [\"{}\", \"{}\"]\n{}", first, last, more);
+  };
+  EXPECT_EQ(error(stage("in", "r1") + stage("c2", "loss")), "");
+  EXPECT_EQ(error(stage("in", "r1") + stage("d1", "loss")),
+            "s.toml, line 3, column 1: 'c2' would be in no stage; this stage must begin with it");
+  EXPECT_EQ(error(stage("in", "r1") + stage("n1", "loss")),
+            "s.toml, line 3, column 1: 'n1' is in stage 0 already; this stage must begin with 'c2'");
+  EXPECT_EQ(error(stage("in", "r1")),
+            "s.toml, line 1, column 1: 'c2' would be in no stage; the last stage ends with 'loss'");
+  EXPECT_EQ(error(stage("r1", "in")), "s.toml, line 1, column 1: its first layer 'r1' comes after its last, 'in'");
+  EXPECT_NE(error(stage("in", "r3"))
+                .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain'; did you mean 'r1'?"),
+            std::string::npos);
+  EXPECT_EQ(error("[schedule]\nkind = \"zb-v\"\n" + stage("in", "r1") + stage("c2", "loss")),
+            "the schedule 'zb-v' runs several groups of layers a stage; stages of a strategy are one group each, for "
+            "which there "
+            "are 'gpipe', '1f1b', 'zb-h1', 'zb-h2', 'zb-1p' and 'zb-2p'");
+  EXPECT_NE(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
+                  "[[layer]]\nmatch = \"c2\"\noutput = \"N@data\"\n")
+                .find("no axis 'data'"),
+            std::string::npos);
+  EXPECT_EQ(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
+                  "[[layer]]\nmatch = \"*\"\noutput = \"N@data C@c\"\n"),
+            "")
+      << "a pattern drops the axes that a stage lacks";
+}
+
+}  // namespace
+}  // namespace partita::test
