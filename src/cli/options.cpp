@@ -117,6 +117,8 @@ po::options_description train_options(Options& o, Texts& texts) {
   add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: random mirror images");
   add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }), "leave out the evaluation at the end");
   add("profile", po::bool_switch(&o.profile), "print where the time goes: compute, exchange, wait, framework");
+  add("trace", po::value(&o.trace)->value_name("FILE"),
+      "write what every rank did when, in the steps after the first (8 at most): Chrome trace JSON, for Perfetto");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
   return group;
 }

@@ -25,7 +25,7 @@ struct Options {
   std::string data_dir;
   Index samples = 0;  ///< of the synthetic set; 0: the default
   TrainerOptions trainer;
-  std::string json, save, load;
+  std::string json, save, load, trace;
   int timeout = 600;  ///< seconds that a rank waits for others at most; 0: no limit
   int rank = 0;       ///< explain: whose messages, bytes and memory
   bool test = true;   ///< train: evaluate at the end

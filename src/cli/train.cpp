@@ -1,6 +1,7 @@
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "text_file.hpp"
+#include "trace.hpp"
 
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -41,7 +42,8 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     for (const auto& [option, path] : {std::pair("--save", options.save), std::pair("--load", options.load)})
       if (plan.grids.size() > 1 && !path.empty())
         fail("{} {}: this version keeps no checkpoints of several stages; leave it out", option, path);
-    for (const auto& [option, path] : {std::pair("--json", options.json), std::pair("--save", options.save)})
+    for (const auto& [option, path] :
+         {std::pair("--json", options.json), std::pair("--save", options.save), std::pair("--trace", options.trace)})
       if (world.rank() == 0 && !path.empty()) check_writable(option, path);
   });
   return setup;
@@ -164,6 +166,9 @@ class Run {
     if (first_ && trainer_.finished(*setup_.training))
       fmt::print("note       the checkpoint has done {} steps already; --epochs counts from the first\n",
                  trainer_.step());
+    Executor& executor = trainer_.executor(options_.trainer.batch, true);
+    const std::size_t length = executor.actions();
+    if (!options_.trace.empty()) executor.record(&actions_);
     while (!trainer_.finished(*setup_.training)) {
       if (options_.profile && !profile) profile.emplace();
       const auto show = progress("epoch");
@@ -171,13 +176,23 @@ class Run {
           trainer_.train_epoch(*setup_.training, [&](Index epoch, Index step, Index steps, const StepResult& result) {
             show(epoch, step, steps, result);
             losses_.push_back(result.loss);
+            if (losses_.size() == 2 && actions_.size() == 2 * length)  // the first is slower than those that follow
+              actions_.erase(actions_.begin(), actions_.begin() + static_cast<std::ptrdiff_t>(length));
+            if (actions_.size() >= traced_steps * length) executor.record(nullptr);
           });
       json_["epochs"].push_back(to_json(report));
       if (!options_.save.empty()) trainer_.save(options_.save);
       bar_.clear();
       if (first_) print_report("epoch", report);
     }
+    executor.record(nullptr);
     json_["losses"] = losses_;
+    if (!options_.trace.empty()) {
+      const std::string trace = chrome_trace(trainer_.plan(), actions_, *world_);
+      together(*world_, [&] {
+        if (first_) write_text("--trace", options_.trace, trace);
+      });
+    }
     if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
   }
 
@@ -219,6 +234,8 @@ class Run {
   Trainer trainer_;
   Json json_;
   std::vector<double> losses_;
+  static constexpr std::size_t traced_steps = 8;
+  std::vector<TimedAction> actions_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include "stage_exchange.hpp"
 #include "weight_update.hpp"
 
+#include <chrono>
+
 namespace partita {
 
 namespace {
@@ -12,6 +14,8 @@ namespace {
 void profile_layer(std::string_view layer) {
   if (Profile* profile = Profile::current()) profile->set_layer(layer);
 }
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -72,6 +76,13 @@ void Executor::keep_outputs(bool keep) {
   for (auto& group : groups_) group->keep_outputs(keep);
 }
 
+const std::vector<Action>& Executor::list() const {
+  const int stage = plan_.stage_of_rank(grid_.grid().first_rank() + grid_.rank());
+  return plan_.schedule.stages[static_cast<std::size_t>(stage)];
+}
+
+std::size_t Executor::actions() const { return list().size(); }
+
 StepResult Executor::run(const Batch& batch, Index step, double rate) {
   require(plan_.microbatches == 1, "one batch is all of the step");
   return run([&](int) { return batch; }, step, rate);
@@ -82,8 +93,12 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   result_ = {};
   filters_ = 0;
   for (auto& m : microbatches_) m = {};
-  const int stage = stages_ ? plan_.stage_of_rank(grid_.grid().first_rank() + grid_.rank()) : 0;
-  for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(stage)]) perform(action, read, rate);
+  for (const auto& action : list()) {
+    wait_for(action);
+    const double start = now();
+    perform(action, read, rate);
+    if (record_ != nullptr) record_->push_back({action, start, now()});
+  }
   if (stages_) {
     for (auto& m : microbatches_) StageExchange::finish_outputs(m);
     result_ = stages_->share(result_);
@@ -96,15 +111,10 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
 
 void Executor::run_forward(int j, const Reader& read) {
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  if (!plan_.workload.training && !keep_ && j > 0) {  // nobody will come back to the one before
-    auto& before = microbatches_[static_cast<std::size_t>(j - 1)];
-    StageExchange::finish_outputs(before);
-    before = {};
-  }
+  if (!plan_.workload.training && !keep_ && j > 0) microbatches_[static_cast<std::size_t>(j) - 1] = {};  // no backward
   profile_layer("data");
   if (m.outputs.empty()) m = begin(j);
   if (reads_images() || reads_target()) m.batch = read(j);
-  StageExchange::finish_inputs(m);
   group(j).forward(m, state_);
   if (!reads_target()) return;
   result_.loss += m.result.loss * m.share;
@@ -116,28 +126,33 @@ Microbatch Executor::begin(int j) const {
   return group(j).begin(samples.lo, static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch));
 }
 
+/// What an action needs of other stages; what was sent before it is done is let go.
+void Executor::wait_for(const Action& action) {
+  using enum Action::Kind;
+  if (!stages_) return;
+  const auto j = static_cast<std::size_t>(action.microbatch);
+  if (action.kind == forward) {
+    if (!plan_.workload.training && j > 0) StageExchange::finish_outputs(microbatches_[j - 1]);
+    StageExchange::finish_inputs(microbatches_[j]);
+  } else if (action.kind == backward || action.kind == backward_data) {
+    StageExchange::finish_outputs(microbatches_[j]);
+    stages_->finish_gradients(microbatches_[j]);
+  } else if (action.kind == reduce) {
+    stages_->finish();
+  }
+}
+
 void Executor::perform(const Action& action, const Reader& read, double rate) {
   using enum Action::Kind;
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
   const auto done = [this](std::size_t layer) { reduce_layer(layer); };
-  const auto wait = [&] {
-    if (!stages_) return;
-    StageExchange::finish_outputs(m);
-    stages_->finish_gradients(m);
-  };
   switch (action.kind) {
     case forward: return run_forward(j, read);
-    case backward:
-      ++filters_;
-      wait();
-      return group(j).backward(m, state_, done);
-    case backward_data: wait(); return group(j).backward_data(m, state_);
+    case backward: ++filters_; return group(j).backward(m, state_, done);
+    case backward_data: return group(j).backward_data(m, state_);
     case backward_filter: ++filters_; return group(j).backward_filter(m, state_, done);
-    case reduce:
-      profile_layer("gradients");
-      if (stages_) stages_->finish();
-      return update_->finish();
+    case reduce: profile_layer("gradients"); return update_->finish();
     case step: profile_layer("optimizer"); return update_->step({rate, state_.step});
     case recompute: broken("layers that run once more do so in their backward");
     default:  // a transfer

@@ -107,7 +107,14 @@ expect("volumes missing", 2, ["--model", "unet3d", "--data", "hdf5", "--data-dir
 expect("other targets", 1, ["--model", "unet3d", "--size", "32", "--data", "fashion-mnist"], "samples", "C=1 H=28 W=28")
 expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthetic", "--flip"], "--flip", "places")
 expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
-expect("stages", 2, S, r"s\.toml, line 2", "stage", prepare=strategy('grid = "data=2"\n[[stage]]\nlayers = ["a", "b"]\n'))
+STAGES = '[[stage]]\nlayers = ["image", "{}"]\n[[stage]]\nlayers = ["{}", "{}"]\n'
+expect("stage of unknown layers", 2, S, r"s\.toml, line 1", "'pol1'", "did you mean 'pool1'", prepare=strategy(STAGES.format("pol1", "conv2", "loss")))
+expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no stage", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
+expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
+expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
+expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[stage]]\ngrid = "y=2"\n'))
+expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
+expect("checkpoint of stages", 2, [*S, "--save", "w.h5"], "--save", "several stages", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
 expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))
 expect("schedule of several groups", 2, S, "'zb-v'", "several groups", "1f1b",

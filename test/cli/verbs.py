@@ -36,6 +36,7 @@ check("version", re.fullmatch(r"partita \d+\.\d+\.\d+ \(.*\(MPI \d\.\d\)\)\n", v
 check("version once, on several ranks", run(3, "--version") == version)
 check("help lists the verbs", all(verb in run(0, "--help") for verb in ("train", "evaluate", "explain")))
 check("help of schedule", "--microbatches" in run(0, "schedule", "--help"))
+STRATEGIES = pathlib.Path(__file__).resolve().parents[2] / "examples/strategies"
 with tempfile.TemporaryDirectory() as folder:
     csv, svg = (os.path.join(folder, name) for name in ("s.csv", "s.svg"))
     made = json.loads(run(0, "schedule", "--kind", "zb-v", "--stages", "4", "--microbatches", "8", "--csv-out", csv, "--svg", svg,
@@ -83,6 +84,22 @@ with tempfile.TemporaryDirectory() as folder:
     check("microbatches move what was predicted", report["predicted_bytes"] == report["measured_bytes"] > 0 and
           report["predicted_memory"] == report["measured_memory"], microbatched)
     os.remove(cut)
+    trace = os.path.join(folder, "t.json")
+    staged = ["--strategy", str(STRATEGIES / "fashion-cnn-pipeline.toml")]
+    check("explain of stages", all(part in run(0, "explain", *staged, "--batch", "16", "--rank", "5") for part in
+                                   ("on 3 stages (7 ranks)", 'stage 1, ranks 4 to 5, grid "c=2"', "== stage 2 ==", "y to 1")))
+    piped = run(7, "train", *SMALL, *staged, "--steps", "4", "--json", other, "--trace", trace)
+    with open(other, encoding="utf-8") as file:
+        report = json.load(file)
+    check("stages move and hold what was predicted", report["predicted_bytes"] == report["measured_bytes"] > 0 and
+          report["predicted_memory"] == report["measured_memory"], piped)
+    with open(trace, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    rows = {event["tid"] for event in events if event["ph"] == "X" and event["pid"] == 0}
+    check("a row a rank in the trace", rows == set(range(7)), rows)
+    check("three steps of 2 transfers a microbatch and boundary", sum(event["ph"] == "s" for event in events) == 3 * 4 * 2 * 2)
+    check("no time below 0", all(event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 for event in events))
+    os.remove(trace)
     resumed = run(2, "train", *SMALL, "--load", saved, "--epochs", "3", "--optimizer", "adamw")
     check("training goes on with epoch 3", "epoch 3" in resumed and "epoch 2" not in resumed, resumed)
     check("nothing else was written", sorted(os.listdir(folder)) == ["e.json", "r.json", "w.h5"])
@@ -95,7 +112,6 @@ NETWORKS = {"resnet18": (4, ["--size", "64", "--width", "0.25", "--classes", "10
             "mesh-tangling": (4, ["--size", "128", "--width", "0.25", "--batch", "2"], "mesh-tangling-stationary-w"),
             "vgg16": (4, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "4"], "vgg16-spatial"),
             "googlenet": (1, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "4"], None)}
-STRATEGIES = pathlib.Path(__file__).resolve().parents[2] / "examples/strategies"
 with tempfile.TemporaryDirectory() as folder:
     for model, (ranks, size, strategy) in NETWORKS.items():
         results = os.path.join(folder, "r.json")

@@ -12,6 +12,12 @@ namespace partita {
 class StageExchange;
 class WeightUpdate;
 
+/// An action as one rank ran it, in seconds of its host's steady clock, without what it waited before it.
+struct TimedAction {
+  Action action;
+  double start = 0, end = 0;
+};
+
 /// Runs a plan on one rank: interprets the actions of its schedule.
 class Executor {
  public:
@@ -26,6 +32,12 @@ class Executor {
   StepResult run(const Reader& read, Index step, double rate);
   /// The same for a plan of one microbatch.
   StepResult run(const Batch& batch, Index step, double rate);
+
+  /// From here on the actions of every run are added to `actions`; nullptr: no longer.
+  void record(std::vector<TimedAction>* actions) { record_ = actions; }
+
+  /// Actions of one run on this rank.
+  std::size_t actions() const;
 
   const Plan& plan() const { return plan_; }
   /// The local convolutions that this rank will run, each once.
@@ -45,9 +57,11 @@ class Executor {
   void keep_outputs(bool keep);
 
  private:
+  const std::vector<Action>& list() const;
   const LayerGroup& group(int microbatch) const;
   Microbatch begin(int j) const;
   void run_forward(int j, const Reader& read);
+  void wait_for(const Action& action);
   void perform(const Action& action, const Reader& read, double rate);
   void reduce_layer(std::size_t layer);
 
@@ -63,6 +77,7 @@ class Executor {
   StepResult result_;
   int filters_ = 0;  // microbatches whose dw is formed
   bool keep_ = false;
+  std::vector<TimedAction>* record_ = nullptr;
 };
 
 }  // namespace partita

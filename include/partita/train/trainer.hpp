@@ -88,6 +88,7 @@ class Trainer {
   Traffic measured() const;
   /// How the kernels of all plans so far were chosen.
   const KernelReport& kernel_report() const { return kernel_report_; }
+  const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
   MemoryPeak peak_memory() const { return {allocator_->peak(), allocator_->peak_total()}; }
   Parameters& parameters() { return *parameters_; }
   std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
