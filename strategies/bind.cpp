@@ -37,7 +37,8 @@ std::string drop_missing(const Setting& from, const Shape& shape, const Grid& gr
     notes.push_back(fmt::format("{} of \"{}\": {}", key, from.rule->match, lacks));
   };
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto& [dim, axes] = words[i];
+    const auto& dim = words[i].dim;
+    const auto& axes = words[i].axes;
     const auto end = i + 1 < words.size() ? words[i + 1].dim.column : text.size();
     const auto replace = [&](std::string by) {
       by.resize(end - dim.column, ' ');
@@ -85,11 +86,10 @@ class Binder {
       : model_(model),
         strategy_(strategy),
         shapes_(model.shapes(workload.batch)),
-        stages_(stages_of_layers(model, strategy)) {
+        groups_(groups_of_layers(model, strategy)) {
     plan_.model = model.name();
     plan_.grids = strategy.grids();
-    plan_.places.clear();
-    for (std::size_t stage = 0; stage < plan_.grids.size(); ++stage) plan_.places.push_back(static_cast<int>(stage));
+    plan_.places = strategy.places();
     plan_.workload = workload;
   }
 
@@ -167,7 +167,7 @@ class Binder {
   LayerPlan bind_layer(int index) {
     const auto& layer = model_.layers()[static_cast<std::size_t>(index)];
     LayerPlan bound;
-    bound.group = stages_[static_cast<std::size_t>(index)];
+    bound.group = groups_[static_cast<std::size_t>(index)];
     bound.name = layer.name;
     bound.op = layer.op;
     bound.inputs = layer.inputs;
@@ -265,24 +265,27 @@ class Binder {
     }
   }
 
-  const Grid& grid_of(const LayerPlan& bound) const { return plan_.grids[static_cast<std::size_t>(bound.group)]; }
+  int stage(int group) const { return plan_.places[static_cast<std::size_t>(group)]; }
+  const Grid& grid_of(const LayerPlan& bound) const {
+    return plan_.grids[static_cast<std::size_t>(stage(bound.group))];
+  }
 
   /// The layout in which a layer finds what `producer` leaves: that one's y, or on another stage what the first reader there
   /// takes. Before there is one, an equal placement on this grid.
   Layout arriving(const LayerPlan& bound, int producer) const {
     const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
-    if (from.group == bound.group) return from.y;
+    if (stage(from.group) == stage(bound.group)) return from.y;
     for (const auto& boundary : from.departs)
-      if (boundary.group == bound.group) return boundary.to;
+      if (stage(boundary.group) == stage(bound.group)) return boundary.to;
     return placed_alike(from.y.dual(), grid_of(bound));
   }
 
   /// The first reader of another stage's layer decides how that arrives here.
   void cross(const LayerPlan& bound, std::size_t i) {
     LayerPlan& from = plan_.layers[static_cast<std::size_t>(bound.inputs[i])];
-    if (from.group == bound.group) return;
+    if (stage(from.group) == stage(bound.group)) return;
     for (const auto& boundary : from.departs)
-      if (boundary.group == bound.group) return;
+      if (stage(boundary.group) == stage(bound.group)) return;
     from.departs.push_back(
         {bound.group, from.y.dual(), bound.at.x[i].dual(), plan_redistribution(from.y, from.y.dual())});
   }
@@ -308,7 +311,7 @@ class Binder {
   const Model& model_;
   const Strategy& strategy_;
   std::vector<Shape> shapes_;
-  std::vector<int> stages_;  // by layer
+  std::vector<int> groups_;  // by layer
   Plan plan_;
 };
 
@@ -346,7 +349,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
-  plan.schedule = bind_schedule(strategy, graph_of(plan), microbatches, workload.training);
+  plan.schedule = bind_schedule(strategy, plan.places, graph_of(plan), microbatches, workload.training);
   plan.distributed = strategy.update() == Strategy::Update::distributed;
   if (workload.training)
     plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),

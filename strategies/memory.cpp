@@ -15,10 +15,11 @@ class Replay {
  public:
   Replay(const Plan& plan, int rank)
       : plan_(plan),
-        group_(plan.stage_of_rank(rank)),
+        stage_(plan.stage_of_rank(rank)),
         rank_(plan.rank_in_stage(rank)),
         element_(size_of(plan.workload.dtype)),
-        microbatches_(static_cast<std::size_t>(plan.microbatches)) {
+        microbatches_(static_cast<std::size_t>(plan.microbatches)),
+        filters_(plan.places.size(), 0) {
     for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) {
       const MemoryUse use = plan.memory(layer, rank);  // nothing of other stages' layers
       for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
@@ -27,10 +28,11 @@ class Replay {
   }
 
   MemoryPeak run() {
-    for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(group_)]) {
+    for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(stage_)]) {
       layers_ = &plan_.layers_of(action.microbatch);
       m_ = &microbatches_[static_cast<std::size_t>(action.microbatch)];
       if (m_->outputs.empty()) begin();
+      group_ = action.group;
       action.is_transfer() ? cross(action) : perform(action);
     }
     return peak_;
@@ -55,11 +57,11 @@ class Replay {
     switch (action.kind) {
       case forward: return run_forward(action.microbatch);
       case backward:
-        ++filters_;
+        ++filters_[static_cast<std::size_t>(group_)];
         finish_transfers();
         return run_backward();
       case backward_data: finish_transfers(); return run_backward_data();
-      case backward_filter: ++filters_; return run_backward_filter();
+      case backward_filter: ++filters_[static_cast<std::size_t>(group_)]; return run_backward_filter();
       case reduce: return leaving_.clear();
       case step: return gather();
       default: return;
@@ -106,18 +108,25 @@ class Replay {
     m_->arriving_gradients.clear();
   }
 
-  /// What the rank brings.
+  bool here(std::size_t i) const { return plan_.stage_of(static_cast<int>(i)) == stage_; }
+  int first_group() const {
+    return static_cast<int>(std::find(plan_.places.begin(), plan_.places.end(), stage_) - plan_.places.begin());
+  }
+
+  /// What the rank brings: at the microbatch's first forward on the stage.
   void read() {
+    if (group_ != first_group()) return;
     const auto& loss = layers_->back();
     const Target target = loss.op->target(loss.input_shapes[0]);
-    if (mine(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
-    if (mine(layers_->size() - 1))
+    if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
+    if (here(layers_->size() - 1))
       m_->target = hold(MemoryClass::activations,
                         volume(loss.at.x[0].onto(target.shape)) * (target.labels ? size_of(DType::i32) : element_));
   }
 
   void run_forward(int microbatch) {
-    if (!plan_.workload.training && microbatch > 0) microbatches_[static_cast<std::size_t>(microbatch) - 1] = {};
+    if (!plan_.workload.training && microbatch > 0 && group_ == first_group())
+      microbatches_[static_cast<std::size_t>(microbatch) - 1] = {};
     read();
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       if (!mine(i)) continue;
@@ -139,12 +148,16 @@ class Replay {
       release(i);
     }
     release_arrived();
-    m_->images = m_->target = {};
+    if (mine(0)) m_->images = {};
+    if (mine(layers_->size() - 1)) m_->target = {};
   }
 
   void release_arrived() {
-    for (std::size_t i = 0; i < layers_->size(); ++i)
-      if (!mine(i)) m_->outputs[i] = {};
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      if (here(i)) continue;
+      const auto readers = plan_.readers(static_cast<int>(i), stage_);
+      if (!readers.empty() && mine(static_cast<std::size_t>(readers.front()))) m_->outputs[i] = {};
+    }
   }
 
   void run_backward_data() {
@@ -168,7 +181,8 @@ class Replay {
       start_buckets(static_cast<int>(i));
       release(i);
     }
-    m_->images = m_->target = {};
+    if (mine(0)) m_->images = {};
+    if (mine(layers_->size() - 1)) m_->target = {};
   }
 
   void release(std::size_t i) {
@@ -254,7 +268,7 @@ class Replay {
       m_->live[i] = false;
     }
     for (const int input : layer.inputs)
-      if (plan_.readers(input, group_).back() == static_cast<int>(i) && !plan_.needs_output(input, group_))
+      if (plan_.readers(input, stage_).back() == static_cast<int>(i) && !plan_.needs_output(input, stage_))
         m_->outputs[static_cast<std::size_t>(input)] = {};
   }
 
@@ -272,7 +286,7 @@ class Replay {
         const auto r = static_cast<std::size_t>(reader);
         return (*layers_)[r].recompute && !m_->live[r];
       };
-      const auto readers = plan_.readers(static_cast<int>(i), group_);
+      const auto readers = plan_.readers(static_cast<int>(i), stage_);
       if (std::none_of(readers.begin(), readers.end(), wait)) m_->outputs[i] = {};
     }
   }
@@ -308,7 +322,7 @@ class Replay {
 
   void start_buckets(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
-    if (filters_ < plan_.microbatches) return;
+    if (filters_[static_cast<std::size_t>(group_)] < plan_.microbatches) return;
     for (const auto& bucket : plan_.buckets) {
       if (bucket.last() != layer) continue;
       const Index elements = plan_.offsets(bucket, rank_).back();
@@ -324,20 +338,21 @@ class Replay {
     if (master == element_) sums_.clear();  // one after the other is applied, and what was updated gathered
     std::vector<Buffer> travelling;
     for (const auto& bucket : plan_.buckets)
-      if (plan_.stage_of(bucket.last()) == group_ && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group_ && bucket.axes != 0 &&
+          plan_.offsets(bucket, rank_).back() > 0)
         travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
   }
 
   const Plan& plan_;
-  int group_;  // of layers: that of the rank's stage
-  int rank_;   // in the stage
+  int stage_, group_ = 0;  // the rank's stage, and the group of the action
+  int rank_;               // in the stage
   Index element_;
   MemoryUse now_;
   MemoryPeak peak_;
   std::vector<Microbatch> microbatches_;
   const std::vector<LayerPlan>* layers_ = nullptr;  // of the action, and its microbatch
   Microbatch* m_ = nullptr;
-  int filters_ = 0;  // microbatches whose dw is formed
+  std::vector<int> filters_;  // microbatches whose dw is formed, by group
   std::vector<Buffer> sums_, leaving_;
 };
 
@@ -363,22 +378,23 @@ void check_memory(const Plan& plan, Index limit) {
         print_bytes(limit));
 }
 
-std::vector<int> Plan::readers(int layer, int group) const {
+std::vector<int> Plan::readers(int layer, int stage) const {
   std::vector<int> all;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    if (layers[i].group == group &&
+    if (stage_of(static_cast<int>(i)) == stage &&
         std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
       all.push_back(static_cast<int>(i));
   return all;
 }
 
-bool Plan::needs_output(int layer, int group) const {
+bool Plan::needs_output(int layer, int stage) const {
   const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
-  if (bound.group == group && !bound.departs.empty()) return true;
-  if (bound.group == group && bound.recompute) return false;
-  const auto all = readers(layer, group);
-  return std::any_of(all.begin(), all.end(),
-                     [&](int reader) { return layers[static_cast<std::size_t>(reader)].recompute; });
+  if (stage_of(layer) == stage && !bound.departs.empty()) return true;
+  const auto all = readers(layer, stage);
+  return std::any_of(all.begin(), all.end(), [&](int reader) {
+    const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
+    return other.recompute && !(bound.recompute && other.group == bound.group);  // then it runs once more itself
+  });
 }
 
 }  // namespace partita

@@ -62,9 +62,10 @@ class TrafficList {
       const TransferPlan plan = boundary.transfer(world_rank, back);
       add(role, Verb::exchange, 0, {static_cast<Index>(plan.sends.size()), plan.sent() * element_});
     };
-    if (runs()) add(fmt::format("y to stage {}", boundary.group), boundary.settle);
-    send(fmt::format("y to stage {}", boundary.group), false);
-    if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", boundary.group), true);
+    const int stage = plan_.places[static_cast<std::size_t>(boundary.group)];
+    if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
+    send(fmt::format("y to stage {}", stage), false);
+    if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", stage), true);
   }
 
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {

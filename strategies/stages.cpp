@@ -21,7 +21,7 @@ int find_layer(const Model& model, const Strategy::Stage& stage, const std::stri
 
 }  // namespace
 
-std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy) {
+std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) {
   const auto& layers = model.layers();
   std::vector<int> stages;
   for (const auto& stage : strategy.stages()) {
@@ -45,33 +45,44 @@ std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy) 
 
 GroupGraph graph_of(const Plan& plan) {
   std::set<std::pair<int, int>> edges;
+  const auto stage = [&](int group) { return plan.places[static_cast<std::size_t>(group)]; };
   for (const auto& layer : plan.layers)
-    for (const auto& boundary : layer.departs) edges.insert({layer.group, boundary.group});
+    for (const int input : layer.inputs) {
+      const auto& from = plan.layers[static_cast<std::size_t>(input)];
+      if (from.group == layer.group) continue;
+      int producer = from.group;
+      for (const auto& boundary : from.departs)  // another group of the stage may have taken it in
+        if (stage(boundary.group) == stage(layer.group) && boundary.group != layer.group) producer = boundary.group;
+      edges.insert({producer, layer.group});
+    }
   return {static_cast<int>(plan.places.size()), {edges.begin(), edges.end()}};
 }
 
-Schedule bind_schedule(const Strategy& strategy, const GroupGraph& graph, int microbatches, bool training) {
-  const int stages = graph.groups();
+Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
+                       int microbatches, bool training) {
+  const int stages = *std::max_element(places.begin(), places.end()) + 1;
   if (!training) {
-    Schedule forwards{"forward", {}};
-    for (int stage = 0; stage < stages; ++stage) {
-      auto& list = forwards.stages.emplace_back();
-      for (int j = 0; j < microbatches; ++j) list.push_back({Action::Kind::forward, stage, j});
-    }
+    Schedule forwards{"forward", std::vector<std::vector<Action>>(static_cast<std::size_t>(stages))};
+    for (int j = 0; j < microbatches; ++j)
+      for (std::size_t group = 0; group < places.size(); ++group)
+        forwards.stages[static_cast<std::size_t>(places[group])].push_back(
+            {Action::Kind::forward, static_cast<int>(group), j});
     return with_communication(forwards, graph, false);
   }
   if (strategy.schedule() == "single" && stages == 1) return single_stage(true);
-  const ScheduleKind& kind = schedule_kind(strategy.schedule() == "single" ? "1f1b" : strategy.schedule());
-  if (kind.groups_per_stage > 1 || kind.name == "chimera")
-    fail(
-        "the schedule '{}' runs several groups of layers a stage; stages of a strategy are one group each, for which "
-        "there "
-        "are 'gpipe', '1f1b', 'zb-h1', 'zb-h2', 'zb-1p' and 'zb-2p'",
-        kind.name);
   ScheduleRequest request;
-  request.kind = kind.name;
+  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
   request.stages = stages;
   request.microbatches = microbatches;
+  request.groups_per_stage = strategy.groups_per_stage();
+  if (request.kind == "chimera")
+    fail(
+        "the schedule 'chimera' keeps two replicas of every stage's weights, which this version proves and simulates, "
+        "but does "
+        "not run");
+  if (strategy.stages().empty() && request.groups_per_stage > 1)
+    fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
+         request.kind, request.groups_per_stage);
   return with_communication(generate(request), graph, true);
 }
 

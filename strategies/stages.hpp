@@ -6,12 +6,13 @@ namespace partita {
 
 // What stages add to binding.
 
-/// The stage of every layer. Throws Error, with the stage's place, for stages that do not follow one another from the first
-/// layer to the last.
-std::vector<int> stages_of_layers(const Model& model, const Strategy& strategy);
+/// The entry of Strategy::stages() of every layer: its group. Throws Error, with the entry's place, for entries that do not
+/// follow one another from the first layer to the last.
+std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 
 /// The order of a step of so many microbatches. Throws Error for a kind that the stages do not fit.
-Schedule bind_schedule(const Strategy& strategy, const GroupGraph& graph, int microbatches, bool training);
+Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
+                       int microbatches, bool training);
 
 /// The same placement on another grid, for the axes that it has too, and for no others.
 Layout placed_alike(const Layout& layout, const Grid& grid);

@@ -89,7 +89,7 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
   if (node == nullptr) return;
   const auto* table = node->as_table();
   if (table == nullptr) reader.refuse(*node, "'schedule' must be written as [schedule]");
-  static const std::vector<std::string> keys{"kind", "microbatches"};
+  static const std::vector<std::string> keys{"kind", "microbatches", "groups"};
   reader.check_keys(*table, keys, "[schedule]");
   std::int64_t microbatches = 1;
   if (const auto* count = table->get("microbatches"); count != nullptr) {
@@ -98,9 +98,17 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
       reader.refuse(*count, "'microbatches' must be a whole number, 1 to {}", most_microbatches);
     microbatches = *value;
   }
+  std::int64_t groups = 0;
+  if (const auto* count = table->get("groups"); count != nullptr) {
+    const auto value = count->value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most_microbatches)
+      reader.refuse(*count, "'groups' must be a whole number, 1 to {}: of layers, a stage", most_microbatches);
+    groups = *value;
+  }
   const auto kind = reader.text(*table, "kind");
   try {
-    strategy.schedule(kind.value_or(microbatches == 1 ? "single" : "1f1b"), static_cast<int>(microbatches));
+    strategy.schedule(kind.value_or(microbatches == 1 ? "single" : "1f1b"), static_cast<int>(microbatches),
+                      static_cast<int>(groups));
   } catch (const Error& error) {
     reader.refuse(kind ? *table->get("kind") : *node, "{}", error.what());
   }
@@ -185,11 +193,41 @@ Strategy& Strategy::stage(Stage stage) {
   return *this;
 }
 
+int Strategy::groups_per_stage() const {
+  return groups_ > 0 ? groups_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
+}
+
+std::vector<int> Strategy::places() const {
+  if (stages_.empty()) return {0};
+  const int groups = static_cast<int>(stages_.size()), each = groups_per_stage();
+  if (groups % each != 0)
+    fail(
+        "the schedule '{}' runs {} groups of layers a stage, but the strategy has {} [[stage]] entries, one a group; "
+        "make "
+        "them a multiple of {}",
+        schedule_, each, groups, each);
+  std::vector<int> places;
+  for (int group = 0; group < groups; ++group) places.push_back(stage_of_group(schedule_, group, groups / each));
+  return places;
+}
+
 std::vector<Grid> Strategy::grids() const {
   if (stages_.empty()) return {grid_};
+  const auto places = this->places();
+  std::vector<const Stage*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
+                                    nullptr);
+  for (std::size_t group = 0; group < stages_.size(); ++group) {
+    const Stage*& first = entries[static_cast<std::size_t>(places[group])];
+    const Stage& entry = stages_[group];
+    if (first == nullptr) first = &entry;
+    if (entry.grid.value_or(grid_).print() != first->grid.value_or(grid_).print())
+      fail("{}: its grid is \"{}\", but it shares stage {} with layers '{}' to '{}', whose grid is \"{}\"", entry.place,
+           entry.grid.value_or(grid_).print(), places[group], first->first, first->last,
+           first->grid.value_or(grid_).print());
+  }
   std::vector<Grid> grids;
-  for (int first = 0; const auto& stage : stages_) {
-    grids.push_back(Grid::parse(stage.grid.value_or(grid_).print(), first));
+  for (int first = 0; const Stage* entry : entries) {
+    grids.push_back(Grid::parse(entry->grid.value_or(grid_).print(), first));
     first += grids.back().size();
   }
   return grids;
@@ -200,12 +238,17 @@ int Strategy::ranks() const {
   return last.first_rank() + last.size();
 }
 
-Strategy& Strategy::schedule(const std::string& kind, int microbatches) {
+Strategy& Strategy::schedule(const std::string& kind, int microbatches, int groups) {
   if (microbatches < 1 || microbatches > most_microbatches)
     fail("{} microbatches a step; there must be 1 to {}", microbatches, most_microbatches);
   if (kind == "single" && microbatches > 1)
     fail("the schedule 'single' has one microbatch, not {}; '1f1b' takes any number", microbatches);
-  if (kind != "single") static_cast<void>(schedule_kind(kind));
+  const int usual = kind == "single" ? 1 : schedule_kind(kind).groups_per_stage;
+  if (groups < 0) fail("{} groups of layers a stage; there must be 1 or more", groups);
+  if (groups > 0 && groups != usual && (kind == "single" || !schedule_kind(kind).any_groups))
+    fail("the schedule '{}' has {} {} of layers a stage, not {}; 'interleaved' takes any number", kind, usual,
+         usual == 1 ? "group" : "groups", groups);
+  groups_ = groups;
   schedule_ = kind;
   microbatches_ = microbatches;
   return *this;
@@ -257,7 +300,8 @@ std::string Strategy::print() const {
   if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   if (schedule_ != "single" || microbatches_ > 1)
-    text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n", schedule_, microbatches_);
+    text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n{}", schedule_, microbatches_,
+                        groups_ > 0 ? fmt::format("groups = {}\n", groups_) : "");
   for (const auto& [first, last, grid, place] : stages_) {
     text += fmt::format("\n[[stage]]\nlayers = [{}, {}]\n", quoted(first), quoted(last));
     if (grid) text += fmt::format("grid = \"{}\"\n", grid->print());

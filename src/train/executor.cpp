@@ -25,28 +25,33 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& worl
     : plan_(plan),
       grid_(grid),
       rank_{backend, grid.world(), overlap, {}},
+      stage_(plan.stage_of_rank(world.rank())),
       microbatches_(static_cast<std::size_t>(plan.microbatches)),
-      update_(std::make_unique<WeightUpdate>(plan, plan.stage_of_rank(world.rank()), grid, parameters, counter,
-                                             rank_.stream)) {
+      update_(std::make_unique<WeightUpdate>(plan, grid, parameters, counter, rank_.stream)) {
   if (plan.grids.size() > 1)
     stages_ = std::make_unique<StageExchange>(plan, world, grid, counter, allocator, rank_.stream);
-  const int stage = plan.stage_of_rank(world.rank());
-  for (const auto* layers : {&plan.layers, &plan.smaller})
-    if (!layers->empty())
-      groups_.push_back(
-          std::make_unique<LayerGroup>(plan, *layers, stage, grid, rank_, parameters, counter, allocator, seed));
+  const auto bound = [&](const std::vector<LayerPlan>& layers, int group) {
+    return layers.empty()
+               ? nullptr
+               : std::make_unique<LayerGroup>(plan, layers, group, grid, rank_, parameters, counter, allocator, seed);
+  };
+  for (int group = 0; group < static_cast<int>(plan.places.size()); ++group)
+    if (plan.places[static_cast<std::size_t>(group)] == stage_)
+      groups_[group] = {bound(plan.layers, group), bound(plan.smaller, group), {}, 0};
 }
 
 Executor::~Executor() = default;
 
-const LayerGroup& Executor::group(int microbatch) const {
-  const bool smaller = &plan_.layers_of(microbatch) == &plan_.smaller;
-  return *groups_[smaller ? 1 : 0];
+const LayerGroup& Executor::group(const Action& action) const {
+  const Local& local = groups_.at(action.group);
+  return &plan_.layers_of(action.microbatch) == &plan_.smaller ? *local.smaller : *local.larger;
 }
 
 std::vector<ConvProblem> Executor::problems() const {
   std::vector<ConvProblem> all;
-  for (const auto& group : groups_) group->add_problems(all);
+  for (const auto& [number, local] : groups_)
+    for (const auto* group : {local.larger.get(), local.smaller.get()})
+      if (group != nullptr) group->add_problems(all);
   return all;
 }
 
@@ -73,13 +78,12 @@ Tensor Executor::output(std::size_t i, int microbatch) const {
 
 void Executor::keep_outputs(bool keep) {
   keep_ = keep;
-  for (auto& group : groups_) group->keep_outputs(keep);
+  for (auto& [number, local] : groups_)
+    for (auto* group : {local.larger.get(), local.smaller.get()})
+      if (group != nullptr) group->keep_outputs(keep);
 }
 
-const std::vector<Action>& Executor::list() const {
-  const int stage = plan_.stage_of_rank(grid_.grid().first_rank() + grid_.rank());
-  return plan_.schedule.stages[static_cast<std::size_t>(stage)];
-}
+const std::vector<Action>& Executor::list() const { return plan_.schedule.stages[static_cast<std::size_t>(stage_)]; }
 
 std::size_t Executor::actions() const { return list().size(); }
 
@@ -89,9 +93,12 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
 }
 
 StepResult Executor::run(const Reader& read, Index step, double rate) {
-  state_ = {.step = step};
+  step_ = step;
+  for (auto& [number, local] : groups_) {
+    local.state = {.step = step};
+    local.filters = 0;
+  }
   result_ = {};
-  filters_ = 0;
   for (auto& m : microbatches_) m = {};
   for (const auto& action : list()) {
     wait_for(action);
@@ -109,21 +116,33 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   return result_;
 }
 
-void Executor::run_forward(int j, const Reader& read) {
+void Executor::run_forward(const Action& action, const Reader& read) {
+  const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  if (!plan_.workload.training && !keep_ && j > 0) microbatches_[static_cast<std::size_t>(j) - 1] = {};  // no backward
+  const bool first = action.group == groups_.begin()->first;  // of the stage's groups
+  if (!plan_.workload.training && !keep_ && j > 0 && first)
+    microbatches_[static_cast<std::size_t>(j) - 1] = {};  // it has no backward
   profile_layer("data");
   if (m.outputs.empty()) m = begin(j);
-  if (reads_images() || reads_target()) m.batch = read(j);
-  group(j).forward(m, state_);
-  if (!reads_target()) return;
+  if (first && (reads_images() || reads_target())) m.batch = read(j);
+  group(action).forward(m, groups_.at(action.group).state);
+  if (!group(action).has_loss()) return;
   result_.loss += m.result.loss * m.share;
   result_.accuracy += m.result.accuracy * m.share;
 }
 
 Microbatch Executor::begin(int j) const {
   const Interval samples = plan_.samples(j);
-  return group(j).begin(samples.lo, static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch));
+  Microbatch m;
+  m.first_sample = samples.lo;
+  m.share = static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch);
+  const std::size_t layers = plan_.layers.size();
+  m.saved.resize(layers);
+  m.live.resize(layers, false);
+  m.outputs.resize(layers);
+  m.gradients.resize(layers);
+  m.dy.resize(layers);
+  return m;
 }
 
 /// What an action needs of other stages; what was sent before it is done is let go.
@@ -146,14 +165,15 @@ void Executor::perform(const Action& action, const Reader& read, double rate) {
   using enum Action::Kind;
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  const auto done = [this](std::size_t layer) { reduce_layer(layer); };
+  const auto done = [&](std::size_t layer) { reduce_layer(action.group, layer); };
+  Local& local = groups_.at(action.group);
   switch (action.kind) {
-    case forward: return run_forward(j, read);
-    case backward: ++filters_; return group(j).backward(m, state_, done);
-    case backward_data: return group(j).backward_data(m, state_);
-    case backward_filter: ++filters_; return group(j).backward_filter(m, state_, done);
+    case forward: return run_forward(action, read);
+    case backward: ++local.filters; return group(action).backward(m, local.state, done);
+    case backward_data: return group(action).backward_data(m, local.state);
+    case backward_filter: ++local.filters; return group(action).backward_filter(m, local.state, done);
     case reduce: profile_layer("gradients"); return update_->finish();
-    case step: profile_layer("optimizer"); return update_->step({rate, state_.step});
+    case step: profile_layer("optimizer"); return update_->step(action.group, {rate, step_});
     case recompute: broken("layers that run once more do so in their backward");
     default:  // a transfer
       profile_layer("stages");
@@ -163,8 +183,8 @@ void Executor::perform(const Action& action, const Reader& read, double rate) {
 }
 
 /// A bucket's sum starts when the last microbatch has formed the last of its gradients.
-void Executor::reduce_layer(std::size_t layer) {
-  if (filters_ < plan_.microbatches) return;
+void Executor::reduce_layer(int group, std::size_t layer) {
+  if (groups_.at(group).filters < plan_.microbatches) return;
   update_->start(static_cast<int>(layer));
   rank_.overlap ? update_->progress() : update_->finish();
 }

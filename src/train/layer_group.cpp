@@ -29,8 +29,13 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, i
       seed_(seed),
       bound_(layers.size()),
       kernels_(layers.size()) {
+  const int stage = plan.places[static_cast<std::size_t>(group)];
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
+    if (plan.stage_of(static_cast<int>(i)) != stage) {
+      const auto readers = plan.readers(static_cast<int>(i), stage);
+      if (!readers.empty() && layers[static_cast<std::size_t>(readers.front())].group == group) arrived_.push_back(i);
+    }
     if (layer.group != group) continue;
     members_.push_back(i);
     kernels_[i] = make_kernel(layer, grid.rank());
@@ -38,9 +43,9 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, i
     bound.y = layer.at.y.owned(grid.rank());
     for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
     for (const int input : layer.inputs)
-      if (plan.readers(input, group).back() == static_cast<int>(i) && !plan.needs_output(input, group))
+      if (plan.readers(input, stage).back() == static_cast<int>(i) && !plan.needs_output(input, stage))
         bound.done.push_back(input);
-    for (const int reader : plan.readers(static_cast<int>(i), group))
+    for (const int reader : plan.readers(static_cast<int>(i), stage))
       if (layers[static_cast<std::size_t>(reader)].recompute) bound.readers.push_back(reader);
   }
 }
@@ -53,18 +58,6 @@ void LayerGroup::add_problems(std::vector<ConvProblem>& problems) const {
 
 Tensor LayerGroup::allocate(const Box& box, std::string_view names) const {
   return {plan_.workload.dtype, names, box, allocator_, MemoryClass::activations, Fill::none};
-}
-
-Microbatch LayerGroup::begin(Index first_sample, double share) const {
-  Microbatch m;
-  m.first_sample = first_sample;
-  m.share = share;
-  m.saved.resize(layers_.size());
-  m.live.resize(layers_.size(), false);
-  m.outputs.resize(layers_.size());
-  m.gradients.resize(layers_.size());
-  m.dy.resize(layers_.size());
-  return m;
 }
 
 KernelCall LayerGroup::call(std::size_t i, Microbatch& m, const StepState& state) const {
@@ -178,14 +171,19 @@ void LayerGroup::backward(Microbatch& m, StepState& state, const std::function<v
     release(i, m);
   }
   release_arrived(m);
-  m.batch = {};
+  release_batch(m);
   state.gradients = true;
+}
+
+void LayerGroup::release_batch(Microbatch& m) const {
+  if (has_input()) m.batch.images = {};
+  if (has_loss()) m.batch.target = {};
 }
 
 /// What came from other stages, of which layers that run once more needed it to here.
 void LayerGroup::release_arrived(Microbatch& m) const {
-  for (std::size_t i = 0; i < layers_.size() && !keep_; ++i)
-    if (!kernels_[i]) m.outputs[i] = {};
+  if (keep_) return;
+  for (const std::size_t i : arrived_) m.outputs[i] = {};
 }
 
 void LayerGroup::backward_data(Microbatch& m, StepState& state) const {
@@ -212,7 +210,7 @@ void LayerGroup::backward_filter(Microbatch& m, StepState& state, const std::fun
     done(i);
     release(i, m);
   }
-  m.batch = {};
+  release_batch(m);
   state.gradients = true;
 }
 

@@ -24,7 +24,8 @@ Tensor StageExchange::allocate(const Layout& layout) const {
 
 Crossing StageExchange::start(const Boundary& boundary, bool back, int layer, Tensor tensor) {
   const auto& name = plan_.layers[static_cast<std::size_t>(layer)].name;
-  counter_.set_label(name, fmt::format("{} stage {}", back ? "dy from" : "y to", boundary.group));
+  counter_.set_label(name, fmt::format("{} stage {}", back ? "dy from" : "y to",
+                                       plan_.places[static_cast<std::size_t>(boundary.group)]));
   return {layer, tensor, Exchange(transfer(boundary, back), tensor, tensor, world_, stream_)};
 }
 
@@ -39,7 +40,8 @@ void StageExchange::perform(const Action& action, const std::vector<LayerPlan>& 
       if (boundary.group != consumer) continue;
       const int layer = static_cast<int>(i);
       if (action.kind == send_output) {
-        counter_.set_label(layers[i].name, fmt::format("y to stage {}", boundary.group));
+        counter_.set_label(layers[i].name,
+                           fmt::format("y to stage {}", plan_.places[static_cast<std::size_t>(boundary.group)]));
         DistTensor y;
         y.layout = layers[i].y;
         y.local = m.outputs[i];
@@ -86,8 +88,8 @@ void StageExchange::finish() {
 }
 
 StepResult StageExchange::share(const StepResult& result) {
-  const bool last = plan_.stage_of_rank(world_.rank()) + 1 == static_cast<int>(plan_.grids.size());
-  const bool tells = last && grid_.rank() == 0;
+  const int last = plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1);
+  const bool tells = plan_.stage_of_rank(world_.rank()) == last && grid_.rank() == 0;
   std::array sums{tells ? result.loss : 0, tells ? result.accuracy : 0};
   counter_.set_label(plan_.layers.back().name, "loss to all stages");
   world_.all_reduce(sums.data(), 2, DType::f64, Op::sum, stream_).wait();

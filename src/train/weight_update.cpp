@@ -4,10 +4,9 @@
 
 namespace partita {
 
-WeightUpdate::WeightUpdate(const Plan& plan, int stage, const ProcessGrid& grid, Parameters& parameters,
-                           TrafficCounter& counter, Stream stream)
+WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
+                           Stream stream)
     : plan_(plan),
-      stage_(stage),
       grid_(grid),
       parameters_(parameters),
       counter_(counter),
@@ -53,10 +52,10 @@ void WeightUpdate::finish() {
   kept_.clear();
 }
 
-void WeightUpdate::step(Moment moment) {
+void WeightUpdate::step(int group, Moment moment) {
   const Timed timed(Profile::Part::compute);
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
-    if (!mine(b)) continue;
+    if (plan_.layers[static_cast<std::size_t>(plan_.buckets[b].last())].group != group) continue;
     apply_bucket(b, moment);
     if (plan_.distributed) gather(b);
   }

@@ -17,7 +17,7 @@ namespace partita {
 class WeightUpdate {
  public:
   /// All references must outlive it.
-  WeightUpdate(const Plan& plan, int stage, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
+  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
                Stream stream);
 
   /// Starts the sums of the buckets that `layer` completes.
@@ -26,8 +26,8 @@ class WeightUpdate {
   void progress();
   /// Waits for all sums.
   void finish();
-  /// The optimizer's step on every weight.
-  void step(Moment moment);
+  /// The optimizer's step on every weight of a group of layers.
+  void step(int group, Moment moment);
 
  private:
   void start_bucket(std::size_t b);
@@ -37,10 +37,7 @@ class WeightUpdate {
   std::vector<Piece> pieces(std::size_t b) const;
   std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);
 
-  bool mine(std::size_t b) const { return plan_.stage_of(plan_.buckets[b].last()) == stage_; }
-
   const Plan& plan_;
-  int stage_;
   const ProcessGrid& grid_;
   Parameters& parameters_;
   TrafficCounter& counter_;

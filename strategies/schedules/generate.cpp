@@ -67,6 +67,11 @@ const ScheduleKind& schedule_kind(const std::string& name) {
   fail("there is no schedule '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));
 }
 
+int stage_of_group(const std::string& kind, int group, int stages) {
+  const bool interleaved = kind == "interleaved" || group < stages;
+  return interleaved ? group % stages : schedules::v_stage(group, stages);
+}
+
 Schedule generate(const ScheduleRequest& request) {
   const ScheduleKind& kind = schedule_kind(request.kind);
   ScheduleRequest whole = request;

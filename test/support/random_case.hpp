@@ -26,9 +26,7 @@ class RandomCase {
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
     draw_optimizer();
-    if (chance(0.5))
-      strategy.schedule(pick(std::vector<std::string>{"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"}),
-                        static_cast<int>(between(1, 5)));
+    if (chance(0.5)) draw_schedule();
   }
 
   std::string print() const {
@@ -62,13 +60,32 @@ class RandomCase {
   void draw_stages() {
     const auto& layers = model.layers();
     const auto last = static_cast<Index>(layers.size()) - 1;
+    const bool alike = chance(0.4);  // then schedules of two groups a stage fit
+    std::string grid;
     for (Index first = 0; first <= last;) {
       const Index end = strategy.stages().size() == 3 ? last : between(first, last);
-      std::string grid;
-      for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
+      if (!alike) grid.clear();
+      if (grid.empty())
+        for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
       strategy.stage({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,
                       Grid::parse(grid)});
       first = end + 1;
+    }
+  }
+
+  /// Of two groups a stage where the stages' entries allow it.
+  void draw_schedule() {
+    const auto microbatches = static_cast<int>(between(1, 5));
+    strategy.schedule(pick(std::vector<std::string>{"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"}),
+                      microbatches);
+    if (strategy.stages().size() < 2 || chance(0.2)) return;
+    Strategy folded = strategy;
+    folded.schedule(pick(std::vector<std::string>{"interleaved", "zb-v", "v-half", "v-min", "dualpipe-v"}),
+                    microbatches);
+    try {
+      static_cast<void>(bind(model, folded, {.batch = batch, .optimizer = {}}));
+      strategy = folded;
+    } catch (const Error&) {  // an odd number of entries, or of unlike grids
     }
   }
 

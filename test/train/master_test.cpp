@@ -46,6 +46,7 @@ bool check_case(std::uint64_t seed) {
     const auto ranks = run_ranks(drawn, drawn.strategy);
     const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
     if (plan.grids.size() > 1) ++taken["stages"];
+    if (plan.places.size() > plan.grids.size()) ++taken["two groups a stage"];
     if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
       ++taken[layer.at.algorithm];
@@ -88,8 +89,8 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
   std::uint64_t magnifying = 0;
   for (std::uint64_t seed = 1; seed <= cases && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
   std::vector<std::string> algorithms = product_algorithms();
-  algorithms.insert(algorithms.end(),
-                    {"stationary-x", "stationary-y", "stationary-w", "groups", "stages", "microbatches on stages"});
+  algorithms.insert(algorithms.end(), {"stationary-x", "stationary-y", "stationary-w", "groups", "stages",
+                                       "two groups a stage", "microbatches on stages"});
   for (const auto& algorithm : algorithms) EXPECT_GE(taken[algorithm], cases / 100) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";

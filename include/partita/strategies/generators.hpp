@@ -33,6 +33,9 @@ std::span<const ScheduleKind> schedule_kinds();
 /// Throws Error with the nearest name.
 const ScheduleKind& schedule_kind(const std::string& name);
 
+/// The stage that a kind gives a group of layers to, of its first replica.
+int stage_of_group(const std::string& kind, int group, int stages);
+
 /// Generates: forwards and backwards alone, in an order that check_schedule accepts. Throws Error for an unknown kind, for
 /// numbers below 1 and for what the kind refuses.
 Schedule generate(const ScheduleRequest& request);

@@ -28,7 +28,7 @@ DType master_dtype(DType dtype);
 
 /// What a layer leaves for another stage: from its ranks to those of the other's grid, straight.
 struct Boundary {
-  int group = 0;                           ///< of layers, that takes it
+  int group = 0;                           ///< of layers, that takes it: the first of its stage that reads it
   Layout from;                             ///< the layer's y, with no sum pending; the gradient comes back to it
   Layout to;                               ///< as the group's first reader takes it; its gradient leaves as to.dual()
   std::vector<RedistributionStep> settle;  ///< y -> from, on the layer's own grid
@@ -133,10 +133,10 @@ struct Plan {
   /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
   /// blocked copies); kernels that compute ahead of halos need a few rows more.
   MemoryPeak peak(int rank) const;
-  /// The layers of a group that read `layer`'s output, in order.
-  std::vector<int> readers(int layer, int group) const;
-  /// True if that output must stay, in a group, for a layer that runs once more in backward, or to be sent on.
-  bool needs_output(int layer, int group) const;
+  /// The layers of a stage that read `layer`'s output, in order.
+  std::vector<int> readers(int layer, int stage) const;
+  /// True if that output must stay, on a stage, for a layer that runs once more in backward, or to be sent on.
+  bool needs_output(int layer, int stage) const;
   /// The axis sets over which a stage's collectives run, in order of their first use: a communicator each.
   std::vector<AxisSet> axis_sets(int stage = 0) const;
   /// Everything that ranks must agree on.

@@ -56,10 +56,14 @@ class Strategy {
     std::optional<Grid> grid = std::nullopt;  ///< the strategy's, if it has none of its own
     std::string place = "";                   ///< for messages
   };
-  /// Adds a stage; stages take consecutive ranks, the first from rank 0. Without any, all layers are one.
+  /// Adds a stage; stages take consecutive ranks, the first from rank 0. Without any, all layers are one. Where the
+  /// schedule runs several groups of layers a stage, each has an entry, in the model's order.
   Strategy& stage(Stage stage);
   const std::vector<Stage>& stages() const { return stages_; }
-  /// The grids of all stages, placed one after the other.
+  /// The stage of each entry.
+  std::vector<int> places() const;
+  /// The grids of all stages, placed one after the other. Throws Error if entries of one stage differ in it, or do not fill
+  /// the stages.
   std::vector<Grid> grids() const;
   /// Ranks of all stages.
   int ranks() const;
@@ -74,9 +78,11 @@ class Strategy {
   Index bucket_bytes() const { return bucket_bytes_; }
   /// How the microbatches of a step are arranged: a kind of generate(), or "single" for one microbatch. Gradients of all
   /// are summed before the weights change. Throws Error for an unknown kind and below 1.
-  Strategy& schedule(const std::string& kind, int microbatches);
+  /// `groups` of layers a stage, each with an entry of stages(); 0: as many as the kind takes by default.
+  Strategy& schedule(const std::string& kind, int microbatches, int groups = 0);
   const std::string& schedule() const { return schedule_; }
   int microbatches() const { return microbatches_; }
+  int groups_per_stage() const;
 
   const Grid& grid() const { return grid_; }
   const std::vector<Rule>& rules() const { return rules_; }
@@ -94,7 +100,7 @@ class Strategy {
   Update update_ = Update::replicated;
   Index bucket_bytes_ = Index{4} << 20;
   std::string schedule_ = "single";
-  int microbatches_ = 1;
+  int microbatches_ = 1, groups_ = 0;
   std::vector<Stage> stages_;
 };
 

@@ -43,8 +43,8 @@ class Executor {
   /// The local convolutions that this rank will run, each once.
   std::vector<ConvProblem> problems() const;
   /// True if this rank brings images, and targets.
-  bool reads_images() const { return groups_[0]->has_input(); }
-  bool reads_target() const { return groups_[0]->has_loss(); }
+  bool reads_images() const { return plan_.stage_of(0) == stage_; }
+  bool reads_target() const { return plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1) == stage_; }
   /// The box of images that this rank brings to a microbatch; N counts from its first sample. Empty on later stages, as the
   /// target's box on earlier ones.
   Box images(int microbatch = 0) const;
@@ -58,24 +58,29 @@ class Executor {
 
  private:
   const std::vector<Action>& list() const;
-  const LayerGroup& group(int microbatch) const;
+  const LayerGroup& group(const Action& action) const;
   Microbatch begin(int j) const;
-  void run_forward(int j, const Reader& read);
+  void run_forward(const Action& action, const Reader& read);
   void wait_for(const Action& action);
   void perform(const Action& action, const Reader& read, double rate);
-  void reduce_layer(std::size_t layer);
+  void reduce_layer(int group, std::size_t layer);
 
   const Plan& plan_;
   const ProcessGrid& grid_;
   RankContext rank_;
-  std::vector<std::unique_ptr<LayerGroup>>
-      groups_;  // for the larger microbatches, and for the smaller where there are any
+  /// One group of layers of this stage.
+  struct Local {
+    std::unique_ptr<LayerGroup> larger, smaller;  // for microbatches of the two sizes
+    StepState state;
+    int filters = 0;  // microbatches whose dw is formed
+  };
+  int stage_;
+  std::map<int, Local> groups_;  // by group
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
   std::unique_ptr<StageExchange> stages_;  // where there are several
-  StepState state_;
   StepResult result_;
-  int filters_ = 0;  // microbatches whose dw is formed
+  Index step_ = 0;
   bool keep_ = false;
   std::vector<TimedAction>* record_ = nullptr;
 };

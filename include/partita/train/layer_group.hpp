@@ -65,8 +65,6 @@ class LayerGroup {
   /// Keeps all outputs; for tests and inspection.
   void keep_outputs(bool keep) { keep_ = keep; }
 
-  /// An empty microbatch for these layers.
-  Microbatch begin(Index first_sample, double share) const;
   /// True if the group has the model's input, or its loss.
   bool has_input() const { return members_.front() == 0; }
   bool has_loss() const { return members_.back() + 1 == layers_.size(); }
@@ -89,6 +87,7 @@ class LayerGroup {
   void form_data(std::size_t i, Microbatch& m, const KernelCall& call, const Tensor& dy) const;
   void release(std::size_t i, Microbatch& m) const;
   void release_arrived(Microbatch& m) const;
+  void release_batch(Microbatch& m) const;
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(const KernelCall& call, std::string_view role, const Tensor& from,
                         const LayerPlan::Steps& steps) const;
@@ -109,6 +108,7 @@ class LayerGroup {
     std::vector<int> readers;  // that run once more in backward
   };
   std::vector<std::size_t> members_;  // the group's layers
+  std::vector<std::size_t> arrived_;  // of other stages, that this group reads first
   std::vector<Bound> bound_;          // by layer; of members
   std::vector<std::unique_ptr<Kernel>> kernels_;
   bool keep_ = false;
