@@ -117,7 +117,7 @@ expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpie
 expect("checkpoint of stages", 2, [*S, "--save", "w.h5"], "--save", "several stages", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
 expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))
-expect("schedule of several groups", 2, S, "'zb-v'", "several groups", "1f1b",
+expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers a stage", r"\[\[stage\]\]",
        prepare=strategy('grid = "data=2"\n[schedule]\nkind = "zb-v"\nmicrobatches = 4\n'))
 expect("algorithm", 2, S, "'conv1'", "algorithm", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nalgorithm = "summa"\n'))
 expect("ranks", 3, S, "2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(RULE.format("*", "N@data")))
