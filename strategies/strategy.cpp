@@ -228,6 +228,8 @@ std::vector<Grid> Strategy::grids() const {
   std::vector<Grid> grids;
   for (int first = 0; const Stage* entry : entries) {
     grids.push_back(Grid::parse(entry->grid.value_or(grid_).print(), first));
+    constexpr int most = 1 << 20;
+    if (grids.back().size() > most - first) fail("the stages have more than {} ranks together", most);
     first += grids.back().size();
   }
   return grids;

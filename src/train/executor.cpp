@@ -38,6 +38,10 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& worl
   for (int group = 0; group < static_cast<int>(plan.places.size()); ++group)
     if (plan.places[static_cast<std::size_t>(group)] == stage_)
       groups_[group] = {bound(plan.layers, group), bound(plan.smaller, group), {}, 0};
+  if (!stages_) return;
+  for (auto& [number, local] : groups_)
+    for (auto* group : {local.larger.get(), local.smaller.get()})
+      if (group != nullptr) group->after_layer([this] { stages_->progress(microbatches_); });
 }
 
 Executor::~Executor() = default;

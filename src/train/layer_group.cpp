@@ -96,6 +96,7 @@ void LayerGroup::forward(Microbatch& m, StepState& state) const {
     profile_layer(layers_[i].name);
     forward_layer(i, m, state, false);
     settle(i, m);
+    go_on();
   }
   state.begun = true;
 }
@@ -169,6 +170,7 @@ void LayerGroup::backward(Microbatch& m, StepState& state, const std::function<v
     }
     done(i);
     release(i, m);
+    go_on();
   }
   release_arrived(m);
   release_batch(m);
@@ -198,6 +200,7 @@ void LayerGroup::backward_data(Microbatch& m, StepState& state) const {
       m.dy[i] = dy;
     }
     if (!layer.trains()) release(i, m);
+    go_on();
   }
   release_arrived(m);
 }
@@ -209,6 +212,7 @@ void LayerGroup::backward_filter(Microbatch& m, StepState& state, const std::fun
     if (layers_[i].trains()) form_filter(i, call(i, m, state), m.dy[i]);
     done(i);
     release(i, m);
+    go_on();
   }
   release_batch(m);
   state.gradients = true;

@@ -82,6 +82,13 @@ void StageExchange::finish_outputs(Microbatch& m) {
   m.sent.clear();
 }
 
+void StageExchange::progress(std::vector<Microbatch>& microbatches) {
+  for (auto& crossing : gradients_) crossing.exchange.progress();
+  for (auto& m : microbatches)
+    for (auto* crossings : {&m.arriving, &m.sent, &m.arriving_gradients})
+      for (auto& crossing : *crossings) crossing.exchange.progress();
+}
+
 void StageExchange::finish() {
   for (auto& crossing : gradients_) crossing.exchange.finish();
   gradients_.clear();

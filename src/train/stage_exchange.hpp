@@ -26,6 +26,8 @@ class StageExchange {
   void finish_gradients(Microbatch& m);
   /// Waits until a microbatch's outputs are sent.
   static void finish_outputs(Microbatch& m);
+  /// Lets all that travels go on, without waiting.
+  void progress(std::vector<Microbatch>& microbatches);
   /// Waits until all gradients are sent.
   void finish();
   /// The same number on every rank, as the last stage has it.

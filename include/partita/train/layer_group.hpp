@@ -64,6 +64,8 @@ class LayerGroup {
   void add_problems(std::vector<ConvProblem>& problems) const;
   /// Keeps all outputs; for tests and inspection.
   void keep_outputs(bool keep) { keep_ = keep; }
+  /// Called after each layer of each pass: what travels between stages goes on.
+  void after_layer(std::function<void()> call) { after_layer_ = std::move(call); }
 
   /// True if the group has the model's input, or its loss.
   bool has_input() const { return members_.front() == 0; }
@@ -85,6 +87,9 @@ class LayerGroup {
   Tensor start_backward(std::size_t i, Microbatch& m, const KernelCall& call) const;
   void form_filter(std::size_t i, const KernelCall& call, const Tensor& dy) const;
   void form_data(std::size_t i, Microbatch& m, const KernelCall& call, const Tensor& dy) const;
+  void go_on() const {
+    if (after_layer_) after_layer_();
+  }
   void release(std::size_t i, Microbatch& m) const;
   void release_arrived(Microbatch& m) const;
   void release_batch(Microbatch& m) const;
@@ -112,6 +117,7 @@ class LayerGroup {
   std::vector<Bound> bound_;          // by layer; of members
   std::vector<std::unique_ptr<Kernel>> kernels_;
   bool keep_ = false;
+  std::function<void()> after_layer_;
 };
 
 }  // namespace partita

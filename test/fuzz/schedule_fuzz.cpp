@@ -1,0 +1,20 @@
+// A schedule's CSV is read, written and read again to the same; it is proven, and then simulated, or gives an Error.
+#include "partita/base/error.hpp"
+#include "partita/strategies/timeline.hpp"
+#include "partita/strategies/validate.hpp"
+
+#include <cstdlib>
+
+using namespace partita;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    const Schedule schedule = parse_csv({reinterpret_cast<const char*>(data), size}, "fuzzed.csv");
+    if (parse_csv(print_csv(schedule), "printed.csv").stages != schedule.stages) std::abort();
+    const GroupGraph graph(schedule.groups());
+    check_schedule(schedule, graph, true);
+    static_cast<void>(draw_timeline(simulate(schedule, graph, equal_times(graph.groups(), 1, {}, 0.5)), 80));
+  } catch (const Error&) {
+  }
+  return 0;
+}
