@@ -9,7 +9,7 @@ namespace partita {
 
 namespace {
 
-/// Holds and releases what the executor does, in its order (train/layer_group.cpp, whose functions have the same names), without
+/// Holds and releases what the executor does, in its order (train/executor.cpp, layer_group.cpp and stage_exchange.cpp), without
 /// computing: a buffer is its bytes.
 class Replay {
  public:
@@ -19,7 +19,8 @@ class Replay {
         rank_(plan.rank_in_stage(rank)),
         element_(size_of(plan.workload.dtype)),
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
-        filters_(plan.places.size(), 0) {
+        filters_(plan.places.size(), 0),
+        sums_(plan.buckets.size()) {
     for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) {
       const MemoryUse use = plan.memory(layer, rank);  // nothing of other stages' layers
       for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
@@ -274,8 +275,9 @@ class Replay {
 
   void restore(std::size_t i) {
     for (const int input : (*layers_)[i].inputs)
-      if (mine(static_cast<std::size_t>(input)) && !m_->outputs[static_cast<std::size_t>(input)])
-        restore(static_cast<std::size_t>(input));
+      if (const auto j = static_cast<std::size_t>(input);
+          mine(j) && (!m_->outputs[j] || ((*layers_)[j].recompute && !m_->live[j])))
+        restore(j);
     forward_layer(i);
   }
 
@@ -323,23 +325,27 @@ class Replay {
   void start_buckets(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     if (filters_[static_cast<std::size_t>(group_)] < plan_.microbatches) return;
-    for (const auto& bucket : plan_.buckets) {
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+      const Bucket& bucket = plan_.buckets[b];
       if (bucket.last() != layer) continue;
       const Index elements = plan_.offsets(bucket, rank_).back();
-      if (master != element_) sums_.push_back(hold(MemoryClass::gradients, elements * master));
+      if (master != element_) sums_[b].push_back(hold(MemoryClass::gradients, elements * master));
       if (plan_.distributed && bucket.axes != 0 && elements > 0)
-        sums_.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
+        sums_[b].push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
     }
   }
+
+  int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
 
   void gather() {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     if (!plan_.distributed) return;
-    if (master == element_) sums_.clear();  // one after the other is applied, and what was updated gathered
+    for (std::size_t b = 0; b < plan_.buckets.size();
+         ++b)  // one after the other is applied, and what was updated gathered
+      if (master == element_ && group_of(plan_.buckets[b]) == group_) sums_[b].clear();
     std::vector<Buffer> travelling;
     for (const auto& bucket : plan_.buckets)
-      if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group_ && bucket.axes != 0 &&
-          plan_.offsets(bucket, rank_).back() > 0)
+      if (group_of(bucket) == group_ && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
         travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
   }
 
@@ -352,8 +358,9 @@ class Replay {
   std::vector<Microbatch> microbatches_;
   const std::vector<LayerPlan>* layers_ = nullptr;  // of the action, and its microbatch
   Microbatch* m_ = nullptr;
-  std::vector<int> filters_;  // microbatches whose dw is formed, by group
-  std::vector<Buffer> sums_, leaving_;
+  std::vector<int> filters_;               // microbatches whose dw is formed, by group
+  std::vector<std::vector<Buffer>> sums_;  // by bucket
+  std::vector<Buffer> leaving_;
 };
 
 }  // namespace
@@ -371,30 +378,12 @@ void check_memory(const Plan& plan, Index limit) {
     }
   if (worst.total > limit)
     fail(
-        "rank {} of the grid \"{}\" holds up to {} ({}), {} more than the memory limit of {}; cut samples or space "
+        "rank {} of the grid \"{}\"{} holds up to {} ({}), {} more than the memory limit of {}; cut samples or space "
         "over "
         "more ranks, or give layers recompute = true",
-        where, plan.grid().print(), print_bytes(worst.total), worst.each.print(), print_bytes(worst.total - limit),
-        print_bytes(limit));
-}
-
-std::vector<int> Plan::readers(int layer, int stage) const {
-  std::vector<int> all;
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    if (stage_of(static_cast<int>(i)) == stage &&
-        std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
-      all.push_back(static_cast<int>(i));
-  return all;
-}
-
-bool Plan::needs_output(int layer, int stage) const {
-  const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
-  if (stage_of(layer) == stage && !bound.departs.empty()) return true;
-  const auto all = readers(layer, stage);
-  return std::any_of(all.begin(), all.end(), [&](int reader) {
-    const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
-    return other.recompute && !(bound.recompute && other.group == bound.group);  // then it runs once more itself
-  });
+        plan.rank_in_stage(where), plan.grids[static_cast<std::size_t>(plan.stage_of_rank(where))].print(),
+        plan.grids.size() > 1 ? fmt::format(" of stage {}", plan.stage_of_rank(where)) : "", print_bytes(worst.total),
+        worst.each.print(), print_bytes(worst.total - limit), print_bytes(limit));
 }
 
 }  // namespace partita

@@ -255,10 +255,37 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
   return sets;
 }
 
+std::vector<int> Plan::readers(int layer, int stage) const {
+  std::vector<int> all;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (stage_of(static_cast<int>(i)) == stage &&
+        std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
+      all.push_back(static_cast<int>(i));
+  return all;
+}
+
+bool Plan::needs_output(int layer, int stage) const {
+  const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
+  if (stage_of(layer) == stage && !bound.departs.empty()) return true;
+  const auto all = readers(layer, stage);
+  return std::any_of(all.begin(), all.end(), [&](int reader) {
+    const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
+    return other.recompute && !(bound.recompute && other.group == bound.group);  // then it runs once more itself
+  });
+}
+
 std::uint64_t Plan::hash() const {
-  std::string text = fmt::format("{} on {} batch {} {} {} {} {}\n", model, grids.front().print(), workload.batch,
-                                 name(workload.dtype), workload.training, workload.optimizer.print(), distributed);
-  for (const auto& layer : layers) {
+  std::string text = fmt::format("{} batch {} {} {} {} {} on", model, workload.batch, name(workload.dtype),
+                                 workload.training, workload.optimizer.print(), distributed);
+  for (const auto& grid : grids) text += fmt::format(" \"{}\"", grid.print());
+  for (const int place : places) text += fmt::format(" {}", place);
+  text += '\n';
+  auto all = layers;
+  all.insert(all.end(), smaller.begin(), smaller.end());
+  for (const auto& layer : all) {
+    text += fmt::format("{} ", layer.group);
+    for (const auto& boundary : layer.departs)
+      text += fmt::format("{} {} {} ", boundary.group, boundary.from.print(), boundary.to.print());
     text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer.shape.print(),
                         layer.y.print());
     for (const int input : layer.inputs) text += fmt::format(" {}", input);

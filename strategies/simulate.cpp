@@ -40,6 +40,8 @@ class Simulator {
         dependencies_(schedule, graph),
         done_(dependencies_.size()),
         heads_(schedule.stages.size(), 0),
+        clocks_(schedule.stages.size(), 0),
+        last_(schedule.stages.size(), -1),
         causes_(schedule.stages.size()) {
     result_.stages.resize(schedule.stages.size());
     for (std::size_t s = 0; s < schedule.stages.size(); ++s) result_.stages[s].reserve(schedule.stages[s].size());
@@ -75,8 +77,9 @@ class Simulator {
     const std::size_t head = heads_[stage];
     if (head == actions.size()) return false;
     const Action& action = actions[head];
-    double start = spans.empty() ? 0 : spans.back().end;
-    Cause cause = spans.empty() ? Cause{} : Cause{static_cast<int>(stage), static_cast<int>(head) - 1};
+    // A transfer is posted where it stands, and ends when it has arrived; the stage goes on meanwhile.
+    double start = clocks_[stage];
+    Cause cause = last_[stage] < 0 ? Cause{} : Cause{static_cast<int>(stage), last_[stage]};
     bool ready = true;
     dependencies_.each(action, [&](const Action& before) {
       const Done& done = done_[dependencies_.index(before)];
@@ -90,6 +93,10 @@ class Simulator {
     });
     if (!ready) return false;
     spans.push_back({action, start, start + times_.of(action)});
+    if (!action.is_transfer()) {
+      clocks_[stage] = spans.back().end;
+      last_[stage] = static_cast<int>(head);
+    }
     causes_[stage].push_back(cause);
     done_[dependencies_.index(action)] = {static_cast<int>(stage), static_cast<int>(head), spans.back().end};
     ++heads_[stage];
@@ -108,20 +115,27 @@ class Simulator {
   void measure() {
     for (const auto& spans : result_.stages) {
       double busy = 0;
-      for (const auto& span : spans) busy += span.end - span.start;
+      for (const auto& span : spans)
+        if (!span.action.is_transfer()) busy += span.end - span.start;
       result_.busy.push_back(busy);
       if (spans.empty()) continue;
-      result_.makespan = std::max(result_.makespan, spans.back().end);
-      result_.cost = std::max(result_.cost, spans.back().end - spans.front().start);
+      const double end = clocks_[result_.busy.size() - 1];
+      result_.makespan = std::max(result_.makespan, end);
+      result_.cost = std::max(result_.cost, end - first_start(spans));
     }
+  }
+
+  static double first_start(const std::vector<Simulation::Span>& spans) {
+    for (const auto& span : spans)
+      if (!span.action.is_transfer()) return span.start;
+    return 0;
   }
 
   void trace_back() {
     Cause at;
     for (std::size_t stage = 0; stage < heads_.size(); ++stage)
-      if (const auto& spans = result_.stages[stage];
-          at.stage < 0 && !spans.empty() && spans.back().end >= result_.makespan)
-        at = {static_cast<int>(stage), static_cast<int>(spans.size()) - 1};
+      if (at.stage < 0 && last_[stage] >= 0 && clocks_[stage] >= result_.makespan)
+        at = {static_cast<int>(stage), last_[stage]};
     while (at.stage >= 0) {
       result_.critical.emplace_back(at.stage, at.position);
       at = causes_[static_cast<std::size_t>(at.stage)][static_cast<std::size_t>(at.position)];
@@ -134,6 +148,8 @@ class Simulator {
   Dependencies dependencies_;
   std::vector<Done> done_;
   Heads heads_;
+  std::vector<double> clocks_;              // by stage: the end of its last action that was no transfer
+  std::vector<int> last_;                   // and its position
   std::vector<std::vector<Cause>> causes_;  // by stage and position
   Simulation result_;
 };
@@ -146,7 +162,11 @@ Simulation simulate(const Schedule& schedule, const GroupGraph& graph, const Sch
 
 double Simulation::idle(int stage) const {
   const auto& spans = stages[static_cast<std::size_t>(stage)];
-  return spans.empty() ? 0 : spans.back().end - spans.front().start - busy[static_cast<std::size_t>(stage)];
+  const auto works = [](const Span& span) { return !span.action.is_transfer(); };
+  const auto first = std::find_if(spans.begin(), spans.end(), works);
+  if (first == spans.end()) return 0;
+  const auto last = std::find_if(spans.rbegin(), spans.rend(), works);
+  return last->end - first->start - busy[static_cast<std::size_t>(stage)];
 }
 
 double Simulation::bubble_rate() const {

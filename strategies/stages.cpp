@@ -75,6 +75,8 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   request.stages = stages;
   request.microbatches = microbatches;
   request.groups_per_stage = strategy.groups_per_stage();
+  request.filter_memory =
+      1;  // layers keep their inputs for their filters' gradients: nothing to speak of is let go before
   if (request.kind == "chimera")
     fail(
         "the schedule 'chimera' keeps two replicas of every stage's weights, which this version proves and simulates, "

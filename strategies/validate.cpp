@@ -53,8 +53,9 @@ void check_there(int group, int microbatch, const Dependencies& dependencies, bo
 /// Where one group is updated, all are, on every replica.
 void check_updates(const Schedule& schedule, const Dependencies& dependencies) {
   const auto is_update = [](const Action& a) { return a.kind == Kind::reduce || a.kind == Kind::step; };
-  const auto& first = schedule.stages.front();
-  if (std::none_of(first.begin(), first.end(), is_update)) return;
+  if (std::none_of(schedule.stages.begin(), schedule.stages.end(),
+                   [&](const auto& list) { return std::any_of(list.begin(), list.end(), is_update); }))
+    return;
   for (int replica = 0; replica < schedule.replicas(); ++replica)
     for (int group = 0; group < dependencies.graph().groups(); ++group)
       for (const Kind kind : {Kind::reduce, Kind::step})

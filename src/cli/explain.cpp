@@ -92,9 +92,11 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths(layer.input_shapes[0]));
   if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
     print_line("halo dy", layer.at.dy_halo->widths(layer.shape));
-  for (const auto& boundary : layer.departs)
-    print_line(fmt::format("y to {}", boundary.group),
-               shape_and_layout(layer.shape, boundary.to) + fmt::format(" on stage {}", boundary.group));
+  for (const auto& boundary : layer.departs) {
+    const int stage = plan.places[static_cast<std::size_t>(boundary.group)];
+    print_line(fmt::format("y to {}", stage),
+               shape_and_layout(layer.shape, boundary.to) + fmt::format(" on stage {}", stage));
+  }
   if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
   for (const auto& note : layer.notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
@@ -108,7 +110,7 @@ void print_idle_axes(const Plan& plan) {
     const Grid& grid = plan.grids[stage];
     AxisSet used = 0;
     for (const auto& layer : plan.layers)
-      if (layer.group == static_cast<int>(stage))
+      if (plan.places[static_cast<std::size_t>(layer.group)] == static_cast<int>(stage))
         used |= layer.y.sharding() | layer.at.y.sharding() | layer.at.y.partial();
     const AxisSet idle = grid.all() & ~used;
     if (grid.group_size(idle) > 1)

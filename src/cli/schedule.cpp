@@ -168,6 +168,7 @@ int schedule(int argc, char** argv) {
     return 0;
   }
   parse_times(o.times, o.request);
+  check_numbers(o.request);
   for (const auto& [option, path] : {std::pair("--csv-out", o.csv_out), std::pair("--svg", o.svg)})
     if (!path.empty()) check_writable(option, path);
   const Report report = examine(get_schedule(o, values), o);

@@ -43,15 +43,16 @@ std::vector<std::vector<TimedAction>> gather(const std::vector<TimedAction>& min
   return ranked;
 }
 
-/// What the steps of one rank are worth: medians by kind are the times of its stage.
+/// Medians by kind of each group's actions, on its stage's first rank.
 ScheduleTimes median_times(const Plan& plan, const std::vector<std::vector<TimedAction>>& ranks) {
   ScheduleTimes times;
-  for (const auto& grid : plan.grids) {
+  for (int group = 0; group < static_cast<int>(plan.places.size()); ++group) {
+    const Grid& grid = plan.grids[static_cast<std::size_t>(plan.places[static_cast<std::size_t>(group)])];
     const auto& actions = ranks[static_cast<std::size_t>(grid.first_rank())];
     const auto of = [&](Kind kind) {
       std::vector<double> all;
       for (const auto& [action, start, end] : actions)
-        if (action.kind == kind) all.push_back(end - start);
+        if (action.kind == kind && action.group == group) all.push_back(end - start);
       std::sort(all.begin(), all.end());
       return all.empty() ? 0 : all[all.size() / 2];
     };

@@ -62,7 +62,7 @@ void check_ranks(const Strategy& strategy, int ranks) {
   if (size == ranks) return;
   if (!strategy.stages().empty())
     fail("the strategy's {} stages have {} ranks together, but {} {} started; start it with `mpiexec -n {}`",
-         strategy.stages().size(), size, ranks, ranks == 1 ? "was" : "were", size);
+         strategy.grids().size(), size, ranks, ranks == 1 ? "was" : "were", size);
   fail("the grid \"{}\" has {} ranks, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
        strategy.grid().print(), size, ranks, ranks == 1 ? "was" : "were", size, ranks);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace partita {
 
@@ -34,28 +35,40 @@ const std::array<ScheduleKind, 12> kinds{{
 }};
 
 void check(const ScheduleRequest& request, const ScheduleKind& kind) {
-  if (request.stages < 1) fail("a schedule of {} stages; there must be 1 or more", request.stages);
-  if (request.microbatches < 1) fail("a schedule of {} microbatches; there must be 1 or more", request.microbatches);
-  if (request.groups_per_stage < 1)
-    fail("a schedule of {} groups a stage; there must be 1 or more", request.groups_per_stage);
+  constexpr int most_stages = 1 << 14, most_microbatches = 1 << 16;
+  const auto check_count = [](int count, int most, std::string_view what) {
+    if (count < 1 || count > most) fail("a schedule of {} {}; there must be 1 to {}", count, what, most);
+  };
+  check_count(request.stages, most_stages, "stages");
+  check_count(request.microbatches, most_microbatches, "microbatches");
+  check_count(request.groups_per_stage, most_stages, "groups a stage");
   if (request.groups_per_stage != kind.groups_per_stage && !kind.any_groups)
     fail("the schedule '{}' has {} {} a stage, not {}; 'interleaved' takes any number", kind.name,
          kind.groups_per_stage, kind.groups_per_stage == 1 ? "group" : "groups", request.groups_per_stage);
+  constexpr std::int64_t most_actions = std::int64_t{1} << 26;
+  if (std::int64_t{request.stages} * request.microbatches * request.groups_per_stage > most_actions)
+    fail("a schedule of {} stages, {} microbatches and {} groups a stage has more than {} forwards", request.stages,
+         request.microbatches, request.groups_per_stage, most_actions);
   if (kind.name == "chimera" && request.stages % 2 != 0)
     fail(
         "the schedule 'chimera' needs an even number of stages, not {}: the two directions fill each other's bubbles "
         "only so",
         request.stages);
+  check_numbers(request);
+}
+
+}  // namespace
+
+void check_numbers(const ScheduleRequest& request) {
   for (const double time : {request.times.forward, request.times.backward_data, request.times.backward_filter})
-    if (!(time > 0)) fail("an action takes {} in the schedule '{}'; it must take more than 0", time, kind.name);
+    if (!(time > 0) || !std::isfinite(time)) fail("an action takes {}; it must take a time above 0", time);
+  if (!(request.transfer >= 0) || !std::isfinite(request.transfer))
+    fail("a transfer takes {}; it must take 0 or more", request.transfer);
   if (!(request.filter_memory >= 0 && request.filter_memory <= 1))
     fail("{} of a microbatch's activations are kept for backward-filter; it must be 0 to 1", request.filter_memory);
   if (!(request.memory_limit >= 0))
     fail("a memory limit of {}; it must be 0 (the kind's own) or more", request.memory_limit);
-  if (!(request.transfer >= 0)) fail("a transfer takes {}; it must be 0 or more", request.transfer);
 }
-
-}  // namespace
 
 std::span<const ScheduleKind> schedule_kinds() { return kinds; }
 

@@ -168,7 +168,9 @@ Schedule zb_v(const ScheduleRequest& request) {
       for (const double patience : {0.0, 0.3, 0.6})
         if (auto schedule = Greedy(request, 2 * limit, {reserve, in_turns, patience}).run())
           best.offer(std::move(*schedule));
-  return best.take();
+  Schedule schedule = best.take();
+  if (schedule.stages.empty()) fail("the schedule 'zb-v' has no arrangement for {} stages", request.stages);
+  return schedule;
 }
 
 }  // namespace partita::schedules

@@ -88,6 +88,7 @@ class Reader {
 
   void check_number(std::string_view what, int number, std::string_view text) const {
     constexpr int most = 1 << 20;
+    if (number < 0) refuse("\"{}\": {} {}; the first is 0", text, what, number);
     if (number >= most) refuse("\"{}\": {} {}; {} is the most", text, what, number, most - 1);
   }
 

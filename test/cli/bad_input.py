@@ -147,6 +147,10 @@ C = ["--csv-in", "s.csv"]
 expect("schedule: kind", 1, ["--kind", "zb-h3"], "did you mean 'zb-h1'", verb="schedule")
 expect("schedule: odd chimera", 1, ["--kind", "chimera", "--stages", "3"], "even number of stages", verb="schedule")
 expect("schedule: times", 1, ["--times", "1,2"], "F,B,W,COMM", verb="schedule")
+expect("schedule: endless times", 1, ["--kind", "zb-v", "--times", "inf,1,1,0"], "takes inf", verb="schedule")
+expect("schedule: times of a file", 1, [*C, "--times=-1,1,1,0"], "takes -1", verb="schedule", prepare=csv("0F0,0B0\n"))
+expect("schedule: negative group", 1, C, r"s\.csv, line 1, cell 1", "group -1", verb="schedule", prepare=csv("-1F0,0F0,0B0\n"))
+expect("schedule: too many", 1, ["--kind", "interleaved", "--microbatches", "2000000000"], "1 to 65536", verb="schedule")
 expect("schedule: no file", 1, C, r"s\.csv", "No such file", verb="schedule")
 expect("schedule: unknown action", 1, C, r"s\.csv, line 2, cell 1", '"1X0"', verb="schedule", prepare=csv("0F0,0B0\n1X0,1B0\n"))
 expect("schedule: missing microbatch", 1, C, r"s\.csv: stage 1: 1F1 is missing", verb="schedule",

@@ -99,6 +99,19 @@ with tempfile.TemporaryDirectory() as folder:
     check("a row a rank in the trace", rows == set(range(7)), rows)
     check("three steps of 2 transfers a microbatch and boundary", sum(event["ph"] == "s" for event in events) == 3 * 4 * 2 * 2)
     check("no time below 0", all(event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 for event in events))
+    with open(cut, "w", encoding="utf-8") as file:
+        file.write('[schedule]\nkind = "zb-v"\nmicrobatches = 3\n' + "".join(
+            f'[[stage]]\nlayers = ["{first}", "{last}"]\n' for first, last in
+            (("image", "bn1"), ("relu1", "bn2"), ("relu2", "pool2"), ("fc1", "loss"))))
+    folded = run(0, "explain", "--strategy", cut, "--batch", "16")
+    check("explain of two groups a stage", "on 2 stages (2 ranks)" in folded and "on stage 1" in folded and
+          "on stage 3" not in folded, folded)
+    run(2, "train", *SMALL, "--strategy", cut, "--steps", "3", "--trace", trace, "--no-test")
+    with open(trace, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    check("both groups of a stage are predicted", {event["args"]["group"] for event in events if event["ph"] == "X" and
+                                                   event["pid"] == 1 and event["tid"] == 0} == {0, 3})
+    os.remove(cut)
     os.remove(trace)
     resumed = run(2, "train", *SMALL, "--load", saved, "--epochs", "3", "--optimizer", "adamw")
     check("training goes on with epoch 3", "epoch 3" in resumed and "epoch 2" not in resumed, resumed)

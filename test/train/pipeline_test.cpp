@@ -144,6 +144,8 @@ TEST(Pipeline, StagesOnUnequalGrids) {
         strategy.update(Strategy::Update::distributed);
         strategy.layer("r*", {.recompute = true});
         expect_serial_result(model, strategy, 7);
+        strategy.layer("*", {.recompute = true});
+        expect_serial_result(model, strategy, 7);
       }
 }
 

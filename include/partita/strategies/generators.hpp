@@ -36,6 +36,9 @@ const ScheduleKind& schedule_kind(const std::string& name);
 /// The stage that a kind gives a group of layers to, of its first replica.
 int stage_of_group(const std::string& kind, int group, int stages);
 
+/// Throws Error for times, a transfer or memory that cannot be.
+void check_numbers(const ScheduleRequest& request);
+
 /// Generates: forwards and backwards alone, in an order that check_schedule accepts. Throws Error for an unknown kind, for
 /// numbers below 1 and for what the kind refuses.
 Schedule generate(const ScheduleRequest& request);
