@@ -134,6 +134,8 @@ void measure(const std::string& kind, int microbatches, const ScheduleTimes& tim
     steps.push_back(bench::time_once(
         MPI_COMM_WORLD, [&] { run.step(); }, 1));
   const double measured = median(steps);
+  std::sort(steps.begin(), steps.end());
+  const double spread = (steps[steps.size() * 3 / 4] - steps[steps.size() / 4]) / measured;
   const auto peak = plan.peak(world->rank()).each, held = run.trainer().peak_memory().each;
   const auto counted = [](const MemoryUse& use) {
     return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
@@ -141,10 +143,11 @@ void measure(const std::string& kind, int microbatches, const ScheduleTimes& tim
   double memory = std::abs(counted(held) / counted(peak) - 1);
   world->all_reduce(&memory, 1, DType::f64, Op::max, {}).wait();
   if (world->rank() == 0)
-    fmt::print(R"({{"subject": "pipeline", "case": "{}-{}", "ranks": 2, "seconds": {:.3e}, "predicted": {:.3e}, )"
-               R"("error": {:.4f}, "memory_error": {:.4f}, "ratio": {:.3f}, "against": "the simulator"}})"
-               "\n",
-               kind, microbatches, measured, predicted, predicted / measured - 1, memory, predicted / measured);
+    fmt::print(
+        R"({{"subject": "pipeline", "case": "{}-{}", "ranks": 2, "seconds": {:.3e}, "spread": {:.3f}, "predicted": {:.3e}, )"
+        R"("error": {:.4f}, "memory_error": {:.4f}, "ratio": {:.3f}, "against": "the simulator"}})"
+        "\n",
+        kind, microbatches, measured, spread, predicted, predicted / measured - 1, memory, predicted / measured);
   std::fflush(stdout);
 }
 

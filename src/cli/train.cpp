@@ -190,7 +190,10 @@ class Run {
     if (!options_.trace.empty()) {
       const std::string trace = chrome_trace(trainer_.plan(), actions_, *world_);
       together(*world_, [&] {
-        if (first_) write_text("--trace", options_.trace, trace);
+        if (first_ && trace.empty())
+          fmt::print("note       no whole batch was trained; there is nothing to write to --trace {}\n", options_.trace);
+        else if (first_)
+          write_text("--trace", options_.trace, trace);
       });
     }
     if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);

@@ -149,6 +149,51 @@ TEST(Pipeline, StagesOnUnequalGrids) {
       }
 }
 
+struct Epoch {
+  double loss = 0, evaluation = 0;
+  std::vector<std::vector<NamedTensor>> weights;  // by rank
+};
+
+/// One epoch of two batches of seven and a last one of a single sample, then an evaluation.
+Epoch run_epoch(const Model& model, const Strategy& strategy) {
+  Epoch epoch;
+  epoch.weights.resize(static_cast<std::size_t>(strategy.ranks()));
+  run_threads(strategy.ranks(), [&](Communicator& comm) {
+    const Shape scores = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])];
+    DrawnData data(sample_of(model), model.layers().back().op->target(scores), 15, scores['C']);
+    TrainerOptions options;
+    options.batch = 7;
+    options.dtype = DType::f64;
+    options.backend = "reference";
+    Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    const double loss = trainer.train_epoch(data, {}).loss, evaluation = trainer.evaluate(data, {}).loss;
+    EXPECT_TRUE(trainer.predicted() == trainer.measured()) << "on rank " << comm.rank();
+    epoch.weights[static_cast<std::size_t>(comm.rank())] =
+        trainer.parameters().named(trainer.plan(), trainer.grid(), false);
+    if (comm.rank() == 0) epoch.loss = loss, epoch.evaluation = evaluation;
+  });
+  return epoch;
+}
+
+TEST(Pipeline, EpochsEndWithFewerMicrobatches) {
+  for (const Model& model : {chain(), skips()}) {
+    Strategy serial;
+    serial.schedule("gpipe", 4);
+    const Epoch expected = run_epoch(model, serial);
+    for (const std::string kind : {"1f1b", "zb-h1", "interleaved"}) {
+      Strategy strategy = staged(model, 2, {"data=2", "y=2"}, kind, 4);
+      strategy.layer("*", {.output = "N@data H@y"}).update(Strategy::Update::distributed);
+      const Epoch epoch = run_epoch(model, strategy);
+      EXPECT_NEAR(epoch.loss, expected.loss, 1e-9) << kind;
+      EXPECT_NEAR(epoch.evaluation, expected.evaluation, 1e-9) << kind;
+      std::map<std::string, Tensor> whole;
+      for (const auto& [name, tensor] : expected.weights[0]) whole[name] = tensor.local;
+      for (const auto& rank : epoch.weights)
+        for (const auto& [name, tensor] : rank) EXPECT_LT(difference(tensor.local, whole.at(name), 1e-3), 1e-8) << name;
+    }
+  }
+}
+
 TEST(Pipeline, CrossesStraightFromProducerToReader) {
   const Model model = skips();
   const Plan plan = bind(model, staged(model, 8, {""}, "1f1b", 2), {.batch = 2, .optimizer = {}});
