@@ -122,29 +122,22 @@ Schedule interleaved(const ScheduleRequest& request) {
 }
 
 /// Li and Hoefler 2021: two replicas of all groups, one from the first stage down, one from the last up. Each takes half of
-/// p microbatches as 1f1b does, so that one's bubbles hold the other's work; more microbatches are more such units.
+/// every p microbatches; with actions of one unit its forward of the j-th of them is on its stage s at s+2j and its backward at
+/// 2p-1-s+2j, the next p follow 2p later: where p is even no two ever meet.
 Schedule chimera(const ScheduleRequest& request) {
-  const int p = request.stages, units = (request.microbatches + p - 1) / p;
-  ScheduleRequest half = request;
-  half.microbatches = p / 2;
-  const Schedule down = one_f_one_b(half);
-  const Simulation times = simulate(down, GroupGraph(p), equal_times(p, 1, {1, 0.5, 0.5}, 0));
+  const int p = request.stages, half = p / 2, units = (request.microbatches + p - 1) / p;
   Schedule schedule{"chimera", {}};
   for (int i = 0; i < p; ++i) {
-    std::vector<Simulation::Span> unit;
+    std::vector<std::pair<int, Action>> timed;
     for (int replica = 0; replica < 2; ++replica)
-      for (Simulation::Span span : times.stages[static_cast<std::size_t>(replica == 0 ? i : p - 1 - i)]) {
-        span.action.replica = replica;
-        span.action.microbatch = 2 * span.action.microbatch + replica;
-        unit.push_back(span);
+      for (int j = 0; j < units * half; ++j) {
+        const int s = replica == 0 ? i : p - 1 - i, shift = 2 * (j % half) + 2 * p * (j / half);
+        timed.push_back({s + shift, {Kind::forward, s, 2 * j + replica, replica}});
+        timed.push_back({2 * p - 1 - s + shift, {Kind::backward, s, 2 * j + replica, replica}});
       }
-    std::stable_sort(unit.begin(), unit.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+    std::sort(timed.begin(), timed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     auto& list = schedule.stages.emplace_back();
-    for (int u = 0; u < units; ++u)
-      for (Simulation::Span span : unit) {
-        span.action.microbatch += u * p;
-        list.push_back(span.action);
-      }
+    for (const auto& [time, action] : timed) list.push_back(action);
   }
   return first_microbatches(std::move(schedule), request.microbatches);
 }

@@ -101,6 +101,14 @@ TEST(Simulator, BubblesInClosedForm) {
         EXPECT_NEAR(run(request("zb-v", n, k)).bubble_rate(), 0, 1e-12);
       }
     }
+  for (const int n : {2, 4, 8, 16})  // Li and Hoefler 2021, forward and backward alike
+    for (const int m : {n, 2 * n, 5 * n}) {
+      auto r = request("chimera", n, m);
+      r.times = {1, 0.5, 0.5};
+      EXPECT_NEAR(run(r).bubble_rate(), (n - 2.0) / (2.0 * m + n - 2.0), 1e-12);
+      const auto held = peaks("chimera", n, m);
+      EXPECT_LE(*std::max_element(held.begin(), held.end()), n);
+    }
   // a half and two thirds of 1f1b's bubble at most, and a little where few stages leave no room
   for (const int n : {4, 8, 16, 32}) {
     const auto bubble = [&](const std::string& kind) {
