@@ -3,6 +3,7 @@
 //   build/mpiexec -n 1 build/bench/checkpoint [FOLDER]
 #include "partita/train/checkpoint.hpp"
 #include "partita/comm/mpi.hpp"
+#include "partita/comm/process_grid.hpp"
 #include "support/measure.hpp"
 
 #include <fcntl.h>
@@ -72,11 +73,11 @@ int main(int argc, char** argv) {
   PlainFile plain(folder + "/bench-plain");
   bench::print(MPI_COMM_WORLD, "checkpoint", "save-100M",
                bench::compare(
-                   MPI_COMM_WORLD, [&] { save_checkpoint(ours, named, {}, grid); }, [&] { plain.write(); }, 20),
+                   MPI_COMM_WORLD, [&] { save_checkpoint(ours, named, {}, grid.world()); }, [&] { plain.write(); }, 20),
                "a plain file");
   const auto load = [&] {
     PlainFile::forget(ours);
-    load_checkpoint(ours, named, grid);
+    load_checkpoint(ours, named, grid.world());
   };
   const auto read = [&] {
     PlainFile::forget(plain.path());

@@ -82,14 +82,14 @@ Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, st
 
 class Binder {
  public:
-  Binder(const Model& model, const Strategy& strategy, const Workload& workload)
+  Binder(const Model& model, const Strategy& strategy, const Workload& workload, int replica = 0)
       : model_(model),
         strategy_(strategy),
         shapes_(model.shapes(workload.batch)),
         groups_(groups_of_layers(model, strategy)) {
     plan_.model = model.name();
     plan_.grids = strategy.grids();
-    plan_.places = strategy.places();
+    plan_.places = replica == 0 ? strategy.places() : mirrored(strategy.places());
     plan_.workload = workload;
   }
 
@@ -329,6 +329,35 @@ void check_uses(const Model& model) {
       fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
 }
 
+/// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other.
+void check_mirrored(const Strategy& strategy) {
+  const auto grids = strategy.grids();
+  for (std::size_t s = 0; s < grids.size() / 2; ++s)
+    if (const std::size_t other = grids.size() - 1 - s; grids[s].print() != grids[other].print())
+      fail(
+          "the schedule '{}' keeps the layers of stage {} on stage {} too, but their grids are \"{}\" and \"{}\"; give "
+          "both the same",
+          strategy.schedule(), s, other, grids[s].print(), grids[other].print());
+}
+
+/// The second replica, for a schedule that has one.
+void bind_mirror(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
+  if (plan.schedule.replicas() < 2) return;
+  check_mirrored(strategy);
+  const Strategy same = settled(strategy, plan);
+  plan.mirror.emplace();
+  Plan second = Binder(model, same, one, 1).bind();
+  plan.mirror->places = second.places;
+  plan.mirror->layers = std::move(second.layers);
+  --one.batch;
+  if (!plan.smaller.empty()) plan.mirror->smaller = Binder(model, same, one, 1).bind().layers;
+  plan.mirror->takes.assign(static_cast<std::size_t>(plan.microbatches), false);
+  for (const auto& actions : plan.schedule.stages)
+    for (const auto& action : actions)
+      if (action.replica == 1 && action.is_compute())
+        plan.mirror->takes[static_cast<std::size_t>(action.microbatch)] = true;
+}
+
 }  // namespace
 
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
@@ -344,12 +373,14 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   one.batch = (workload.batch + microbatches - 1) / microbatches;
   Plan plan = Binder(model, strategy, one).bind();
   if (workload.batch % microbatches != 0) {
-    --one.batch;
-    plan.smaller = Binder(model, settled(strategy, plan), one).bind().layers;
+    Workload less = one;
+    --less.batch;
+    plan.smaller = Binder(model, settled(strategy, plan), less).bind().layers;
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
   plan.schedule = bind_schedule(strategy, plan.places, graph_of(plan), microbatches, workload.training);
+  bind_mirror(plan, model, strategy, one);
   plan.distributed = strategy.update() == Strategy::Update::distributed;
   if (workload.training)
     plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),

@@ -34,6 +34,7 @@ class Replay {
       m_ = &microbatches_[static_cast<std::size_t>(action.microbatch)];
       if (m_->outputs.empty()) begin();
       group_ = action.group;
+      replica_ = action.replica;
       action.is_transfer() ? cross(action) : perform(action);
     }
     return peak_;
@@ -63,7 +64,12 @@ class Replay {
         return run_backward();
       case backward_data: finish_transfers(); return run_backward_data();
       case backward_filter: ++filters_[static_cast<std::size_t>(group_)]; return run_backward_filter();
-      case reduce: return leaving_.clear();
+      case reduce:
+        leaving_.clear();
+        if (plan_.microbatches_of(replica_) == 0)  // its sums have not begun
+          for (std::size_t i = layers_->size(); i-- > 0;)
+            if (mine(i)) start_buckets(static_cast<int>(i));
+        return;
       case step: return gather();
       default: return;
     }
@@ -109,9 +115,11 @@ class Replay {
     m_->arriving_gradients.clear();
   }
 
-  bool here(std::size_t i) const { return plan_.stage_of(static_cast<int>(i)) == stage_; }
+  bool here(std::size_t i) const { return plan_.stage_of(static_cast<int>(i), replica_) == stage_; }
   int first_group() const {
-    return static_cast<int>(std::find(plan_.places.begin(), plan_.places.end(), stage_) - plan_.places.begin());
+    int group = 0;
+    while (plan_.place(group, replica_) != stage_) ++group;
+    return group;
   }
 
   /// What the rank brings: at the microbatch's first forward on the stage.
@@ -156,7 +164,7 @@ class Replay {
   void release_arrived() {
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       if (here(i)) continue;
-      const auto readers = plan_.readers(static_cast<int>(i), stage_);
+      const auto readers = plan_.readers(static_cast<int>(i), stage_, replica_);
       if (!readers.empty() && mine(static_cast<std::size_t>(readers.front()))) m_->outputs[i] = {};
     }
   }
@@ -269,7 +277,8 @@ class Replay {
       m_->live[i] = false;
     }
     for (const int input : layer.inputs)
-      if (plan_.readers(input, stage_).back() == static_cast<int>(i) && !plan_.needs_output(input, stage_))
+      if (plan_.readers(input, stage_, replica_).back() == static_cast<int>(i) &&
+          !plan_.needs_output(input, stage_, replica_))
         m_->outputs[static_cast<std::size_t>(input)] = {};
   }
 
@@ -288,7 +297,7 @@ class Replay {
         const auto r = static_cast<std::size_t>(reader);
         return (*layers_)[r].recompute && !m_->live[r];
       };
-      const auto readers = plan_.readers(static_cast<int>(i), stage_);
+      const auto readers = plan_.readers(static_cast<int>(i), stage_, replica_);
       if (std::none_of(readers.begin(), readers.end(), wait)) m_->outputs[i] = {};
     }
   }
@@ -324,7 +333,7 @@ class Replay {
 
   void start_buckets(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
-    if (filters_[static_cast<std::size_t>(group_)] < plan_.microbatches) return;
+    if (filters_[static_cast<std::size_t>(group_)] < plan_.microbatches_of(replica_)) return;
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       const Bucket& bucket = plan_.buckets[b];
       if (bucket.last() != layer) continue;
@@ -350,8 +359,8 @@ class Replay {
   }
 
   const Plan& plan_;
-  int stage_, group_ = 0;  // the rank's stage, and the group of the action
-  int rank_;               // in the stage
+  int stage_, group_ = 0, replica_ = 0;  // the rank's stage, and what the action is of
+  int rank_;                             // in the stage
   Index element_;
   MemoryUse now_;
   MemoryPeak peak_;

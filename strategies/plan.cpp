@@ -24,11 +24,12 @@ namespace {
 /// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
 class TrafficList {
  public:
-  /// Of `times` microbatches that `layer` is bound for.
-  TrafficList(const Plan& plan, const LayerPlan& layer, int world_rank, int times)
+  /// Of `times` microbatches that `layer` of a replica is bound for.
+  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times)
       : plan_(plan),
         layer_(layer),
-        grid_(plan.grids[static_cast<std::size_t>(plan.places[static_cast<std::size_t>(layer.group)])]),
+        replica_(replica),
+        grid_(plan.grids[static_cast<std::size_t>(plan.place(layer.group, replica))]),
         rank_(world_rank - grid_.first_rank()),
         times_(times),
         element_(size_of(plan.workload.dtype)) {
@@ -62,14 +63,14 @@ class TrafficList {
       const TransferPlan plan = boundary.transfer(world_rank, back);
       add(role, Verb::exchange, 0, {static_cast<Index>(plan.sends.size()), plan.sent() * element_});
     };
-    const int stage = plan_.places[static_cast<std::size_t>(boundary.group)];
+    const int stage = plan_.place(boundary.group, replica_);
     if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
     send(fmt::format("y to stage {}", stage), false);
     if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", stage), true);
   }
 
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
-    if (traffic == Traffic{}) return;
+    if (times_ == 0 || traffic == Traffic{}) return;
     list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}});
   }
 
@@ -132,12 +133,21 @@ class TrafficList {
       if (plan_.workload.optimizer.needs_norms())
         add_collective("norms", Verb::all_reduce, plan_.norm_axes(bucket),
                        2 * static_cast<Index>(bucket.entries.size()), size_of(DType::f64));
+      if (plan_.mirror && bucket_share(bucket) > 0)
+        add("dw of both replicas", Verb::all_reduce, 0, {1, bucket_share(bucket) * master});
       if (plan_.distributed) add_collective("w", Verb::all_gather, bucket.axes, elements, master);
     }
+    if (!plan_.mirror) return;
+    for (std::size_t w = 0; w < layer_.weights.size(); ++w)
+      if (const Index elements = layer_.at.w[w].owned(rank_).volume(); !layer_.weights[w].trained && elements > 0)
+        add("running statistics of both replicas", Verb::all_reduce, 0, {1, elements * master});
   }
+
+  Index bucket_share(const Bucket& bucket) const { return plan_.share(bucket, rank_).extent(); }
 
   const Plan& plan_;
   const LayerPlan& layer_;
+  int replica_;
   const Grid& grid_;
   int rank_, times_;
   Index element_;
@@ -147,20 +157,44 @@ class TrafficList {
 
 std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
   const auto i = static_cast<std::size_t>(layer);
-  const auto more = smaller.empty() ? microbatches : static_cast<int>(workload.batch % microbatches);
-  TrafficList larger(*this, layers[i], rank, more);
-  if (!smaller.empty()) {
-    const TrafficList others(*this, smaller[i], rank, microbatches - more);
-    larger.list.insert(larger.list.end(), others.list.begin(), others.list.end());
+  std::map<const std::vector<LayerPlan>*, int> times;
+  for (int j = 0; j < microbatches; ++j) ++times[&layers_of(j)];
+  std::vector<PlannedTraffic> all;
+  const auto append = [&](const std::vector<LayerPlan>& bound, int replica) {
+    if (const auto found = times.find(&bound); found != times.end()) {
+      const TrafficList list(*this, bound[i], replica, rank, found->second);
+      all.insert(all.end(), list.list.begin(), list.list.end());
+    }
+  };
+  append(layers, 0);
+  append(smaller, 0);
+  if (mirror) {
+    append(mirror->layers, 1);
+    append(mirror->smaller, 1);
   }
-  larger.add_reduce();
-  return std::move(larger.list);
+  const int replica = std::max(replica_on(layers[i].group, stage_of_rank(rank)), 0);
+  TrafficList once(*this, layers[i], replica, rank, 0);
+  once.add_reduce();
+  all.insert(all.end(), once.list.begin(), once.list.end());
+  return all;
 }
 
 Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
 
+int Plan::replica_of(int microbatch) const {
+  return mirror && mirror->takes[static_cast<std::size_t>(microbatch)] ? 1 : 0;
+}
+
+int Plan::microbatches_of(int replica) const {
+  int count = 0;
+  for (int j = 0; j < microbatches; ++j) count += replica_of(j) == replica ? 1 : 0;
+  return count;
+}
+
 const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
-  return samples(microbatch).extent() < samples(0).extent() ? smaller : layers;
+  const bool less = samples(microbatch).extent() < samples(0).extent();
+  if (replica_of(microbatch) == 1) return less ? mirror->smaller : mirror->layers;
+  return less ? smaller : layers;
 }
 
 Traffic Plan::traffic(int rank) const {
@@ -172,8 +206,8 @@ Traffic Plan::traffic(int rank) const {
 
 MemoryUse Plan::memory(int layer, int world_rank) const {
   const auto& bound = layers[static_cast<std::size_t>(layer)];
-  const int rank = world_rank - grid_of(layer).first_rank();
-  if (rank < 0 || rank >= grid_of(layer).size()) return {};
+  if (replica_on(bound.group, stage_of_rank(world_rank)) < 0) return {};
+  const int rank = rank_in_stage(world_rank);
   const Index element = size_of(workload.dtype), master = size_of(master_dtype(workload.dtype));
   MemoryUse use;
   for (std::size_t i = 0; i < bound.weights.size(); ++i) {
@@ -238,7 +272,7 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
   };
   for (const auto* each : {&layers, &smaller})
     for (const auto& layer : *each) {
-      if (places[static_cast<std::size_t>(layer.group)] != stage) continue;
+      if (replica_on(layer.group, stage) < 0) continue;
       for (const auto& boundary : layer.departs) add_steps(boundary.settle);
       for (const auto& steps : layer.arrive) add_steps(steps);
       for (const auto& collective : layer.at.collectives) add(collective.axes);
@@ -248,26 +282,40 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
       for (const auto& steps : layer.leave) add_steps(steps);
     }
   for (const auto& bucket : buckets) {
-    if (stage_of(bucket.last()) != stage) continue;
+    if (replica_on(layers[static_cast<std::size_t>(bucket.last())].group, stage) < 0) continue;
     add(bucket.axes);
     if (workload.optimizer.needs_norms()) add(norm_axes(bucket));
   }
   return sets;
 }
 
-std::vector<int> Plan::readers(int layer, int stage) const {
+int Plan::place(int group, int replica) const {
+  return (replica == 0 ? places : mirror->places)[static_cast<std::size_t>(group)];
+}
+
+int Plan::stage_of(int layer, int replica) const {
+  return place(layers[static_cast<std::size_t>(layer)].group, replica);
+}
+
+int Plan::replica_on(int group, int stage) const {
+  for (int replica = 0; replica < replicas(); ++replica)
+    if (place(group, replica) == stage) return replica;
+  return -1;
+}
+
+std::vector<int> Plan::readers(int layer, int stage, int replica) const {
   std::vector<int> all;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    if (stage_of(static_cast<int>(i)) == stage &&
+    if (stage_of(static_cast<int>(i), replica) == stage &&
         std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
       all.push_back(static_cast<int>(i));
   return all;
 }
 
-bool Plan::needs_output(int layer, int stage) const {
+bool Plan::needs_output(int layer, int stage, int replica) const {
   const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
-  if (stage_of(layer) == stage && !bound.departs.empty()) return true;
-  const auto all = readers(layer, stage);
+  if (stage_of(layer, replica) == stage && !bound.departs.empty()) return true;
+  const auto all = readers(layer, stage, replica);
   return std::any_of(all.begin(), all.end(), [&](int reader) {
     const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
     return other.recompute && !(bound.recompute && other.group == bound.group);  // then it runs once more itself
@@ -282,6 +330,7 @@ std::uint64_t Plan::hash() const {
   text += '\n';
   auto all = layers;
   all.insert(all.end(), smaller.begin(), smaller.end());
+  if (mirror) all.insert(all.end(), mirror->layers.begin(), mirror->layers.end());
   for (const auto& layer : all) {
     text += fmt::format("{} ", layer.group);
     for (const auto& boundary : layer.departs)

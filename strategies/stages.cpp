@@ -77,15 +77,18 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   request.groups_per_stage = strategy.groups_per_stage();
   request.filter_memory =
       1;  // layers keep their inputs for their filters' gradients: nothing to speak of is let go before
-  if (request.kind == "chimera")
-    fail(
-        "the schedule 'chimera' keeps two replicas of every stage's weights, which this version proves and simulates, "
-        "but does "
-        "not run");
   if (strategy.stages().empty() && request.groups_per_stage > 1)
     fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
          request.kind, request.groups_per_stage);
-  return with_communication(generate(request), graph, true);
+  std::vector<std::vector<int>> replicas{places};
+  if (request.kind == "chimera") replicas.push_back(mirrored(places));
+  return with_communication(generate(request), graph, true, replicas);
+}
+
+std::vector<int> mirrored(std::vector<int> places) {
+  const int last = *std::max_element(places.begin(), places.end());
+  for (int& place : places) place = last - place;
+  return places;
 }
 
 Layout placed_alike(const Layout& layout, const Grid& grid) {

@@ -14,6 +14,9 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
                        int microbatches, bool training);
 
+/// Groups on the stages in the opposite order.
+std::vector<int> mirrored(std::vector<int> places);
+
 /// The same placement on another grid, for the axes that it has too, and for no others.
 Layout placed_alike(const Layout& layout, const Grid& grid);
 

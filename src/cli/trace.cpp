@@ -47,7 +47,7 @@ std::vector<std::vector<TimedAction>> gather(const std::vector<TimedAction>& min
 ScheduleTimes median_times(const Plan& plan, const std::vector<std::vector<TimedAction>>& ranks) {
   ScheduleTimes times;
   for (int group = 0; group < static_cast<int>(plan.places.size()); ++group) {
-    const Grid& grid = plan.grids[static_cast<std::size_t>(plan.places[static_cast<std::size_t>(group)])];
+    const Grid& grid = plan.grids[static_cast<std::size_t>(plan.place(group))];
     const auto& actions = ranks[static_cast<std::size_t>(grid.first_rank())];
     const auto of = [&](Kind kind) {
       std::vector<double> all;
@@ -128,14 +128,14 @@ class Events {
 
 /// Of one step: an arrow from every send of a stage's first rank to the action that needs it on the other stage's.
 void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<const TimedAction>>& step) {
-  const auto first_rank = [&](int group) {
-    return plan.grids[static_cast<std::size_t>(plan.places[static_cast<std::size_t>(group)])].first_rank();
+  const auto first_rank = [&](int group, int replica) {
+    return plan.grids[static_cast<std::size_t>(plan.place(group, replica))].first_rank();
   };
   for (const auto& grid : plan.grids)
     for (const auto& [a, start, end] : step[static_cast<std::size_t>(grid.first_rank())]) {
       const bool output = a.kind == Kind::send_output;
       if (!output && a.kind != Kind::send_gradient) continue;
-      const int to = first_rank(a.peer);
+      const int to = first_rank(a.peer, a.replica);
       for (const auto& taken : step[static_cast<std::size_t>(to)]) {
         const bool takes = output ? taken.action.kind == Kind::forward
                                   : taken.action.kind == Kind::backward || taken.action.kind == Kind::backward_data;

@@ -39,9 +39,6 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
-    for (const auto& [option, path] : {std::pair("--save", options.save), std::pair("--load", options.load)})
-      if (plan.grids.size() > 1 && !path.empty())
-        fail("{} {}: this version keeps no checkpoints of several stages; leave it out", option, path);
     for (const auto& [option, path] :
          {std::pair("--json", options.json), std::pair("--save", options.save), std::pair("--trace", options.trace)})
       if (world.rank() == 0 && !path.empty()) check_writable(option, path);

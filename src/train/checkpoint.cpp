@@ -22,12 +22,17 @@ using hdf5::Session;
 constexpr const char* version_name = "partita_checkpoint";
 constexpr int version = 2;  // 1 had no checksums
 
+/// What a rank of the world owns: nothing outside of the layout's grid.
+Box owned(const Layout& layout, int rank) {
+  const int inside = rank - layout.grid().first_rank();
+  return inside < 0 || inside >= layout.grid().size() ? Box(layout.shape().dims()) : layout.owned(inside);
+}
+
 /// Checks what every rank knows alike, before any communication.
-void check_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const ProcessGrid& grid) {
+void check_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, int rank) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : tensors) {
-    require(tensor.layout.grid() == grid.grid(), "a checkpoint's tensors lie on its grid");
-    require(tensor.local.box() == tensor.layout.owned(grid.rank()), "a tensor's local part is the owned box");
+    require(tensor.local.box() == owned(tensor.layout, rank), "a tensor's local part is the owned box");
     if (tensor.layout.partial() != 0)
       fail("checkpoint '{}': tensor '{}' [{}] is a pending sum; form the sum first", path, name, tensor.layout.print());
     if (!names.insert(name).second) fail("checkpoint '{}': tensor '{}' is named twice", path, name);
@@ -41,29 +46,33 @@ hid_t native(DType dtype) {
   return dtype == DType::i32 ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT;
 }
 
-/// True for the rank that sends its box to the file: the lowest of those that own the same one.
+/// True for the rank of the grid that sends its box to the file: the lowest of those that own the same one.
 bool sends(const Layout& layout, int rank) {
   for (int axis = 0; axis < layout.grid().axes(); ++axis)
     if ((layout.replicated() >> axis & 1U) != 0 && layout.grid().coordinate(rank, axis) != 0) return false;
   return !layout.owned(rank).empty();
 }
 
-/// On rank 0 the whole tensor; on the others one that is not made.
-Tensor collect(const DistTensor& tensor, const ProcessGrid& grid) {
+/// On rank 0 of the world the whole tensor; on the others one that is not made.
+Tensor collect(const DistTensor& tensor, Communicator& world) {
   const auto& [layout, local] = tensor;
   std::vector<Send> out;
   std::vector<Recv> in;
   std::vector<Tensor> boxes;
   const auto bytes = [](const Tensor& box) { return std::span(box.data(), static_cast<std::size_t>(box.bytes())); };
-  if (grid.rank() != 0 && sends(layout, grid.rank())) out.push_back({0, bytes(local)});
-  for (int rank = 1; grid.rank() == 0 && rank < grid.grid().size(); ++rank) {
-    if (!sends(layout, rank)) continue;
-    boxes.push_back(local.like(layout.owned(rank), MemoryClass::workspace));
-    in.push_back({rank, bytes(boxes.back())});
+  for (int inside = 0; inside < layout.grid().size(); ++inside) {
+    const int rank = layout.grid().first_rank() + inside;
+    if (rank == 0 || (world.rank() != 0 && world.rank() != rank) || !sends(layout, inside)) continue;
+    if (world.rank() == rank) {
+      out.push_back({0, bytes(local)});
+    } else {
+      boxes.push_back(local.like(layout.owned(inside), MemoryClass::workspace));
+      in.push_back({rank, bytes(boxes.back())});
+    }
   }
-  grid.world().exchange(out, in, {}).wait();
+  world.exchange(out, in, {}).wait();
   const Box all(layout.shape());
-  if (grid.rank() != 0) return {};
+  if (world.rank() != 0) return {};
   if (local.box() == all) return local;
   boxes.push_back(local);
   Tensor whole = local.like(all, MemoryClass::workspace);
@@ -224,31 +233,31 @@ class Reader {
 }  // namespace
 
 void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
-                     const std::map<std::string, std::string>& attributes, const ProcessGrid& grid) {
-  check_tensors(path, tensors, grid);
+                     const std::map<std::string, std::string>& attributes, Communicator& world) {
+  check_tensors(path, tensors, world.rank());
   std::optional<Writer> writer;  // rank 0 writes
-  if (grid.rank() == 0) writer.emplace(path);
-  together(grid.world(), [&] {
+  if (world.rank() == 0) writer.emplace(path);
+  together(world, [&] {
     if (writer) writer->create(attributes);
   });
   for (const auto& named : tensors) {
-    const Tensor whole = collect(named.tensor, grid);
-    together(grid.world(), [&] {
+    const Tensor whole = collect(named.tensor, world);
+    together(world, [&] {
       if (writer) writer->write(named, whole);
     });
   }
-  together(grid.world(), [&] {
+  together(world, [&] {
     if (writer) writer->commit();
   });
 }
 
-void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, const ProcessGrid& grid) {
-  check_tensors(path, tensors, grid);
-  together(grid.world(), [&] {
+void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world) {
+  check_tensors(path, tensors, world.rank());
+  together(world, [&] {
     const Session session;
     const Reader reader(path);
     for (const auto& named : tensors) reader.check_tensor(named);
-    auto verified = std::async(std::launch::async, [&] { reader.verify(grid.rank(), grid.grid().size()); });
+    auto verified = std::async(std::launch::async, [&] { reader.verify(world.rank(), world.size()); });
     for (const auto& named : tensors) reader.read(named);
     verified.get();
   });

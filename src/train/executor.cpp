@@ -19,7 +19,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Backend& backend,
+Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* twin, Backend& backend,
                    Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
                    std::uint64_t seed, bool overlap)
     : plan_(plan),
@@ -27,19 +27,23 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& worl
       rank_{backend, grid.world(), overlap, {}},
       stage_(plan.stage_of_rank(world.rank())),
       microbatches_(static_cast<std::size_t>(plan.microbatches)),
-      update_(std::make_unique<WeightUpdate>(plan, grid, parameters, counter, rank_.stream)) {
+      update_(std::make_unique<WeightUpdate>(plan, grid, twin, parameters, counter, rank_.stream)) {
   if (plan.grids.size() > 1)
     stages_ = std::make_unique<StageExchange>(plan, world, grid, counter, allocator, rank_.stream);
-  const auto bound = [&](const std::vector<LayerPlan>& layers, int group) {
+  const auto bound = [&](const std::vector<LayerPlan>& layers, Copy copy) {
     return layers.empty()
                ? nullptr
-               : std::make_unique<LayerGroup>(plan, layers, group, grid, rank_, parameters, counter, allocator, seed);
+               : std::make_unique<LayerGroup>(plan, layers, copy, grid, rank_, parameters, counter, allocator, seed);
   };
   for (int group = 0; group < static_cast<int>(plan.places.size()); ++group)
-    if (plan.places[static_cast<std::size_t>(group)] == stage_)
-      groups_[group] = {bound(plan.layers, group), bound(plan.smaller, group), {}, 0};
+    if (const int replica = plan.replica_on(group, stage_); replica >= 0) {
+      const Copy copy{replica, group};
+      const auto& layers = replica == 0 ? plan.layers : plan.mirror->layers;
+      const auto& smaller = replica == 0 ? plan.smaller : plan.mirror->smaller;
+      groups_[copy] = {bound(layers, copy), bound(smaller, copy), {}, 0};
+    }
   if (!stages_) return;
-  for (auto& [number, local] : groups_)
+  for (auto& [copy, local] : groups_)
     for (auto* group : {local.larger.get(), local.smaller.get()})
       if (group != nullptr) group->after_layer([this] { stages_->progress(microbatches_); });
 }
@@ -47,13 +51,13 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& worl
 Executor::~Executor() = default;
 
 const LayerGroup& Executor::group(const Action& action) const {
-  const Local& local = groups_.at(action.group);
-  return &plan_.layers_of(action.microbatch) == &plan_.smaller ? *local.smaller : *local.larger;
+  const Local& local = groups_.at(copy_of(action));
+  return &plan_.layers_of(action.microbatch) == &local.larger->layers() ? *local.larger : *local.smaller;
 }
 
 std::vector<ConvProblem> Executor::problems() const {
   std::vector<ConvProblem> all;
-  for (const auto& [number, local] : groups_)
+  for (const auto& [copy, local] : groups_)
     for (const auto* group : {local.larger.get(), local.smaller.get()})
       if (group != nullptr) group->add_problems(all);
   return all;
@@ -61,7 +65,7 @@ std::vector<ConvProblem> Executor::problems() const {
 
 Box Executor::images(int microbatch) const {
   const auto& input = plan_.layers_of(microbatch).front();
-  return reads_images() ? input.y.owned(grid_.rank()) : Box(input.shape.dims());
+  return reads_images(microbatch) ? input.y.owned(grid_.rank()) : Box(input.shape.dims());
 }
 
 Target Executor::target(int microbatch) const {
@@ -71,7 +75,7 @@ Target Executor::target(int microbatch) const {
 
 Box Executor::target_box(int microbatch) const {
   const Shape shape = target(microbatch).shape;
-  if (!reads_target()) return Box(shape.dims());
+  if (!reads_target(microbatch)) return Box(shape.dims());
   return plan_.layers_of(microbatch).back().at.x[0].onto(shape).owned(grid_.rank());
 }
 
@@ -82,7 +86,7 @@ Tensor Executor::output(std::size_t i, int microbatch) const {
 
 void Executor::keep_outputs(bool keep) {
   keep_ = keep;
-  for (auto& [number, local] : groups_)
+  for (auto& [copy, local] : groups_)
     for (auto* group : {local.larger.get(), local.smaller.get()})
       if (group != nullptr) group->keep_outputs(keep);
 }
@@ -98,9 +102,11 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
 
 StepResult Executor::run(const Reader& read, Index step, double rate) {
   step_ = step;
-  for (auto& [number, local] : groups_) {
-    local.state = {.step = step};
+  for (auto& [copy, local] : groups_) {
+    // The second replica's running statistics count from zero: what both find is added.
+    local.state = {.step = step, .begun = copy.first > 0};
     local.filters = 0;
+    if (copy.first > 0) update_->clear_statistics(copy.second);
   }
   result_ = {};
   for (auto& m : microbatches_) m = {};
@@ -123,13 +129,13 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
 void Executor::run_forward(const Action& action, const Reader& read) {
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  const bool first = action.group == groups_.begin()->first;  // of the stage's groups
+  const bool first = copy_of(action) == groups_.lower_bound({action.replica, 0})->first;  // of the stage's groups
   if (!plan_.workload.training && !keep_ && j > 0 && first)
     microbatches_[static_cast<std::size_t>(j) - 1] = {};  // it has no backward
   profile_layer("data");
   if (m.outputs.empty()) m = begin(j);
-  if (first && (reads_images() || reads_target())) m.batch = read(j);
-  group(action).forward(m, groups_.at(action.group).state);
+  if (first && (reads_images(j) || reads_target(j))) m.batch = read(j);
+  group(action).forward(m, groups_.at(copy_of(action)).state);
   if (!group(action).has_loss()) return;
   result_.loss += m.result.loss * m.share;
   result_.accuracy += m.result.accuracy * m.share;
@@ -169,14 +175,14 @@ void Executor::perform(const Action& action, const Reader& read, double rate) {
   using enum Action::Kind;
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  const auto done = [&](std::size_t layer) { reduce_layer(action.group, layer); };
-  Local& local = groups_.at(action.group);
+  const auto done = [&](std::size_t layer) { reduce_layer(action, layer); };
+  Local& local = groups_.at(copy_of(action));
   switch (action.kind) {
     case forward: return run_forward(action, read);
     case backward: ++local.filters; return group(action).backward(m, local.state, done);
     case backward_data: return group(action).backward_data(m, local.state);
     case backward_filter: ++local.filters; return group(action).backward_filter(m, local.state, done);
-    case reduce: profile_layer("gradients"); return update_->finish();
+    case reduce: profile_layer("gradients"); return reduce_group(action);
     case step: profile_layer("optimizer"); return update_->step(action.group, {rate, step_});
     case recompute: broken("layers that run once more do so in their backward");
     default:  // a transfer
@@ -187,10 +193,17 @@ void Executor::perform(const Action& action, const Reader& read, double rate) {
 }
 
 /// A bucket's sum starts when the last microbatch has formed the last of its gradients.
-void Executor::reduce_layer(int group, std::size_t layer) {
-  if (groups_.at(group).filters < plan_.microbatches) return;
+void Executor::reduce_layer(const Action& action, std::size_t layer) {
+  if (groups_.at(copy_of(action)).filters < plan_.microbatches_of(action.replica)) return;
   update_->start(static_cast<int>(layer));
   rank_.overlap ? update_->progress() : update_->finish();
+}
+
+/// Ends the sums of a group's gradients, over its ranks and over both replicas. One that took no microbatch adds zeros.
+void Executor::reduce_group(const Action& action) {
+  if (plan_.microbatches_of(action.replica) == 0) update_->start_without(action.group);
+  update_->finish();
+  if (plan_.mirror) update_->add_replicas(action.group);
 }
 
 }  // namespace partita

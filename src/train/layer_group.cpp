@@ -16,7 +16,7 @@ void profile_layer(std::string_view layer) {
 
 }  // namespace
 
-LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, int group, const ProcessGrid& grid,
+LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, Copy copy, const ProcessGrid& grid,
                        const RankContext& rank, Parameters& parameters, TrafficCounter& counter,
                        const std::shared_ptr<Allocator>& allocator, std::uint64_t seed)
     : plan_(plan),
@@ -29,11 +29,11 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, i
       seed_(seed),
       bound_(layers.size()),
       kernels_(layers.size()) {
-  const int stage = plan.places[static_cast<std::size_t>(group)];
+  const int replica = copy.first, group = copy.second, stage = plan.place(group, replica);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
-    if (plan.stage_of(static_cast<int>(i)) != stage) {
-      const auto readers = plan.readers(static_cast<int>(i), stage);
+    if (plan.stage_of(static_cast<int>(i), replica) != stage) {
+      const auto readers = plan.readers(static_cast<int>(i), stage, replica);
       if (!readers.empty() && layers[static_cast<std::size_t>(readers.front())].group == group) arrived_.push_back(i);
     }
     if (layer.group != group) continue;
@@ -43,9 +43,10 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, i
     bound.y = layer.at.y.owned(grid.rank());
     for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
     for (const int input : layer.inputs)
-      if (plan.readers(input, stage).back() == static_cast<int>(i) && !plan.needs_output(input, stage))
+      if (plan.readers(input, stage, replica).back() == static_cast<int>(i) &&
+          !plan.needs_output(input, stage, replica))
         bound.done.push_back(input);
-    for (const int reader : plan.readers(static_cast<int>(i), stage))
+    for (const int reader : plan.readers(static_cast<int>(i), stage, replica))
       if (layers[static_cast<std::size_t>(reader)].recompute) bound.readers.push_back(reader);
   }
 }

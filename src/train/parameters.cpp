@@ -32,6 +32,11 @@ std::string full_name(const LayerPlan& layer, std::size_t weight) {
   return layer.name + "/" + layer.weights[weight].name;
 }
 
+/// A layer as the stage runs it.
+const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
+  return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.mirror->layers[i] : plan.layers[i];
+}
+
 }  // namespace
 
 Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
@@ -39,14 +44,17 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
   const DType dtype = plan.workload.dtype, master = master_dtype(dtype);
   layers_.resize(plan.layers.size());
   const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
-  const auto runs_here = [&](int layer) { return plan.stage_of(layer) == stage; };
+  const auto runs_here = [&](int layer) {
+    return plan.replica_on(plan.layers[static_cast<std::size_t>(layer)].group, stage) >= 0;
+  };
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (!runs_here(static_cast<int>(i))) continue;
     const auto& specs = plan.layers[i].weights;
     layers_[i].master.resize(specs.size());
     for (std::size_t j = 0; j < specs.size(); ++j)
       if (!specs[j].trained || !plan.workload.training)  // no bucket has it
-        layers_[i].master[j] = DistTensor(plan.layers[i].at.w[j], rank, master, allocator, MemoryClass::weights);
+        layers_[i].master[j] =
+            DistTensor(layer_on(plan, i, stage).at.w[j], rank, master, allocator, MemoryClass::weights);
   }
   for (const auto& bucket : plan.buckets) {
     if (!runs_here(bucket.last())) {
@@ -60,7 +68,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
       flat.state.push_back(flat_tensor(master, flat.share.extent(), allocator, MemoryClass::optimizer));
     for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
       const auto [layer, weight] = bucket.entries[e];
-      const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+      const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
       const Layout& layout = bound.at.w[static_cast<std::size_t>(weight)];
       const auto names = layout.shape().names();
       auto& mine = layers_[static_cast<std::size_t>(layer)];
@@ -101,13 +109,14 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
       tensors.push_back({full_name(plan.layers[i], j), layers_[i].master[j]});
   if (!optimizer) return tensors;
   const auto states = plan.workload.optimizer.states();
+  const int stage = plan.stage_of_rank(grid.grid().first_rank());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (!buckets_[b].w) continue;  // of another stage
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
       for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
         const auto& [layer, weight] = plan.buckets[b].entries[e];
-        const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+        const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
         DistTensor state;
         state.layout = bound.at.w[static_cast<std::size_t>(weight)];
         state.local =
@@ -117,6 +126,30 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
     }
   }
   return tensors;
+}
+
+std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const ProcessGrid& grid, int world_rank) const {
+  std::map<std::string, DistTensor> mine;
+  for (auto& [name, tensor] : named(plan, grid, true)) mine[name] = tensor;
+  const int stage = plan.stage_of_rank(world_rank);
+  std::vector<NamedTensor> all;
+  for (const auto& layer : plan.layers)
+    for (std::size_t j = 0; j < layer.weights.size(); ++j) {
+      std::vector<std::string> names{full_name(layer, j)};
+      if (layer.weights[j].trained)
+        for (const auto& state : plan.workload.optimizer.states())
+          names.push_back(fmt::format("{}.{}", names.front(), state));
+      for (const auto& name : names) {
+        const Layout& layout = layer.at.w[j];
+        DistTensor tensor;
+        tensor.layout = layout;
+        tensor.local = plan.place(layer.group) == stage ? mine.at(name).local
+                                                        : Tensor(master_dtype(plan.workload.dtype),
+                                                                 layout.shape().names(), Box(layout.shape().dims()));
+        all.push_back({name, tensor});
+      }
+    }
+  return all;
 }
 
 void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& named) {

@@ -25,7 +25,7 @@ Tensor StageExchange::allocate(const Layout& layout) const {
 Crossing StageExchange::start(const Boundary& boundary, bool back, int layer, Tensor tensor) {
   const auto& name = plan_.layers[static_cast<std::size_t>(layer)].name;
   counter_.set_label(name, fmt::format("{} stage {}", back ? "dy from" : "y to",
-                                       plan_.places[static_cast<std::size_t>(boundary.group)]));
+                                       plan_.stage_of_rank(boundary.to.grid().first_rank())));
   return {layer, tensor, Exchange(transfer(boundary, back), tensor, tensor, world_, stream_)};
 }
 
@@ -40,8 +40,7 @@ void StageExchange::perform(const Action& action, const std::vector<LayerPlan>& 
       if (boundary.group != consumer) continue;
       const int layer = static_cast<int>(i);
       if (action.kind == send_output) {
-        counter_.set_label(layers[i].name,
-                           fmt::format("y to stage {}", plan_.places[static_cast<std::size_t>(boundary.group)]));
+        counter_.set_label(layers[i].name, fmt::format("y to stage {}", plan_.place(boundary.group, action.replica)));
         DistTensor y;
         y.layout = layers[i].y;
         y.local = m.outputs[i];
@@ -95,8 +94,8 @@ void StageExchange::finish() {
 }
 
 StepResult StageExchange::share(const StepResult& result) {
-  const int last = plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1);
-  const bool tells = plan_.stage_of_rank(world_.rank()) == last && grid_.rank() == 0;
+  const int loss = plan_.layers.back().group;
+  const bool tells = plan_.replica_on(loss, plan_.stage_of_rank(world_.rank())) >= 0 && grid_.rank() == 0;
   std::array sums{tells ? result.loss : 0, tells ? result.accuracy : 0};
   counter_.set_label(plan_.layers.back().name, "loss to all stages");
   world_.all_reduce(sums.data(), 2, DType::f64, Op::sum, stream_).wait();

@@ -30,7 +30,7 @@ class StageExchange {
   void progress(std::vector<Microbatch>& microbatches);
   /// Waits until all gradients are sent.
   void finish();
-  /// The same number on every rank, as the last stage has it.
+  /// The sum of what the stages with the loss found, on every rank.
   StepResult share(const StepResult& result);
 
  private:

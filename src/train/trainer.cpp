@@ -85,6 +85,11 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
   const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_->rank());
   grid_ =
       std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
+  if (plan.mirror) {  // stages s and p-1-s, rank by rank
+    const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
+    const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
+    twin_ = counted_->split(first + plan.rank_in_stage(world_->rank()), world_->rank());
+  }
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
   counter_->reset();
@@ -102,8 +107,8 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
   entry.predicted = entry.plan.traffic(world_->rank());
-  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, *backend_, *parameters_, *counter_,
-                                              allocator_, options_.seed, options_.overlap);
+  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, twin_.get(), *backend_, *parameters_,
+                                              *counter_, allocator_, options_.seed, options_.overlap);
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
@@ -177,8 +182,8 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
     for (int m = 0; m < each.plan().microbatches; ++m) {
       const Box images = each.images(m), answers = each.target_box(m);
       const Index begin = first + each.plan().samples(m).lo;
-      inside = inside_of(images);
-      target = inside_of(answers);
+      if (each.reads_images(m) || inside.dims() == 0) inside = inside_of(images);
+      if (each.reads_target(m) || target.dims() == 0) target = inside_of(answers);
       for (Index n = images[0].lo; n < images[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(begin + n)]);
       for (Index n = answers[0].lo; n < answers[0].hi; ++n)
         targets.push_back(order[static_cast<std::size_t>(begin + n)]);
@@ -277,27 +282,15 @@ std::map<std::string, std::string> Trainer::attributes() const {
       {"model", model_.describe()}, {"seed", std::to_string(options_.seed)}, {"batch", std::to_string(options_.batch)}};
 }
 
-namespace {
-
-void check_one_stage(const Plan& plan, std::string_view what) {
-  if (plan.grids.size() > 1)
-    throw AgreedError(fmt::format("a checkpoint cannot be {} by {} stages in this version; train in one stage", what,
-                                  plan.grids.size()));
-}
-
-}  // namespace
-
 void Trainer::save(const std::string& path) {
-  check_one_stage(plan(), "written");
   counter_->set_label(checkpoint_label);
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
   attributes["samples"] = std::to_string(samples_);
-  save_checkpoint(path, parameters_->named(plan(), *grid_, true), attributes, *grid_);
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_->rank()), attributes, *counted_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
-  check_one_stage(plan(), "read");
   counter_->set_label(checkpoint_label);
   Index step = 0, samples = 0;
   together(*world_, [&] {
@@ -313,7 +306,7 @@ void Trainer::load(const std::string& path, bool optimizer) {
     }
   });
   const auto named = parameters_->named(plan(), *grid_, optimizer);
-  load_checkpoint(path, named, *grid_);
+  load_checkpoint(path, named, *counted_);
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(options_.dtype);
   if (!optimizer) return;

@@ -4,10 +4,11 @@
 
 namespace partita {
 
-WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Parameters& parameters, TrafficCounter& counter,
-                           Stream stream)
+WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* twin, Parameters& parameters,
+                           TrafficCounter& counter, Stream stream)
     : plan_(plan),
       grid_(grid),
+      twin_(twin),
       parameters_(parameters),
       counter_(counter),
       stream_(stream),
@@ -52,10 +53,48 @@ void WeightUpdate::finish() {
   kept_.clear();
 }
 
+void WeightUpdate::start_without(int group) {
+  for (std::size_t b = plan_.buckets.size(); b-- > 0;)
+    if (group_of(plan_.buckets[b]) == group) {
+      parameters_.bucket(b).dw.zero();
+      start_bucket(b);
+    }
+}
+
+/// Calls visit(layer's name, weight) for all that are not trained.
+template <class Visit>
+void WeightUpdate::each_statistic(int group, Visit&& visit) {
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+    const auto& layer = plan_.layers[i];
+    for (std::size_t w = 0; w < layer.weights.size(); ++w)
+      if (layer.group == group && !layer.weights[w].trained) visit(layer.name, parameters_.layer(i).master[w].local);
+  }
+}
+
+void WeightUpdate::add_replicas(int group) {
+  const Timed timed(Profile::Part::exchange);
+  const auto add = [&](const Tensor& t) {
+    if (t.volume() > 0) twin_->all_reduce(t.data(), t.volume(), t.dtype(), Op::sum, stream_).wait();
+  };
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (group_of(plan_.buckets[b]) != group) continue;
+    label(plan_.buckets[b], "dw of both replicas");
+    add(sums_[b]);
+  }
+  each_statistic(group, [&](const std::string& layer, const Tensor& w) {
+    counter_.set_label(layer, "running statistics of both replicas");
+    add(w);
+  });
+}
+
+void WeightUpdate::clear_statistics(int group) {
+  each_statistic(group, [](const std::string&, const Tensor& w) { w.zero(); });
+}
+
 void WeightUpdate::step(int group, Moment moment) {
   const Timed timed(Profile::Part::compute);
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
-    if (plan_.layers[static_cast<std::size_t>(plan_.buckets[b].last())].group != group) continue;
+    if (group_of(plan_.buckets[b]) != group) continue;
     apply_bucket(b, moment);
     if (plan_.distributed) gather(b);
   }

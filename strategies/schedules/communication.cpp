@@ -39,14 +39,9 @@ class Placement {
       }
   }
 
-  void add_updates(int replicas) {
-    for (int replica = 0; replica < replicas; ++replica)
-      for (int group = 0; group < graph_.groups(); ++group)
-        if (const int stage = dependencies_.stage(replica, group); stage >= 0)
-          stages_[static_cast<std::size_t>(stage)].push_back({last_[static_cast<std::size_t>(group)],
-                                                              Placed::reduce,
-                                                              {group, 0, 0, 0},
-                                                              {Kind::reduce, group, 0, replica}});
+  void add_reduce(int replica, int group, int stage) {
+    stages_[static_cast<std::size_t>(stage)].push_back(
+        {last_[static_cast<std::size_t>(group)], Placed::reduce, {group, 0, 0, 0}, {Kind::reduce, group, 0, replica}});
   }
 
   std::vector<std::vector<Action>> lists() {
@@ -86,17 +81,22 @@ class Placement {
 
 }  // namespace
 
-Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, bool training) {
+Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, bool training,
+                            std::vector<std::vector<int>> places) {
   Placement placement(schedule, graph);
-  if (training) placement.add_updates(schedule.replicas());
+  if (!training) return {schedule.kind, placement.lists()};
+  if (places.empty()) places = schedule.places();
+  const auto each_place = [&](auto&& visit) {
+    for (std::size_t replica = 0; replica < places.size(); ++replica)
+      for (std::size_t group = 0; group < places[replica].size(); ++group)
+        if (const int stage = places[replica][group]; stage >= 0)
+          visit(static_cast<int>(replica), static_cast<int>(group), stage);
+  };
+  each_place([&](int replica, int group, int stage) { placement.add_reduce(replica, group, stage); });
   Schedule whole{schedule.kind, placement.lists()};
-  if (!training) return whole;
-  const auto places = schedule.places();
-  for (std::size_t replica = 0; replica < places.size(); ++replica)
-    for (std::size_t group = 0; group < places[replica].size(); ++group)
-      if (const int stage = places[replica][group]; stage >= 0)
-        whole.stages[static_cast<std::size_t>(stage)].push_back(
-            {Kind::step, static_cast<int>(group), 0, static_cast<int>(replica)});
+  each_place([&](int replica, int group, int stage) {
+    whole.stages[static_cast<std::size_t>(stage)].push_back({Kind::step, group, 0, replica});
+  });
   return whole;
 }
 

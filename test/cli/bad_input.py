@@ -114,7 +114,6 @@ expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 a
 expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
 expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[stage]]\ngrid = "y=2"\n'))
 expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
-expect("checkpoint of stages", 2, [*S, "--save", "w.h5"], "--save", "several stages", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
 expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))
 expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers a stage", r"\[\[stage\]\]",

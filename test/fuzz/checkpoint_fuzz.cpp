@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto layout = Layout::parse("", {{'F', 3}, {'C', 7}}, Grid());
     const DistTensor weight(layout, 0, DType::f32, std::make_shared<Allocator>(), MemoryClass::weights);
     try {
-      load_checkpoint(file.path(), {{"fc/weight", weight}}, grid);
+      load_checkpoint(file.path(), {{"fc/weight", weight}}, grid.world());
     } catch (const Error&) {
     }
   });

@@ -84,7 +84,7 @@ TEST_F(Checkpoint, OtherDtypesAreConverted) {
   save(path_, "", {{"w", linear, DType::bf16, ""}});
   on_grid("x=2", [&](const ProcessGrid& grid) {
     const auto tensors = make({{"w", linear, DType::f64, "C@x"}}, grid);
-    load_checkpoint(path_, tensors, grid);
+    load_checkpoint(path_, tensors, grid.world());
     const Tensor& found = tensors[0].tensor.local;
     const Tensor expected = found.like(found.box());
     fill(expected, linear, [](Index i) { return value("w", DType::bf16, i); });
@@ -132,7 +132,7 @@ TEST_F(Checkpoint, EveryElementTravelsOnce) {
                                {"partly empty", deep, DType::f32, "D@b"},
                                {"whole", bias, DType::bf16, ""}},
                               grid);
-    save_checkpoint(path_, tensors, {}, grid);
+    save_checkpoint(path_, tensors, {}, grid.world());
     const std::scoped_lock lock(mutex);
     for (const auto& [label_and_verb, traffic] : counter->by_label())
       if (label_and_verb.second == Verb::exchange) total += traffic;
@@ -147,8 +147,8 @@ TEST_F(Checkpoint, ThreadRanksOfSeveralGridsDoNotDisturbEachOther) {
     const auto path = file(half == 0 ? "a.h5" : "b.h5");
     for (int i = 0; i < 5; ++i) {
       const auto tensors = make(on_three, grid);
-      save_checkpoint(path, tensors, {}, grid);
-      load_checkpoint(path, tensors, grid);
+      save_checkpoint(path, tensors, {}, grid.world());
+      load_checkpoint(path, tensors, grid.world());
     }
   });
   EXPECT_EQ(files(), 2U);
@@ -283,7 +283,7 @@ TEST_F(Checkpoint, AnotherShapeOrKindIsRefusedBeforeAnythingIsRead) {
             "checkpoint '" + path_ + "': cannot read tensor 'seen': the file does not hold floating-point numbers");
   on_grid("x=2", [&](const ProcessGrid& grid) {
     const auto tensors = make({{"fc/bias", bias, DType::f64, ""}, {"fc/weight", wide, DType::f16, ""}}, grid);
-    EXPECT_THROW(load_checkpoint(path_, tensors, grid), Error);
+    EXPECT_THROW(load_checkpoint(path_, tensors, grid.world()), Error);
     for (Index i = 0; i < 3; ++i) EXPECT_EQ(tensors[0].tensor.local.get(i), 0);
   });
 }

@@ -5,6 +5,7 @@
 #include "../../src/train/checksums.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/checkpoint.hpp"
 
@@ -67,7 +68,7 @@ inline void save(const std::string& path, const std::string& axes, const std::ve
   on_grid(axes, [&](const ProcessGrid& grid) {
     const auto tensors = make(specs, grid);
     for (const auto& named : tensors) fill_values(named, named.tensor.local);
-    save_checkpoint(path, tensors, attributes, grid);
+    save_checkpoint(path, tensors, attributes, grid.world());
   });
 }
 
@@ -75,7 +76,7 @@ inline void save(const std::string& path, const std::string& axes, const std::ve
 inline void load(const std::string& path, const std::string& axes, const std::vector<Spec>& specs) {
   on_grid(axes, [&](const ProcessGrid& grid) {
     const auto tensors = make(specs, grid);
-    load_checkpoint(path, tensors, grid);
+    load_checkpoint(path, tensors, grid.world());
     for (const auto& named : tensors) {
       const Tensor& found = named.tensor.local;
       const Tensor expected = found.like(found.box());
@@ -106,11 +107,11 @@ inline std::string message_on(const std::string& axes, const std::function<void(
 }
 
 inline std::string load_error(const std::string& path, const std::string& axes, const std::vector<Spec>& specs) {
-  return message_on(axes, [&](const ProcessGrid& grid) { load_checkpoint(path, make(specs, grid), grid); });
+  return message_on(axes, [&](const ProcessGrid& grid) { load_checkpoint(path, make(specs, grid), grid.world()); });
 }
 
 inline std::string save_error(const std::string& path, const std::string& axes, const std::vector<Spec>& specs) {
-  return message_on(axes, [&](const ProcessGrid& grid) { save_checkpoint(path, make(specs, grid), {}, grid); });
+  return message_on(axes, [&](const ProcessGrid& grid) { save_checkpoint(path, make(specs, grid), {}, grid.world()); });
 }
 
 class Checkpoint : public testing::Test {

@@ -10,6 +10,7 @@
 #include "partita/strategies/strategy.hpp"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,13 @@ struct Plan {
   std::vector<LayerPlan> smaller;  ///< for those of one sample less; empty if all are equal
   int microbatches = 1;            ///< balanced blocks of the batch
   std::vector<int> places{0};      ///< group of layers -> stage
+  /// A second replica of all layers, on the stages in the opposite order (Li and Hoefler 2021).
+  struct Mirror {
+    std::vector<LayerPlan> layers, smaller;
+    std::vector<int> places;
+    std::vector<bool> takes;  ///< by microbatch: that it goes through this replica
+  };
+  std::optional<Mirror> mirror;
   Schedule schedule;
   std::vector<Bucket> buckets;  ///< of gradients, in the order in which backward completes them; training only
   bool distributed = false;     ///< the ranks along a bucket's axes share its update
@@ -102,15 +110,22 @@ struct Plan {
   /// The stage that a rank of the world belongs to, and its rank in the stage's grid.
   int stage_of_rank(int rank) const;
   int rank_in_stage(int rank) const { return rank - grids[static_cast<std::size_t>(stage_of_rank(rank))].first_rank(); }
-  /// The stage that runs a layer.
-  int stage_of(int layer) const {
-    return places[static_cast<std::size_t>(layers[static_cast<std::size_t>(layer)].group)];
+  /// The stage that runs a group, or a layer, of a replica.
+  int place(int group, int replica = 0) const;
+  int stage_of(int layer, int replica = 0) const;
+  const Grid& grid_of(int layer, int replica = 0) const {
+    return grids[static_cast<std::size_t>(stage_of(layer, replica))];
   }
-  const Grid& grid_of(int layer) const { return grids[static_cast<std::size_t>(stage_of(layer))]; }
+  int replicas() const { return mirror ? 2 : 1; }
+  /// The replica of a group that a stage runs, never both; -1 if it runs none.
+  int replica_on(int group, int stage) const;
 
-  /// The samples of one microbatch, and how its layers lie.
+  /// The samples of one microbatch, the replica that it goes through, and how its layers lie.
   Interval samples(int microbatch) const;
+  int replica_of(int microbatch) const;
   const std::vector<LayerPlan>& layers_of(int microbatch) const;
+  /// Microbatches that go through a replica.
+  int microbatches_of(int replica) const;
 
   /// Where the bucket's weights begin on `rank` of its stage, in elements of one flat buffer, and after the last its size.
   std::vector<Index> offsets(const Bucket& bucket, int rank) const;
@@ -133,10 +148,10 @@ struct Plan {
   /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
   /// blocked copies); kernels that compute ahead of halos need a few rows more.
   MemoryPeak peak(int rank) const;
-  /// The layers of a stage that read `layer`'s output, in order.
-  std::vector<int> readers(int layer, int stage) const;
+  /// The layers of a stage that read `layer`'s output of a replica, in order.
+  std::vector<int> readers(int layer, int stage, int replica = 0) const;
   /// True if that output must stay, on a stage, for a layer that runs once more in backward, or to be sent on.
-  bool needs_output(int layer, int stage) const;
+  bool needs_output(int layer, int stage, int replica = 0) const;
   /// The axis sets over which a stage's collectives run, in order of their first use: a communicator each.
   std::vector<AxisSet> axis_sets(int stage = 0) const;
   /// Everything that ranks must agree on.

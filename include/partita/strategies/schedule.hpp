@@ -80,8 +80,10 @@ Schedule single_stage(bool training);
 /// The schedule with what stages say to each other: a pair of actions for each transfer, and for training a reduce after
 /// the last gradient of a group's weights and, at the end, a step. Every stage lists them in one global order, in which
 /// they would come if each action took one unit of time: so no two stages ever wait for each other, even if a send ends
-/// only when it is received. Adjacent transfers are posted together. Throws Error, as check_order, for what cannot run.
-Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, bool training);
+/// only when it is received. Adjacent transfers are posted together. `places` as Schedule::places(), which it defaults to:
+/// for a replica that no microbatch goes through. Throws Error, as check_order, for what cannot run.
+Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, bool training,
+                            std::vector<std::vector<int>> places = {});
 
 /// As PyTorch's pipelining reads and writes it: a line a stage, a cell an action, empty cells (idle time) are left out.
 /// Without transfers and updates.

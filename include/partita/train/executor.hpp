@@ -21,9 +21,11 @@ struct TimedAction {
 /// Runs a plan on one rank: interprets the actions of its schedule.
 class Executor {
  public:
-  /// `grid` is this rank's stage's, `world` holds the ranks of all stages. All references must outlive the executor.
-  Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Backend& backend, Parameters& parameters,
-           TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap);
+  /// `grid` is this rank's stage's, `world` holds the ranks of all stages; `twin` this rank and the one that holds the other
+  /// replica of its weights, where a plan has two. All references must outlive the executor.
+  Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* twin, Backend& backend,
+           Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
+           std::uint64_t seed, bool overlap);
   ~Executor();
 
   /// Brings this rank's part of a microbatch, when its forward begins: images on the first stage, the target on the last.
@@ -43,8 +45,10 @@ class Executor {
   /// The local convolutions that this rank will run, each once.
   std::vector<ConvProblem> problems() const;
   /// True if this rank brings images, and targets.
-  bool reads_images() const { return plan_.stage_of(0) == stage_; }
-  bool reads_target() const { return plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1) == stage_; }
+  bool reads_images(int microbatch = 0) const { return plan_.stage_of(0, plan_.replica_of(microbatch)) == stage_; }
+  bool reads_target(int microbatch = 0) const {
+    return plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1, plan_.replica_of(microbatch)) == stage_;
+  }
   /// The box of images that this rank brings to a microbatch; N counts from its first sample. Empty on later stages, as the
   /// target's box on earlier ones.
   Box images(int microbatch = 0) const;
@@ -63,7 +67,8 @@ class Executor {
   void run_forward(const Action& action, const Reader& read);
   void wait_for(const Action& action);
   void perform(const Action& action, const Reader& read, double rate);
-  void reduce_layer(int group, std::size_t layer);
+  void reduce_layer(const Action& action, std::size_t layer);
+  void reduce_group(const Action& action);
 
   const Plan& plan_;
   const ProcessGrid& grid_;
@@ -75,7 +80,8 @@ class Executor {
     int filters = 0;  // microbatches whose dw is formed
   };
   int stage_;
-  std::map<int, Local> groups_;  // by group
+  std::map<Copy, Local> groups_;
+  static Copy copy_of(const Action& action) { return {action.replica, action.group}; }
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
   std::unique_ptr<StageExchange> stages_;  // where there are several

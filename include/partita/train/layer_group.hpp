@@ -50,12 +50,15 @@ struct StepState {
   bool gradients = false;  ///< a dw was formed; others are added to it
 };
 
+/// A replica and a group of its layers.
+using Copy = std::pair<int, int>;
+
 /// One group of a plan's layers on one rank: their kernels, and their passes for one microbatch. Of plans with microbatches of two
 /// sizes there is one for each.
 class LayerGroup {
  public:
   /// All references must outlive it. `layers` are all of the plan that the microbatches take, `grid` is the stage's.
-  LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, int group, const ProcessGrid& grid,
+  LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, Copy copy, const ProcessGrid& grid,
              const RankContext& rank, Parameters& parameters, TrafficCounter& counter,
              const std::shared_ptr<Allocator>& allocator, std::uint64_t seed);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/comm/process_grid.hpp"
 #include "partita/strategies/plan.hpp"
 #include "partita/train/checkpoint.hpp"
 
@@ -36,6 +37,8 @@ class Parameters {
   /// Weights (and with `optimizer` its state) with their names in a checkpoint, "conv1/weight", "conv1/weight.velocity".
   /// A state of which ranks hold shares is gathered: collective over the grid then.
   std::vector<NamedTensor> named(const Plan& plan, const ProcessGrid& grid, bool optimizer) const;
+  /// The names of all ranks, in one order: the others' with an empty local part. Of two replicas the first.
+  std::vector<NamedTensor> named_everywhere(const Plan& plan, const ProcessGrid& grid, int world_rank) const;
   /// Takes over this rank's share of the states in `named`, after a load.
   void keep_state(const Plan& plan, const std::vector<NamedTensor>& named);
   /// Rounds the masters to what kernels read; after an update or a load.

@@ -117,6 +117,7 @@ class Trainer {
   std::shared_ptr<Allocator> allocator_;
   std::shared_ptr<Communicator> counted_;  // world_, counted
   int stage_ = 0;                          // of this rank
+  std::shared_ptr<Communicator> twin_;     // the two ranks that hold both replicas of a weight
   std::unique_ptr<ProcessGrid> grid_;      // of the stage
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Parameters> parameters_;
