@@ -2,6 +2,8 @@
 
 #include "partita/strategies/generators.hpp"
 
+#include <optional>
+
 namespace partita::schedules {
 
 // Each generator in its own words; all return forwards and backwards alone. What they need of the number of microbatches
@@ -44,5 +46,20 @@ class Best {
 
 /// V-shaped: the groups go down the stages and come up again, two a stage.
 inline int v_stage(int group, int stages) { return group < stages ? group : 2 * stages - 1 - group; }
+
+/// When the actions of a V-shaped schedule end, as far as it is arranged, and so when the next ones can begin.
+class Arrivals {
+ public:
+  explicit Arrivals(const ScheduleRequest& request);
+  /// Of a forward or a backward-data.
+  void end(const Action& action, double time);
+  /// When what such an action needs is on its stage; nothing if that is not known yet.
+  std::optional<double> of(const Action& action) const;
+
+ private:
+  int stages_;
+  double transfer_;
+  std::vector<std::vector<double>> forward_ends_, backward_ends_;  // by group and microbatch; below 0: not known
+};
 
 }  // namespace partita::schedules

@@ -30,11 +30,8 @@ class Greedy {
         limit_(limit),
         options_(options),
         times_(equal_times(2 * request.stages, 2, request.times, 0)),
-        stages_(static_cast<std::size_t>(request.stages)) {
-    const auto each = std::vector<double>(static_cast<std::size_t>(request.microbatches), -1);
-    forward_ends_.assign(static_cast<std::size_t>(2 * request.stages), each);
-    backward_ends_ = forward_ends_;
-  }
+        stages_(static_cast<std::size_t>(request.stages)),
+        arrivals_(request) {}
 
   /// Nothing if the lower groups' activations leave no room for the upper ones'.
   std::optional<Schedule> run() && {
@@ -66,19 +63,6 @@ class Greedy {
     if (stage >= 0 && stage < request_.stages) wakes_.emplace(time, stage);
   }
 
-  /// When what an action needs is there; nothing if nobody knows yet.
-  std::optional<double> arrival(const Action& a) const {
-    const int last = 2 * request_.stages - 1;
-    if (a.kind == Kind::forward && a.group == 0) return 0;
-    const bool forward = a.kind == Kind::forward, own = !forward && a.group == last;
-    const int from = own ? a.group : forward ? a.group - 1 : a.group + 1;
-    const auto& ends = forward || own ? forward_ends_ : backward_ends_;
-    const double end = ends[static_cast<std::size_t>(from)][static_cast<std::size_t>(a.microbatch)];
-    if (end < 0) return std::nullopt;
-    const bool crosses = v_stage(from, request_.stages) != v_stage(a.group, request_.stages);
-    return end + (crosses ? request_.transfer : 0);
-  }
-
   std::optional<Action> next_forward(int i, std::size_t upper) {
     Stage& stage = at(i);
     const double left = upper != 0 ? 0 : std::min<double>(options_.reserve, limit_ - 1);
@@ -96,7 +80,7 @@ class Greedy {
     for (const std::size_t upper : {1U, 0U}) {
       const auto action = (this->*next)(i, upper);
       if (!action) continue;
-      const auto there = arrival(*action);
+      const auto there = arrivals_.of(*action);
       if (there && *there <= now_ * (1 + 1e-12)) return action;
       if (there) soon_ = std::min(soon_, *there);
     }
@@ -126,15 +110,12 @@ class Greedy {
   void perform(int i, const Action& action) {
     Stage& stage = at(i);
     const std::size_t upper = action.group >= request_.stages ? 1 : 0;
-    const auto g = static_cast<std::size_t>(action.group), m = static_cast<std::size_t>(action.microbatch);
     stage.list.push_back(action);
     stage.free = now_ + times_.of(action);
     if (action.kind == Kind::forward) {
-      forward_ends_[g][m] = stage.free;
       ++stage.forwards[upper];
       stage.memory += 1;
     } else if (action.kind == Kind::backward_data) {
-      backward_ends_[g][m] = stage.free;
       ++stage.backwards[upper];
       stage.memory -= 1 - request_.filter_memory;
     } else {
@@ -143,6 +124,7 @@ class Greedy {
     }
     wake(stage.free, i);
     if (action.kind == Kind::backward_filter) return;
+    arrivals_.end(action, stage.free);
     for (const int beside : {i - 1, i + 1}) wake(stage.free + request_.transfer, beside);
   }
 
@@ -151,7 +133,7 @@ class Greedy {
   Options options_;
   ScheduleTimes times_;
   std::vector<Stage> stages_;
-  std::vector<std::vector<double>> forward_ends_, backward_ends_;  // by group and microbatch
+  Arrivals arrivals_;
   using Wake = std::pair<double, int>;
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
   double now_ = 0, soon_ = 0;

@@ -17,9 +17,7 @@ class Refill {
         limit_(limit),
         times_(equal_times(2 * request.stages, 2, request.times, request.transfer)),
         stages_(schedule.stages.size()),
-        forward_ends_(2 * schedule.stages.size(),
-                      std::vector<double>(static_cast<std::size_t>(request.microbatches), -1)),
-        backward_ends_(forward_ends_) {}
+        arrivals_(request) {}
 
   Schedule run() && {
     for (bool moved = true; moved;) {
@@ -52,33 +50,21 @@ class Refill {
     return true;
   }
 
-  /// When what an action needs is there; below 0 if that is not known yet.
-  double arrival(const Action& a) const {
-    const bool forward = a.kind == Kind::forward, own = !forward && a.group == 2 * request_.stages - 1;
-    if (forward && a.group == 0) return 0;
-    const int from = own ? a.group : forward ? a.group - 1 : a.group + 1;
-    const auto& ends = forward || own ? forward_ends_ : backward_ends_;
-    const double end = ends[static_cast<std::size_t>(from)][static_cast<std::size_t>(a.microbatch)];
-    if (end < 0) return end;
-    return end + (v_stage(from, request_.stages) == v_stage(a.group, request_.stages) ? 0 : request_.transfer);
-  }
-
   bool advance(std::size_t i) {
     Stage& stage = stages_[i];
     const auto& actions = schedule_.stages[i];
     while (stage.head < actions.size() && actions[stage.head].kind == Kind::backward_filter) ++stage.head;
     if (stage.head == actions.size()) return false;
     const Action& a = actions[stage.head];
-    const double there = arrival(a);
-    if (there < 0) return false;
+    const auto there = arrivals_.of(a);
+    if (!there) return false;
     const bool forward = a.kind == Kind::forward;
     const double one = times_.of({Kind::backward_filter, a.group});
-    while (stage.now + one <= there * (1 + 1e-12) && filter(stage)) continue;
+    while (stage.now + one <= *there * (1 + 1e-12) && filter(stage)) continue;
     while (forward && stage.memory + 1 > limit_ * (1 + 1e-12) && filter(stage)) continue;
-    stage.now = std::max(stage.now, there) + times_.of(a);
+    stage.now = std::max(stage.now, *there) + times_.of(a);
     stage.memory += forward ? 1 : request_.filter_memory - 1;
-    auto& ends = forward ? forward_ends_ : backward_ends_;
-    ends[static_cast<std::size_t>(a.group)][static_cast<std::size_t>(a.microbatch)] = stage.now;
+    arrivals_.end(a, stage.now);
     if (!forward) stage.pending.push_back({Kind::backward_filter, a.group, a.microbatch});
     stage.list.push_back(a);
     ++stage.head;
@@ -90,7 +76,7 @@ class Refill {
   double limit_;
   ScheduleTimes times_;
   std::vector<Stage> stages_;
-  std::vector<std::vector<double>> forward_ends_, backward_ends_;  // by group and microbatch
+  Arrivals arrivals_;
 };
 
 }  // namespace

@@ -10,6 +10,28 @@
 
 namespace partita::schedules {
 
+Arrivals::Arrivals(const ScheduleRequest& request)
+    : stages_(request.stages),
+      transfer_(request.transfer),
+      forward_ends_(static_cast<std::size_t>(2 * request.stages),
+                    std::vector<double>(static_cast<std::size_t>(request.microbatches), -1)),
+      backward_ends_(forward_ends_) {}
+
+void Arrivals::end(const Action& action, double time) {
+  auto& ends = action.kind == Action::Kind::forward ? forward_ends_ : backward_ends_;
+  ends[static_cast<std::size_t>(action.group)][static_cast<std::size_t>(action.microbatch)] = time;
+}
+
+std::optional<double> Arrivals::of(const Action& action) const {
+  const bool forward = action.kind == Action::Kind::forward, own = !forward && action.group == 2 * stages_ - 1;
+  if (forward && action.group == 0) return 0;
+  const int from = own ? action.group : forward ? action.group - 1 : action.group + 1;
+  const auto& ends = forward || own ? forward_ends_ : backward_ends_;
+  const double end = ends[static_cast<std::size_t>(from)][static_cast<std::size_t>(action.microbatch)];
+  if (end < 0) return std::nullopt;
+  return end + (v_stage(from, stages_) == v_stage(action.group, stages_) ? 0 : transfer_);
+}
+
 namespace {
 
 using Kind = Action::Kind;
