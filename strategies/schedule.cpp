@@ -96,6 +96,14 @@ std::string Schedule::print() const {
   return text;
 }
 
+std::string Schedule::source(std::optional<std::size_t> stage, std::optional<std::size_t> position) const {
+  if (cells.empty()) return "";
+  if (!stage) return kind + ": ";
+  const bool known = position && *stage < cells.size() && *position < cells[*stage].size();
+  return fmt::format("{}, line {}{}: ", kind, *stage + 1,
+                     known ? fmt::format(", cell {}", cells[*stage][*position]) : "");
+}
+
 Schedule single_stage(bool training) {
   using enum Action::Kind;
   if (!training) return {"single", {{{forward, 0, 0}}}};

@@ -16,7 +16,8 @@ using Kind = Action::Kind;
   Heads heads;
   for (const auto& actions : schedule.stages) heads.push_back(actions.size());
   heads[stage] = position;
-  fail("stage {}: {} {}{}", stage, schedule.stages[stage][position].print(), why, draw_heads(schedule, heads));
+  fail("{}stage {}: {} {}{}", schedule.source(stage, position), stage, schedule.stages[stage][position].print(), why,
+       draw_heads(schedule, heads));
 }
 
 /// Why an action cannot be where it is, or "".
@@ -31,12 +32,16 @@ std::string wrong_with(const Action& action, std::size_t stage, const Dependenci
   return "";
 }
 
-void check_there(int group, int microbatch, const Dependencies& dependencies, bool training) {
+[[noreturn]] void refuse_missing(const Schedule& schedule, int stage, const Action& action) {
+  fail("{}stage {}: {} is missing", schedule.source(static_cast<std::size_t>(stage)), stage, action.print());
+}
+
+void check_there(int group, int microbatch, const Schedule& schedule, const Dependencies& dependencies, bool training) {
   const int replica = dependencies.replica_of(microbatch), stage = dependencies.stage(replica, group);
-  if (stage < 0) fail("group {}: no stage runs it", group);
+  if (stage < 0) fail("{}group {}: no stage runs it", schedule.source(), group);
   const auto there = [&](Kind kind) { return dependencies.has({kind, group, microbatch, replica}); };
   const auto need = [&](Kind kind) {
-    if (!there(kind)) fail("stage {}: {} is missing", stage, Action{kind, group, microbatch, replica}.print());
+    if (!there(kind)) refuse_missing(schedule, stage, {kind, group, microbatch, replica});
   };
   need(Kind::forward);
   if (!training) return;
@@ -44,9 +49,9 @@ void check_there(int group, int microbatch, const Dependencies& dependencies, bo
   if (!data && !filter) return need(Kind::backward);
   need(Kind::backward_data);
   need(Kind::backward_filter);
-  if (there(Kind::backward))
-    fail("stage {}: there are {} and {}, which is half of it", stage,
-         Action{Kind::backward, group, microbatch, replica}.print(),
+  if (const Action whole{Kind::backward, group, microbatch, replica}; there(Kind::backward))
+    fail("{}stage {}: there are {} and {}, which is half of it",
+         schedule.source(static_cast<std::size_t>(stage), find_action(schedule, whole).second), stage, whole.print(),
          Action{Kind::backward_data, group, microbatch, replica}.print());
 }
 
@@ -60,7 +65,7 @@ void check_updates(const Schedule& schedule, const Dependencies& dependencies) {
     for (int group = 0; group < dependencies.graph().groups(); ++group)
       for (const Kind kind : {Kind::reduce, Kind::step})
         if (const Action action{kind, group, 0, replica}; !dependencies.has(action))
-          fail("stage {}: {} is missing", dependencies.stage(replica, group), action.print());
+          refuse_missing(schedule, dependencies.stage(replica, group), action);
 }
 
 }  // namespace
@@ -77,7 +82,7 @@ void check_complete(const Schedule& schedule, const GroupGraph& graph, bool trai
       seen[dependencies.index(action)] = true;
     }
   for (int m = 0; m < schedule.microbatches(); ++m)
-    for (int group = 0; group < graph.groups(); ++group) check_there(group, m, dependencies, training);
+    for (int group = 0; group < graph.groups(); ++group) check_there(group, m, schedule, dependencies, training);
   check_updates(schedule, dependencies);
 }
 
@@ -205,7 +210,8 @@ void check_peak(const Schedule& schedule, const std::vector<GroupMemory>& memory
   const auto peaks = peak_memory(schedule, memory);
   for (std::size_t stage = 0; stage < peaks.size(); ++stage)
     if (peaks[stage] > limit * (1 + 1e-12))
-      fail("stage {}: it holds up to {:.6g} at one moment, more than the limit of {:.6g}", stage, peaks[stage], limit);
+      fail("{}stage {}: it holds up to {:.6g} at one moment, more than the limit of {:.6g}", schedule.source(stage),
+           stage, peaks[stage], limit);
 }
 
 void check_schedule(const Schedule& schedule, const GroupGraph& graph, bool training,

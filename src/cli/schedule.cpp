@@ -89,11 +89,7 @@ Report examine(Schedule schedule, const ScheduleOptions& o) {
   const GroupGraph graph(groups);
   const double share = static_cast<double>(stages) / groups;  // of a stage, that a group is
   const std::vector<GroupMemory> memory(static_cast<std::size_t>(groups), {share, o.request.filter_memory * share, 0});
-  try {
-    check_schedule(schedule, graph, true, memory, o.request.memory_limit);
-  } catch (const Error& error) {
-    fail("{}: {}", schedule.kind, error.what());
-  }
+  check_schedule(schedule, graph, true, memory, o.request.memory_limit);
   ScheduleTimes times = equal_times(groups, 1, o.request.times, o.request.transfer);
   for (auto& each : times.groups)
     each = {each.forward * share, each.backward_data * share, each.backward_filter * share};

@@ -24,16 +24,18 @@ Dependencies::Dependencies(const Schedule& schedule, const GroupGraph& graph)
   for (auto& place : places_) place.resize(static_cast<std::size_t>(graph.groups()), -1);
   present_.assign(rows * static_cast<std::size_t>(columns_), false);
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
-    for (const auto& action : schedule.stages[stage]) {
+    for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i) {
+      const Action& action = schedule.stages[stage][i];
       if (action.group >= graph.groups())
-        fail("stage {}: {}: there are {} groups of layers, 0 to {}", stage, action.print(), graph.groups(),
-             graph.groups() - 1);
+        fail("{}stage {}: {}: there are {} groups of layers, 0 to {}", schedule.source(stage, i), stage, action.print(),
+             graph.groups(), graph.groups() - 1);
       if (action.is_transfer()) {
         transfers_ = true;
         const bool down = action.kind == Kind::send_output || action.kind == Kind::receive_gradient;
         const int from = down ? action.group : action.peer, to = down ? action.peer : action.group;
         if (from < 0 || to >= graph.groups() || graph.edge(from, to) < 0)
-          fail("stage {}: {}: group {} does not feed group {}", stage, action.print(), from, to);
+          fail("{}stage {}: {}: group {} does not feed group {}", schedule.source(stage, i), stage, action.print(),
+               from, to);
       } else if (action.is_compute()) {
         int& replica = replica_of_[static_cast<std::size_t>(action.microbatch)];
         if (replica < 0) replica = action.replica;

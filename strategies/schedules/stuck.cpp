@@ -31,19 +31,29 @@ std::pair<int, std::size_t> find_action(const Schedule& schedule, const Action& 
   return {-1, 0};
 }
 
+namespace {
+
+std::string source(const Schedule& schedule, const Heads& heads, const Wait& wait) {
+  const auto stage = static_cast<std::size_t>(wait.stage);
+  return schedule.source(stage, heads[stage]);
+}
+
+}  // namespace
+
 void fail_circle(const Schedule& schedule, const Heads& heads, const std::vector<Wait>& waits) {
+  const std::string where = source(schedule, heads, waits[0]);
   if (waits.size() == 1)
-    fail("stage {}: {} comes before {}, which it needs{}", waits[0].stage, waits[0].at.print(), waits[0].needed.print(),
-         draw_heads(schedule, heads));
+    fail("{}stage {}: {} comes before {}, which it needs{}", where, waits[0].stage, waits[0].at.print(),
+         waits[0].needed.print(), draw_heads(schedule, heads));
   std::string text;
   for (const auto& [stage, at, needed] : waits)
     text += fmt::format("{}stage {} at {} for {}", text.empty() ? "" : ", ", stage, at.print(), needed.print());
-  fail("the stages wait for each other: {}{}", text, draw_heads(schedule, heads));
+  fail("{}the stages wait for each other: {}{}", where, text, draw_heads(schedule, heads));
 }
 
 void fail_absent(const Schedule& schedule, const Heads& heads, const Wait& wait) {
-  fail("stage {}: {} needs {}, which no stage does{}", wait.stage, wait.at.print(), wait.needed.print(),
-       draw_heads(schedule, heads));
+  fail("{}stage {}: {} needs {}, which no stage does{}", source(schedule, heads, wait), wait.stage, wait.at.print(),
+       wait.needed.print(), draw_heads(schedule, heads));
 }
 
 }  // namespace partita

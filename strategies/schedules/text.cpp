@@ -12,49 +12,58 @@ using Kind = Action::Kind;
 /// Reads one file; every message names the line and the cell.
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+  Reader(std::string_view text, const std::string& file) : text_(text), schedule_{file, {}} {}
 
-  Schedule read() {
-    Schedule schedule{file_, {}};
+  Schedule read() && {
     for (std::string_view rest = text_; !rest.empty();) {
       const auto end = rest.find('\n');
       ++line_;
-      read_line(rest.substr(0, end), schedule.stages.emplace_back());
+      read_line(rest.substr(0, end));
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
-    while (!schedule.stages.empty() && schedule.stages.back().empty()) schedule.stages.pop_back();
-    if (schedule.stages.empty()) fail("{}: there is no action in it", file_);
-    check_full(schedule);
-    return schedule;
+    while (!schedule_.stages.empty() && schedule_.stages.back().empty()) {
+      schedule_.stages.pop_back();
+      schedule_.cells.pop_back();
+    }
+    if (schedule_.stages.empty()) fail("{}: there is no action in it", schedule_.kind);
+    check_full();
+    return std::move(schedule_);
   }
 
  private:
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) const {
-    fail("{}, line {}, cell {}: {}", file_, line_, cell_, fmt::format(text, std::forward<Args>(args)...));
+    fail("{}, line {}, cell {}: {}", schedule_.kind, line_, cell_, fmt::format(text, std::forward<Args>(args)...));
   }
 
-  void read_line(std::string_view line, std::vector<Action>& list) {
+  void read_line(std::string_view line) {
+    schedule_.stages.emplace_back();
+    schedule_.cells.emplace_back();
     cell_ = 0;
     for (bool more = true; more;) {
       const auto comma = line.find(',');
       ++cell_;
-      read_cell(trim(line.substr(0, comma)), list);
+      read_cell(trim(line.substr(0, comma)));
       more = comma != std::string_view::npos;
       if (more) line.remove_prefix(comma + 1);
     }
   }
 
   /// An action, nothing, or "(0F1;3B0)OVERLAP_F_B": both, in this order.
-  void read_cell(std::string_view cell, std::vector<Action>& list) {
+  void read_cell(std::string_view cell) {
     if (cell.empty()) return;
-    if (cell.front() != '(') return list.push_back(read_action(cell));
+    if (cell.front() != '(') return add(read_action(cell));
     const auto middle = cell.find(';'), end = cell.find(')');
     if (middle == std::string_view::npos || end == std::string_view::npos || middle > end ||
         cell.substr(end + 1) != "OVERLAP_F_B")
       refuse("\"{}\" is no pair; write it as \"(0F1;3B0)OVERLAP_F_B\"", cell);
-    list.push_back(read_action(trim(cell.substr(1, middle - 1))));
-    list.push_back(read_action(trim(cell.substr(middle + 1, end - middle - 1))));
+    add(read_action(trim(cell.substr(1, middle - 1))));
+    add(read_action(trim(cell.substr(middle + 1, end - middle - 1))));
+  }
+
+  void add(const Action& action) {
+    schedule_.stages.back().push_back(action);
+    schedule_.cells.back().push_back(cell_);
   }
 
   Action read_action(std::string_view text) const {
@@ -81,7 +90,8 @@ class Reader {
   Kind kind(std::string_view name, std::string_view text) const {
     for (const Kind kind : {Kind::forward, Kind::backward, Kind::backward_data, Kind::backward_filter, Kind::recompute})
       if (const auto own = Action{kind}.print(); name == std::string_view(own).substr(1, own.size() - 2)) return kind;
-    for (const std::string_view derived : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"})
+    for (const std::string_view derived : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B",
+                                           "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
       if (name == derived) refuse("\"{}\" is derived from the schedule; leave it out", text);
     refuse("\"{}\": there is no action {}; there are F, B, I, W and R", text, name);
   }
@@ -93,15 +103,15 @@ class Reader {
   }
 
   /// A schedule has a forward for each of its groups and microbatches; one that lacks most of them is none.
-  void check_full(const Schedule& schedule) const {
+  void check_full() const {
     constexpr std::size_t share = 16;
     std::size_t actions = 0;
-    for (const auto& list : schedule.stages) actions += list.size();
-    const auto groups = static_cast<std::size_t>(schedule.groups()),
-               m = static_cast<std::size_t>(schedule.microbatches());
-    if (groups * m > share * actions || static_cast<std::size_t>(schedule.replicas()) > actions)
-      fail("{}: {} groups and {} microbatches are named, which need {} forwards; there are {} actions in all", file_,
-           groups, m, groups * m, actions);
+    for (const auto& list : schedule_.stages) actions += list.size();
+    const auto groups = static_cast<std::size_t>(schedule_.groups()),
+               m = static_cast<std::size_t>(schedule_.microbatches());
+    if (groups * m > share * actions || static_cast<std::size_t>(schedule_.replicas()) > actions)
+      fail("{}: {} groups and {} microbatches are named, which need {} forwards; there are {} actions in all",
+           schedule_.kind, groups, m, groups * m, actions);
   }
 
   static std::string_view trim(std::string_view text) {
@@ -110,7 +120,7 @@ class Reader {
   }
 
   std::string_view text_;
-  const std::string& file_;
+  Schedule schedule_;
   int line_ = 0, cell_ = 0;
 };
 

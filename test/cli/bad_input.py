@@ -151,11 +151,17 @@ expect("schedule: times of a file", 1, [*C, "--times=-1,1,1,0"], "takes -1", ver
 expect("schedule: negative group", 1, C, r"s\.csv, line 1, cell 1", "group -1", verb="schedule", prepare=csv("-1F0,0F0,0B0\n"))
 expect("schedule: too many", 1, ["--kind", "interleaved", "--microbatches", "2000000000"], "1 to 65536", verb="schedule")
 expect("schedule: no file", 1, C, r"s\.csv", "No such file", verb="schedule")
-expect("schedule: unknown action", 1, C, r"s\.csv, line 2, cell 1", '"1X0"', verb="schedule", prepare=csv("0F0,0B0\n1X0,1B0\n"))
-expect("schedule: missing microbatch", 1, C, r"s\.csv: stage 1: 1F1 is missing", verb="schedule",
+expect("schedule: unknown action", 1, C, r's\.csv, line 2, cell 3: "1X0": there is no action X; there are F, B, I, W and R$',
+       verb="schedule", prepare=csv("0F0,0B0\n1F0,,1X0\n"))
+expect("schedule: missing microbatch", 1, C, r"^partita: s\.csv, line 2: stage 1: 1F1 is missing$", verb="schedule",
        prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"))
-expect("schedule: cycle", 1, C, r"s\.csv: the stages wait for each other: stage 0 at 0B0 for 1B0, stage 1 at 1F1 for 0F1",
-       verb="schedule", prepare=csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"))
+expect("schedule: cycle", 1, C,
+       r"^partita: s\.csv, line 1, cell 3: the stages wait for each other: stage 0 at 0B0 for 1B0, stage 1 at 1F1 for 0F1$",
+       verb="schedule", prepare=csv("0F0,,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"))
+expect("schedule: order", 1, C, r"^partita: s\.csv, line 2, cell 2: stage 1: 1B0 comes before 1F0, which it needs$", verb="schedule",
+       prepare=csv("0F0,0B0\n,1B0,1F0\n"))
+expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita: s\.csv, line 1: stage 0: it holds up to 2 ",
+       verb="schedule", prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"))
 expect("schedule: memory", 1, ["--kind", "gpipe", "--memory-limit", "4"], "holds up to 8", "limit of 4", verb="schedule")
 expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind beside --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")

@@ -248,28 +248,36 @@ TEST(Validator, NamesTheFirstWrongAction) {
   };
   EXPECT_EQ(error("0F0,0B0\n1F0,1B0\n"), "");
   EXPECT_EQ(error("0B0,0F0\n1F0,1B0\n"),
-            "stage 0: 0B0 comes before 0F0, which it needs\n  stage 0: [0B0] 0F0\n  stage 1: [1F0] 1B0");
+            "x.csv, line 1, cell 1: stage 0: 0B0 comes before 0F0, which it needs\n  stage 0: [0B0] 0F0\n  stage 1: "
+            "[1F0] 1B0");
   EXPECT_EQ(error("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"),
-            "the stages wait for each other: stage 0 at 0B0 for 1B0, stage 1 at 1F1 for 0F1\n"
+            "x.csv, line 1, cell 2: the stages wait for each other: stage 0 at 0B0 for 1B0, stage 1 at 1F1 for 0F1\n"
             "  stage 0: 0F0 [0B0] 0F1 0B1\n  stage 1: 1F0 [1F1] 1B0 1B1");
-  EXPECT_EQ(error("0F0,0B0\n1F0\n"), "stage 1: 1B0 is missing");
-  EXPECT_EQ(error("0F0,0I0\n1F0,1B0\n"), "stage 0: 0W0 is missing");
-  EXPECT_EQ(error("0F0,0I0,0W0,0B0\n1F0,1B0\n"), "stage 0: there are 0B0 and 0I0, which is half of it");
-  EXPECT_EQ(error("0F1,0B1\n1F1,1B1\n"), "stage 0: 0F0 is missing");
-  EXPECT_EQ(error("0F0,0B0\n"), "group 1: no stage runs it");
+  EXPECT_EQ(error("0F0,0B0\n1F0\n"), "x.csv, line 2: stage 1: 1B0 is missing");
+  EXPECT_EQ(error("0F0,0I0\n1F0,1B0\n"), "x.csv, line 1: stage 0: 0W0 is missing");
+  EXPECT_EQ(error("0F0,0I0,0W0,0B0\n1F0,1B0\n"),
+            "x.csv, line 1, cell 4: stage 0: there are 0B0 and 0I0, which is half of it");
+  EXPECT_EQ(error("0F1,0B1\n1F1,1B1\n"), "x.csv, line 1: stage 0: 0F0 is missing");
+  EXPECT_EQ(error("0F0,0B0\n"), "x.csv: group 1: no stage runs it");
   EXPECT_EQ(error("0F0,0B0,0F0\n1F0,1B0\n"),
-            "stage 0: 0F0 comes twice\n  stage 0: 0F0 0B0 [0F0]\n  stage 1: 1F0 1B0 (done)");
-  EXPECT_EQ(
-      error("0F0,0B0\n1F0,1B0,0F1\n"),
-      "stage 1: 0F1 is of a group that stage 0 runs; a group lies on one stage\n  stage 0: 0F0 0B0 (done)\n  stage 1: "
-      "1F0 1B0 [0F1]");
-  EXPECT_EQ(error("0F0,0B0\n1F0,1B0\n2F0,2B0\n"), "stage 2: 2F0: there are 2 groups of layers, 0 to 1");
+            "x.csv, line 1, cell 3: stage 0: 0F0 comes twice\n  stage 0: 0F0 0B0 [0F0]\n  stage 1: 1F0 1B0 (done)");
+  EXPECT_EQ(error("0F0,0B0\n1F0,1B0,0F1\n"),
+            "x.csv, line 2, cell 3: stage 1: 0F1 is of a group that stage 0 runs; a group lies on one stage\n  stage "
+            "0: 0F0 0B0 (done)\n  stage 1: "
+            "1F0 1B0 [0F1]");
+  EXPECT_EQ(error("0F0,0B0\n1F0,1B0\n2F0,2B0\n"),
+            "x.csv, line 3, cell 1: stage 2: 2F0: there are 2 groups of layers, 0 to 1");
   EXPECT_EQ(error_of([&] { check_complete(parse_csv("0F0,0B0\n1F0\n", "x"), chain, false); }),
-            "stage 0: 0B0 has no place where nothing is trained\n  stage 0: 0F0 [0B0]\n  stage 1: 1F0 (done)");
+            "x, line 1, cell 2: stage 0: 0B0 has no place where nothing is trained\n  stage 0: 0F0 [0B0]\n  stage 1: "
+            "1F0 (done)");
   EXPECT_EQ(error_of([&] {
               check_peak(generate(request("gpipe", 2, 3)), {{1, 0, 0}, {2, 0, 0}}, 5);
             }),
             "stage 1: it holds up to 6 at one moment, more than the limit of 5");
+  EXPECT_EQ(error_of([&] {
+              check_peak(parse_csv("0F0,0F1\n1F0,1F1\n", "x.csv"), {{1, 0, 0}, {2, 0, 0}}, 3);
+            }),
+            "x.csv, line 2: stage 1: it holds up to 4 at one moment, more than the limit of 3");
 }
 
 TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
@@ -314,37 +322,6 @@ TEST(Communication, SkipsGoStraightFromProducerToConsumer) {
   }
   const Schedule one = with_communication(generate(request("1f1b", 2, 1)), GroupGraph(2), true);
   EXPECT_EQ(one.print(), "0F0 0SEND_F0 0RECV_B0 0B0 0reduce 0step\n1RECV_F0 1F0 1B0 1SEND_B0 1reduce 1step\n");
-}
-
-TEST(Csv, ComesBack) {
-  for (const auto& kind : kinds_for(4)) {
-    const Schedule schedule = generate(request(kind, 4, 6));
-    EXPECT_EQ(parse_csv(print_csv(schedule), kind).stages, schedule.stages) << kind;
-  }
-  EXPECT_EQ(parse_csv("0F0,,0I0,\"0W0\"\r\n,1F0,(1B0;1F1)OVERLAP_F_B\n\n", "x").stages,
-            (std::vector<std::vector<Action>>{
-                {{Kind::forward, 0, 0}, {Kind::backward_data, 0, 0}, {Kind::backward_filter, 0, 0}},
-                {{Kind::forward, 1, 0}, {Kind::backward, 1, 0}, {Kind::forward, 1, 1}}}));
-}
-
-TEST(Csv, SaysWhatIsWrong) {
-  const auto error = [](const std::string& csv) { return error_of([&] { parse_csv(csv, "x.csv"); }); };
-  EXPECT_EQ(error("0F0\n1F0,1X0\n"),
-            "x.csv, line 2, cell 2: \"1X0\": there is no action X; there are F, B, I, W and R");
-  EXPECT_EQ(error("0F\n"),
-            "x.csv, line 1, cell 1: \"0F\" has no microbatch; write an action as \"2F0\": group, what, microbatch");
-  EXPECT_EQ(error("F0\n"), "x.csv, line 1, cell 1: \"F0\" is no action; write one as \"2F0\": group, what, microbatch");
-  EXPECT_EQ(error("0SEND_F0\n"), "x.csv, line 1, cell 1: \"0SEND_F0\" is derived from the schedule; leave it out");
-  EXPECT_EQ(error("\n\n"), "x.csv: there is no action in it");
-  EXPECT_EQ(error("0F99999999999\n"),
-            "x.csv, line 1, cell 1: \"0F99999999999\" has no microbatch; write an action as \"2F0\": group, what, "
-            "microbatch");
-  EXPECT_EQ(
-      error("900F9000\n"),
-      "x.csv: 901 groups and 9001 microbatches are named, which need 8109901 forwards; there are 1 actions in all");
-  EXPECT_EQ(error("-1F0,0F0,0B0\n"), "x.csv, line 1, cell 1: \"-1F0\": group -1; the first is 0");
-  EXPECT_EQ(error("(0F0;1B0)\n"),
-            "x.csv, line 1, cell 1: \"(0F0;1B0)\" is no pair; write it as \"(0F1;3B0)OVERLAP_F_B\"");
 }
 
 TEST(Generators, SayWhatTheyRefuse) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,6 +64,8 @@ class GroupGraph {
 struct Schedule {
   std::string kind = "single";  ///< the generator's name, or the file that it was read from
   std::vector<std::vector<Action>> stages;
+  std::vector<std::vector<int>>
+      cells{};  ///< of one that was read: the cell of each action, from 1; line n is stage n-1
 
   /// Groups, microbatches and replicas of its actions: one more than the highest number.
   int groups() const;
@@ -72,6 +75,9 @@ struct Schedule {
   std::vector<std::vector<int>> places() const;
   /// One line a stage, e.g. "0F0 0B0 reduce step".
   std::string print() const;
+  /// How a message about a stage, or about its action at `position`, begins: "pipeline.csv, line 3, cell 7: "; "" if the
+  /// schedule was not read.
+  std::string source(std::optional<std::size_t> stage = {}, std::optional<std::size_t> position = {}) const;
 };
 
 /// One stage, one microbatch: forward, and for training backward, reduction and update.
@@ -88,7 +94,7 @@ Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, b
 /// As PyTorch's pipelining reads and writes it: a line a stage, a cell an action, empty cells (idle time) are left out.
 /// Without transfers and updates.
 std::string print_csv(const Schedule& schedule);
-/// Throws Error with file, line and column for what is no action.
+/// Throws Error with file, line and cell for what is no action.
 Schedule parse_csv(std::string_view text, const std::string& file);
 
 }  // namespace partita
