@@ -75,8 +75,7 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   request.stages = stages;
   request.microbatches = microbatches;
   request.groups_per_stage = strategy.groups_per_stage();
-  request.filter_memory =
-      1;  // layers keep their inputs for their filters' gradients: nothing to speak of is let go before
+  request.filter_memory = kept_for_filter;
   if (strategy.stages().empty() && request.groups_per_stage > 1)
     fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
          request.kind, request.groups_per_stage);

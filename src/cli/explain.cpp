@@ -1,7 +1,8 @@
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
-#include "partita/strategies/timeline.hpp"
+#include "schedule_report.hpp"
+#include "text_file.hpp"
 
 namespace partita::cli {
 
@@ -119,8 +120,8 @@ void print_idle_axes(const Plan& plan) {
   }
 }
 
-/// What every rank runs, and on which grids.
-void print_head(const Plan& plan, const Options& options) {
+/// What every rank runs when, and on which grids.
+void print_head(const Plan& plan, const ScheduleReport& schedule, const Options& options) {
   const bool alone = plan.grids.size() == 1;
   fmt::print("{} on {} ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
              alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
@@ -128,19 +129,18 @@ void print_head(const Plan& plan, const Options& options) {
   if (plan.microbatches > 1)
     fmt::print("in {} microbatches of {} samples{}; layouts and memory of a layer are those of one\n",
                plan.microbatches, plan.samples(0).extent(), plan.smaller.empty() ? "" : " or one less");
-  if (alone) return fmt::print("schedule: {}", plan.schedule.print());
-  fmt::print("schedule: {}\n", plan.schedule.kind);
-  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage)
+  if (alone && plan.microbatches == 1) return fmt::print("schedule: {}", plan.schedule.print());
+  for (std::size_t stage = 0; !alone && stage < plan.grids.size(); ++stage)
     fmt::print("  stage {}, ranks {} to {}, grid \"{}\"\n", stage, plan.grids[stage].first_rank(),
                plan.grids[stage].first_rank() + plan.grids[stage].size() - 1, plan.grids[stage].print());
-  fmt::print("{}", draw_timeline(simulate(plan.schedule, graph_of(plan),
-                                          equal_times(static_cast<int>(plan.places.size()), 1, {}, 0)),
-                                 100));
+  fmt::print("the schedule in unit times, not measured ones; its actions include transfers and updates\n{}",
+             print(schedule, 100));
 }
 
 }  // namespace
 
 int explain(const Options& options, const ModelFactory& factory) {
+  if (!options.svg.empty()) check_writable("--svg", options.svg);
   const Model model = make_model(options, factory);
   const Strategy strategy = make_strategy(options, 1);
   const Plan plan = bind(
@@ -148,7 +148,11 @@ int explain(const Options& options, const ModelFactory& factory) {
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,
          plan.grids.size() == 1 ? fmt::format("grid \"{}\"", plan.grid().print()) : "strategy", plan.ranks() - 1);
-  print_head(plan, options);
+  ScheduleRequest unit_times;
+  unit_times.filter_memory = kept_for_filter;
+  const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
+  if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
+  print_head(plan, schedule, options);
   for (int layer = 0, stage = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
     if (plan.grids.size() > 1 && plan.stage_of(layer) != stage)
       fmt::print("\n== stage {} ==\n", stage = plan.stage_of(layer));

@@ -129,6 +129,9 @@ po::options_description explain_options(Options& o) {
   add("rank", po::value(&o.rank)->default_value(0)->value_name("R"), "whose messages, bytes and memory");
   add("evaluation", po::bool_switch(&o.evaluation), "of an evaluation instead of a training step");
   add("picture", po::bool_switch(&o.picture), "draw how each output is cut over the ranks");
+  add("svg", po::value(&o.svg)->value_name("FILE"),
+      "draw the schedule as SVG, in unit times: of a stage and a microbatch forward and both halves of backward take "
+      "1");
   return group;
 }
 

@@ -31,6 +31,7 @@ struct Options {
   bool test = true;   ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
+  std::string svg;       ///< explain: a drawing of the schedule
   bool profile = false;  ///< train: where the time goes
 };
 

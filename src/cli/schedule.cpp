@@ -1,9 +1,8 @@
 #include "command_line.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
-#include "partita/strategies/generators.hpp"
-#include "partita/strategies/timeline.hpp"
 #include "partita/strategies/validate.hpp"
+#include "schedule_report.hpp"
 #include "text_file.hpp"
 
 #include <nlohmann/json.hpp>
@@ -77,35 +76,20 @@ Schedule get_schedule(const ScheduleOptions& o, const po::variables_map& values)
   return parse_csv(read_text("--csv-in", o.csv_in), o.csv_in);
 }
 
-/// The schedule with all that is known of it.
-struct Report {
-  Schedule schedule;
-  Simulation simulation;
-  std::vector<double> peaks;  ///< by stage, in activations of a stage and a microbatch
-};
-
-Report examine(Schedule schedule, const ScheduleOptions& o) {
-  const auto stages = static_cast<int>(schedule.stages.size()), groups = schedule.groups();
-  const GroupGraph graph(groups);
-  const double share = static_cast<double>(stages) / groups;  // of a stage, that a group is
-  const std::vector<GroupMemory> memory(static_cast<std::size_t>(groups), {share, o.request.filter_memory * share, 0});
-  check_schedule(schedule, graph, true, memory, o.request.memory_limit);
-  ScheduleTimes times = equal_times(groups, 1, o.request.times, o.request.transfer);
-  for (auto& each : times.groups)
-    each = {each.forward * share, each.backward_data * share, each.backward_filter * share};
-  auto peaks = peak_memory(schedule, memory);
-  return {schedule, simulate(schedule, graph, times), std::move(peaks)};
+ScheduleReport prove(const Schedule& schedule, const ScheduleOptions& o) {
+  const GroupGraph graph(schedule.groups());
+  check_schedule(schedule, graph, true, equal_memory(schedule, o.request.filter_memory), o.request.memory_limit);
+  return examine(schedule, graph, o.request);
 }
 
-Json to_json(const Report& report, const ScheduleOptions& o) {
-  const auto& [schedule, simulation, peaks] = report;
-  const auto& times = o.request.times;
+Json to_json(const ScheduleReport& report) {
+  const auto& [schedule, times, transfer, simulation, peaks] = report;
   Json json{{"kind", schedule.kind},
             {"stages", schedule.stages.size()},
             {"groups", schedule.groups()},
             {"replicas", schedule.replicas()},
             {"microbatches", schedule.microbatches()},
-            {"times", {times.forward, times.backward_data, times.backward_filter, o.request.transfer}},
+            {"times", {times.forward, times.backward_data, times.backward_filter, transfer}},
             {"makespan", simulation.makespan},
             {"cost", simulation.cost},
             {"bubble_rate", simulation.bubble_rate()},
@@ -121,25 +105,6 @@ Json to_json(const Report& report, const ScheduleOptions& o) {
     json["critical_path"].push_back(
         schedule.stages[static_cast<std::size_t>(stage)][static_cast<std::size_t>(position)].print());
   return json;
-}
-
-void print(const Report& report, const ScheduleOptions& o) {
-  const auto& [schedule, simulation, peaks] = report;
-  const auto& times = o.request.times;
-  fmt::print("schedule     {}: {} stages, {} groups of layers, {} microbatches{}\n", schedule.kind,
-             schedule.stages.size(), schedule.groups(), schedule.microbatches(),
-             schedule.replicas() > 1 ? fmt::format(", {} replicas", schedule.replicas()) : "");
-  fmt::print(
-      "times        forward {:g}, backward of inputs {:g}, of weights {:g} a stage and microbatch; transfer {:g}\n",
-      times.forward, times.backward_data, times.backward_filter, o.request.transfer);
-  fmt::print("makespan     {:.6g}\n", simulation.makespan);
-  fmt::print("bubble_rate  {:.4f} (of {:.6g}, from first start to last end of the stage where that is longest)\n\n",
-             simulation.bubble_rate(), simulation.cost);
-  fmt::print("stage        busy        idle  peak activations\n");
-  for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
-    fmt::print("{:>5}  {:>10.6g}  {:>10.6g}  {:>16.6g}\n", stage, simulation.busy[stage],
-               simulation.idle(static_cast<int>(stage)), peaks[stage]);
-  if (o.draw) fmt::print("\n{}", draw_timeline(simulation, 120));
 }
 
 std::string print_kinds() {
@@ -167,18 +132,10 @@ int schedule(int argc, char** argv) {
   check_numbers(o.request);
   for (const auto& [option, path] : {std::pair("--csv-out", o.csv_out), std::pair("--svg", o.svg)})
     if (!path.empty()) check_writable(option, path);
-  const Report report = examine(get_schedule(o, values), o);
+  const ScheduleReport report = prove(get_schedule(o, values), o);
   if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
-  if (!o.svg.empty())
-    write_text(
-        "--svg", o.svg,
-        timeline_svg(report.simulation, fmt::format("{}, {} stages, {} microbatches: bubble rate {:.4f}",
-                                                    report.schedule.kind, report.schedule.stages.size(),
-                                                    report.schedule.microbatches(), report.simulation.bubble_rate())));
-  if (o.json)
-    fmt::print("{}\n", to_json(report, o).dump(2));
-  else
-    print(report, o);
+  if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));
+  fmt::print("{}", o.json ? to_json(report).dump(2) + "\n" : print(report, o.draw ? 120 : 0));
   return 0;
 }
 

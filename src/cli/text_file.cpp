@@ -21,7 +21,7 @@ void check_writable(const char* option, const std::string& path) {
 }
 
 void write_text(const char* option, const std::string& path, const std::string& text) {
-  const std::string partial = path + ".partial";
+  const std::string partial = fmt::format("{}.{}.partial", path, getpid());  // ranks may write the same at once
   std::ofstream out(partial);
   out << text;
   out.close();

@@ -164,6 +164,7 @@ expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita:
        verb="schedule", prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"))
 expect("schedule: memory", 1, ["--kind", "gpipe", "--memory-limit", "4"], "holds up to 8", "limit of 4", verb="schedule")
 expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind beside --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
+expect("explain: unwritable drawing", 2, ["--svg", "nowhere/x.svg"], "--svg nowhere/x.svg", "No such file", verb="explain")
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
 
 print(f"{len(failures)} failed")

@@ -88,6 +88,15 @@ with tempfile.TemporaryDirectory() as folder:
     staged = ["--strategy", str(STRATEGIES / "fashion-cnn-pipeline.toml")]
     check("explain of stages", all(part in run(0, "explain", *staged, "--batch", "16", "--rank", "5") for part in
                                    ("on 3 stages (7 ranks)", 'stage 1, ranks 4 to 5, grid "c=2"', "== stage 2 ==", "y to 1")))
+    drawing = os.path.join(folder, "s.svg")
+    table = run(3, "explain", *staged, "--batch", "16", "--svg", drawing)
+    check("explain has a row a stage", all(part in table for part in (
+        "stage  actions        busy        idle  peak activations\n",
+        "\n    0       18          12           6                 3\n", "\n    0 |FFF....BBFBB.BB.BB|\n")), table)
+    with open(drawing, encoding="utf-8") as file:
+        drawn = xml.etree.ElementTree.fromstring(file.read())
+    check("and draws a bar an action", sum(g.tag.endswith("}g") for g in drawn) == 3 * 4 * 2)
+    os.remove(drawing)
     piped = run(7, "train", *SMALL, *staged, "--steps", "4", "--json", other, "--trace", trace)
     with open(other, encoding="utf-8") as file:
         report = json.load(file)
@@ -100,10 +109,13 @@ with tempfile.TemporaryDirectory() as folder:
     check("three steps of 2 transfers a microbatch and boundary", sum(event["ph"] == "s" for event in events) == 3 * 4 * 2 * 2)
     check("no time below 0", all(event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 for event in events))
     with open(cut, "w", encoding="utf-8") as file:
-        file.write('[schedule]\nkind = "zb-v"\nmicrobatches = 3\n' + "".join(
+        file.write('[schedule]\nkind = "v-half"\nmicrobatches = 3\n' + "".join(
             f'[[stage]]\nlayers = ["{first}", "{last}"]\n' for first, last in
             (("image", "bn1"), ("relu1", "bn2"), ("relu2", "pool2"), ("fc1", "loss"))))
     folded = run(0, "explain", "--strategy", cut, "--batch", "16")
+    alone = run(0, "schedule", "--kind", "v-half", "--stages", "2", "--microbatches", "3", "--filter-memory", "1")
+    check("explain has the schedule as schedule prints it", all(  # but for its transfers and updates
+        re.sub(r"^( +\d) +18 ", r"\1       34 ", line) in folded for line in alone.splitlines()), alone + folded)
     check("explain of two groups a stage", "on 2 stages (2 ranks)" in folded and "on stage 1" in folded and
           "on stage 3" not in folded, folded)
     run(2, "train", *SMALL, "--strategy", cut, "--steps", "3", "--trace", trace, "--no-test")

@@ -162,6 +162,10 @@ struct Plan {
 /// for a rule that matches nothing, an axis or a dimension that is not there, or a layout in which a layer cannot run.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
 
+/// What layers keep of a microbatch's activations from backward-data to backward-filter: all, since the gradients of their
+/// weights need their inputs.
+inline constexpr double kept_for_filter = 1;
+
 /// Which groups of a plan's layers feed which.
 GroupGraph graph_of(const Plan& plan);
 
