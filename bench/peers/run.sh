@@ -1,6 +1,6 @@
 #!/bin/bash
-# Holds outputs and gradients of 500 random layers against PyTorch's, then trains the same networks with PyTorch and JAX and
-# with us, in turns; prints one JSON object a line.
+# Holds outputs and gradients of 500 random layers against PyTorch's and exchanges schedules with it, then trains the same
+# networks with PyTorch and JAX and with us, in turns; prints one JSON object a line.
 #   bash bench/peers/run.sh [MODEL...]    of: fashion-cnn resnet50 mesh-tangling unet3d
 # Installs the peers into build/peers (a virtual environment, several
 # gigabytes) unless they are there.
@@ -13,4 +13,5 @@ if [ ! -x build/peers/bin/python ] || ! build/peers/bin/python -c 'import torch,
 fi
 set -o pipefail
 build/bench/oracle 500 | build/peers/bin/python -B bench/peers/oracle.py
+build/peers/bin/python -B bench/peers/schedule.py build/partita
 exec build/peers/bin/python -B bench/peers/compare.py build/peers/bin/python "$@"
