@@ -1,51 +1,12 @@
 #include "partita/comm/textbook.hpp"
 
+#include "textbook_blocks.hpp"
+
 #include "partita/base/dispatch.hpp"
 
-#include <bit>
-#include <cstring>
+#include <algorithm>
 
 namespace partita::textbook {
-
-namespace {
-
-/// One message to `to` beside one from `from`; empty ones are none.
-void swap(Communicator& comm, int to, std::span<const std::byte> out, int from, std::span<std::byte> in) {
-  const Send send{to, out};
-  const Recv recv{from, in};
-  comm.exchange({&send, out.empty() ? 0U : 1U}, {&recv, in.empty() ? 0U : 1U}, {}).wait();
-}
-
-/// A buffer cut into blocks of `counts` elements, one after the other.
-template <class Byte>
-class Blocks {
- public:
-  Blocks(Byte* data, std::span<const Index> counts, DType dtype) : data_(data), bounds_(counts.size() + 1) {
-    for (std::size_t i = 0; i < counts.size(); ++i) bounds_[i + 1] = bounds_[i] + counts[i] * size_of(dtype);
-  }
-  std::span<Byte> operator[](int block) const {
-    const auto b = static_cast<std::size_t>(block);
-    return {data_ + bounds_[b], static_cast<std::size_t>(bounds_[b + 1] - bounds_[b])};
-  }
-
- private:
-  Byte* data_;
-  std::vector<Index> bounds_;
-};
-
-Blocks<const std::byte> blocks(const void* data, std::span<const Index> counts, DType dtype) {
-  return {static_cast<const std::byte*>(data), counts, dtype};
-}
-Blocks<std::byte> blocks(void* data, std::span<const Index> counts, DType dtype) {
-  return {static_cast<std::byte*>(data), counts, dtype};
-}
-
-void copy(std::span<const std::byte> from, std::span<std::byte> to) {
-  require(from.size() == to.size(), "a block keeps its size");
-  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
-}
-
-}  // namespace
 
 void combine(void* to, const void* from, Index count, DType dtype, Op op) {
   dispatch(dtype, [&](auto t) {
@@ -60,76 +21,164 @@ void combine(void* to, const void* from, Index count, DType dtype, Op op) {
   });
 }
 
-void all_reduce(Communicator& comm, void* data, Index count, DType dtype, Op op) {
+namespace {
+
+/// How values are added to others, where they lie in bytes.
+struct Sum {
+  DType dtype;
+  Op op;
+
+  void operator()(std::span<std::byte> to, std::span<const std::byte> from) const {
+    require(to.size() == from.size(), "what is combined has one size");
+    combine(to.data(), from.data(), static_cast<Index>(to.size()) / size_of(dtype), dtype, op);
+  }
+};
+
+/// Folds as Fold does not, rank+core into rank: the order of thread ranks' sums since they have any.
+void all_reduce_doubling(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
-  const std::span<std::byte> mine(static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype)));
   if (rank >= core) {
-    swap(comm, rank - core, mine, rank - core, {});
-    swap(comm, rank - core, {}, rank - core, mine);
+    send_to(comm, rank - core, mine);
+    receive_from(comm, rank - core, mine);
     return;
   }
   std::vector<std::byte> other(mine.size());
-  const bool folded = rank + core < size;
-  if (folded) {
-    swap(comm, rank + core, {}, rank + core, other);
-    combine(data, other.data(), count, dtype, op);
+  const bool doubled = rank + core < size;
+  if (doubled) {
+    receive_from(comm, rank + core, other);
+    sum(mine, other);
   }
   for (int bit = 1; bit < core; bit *= 2) {
     swap(comm, rank ^ bit, mine, rank ^ bit, other);
-    combine(data, other.data(), count, dtype, op);
+    sum(mine, other);
   }
-  if (folded) swap(comm, rank + core, mine, rank + core, {});
+  if (doubled) send_to(comm, rank + core, mine);
 }
 
-void all_gather(Communicator& comm, const void* local, void* all, std::span<const Index> counts, DType dtype) {
+/// Leaves each rank its own block of the sum: block r goes once round the ring, from rank r+1 to rank r.
+void scatter_ring(Communicator& comm, const Blocks<std::byte>& all, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
-  const auto result = blocks(all, counts, dtype);
-  const auto mine = result[rank];
-  copy({static_cast<const std::byte*>(local), mine.size()}, mine);
-  for (int round = 0; round < size - 1; ++round)
-    swap(comm, (rank + 1) % size, result[(rank - round + size) % size], (rank - 1 + size) % size,
-         result[(rank - round - 1 + size) % size]);
+  std::vector<std::byte> other(all.all().size());
+  for (int round = 1; round < size; ++round) {
+    const auto part = all[(rank - round - 1 + 2 * size) % size];
+    const auto arrived = std::span(other).first(part.size());
+    swap(comm, (rank + 1) % size, all[(rank - round + size) % size], (rank - 1 + size) % size, arrived);
+    sum(part, arrived);
+  }
 }
 
-void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype) {
+/// Leaves the ranks that act in a fold's places their block of the sum, by recursive halving.
+void scatter_halving(Communicator& comm, const Fold& fold, const Blocks<std::byte>& all, const Sum& sum) {
+  const int place = fold.place(comm.rank());
+  std::vector<std::byte> other(all.all().size());
+  // After the round of a distance the places of one multiple of it to the next have sums of the same blocks: theirs.
+  for (int distance = fold.core / 2; distance > 0; distance /= 2) {
+    const int peer = place ^ distance, mine = place & ~(distance - 1), theirs = peer & ~(distance - 1);
+    const auto part = all.range(mine, mine + distance);
+    const auto arrived = std::span(other).first(part.size());
+    swap(comm, fold.first(peer), all.range(theirs, theirs + distance), fold.first(peer), arrived);
+    sum(part, arrived);
+  }
+}
+
+/// Adds to `mine` what the right neighbour has.
+void take_in(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
+  std::vector<std::byte> other(mine.size());
+  receive_from(comm, comm.rank() + 1, other);
+  sum(mine, other);
+}
+
+void all_reduce_rabenseifner(Communicator& comm, void* data, Index count, const Sum& sum) {
+  const int rank = comm.rank();
+  const Fold fold(comm.size());
+  const auto parts = blocks(data, balanced(count, fold.core), sum.dtype);
+  if (fold.idle(rank)) {
+    send_to(comm, rank - 1, parts.all());
+    receive_from(comm, rank - 1, parts.all());
+    return;
+  }
+  if (fold.doubled(rank)) take_in(comm, parts.all(), sum);
+  scatter_halving(comm, fold, parts, sum);
+  gather_doubling(comm, fold, parts);
+  if (fold.doubled(rank)) send_to(comm, rank + 1, parts.all());
+}
+
+/// Leaves rank 0 the sum. In the round of `bit` the ranks from it to twice it send to those `bit` below them.
+void reduce_binomial(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
-  const auto parts = blocks(all, counts, dtype);
-  const Index count = counts[static_cast<std::size_t>(rank)];
-  const std::vector<Index> same(static_cast<std::size_t>(size), count);
-  std::vector<std::byte> buffer(static_cast<std::size_t>(size * count * size_of(dtype)));
-  const auto arrived = blocks(buffer.data(), same, dtype);
+  std::vector<std::byte> other(mine.size());
+  for (int bit = static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) / 2; bit > 0; bit /= 2) {
+    if (rank >= bit && rank < 2 * bit) send_to(comm, rank - bit, mine);
+    if (rank < bit && rank + bit < size) {
+      receive_from(comm, rank + bit, other);
+      sum(mine, other);
+    }
+  }
+}
+
+/// In rank order.
+void reduce_scatter_pairwise(Communicator& comm, const void* all, std::span<std::byte> local,
+                             std::span<const Index> counts, const Sum& sum) {
+  const int rank = comm.rank(), size = comm.size();
+  const auto parts = blocks(all, counts, sum.dtype);
+  const std::vector<Index> same(static_cast<std::size_t>(size), counts[static_cast<std::size_t>(rank)]);
+  std::vector<std::byte> buffer(static_cast<std::size_t>(size) * local.size());
+  const auto arrived = blocks(buffer.data(), same, sum.dtype);
   copy(parts[rank], arrived[rank]);
   for (int round = 1; round < size; ++round) {
     const int to = (rank + round) % size, from = (rank - round + size) % size;
     swap(comm, to, parts[to], from, arrived[from]);
   }
-  for (int r = 1; r < size; ++r) combine(buffer.data(), arrived[r].data(), count, dtype, Op::sum);
-  copy(arrived[0], {static_cast<std::byte*>(local), arrived[0].size()});
+  for (int r = 1; r < size; ++r) sum(arrived[0], arrived[r]);
+  copy(arrived[0], local);
 }
 
-void broadcast(Communicator& comm, void* data, Index count, DType dtype, int root) {
-  const int size = comm.size();
-  const int rank = (comm.rank() - root + size) % size;  // counted from the root
-  const auto peer = [&](int r) { return (r + root) % size; };
-  const std::span<std::byte> buffer(static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype)));
-  // In the round of `bit` the ranks below it, which have the data, send to those `bit` above them.
-  for (int bit = 1; bit < size; bit *= 2) {
-    if (rank < bit && rank + bit < size) swap(comm, peer(rank + bit), buffer, peer(rank + bit), {});
-    if (rank >= bit && rank < 2 * bit) swap(comm, peer(rank - bit), {}, peer(rank - bit), buffer);
+void reduce_scatter_halving(Communicator& comm, std::span<std::byte> work, std::span<std::byte> local,
+                            std::span<const Index> counts, const Sum& sum) {
+  const int rank = comm.rank();
+  const Fold fold(comm.size());
+  const auto parts = blocks(work.data(), counts, sum.dtype);
+  if (fold.idle(rank)) {
+    send_to(comm, rank - 1, work);
+    receive_from(comm, rank - 1, local);
+    return;
   }
+  if (fold.doubled(rank)) take_in(comm, work, sum);
+  scatter_halving(comm, fold, blocks(work.data(), folded(fold, counts), sum.dtype), sum);
+  if (fold.doubled(rank)) send_to(comm, rank + 1, parts[rank + 1]);
+  copy(parts[rank], local);
 }
 
-void all_to_all(Communicator& comm, const void* send, std::span<const Index> send_counts, void* recv,
-                std::span<const Index> recv_counts, DType dtype) {
-  const int rank = comm.rank(), size = comm.size();
-  const auto out = blocks(send, send_counts, dtype);
-  const auto in = blocks(recv, recv_counts, dtype);
-  copy(out[rank], in[rank]);
-  for (int round = 1; round < size; ++round) {
-    const int to = (rank + round) % size, from = (rank - round + size) % size;
-    swap(comm, to, out[to], from, in[from]);
+}  // namespace
+
+void all_reduce(Communicator& comm, void* data, Index count, DType dtype, Op op, Algorithm algorithm) {
+  check_algorithm(Verb::all_reduce, algorithm);
+  const Sum sum{dtype, op};
+  const auto mine = buffer_of(data, count, dtype);
+  if (algorithm == Algorithm::recursive_doubling) return all_reduce_doubling(comm, mine, sum);
+  if (algorithm == Algorithm::rabenseifner) return all_reduce_rabenseifner(comm, data, count, sum);
+  if (algorithm == Algorithm::ring) {
+    const auto parts = blocks(data, balanced(count, comm.size()), dtype);
+    scatter_ring(comm, parts, sum);
+    return gather_ring(comm, parts, comm.rank());
   }
+  reduce_binomial(comm, mine, sum);
+  broadcast(comm, data, count, dtype, 0);
+}
+
+void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype,
+                    Algorithm algorithm) {
+  check_algorithm(Verb::reduce_scatter, algorithm);
+  const Sum sum{dtype, Op::sum};
+  const auto mine = buffer_of(local, counts[static_cast<std::size_t>(comm.rank())], dtype);
+  if (algorithm == Algorithm::pairwise) return reduce_scatter_pairwise(comm, all, mine, counts, sum);
+  const auto whole = blocks(all, counts, dtype).all();
+  std::vector<std::byte> work(whole.begin(), whole.end());
+  if (algorithm == Algorithm::recursive_halving) return reduce_scatter_halving(comm, work, mine, counts, sum);
+  const auto parts = blocks(work.data(), counts, dtype);
+  scatter_ring(comm, parts, sum);
+  copy(parts[comm.rank()], mine);
 }
 
 }  // namespace partita::textbook

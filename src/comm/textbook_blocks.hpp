@@ -1,0 +1,77 @@
+#pragma once
+
+#include "partita/base/algorithm.hpp"
+#include "partita/comm/communicator.hpp"
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace partita::textbook {
+
+/// One message to `to` beside one from `from`; empty ones are none.
+inline void swap(Communicator& comm, int to, std::span<const std::byte> out, int from, std::span<std::byte> in) {
+  const Send send{to, out};
+  const Recv recv{from, in};
+  comm.exchange({&send, out.empty() ? 0U : 1U}, {&recv, in.empty() ? 0U : 1U}, {}).wait();
+}
+inline void send_to(Communicator& comm, int to, std::span<const std::byte> out) { swap(comm, to, out, to, {}); }
+inline void receive_from(Communicator& comm, int from, std::span<std::byte> in) { swap(comm, from, {}, from, in); }
+
+/// A buffer cut into blocks of `counts` elements, one after the other.
+template <class Byte>
+class Blocks {
+ public:
+  Blocks(Byte* data, std::span<const Index> counts, DType dtype) : data_(data), bounds_(counts.size() + 1) {
+    for (std::size_t i = 0; i < counts.size(); ++i) bounds_[i + 1] = bounds_[i] + counts[i] * size_of(dtype);
+  }
+  std::span<Byte> operator[](int block) const { return range(block, block + 1); }
+  /// Blocks `first` to `last` - 1, which lie in one piece.
+  std::span<Byte> range(int first, int last) const {
+    const Index begin = bounds_[static_cast<std::size_t>(first)], end = bounds_[static_cast<std::size_t>(last)];
+    return {data_ + begin, static_cast<std::size_t>(end - begin)};
+  }
+  std::span<Byte> all() const { return range(0, static_cast<int>(bounds_.size()) - 1); }
+
+ private:
+  Byte* data_;
+  std::vector<Index> bounds_;
+};
+
+inline Blocks<const std::byte> blocks(const void* data, std::span<const Index> counts, DType dtype) {
+  return {static_cast<const std::byte*>(data), counts, dtype};
+}
+inline Blocks<std::byte> blocks(void* data, std::span<const Index> counts, DType dtype) {
+  return {static_cast<std::byte*>(data), counts, dtype};
+}
+
+inline void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+  require(from.size() == to.size(), "a block keeps its size");
+  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
+}
+
+inline std::span<std::byte> buffer_of(void* data, Index count, DType dtype) {
+  return {static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype))};
+}
+
+/// `count` elements in `parts` blocks that differ by one at most, the larger ones first.
+inline std::vector<Index> balanced(Index count, int parts) {
+  std::vector<Index> counts(static_cast<std::size_t>(parts), count / parts);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count % parts); ++i) ++counts[i];
+  return counts;
+}
+
+/// The counts of a fold's places: of the ranks of each together.
+inline std::vector<Index> folded(const Fold& fold, std::span<const Index> counts) {
+  std::vector<Index> sums(static_cast<std::size_t>(fold.core));
+  for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank)
+    sums[static_cast<std::size_t>(fold.place(rank))] += counts[static_cast<std::size_t>(rank)];
+  return sums;
+}
+
+/// Gives all ranks all blocks round the ring; each has block `own`, and its left neighbour the one before that.
+void gather_ring(Communicator& comm, const Blocks<std::byte>& all, int own);
+/// Gives the ranks that act in a fold's places the blocks of all places, by recursive doubling.
+void gather_doubling(Communicator& comm, const Fold& fold, const Blocks<std::byte>& all);
+
+}  // namespace partita::textbook
