@@ -36,6 +36,7 @@ class TrafficList {
     if (runs()) {
       forward();
       if (plan.workload.training) {
+        pass_ = Pass::backward_data;
         if (layer_.recompute) forward();
         backward();
       }
@@ -46,6 +47,7 @@ class TrafficList {
   /// What the buckets move that this layer completes, once a step.
   void add_reduce() {
     times_ = 1;
+    pass_ = Pass::update;
     if (plan_.workload.training && runs()) reduce();
     if (layer_.op->is_loss() && plan_.grids.size() > 1)
       add("loss to all stages", Verb::all_reduce, 0, {1, 2 * size_of(DType::f64)});
@@ -61,8 +63,9 @@ class TrafficList {
   void cross(const Boundary& boundary, int world_rank) {
     const auto send = [&](const std::string& role, bool back) {
       const TransferPlan plan = boundary.transfer(world_rank, back);
-      add(role, Verb::exchange, 0, {static_cast<Index>(plan.sends.size()), plan.sent() * element_});
+      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank);
     };
+    pass_ = Pass::stages;
     const int stage = plan_.place(boundary.group, replica_);
     if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
     send(fmt::format("y to stage {}", stage), false);
@@ -71,11 +74,30 @@ class TrafficList {
 
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
     if (times_ == 0 || traffic == Traffic{}) return;
-    list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}});
+    list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, 0});
+  }
+
+  /// `traffic` of the transfers of `rank`, from which its peers are counted.
+  void add_exchange(const std::string& role, AxisSet axes, const TransferPlan& plan, Traffic traffic, int rank) {
+    const std::size_t before = list.size();
+    add(role, Verb::exchange, axes, traffic);
+    if (list.size() == before) return;
+    for (const auto* transfers : {&plan.sends, &plan.recvs})
+      for (const auto& transfer : *transfers)
+        list.back().farthest = std::max(list.back().farthest, std::abs(transfer.peer - rank));
+  }
+  void add_halo(const std::string& role, const Halo& halo) {
+    add_exchange(role, grid_.all(), halo.transfer(rank_), halo.traffic(rank_, element_), rank_);
   }
 
   void add(const std::string& role, const LayerPlan::Steps& steps) {
-    for (const auto& step : steps) add(role, step.verb, step.axes, traffic(step, rank_, element_));
+    for (const auto& step : steps) {
+      if (step.verb == Verb::exchange)
+        add_exchange(role, step.axes, plan_transfer(step.from.owned(), step.to.owned(), rank_, step.from.grid()),
+                     traffic(step, rank_, element_), rank_);
+      else
+        add(role, step.verb, step.axes, traffic(step, rank_, element_));
+    }
   }
 
   void add_collectives(Collective::When when) {
@@ -91,7 +113,7 @@ class TrafficList {
 
   void forward() {
     for (const auto& steps : layer_.arrive) add("x", steps);
-    if (layer_.at.x_halo) add("halo x", Verb::exchange, grid_.all(), layer_.at.x_halo->traffic(rank_, element_));
+    if (layer_.at.x_halo) add_halo("halo x", *layer_.at.x_halo);
     add_collectives(Collective::When::forward);
     add_product(0, "product y");
     add("y", layer_.finish);
@@ -101,23 +123,26 @@ class TrafficList {
     if (which >= layer_.at.products.size()) return;
     const ProductPlan& product = layer_.at.products[which];
     add(role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
+    if (!list.empty() && list.back().role == role) list.back().farthest = grid_.size() - 1;
     add(role, product.finish);
   }
 
   void backward() {
     const bool needs_dx = layer_.needs_any_dx();
     if (!needs_dx && !layer_.trains()) return;
+    pass_ = Pass::backward_data;
     add("dy", layer_.finish_back);
-    if (layer_.at.dy_halo && needs_dx)
-      add("halo dy", Verb::exchange, grid_.all(), layer_.at.dy_halo->traffic(rank_, element_));
+    if (layer_.at.dy_halo && needs_dx) add_halo("halo dy", *layer_.at.dy_halo);
     if (layer_.at.x_halo && !layer_.at.dy_halo && needs_dx) {  // the adjoint: what came goes back
       const auto plan = layer_.at.x_halo->transfer(rank_);
       Index elements = 0;
       for (const auto& recv : plan.recvs) elements += recv.box.volume();
-      add("halo dx", Verb::exchange, grid_.all(), {static_cast<Index>(plan.recvs.size()), elements * element_});
+      add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
     }
     add_collectives(Collective::When::backward);
+    pass_ = Pass::backward_filter;
     add_product(2, "product dw");
+    pass_ = Pass::backward_data;
     if (needs_dx) add_product(1, "product dx");
     for (std::size_t i = 0; i < layer_.leave.size(); ++i)
       if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
@@ -150,6 +175,7 @@ class TrafficList {
   int replica_;
   const Grid& grid_;
   int rank_, times_;
+  Pass pass_ = Pass::forward;
   Index element_;
 };
 
@@ -172,11 +198,21 @@ std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
     append(mirror->layers, 1);
     append(mirror->smaller, 1);
   }
-  const int replica = std::max(replica_on(layers[i].group, stage_of_rank(rank)), 0);
-  TrafficList once(*this, layers[i], replica, rank, 0);
-  once.add_reduce();
-  all.insert(all.end(), once.list.begin(), once.list.end());
+  const auto once = step_traffic(layer, rank);
+  all.insert(all.end(), once.begin(), once.end());
   return all;
+}
+
+std::vector<PlannedTraffic> Plan::step_traffic(int layer, int rank) const {
+  const auto& bound = layers[static_cast<std::size_t>(layer)];
+  TrafficList once(*this, bound, std::max(replica_on(bound.group, stage_of_rank(rank)), 0), rank, 0);
+  once.add_reduce();
+  return std::move(once.list);
+}
+
+std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool of_smaller) const {
+  const auto& bound = (of_smaller ? smaller : layers)[static_cast<std::size_t>(layer)];
+  return std::move(TrafficList(*this, bound, 0, rank, 1).list);
 }
 
 Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }

@@ -86,7 +86,7 @@ class Simulator {
       ready = ready && done.stage >= 0;
       if (!ready) return;
       const bool crosses = done.stage != static_cast<int>(stage) && (action.is_compute() || action.is_transfer());
-      if (const double arrival = done.end + (crosses ? times_.transfer : 0); arrival > start) {
+      if (const double arrival = done.end + (crosses ? transfer(before.group, action.group) : 0); arrival > start) {
         start = arrival;
         cause = {done.stage, done.position};
       }
@@ -101,6 +101,11 @@ class Simulator {
     done_[dependencies_.index(action)] = {static_cast<int>(stage), static_cast<int>(head), spans.back().end};
     ++heads_[stage];
     return true;
+  }
+
+  double transfer(int from, int to) const {
+    if (times_.edges.empty()) return times_.transfer;
+    return times_.edges[static_cast<std::size_t>(dependencies_.graph().edge(std::min(from, to), std::max(from, to)))];
   }
 
   Wait wait(int stage) const {

@@ -1,6 +1,9 @@
 #include "partita/comm/process_grid.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/comm/solo.hpp"
+
+#include <algorithm>
 
 namespace partita {
 
@@ -9,6 +12,17 @@ ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const s
   if (world_->size() != grid_.size())
     fail("the grid \"{}\" arranges {} ranks, but there are {}", grid_.print(), grid_.size(), world_->size());
   add(axis_sets);
+}
+
+ProcessGrid ProcessGrid::alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous) {
+  const int size = grid.size();
+  ProcessGrid made(std::move(grid), make_solo(rank, size, asynchronous));
+  for (const AxisSet axes : axis_sets) {
+    const auto group = made.grid_.group(rank, axes);
+    const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
+    made.groups_[axes] = make_solo(static_cast<int>(place), static_cast<int>(group.size()), asynchronous);
+  }
+  return made;
 }
 
 void ProcessGrid::add(const std::vector<AxisSet>& axis_sets) {

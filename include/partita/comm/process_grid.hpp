@@ -17,6 +17,9 @@ class ProcessGrid {
   /// Throws Error if their sizes differ.
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
 
+  /// The same of one rank by itself (make_solo).
+  static ProcessGrid alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous);
+
   /// Makes communicators for further axis sets; those that are there stay. Collective.
   void add(const std::vector<AxisSet>& axis_sets);
 
@@ -27,6 +30,8 @@ class ProcessGrid {
   Communicator& along(AxisSet axes) const;
 
  private:
+  ProcessGrid(Grid grid, std::shared_ptr<Communicator> world) : grid_(std::move(grid)), world_(std::move(world)) {}
+
   Grid grid_;
   std::shared_ptr<Communicator> world_;
   std::map<AxisSet, std::shared_ptr<Communicator>> groups_;

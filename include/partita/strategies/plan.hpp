@@ -74,12 +74,17 @@ struct MemoryPeak {
   Index total = 0;  ///< of all together, at one moment
 };
 
+/// When a layer communicates: in which pass of a microbatch, on its way between stages, or once a step.
+enum class Pass : std::uint8_t { forward, backward_data, backward_filter, stages, update };
+
 /// One communication of one layer, as one rank will see it.
 struct PlannedTraffic {
   std::string role;  ///< "halo x", "y", "statistics forward", "loss", "dy", "halo dy", "dx", "dw weight", ...
   Verb verb = Verb::none;
-  AxisSet axes = 0;
+  AxisSet axes = 0;  ///< of a collective; 0 for one over all ranks or both replicas
   Traffic traffic;
+  Pass pass = Pass::forward;
+  int farthest = 0;  ///< of an exchange: how far the rank's numbers and its peers' lie apart at most
 };
 
 /// A model bound to a strategy and a workload: all that the executor runs, the cost model prices and `explain` prints.
@@ -141,6 +146,10 @@ struct Plan {
   std::vector<PlannedTraffic> traffic(int layer, int rank) const;
   /// The sum over all layers.
   Traffic traffic(int rank) const;
+  /// Of these, what one microbatch of the larger size (or of the smaller one) moves, and what comes once a step; of the first
+  /// replica.
+  std::vector<PlannedTraffic> microbatch_traffic(int layer, int rank, bool of_smaller = false) const;
+  std::vector<PlannedTraffic> step_traffic(int layer, int rank) const;
   /// Bytes that one layer holds of one (larger) microbatch on `rank`, by class: weights, gradients and optimizer state for good, activations (its
   /// output and what its backward keeps) and halos (extended inputs) from its forward to its backward.
   MemoryUse memory(int layer, int rank) const;

@@ -15,7 +15,8 @@ struct GroupTimes {
 /// Times of a schedule's actions.
 struct ScheduleTimes {
   std::vector<GroupTimes> groups;
-  double transfer = 0;  ///< from one stage to another; it holds up neither
+  double transfer = 0;          ///< from one stage to another; it holds up neither
+  std::vector<double> edges{};  ///< the same by GroupGraph::edge, where they differ
 
   const GroupTimes& of(int group) const { return groups[static_cast<std::size_t>(group)]; }
   double of(const Action& action) const;

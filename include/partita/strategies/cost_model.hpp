@@ -1,0 +1,70 @@
+#pragma once
+
+#include "partita/strategies/kernel_times.hpp"
+#include "partita/strategies/machine.hpp"
+#include "partita/strategies/simulate.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// Seconds of one pass of one layer for one microbatch, on the rank that takes longest.
+struct PassCost {
+  double compute = 0;
+  double halo = 0;            ///< of what is not hidden behind computing, as all that follow
+  double redistribution = 0;  ///< between layouts
+  double product = 0;         ///< panels and partial sums of a distributed product
+  double collective = 0;      ///< in the middle of a layer: statistics, losses
+  double total() const { return compute + halo + redistribution + product + collective; }
+  double communication() const { return total() - compute; }
+  PassCost& operator+=(const PassCost& other);
+  PassCost operator*(double factor) const;
+};
+
+/// One layer's price.
+struct LayerCost {
+  PassCost forward, backward_data, backward_filter;
+  double sums = 0;  ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
+  bool measured =
+      false;  ///< the times of its kernels are; else they are the machine's rates times operations and bytes
+};
+
+/// Where the seconds of a step go, on the stage that works longest.
+struct CostParts {
+  PassCost passes;    ///< of all microbatches
+  double sums = 0;    ///< of gradients, as far as nothing hides them
+  double update = 0;  ///< of the weights
+  double bubble = 0;  ///< waiting for other stages, their transfers included
+  double total() const { return passes.total() + sums + update + bubble; }
+};
+
+/// What a step of a plan costs on a machine.
+struct Cost {
+  double seconds = 0;  ///< a step
+  CostParts parts;
+  std::vector<LayerCost> layers;
+  std::vector<double> transfers;  ///< seconds of one microbatch between stages, by edge of graph_of(plan)
+  Simulation simulation;          ///< of the schedule with these times
+  int stage = 0;                  ///< that works longest
+  Traffic traffic;                ///< of all ranks, a step
+  MemoryPeak memory;              ///< of the rank that holds most
+  double samples_per_second = 0;
+};
+
+/// Prices a plan, without running it. Each layer's work is priced on the ranks with the largest and the smallest blocks and on
+/// inner ones, and the longest counts:
+///
+///     compute    measured (KernelTimes), or a kernel's launch + max(operations / rate, bytes / bandwidth)
+///     exchange   messages x latency + bytes / bandwidth of the level of the farthest peer; measured where the level has it
+///     collective measured where the level has it, or the cheapest algorithm's closed form (collective_cost)
+///     halo       hidden behind computing as far as the level's `overlap` says; so are gradients' sums behind the backward
+///     schedule   simulate(), which runs the same lists as the executor
+///
+/// Throws Error for a plan with more ranks than a machine with a limited last level holds.
+Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
+
+/// How a layer's price comes about: every number with its formula and inputs, one a line.
+std::string why(const Plan& plan, const Machine& machine, const KernelTimes& times, int layer);
+
+}  // namespace partita

@@ -1,0 +1,153 @@
+#include "partita/strategies/cost_model.hpp"
+
+#include "partita/base/error.hpp"
+#include "price.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+PassCost& PassCost::operator+=(const PassCost& other) {
+  compute += other.compute;
+  halo += other.halo;
+  redistribution += other.redistribution;
+  product += other.product;
+  collective += other.collective;
+  return *this;
+}
+
+PassCost PassCost::operator*(double factor) const {
+  return {compute * factor, halo * factor, redistribution * factor, product * factor, collective * factor};
+}
+
+namespace {
+
+bool splits_backward(const Schedule& schedule) {
+  for (const auto& actions : schedule.stages)
+    for (const auto& action : actions)
+      if (action.kind == Action::Kind::backward_filter) return true;
+  return false;
+}
+
+PassCost sum(const LayerCost& layer) {
+  PassCost all = layer.forward;
+  all += layer.backward_data;
+  all += layer.backward_filter;
+  return all;
+}
+
+/// Prices one plan.
+class Estimator {
+ public:
+  Estimator(const Plan& plan, const Machine& machine, const KernelTimes& times)
+      : plan_(plan),
+        price_(plan, machine, times, splits_backward(plan.schedule)),
+        graph_(graph_of(plan)),
+        larger_(plan.smaller.empty() ? 1 : share_of_larger(plan)) {}
+
+  Cost run() && {
+    for (int layer = 0; layer < static_cast<int>(plan_.layers.size()); ++layer) cost_.layers.push_back(mean(layer));
+    times_.groups.resize(plan_.places.size(), {0, 0, 0, 0, 0});
+    for (int group = 0; group < static_cast<int>(plan_.places.size()); ++group) add_group(group);
+    times_.edges = cost_.transfers = transfers();
+    cost_.simulation = simulate(plan_.schedule, graph_, times_);
+    cost_.seconds = cost_.simulation.makespan;
+    cost_.samples_per_second = static_cast<double>(plan_.workload.batch) / cost_.seconds;
+    add_parts();
+    for (std::size_t stage = 0; stage < plan_.grids.size(); ++stage) add_ranks(plan_.grids[stage]);
+    return std::move(cost_);
+  }
+
+ private:
+  static double share_of_larger(const Plan& plan) {
+    int count = 0;
+    for (int j = 0; j < plan.microbatches; ++j) count += plan.samples(j).extent() == plan.samples(0).extent() ? 1 : 0;
+    return static_cast<double>(count) / plan.microbatches;
+  }
+
+  /// Of microbatches of both sizes, as many as there are.
+  LayerCost mean(int layer) const {
+    LayerCost cost = price_.layer(layer, false);
+    if (larger_ == 1) return cost;
+    const LayerCost less = price_.layer(layer, true);
+    for (PassCost LayerCost::*pass : {&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter}) {
+      cost.*pass = cost.*pass * larger_;
+      cost.*pass += less.*pass * (1 - larger_);
+    }
+    cost.measured = cost.measured && less.measured;
+    return cost;
+  }
+
+  /// Sums start when the last microbatch's backward has completed a bucket, and travel one after the other; what does not travel
+  /// by itself holds the backward up.
+  void add_group(int group) {
+    GroupTimes& times = times_.groups[static_cast<std::size_t>(group)];
+    double now = 0, link = 0;
+    for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+      if (plan_.layers[i].group != group) continue;
+      LayerCost& layer = cost_.layers[i];
+      times.forward += layer.forward.total();
+      times.backward_data += layer.backward_data.total();
+      times.backward_filter += layer.backward_filter.total();
+      if (!plan_.workload.training) continue;
+      now += layer.backward_data.total() + layer.backward_filter.total();
+      const Sums sums = price_.sums(static_cast<int>(i));
+      layer.sums = sums.seconds;
+      const double waits = sums.seconds * (1 - sums.overlap);
+      now += waits;
+      times.reduce += waits;
+      link = std::max(link, now) + sums.seconds * sums.overlap;
+      times.step += sums.after;
+    }
+    times.reduce += std::max(0.0, link - now);
+    if (plan_.workload.training) times.step += price_.update(group);
+  }
+
+  std::vector<double> transfers() const {
+    std::vector<double> seconds(static_cast<std::size_t>(graph_.edges()), 0);
+    for (const auto& layer : plan_.layers)
+      for (const auto& boundary : layer.departs)
+        seconds[static_cast<std::size_t>(graph_.edge(layer.group, boundary.group))] += price_.transfer(boundary);
+    return seconds;
+  }
+
+  void add_parts() {
+    const auto& busy = cost_.simulation.busy;
+    cost_.stage = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
+    CostParts& parts = cost_.parts;
+    for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+      const int replica = plan_.replica_on(plan_.layers[i].group, cost_.stage);
+      if (replica >= 0) parts.passes += sum(cost_.layers[i]) * plan_.microbatches_of(replica);
+    }
+    for (std::size_t group = 0; group < plan_.places.size(); ++group) {
+      if (plan_.replica_on(static_cast<int>(group), cost_.stage) < 0) continue;
+      parts.sums += times_.groups[group].reduce;
+      parts.update += times_.groups[group].step;
+    }
+    parts.bubble = cost_.seconds - busy[static_cast<std::size_t>(cost_.stage)];
+  }
+
+  void add_ranks(const Grid& grid) {
+    for (const int rank : representatives(grid)) {
+      const MemoryPeak memory = plan_.peak(grid.first_rank() + rank);
+      if (memory.total > cost_.memory.total) cost_.memory = memory;
+      const Traffic traffic = plan_.traffic(grid.first_rank() + rank);
+      if (traffic.bytes > cost_.traffic.bytes) cost_.traffic = traffic;
+    }
+  }
+
+  const Plan& plan_;
+  Price price_;
+  GroupGraph graph_;
+  double larger_;  // the share of microbatches of the larger size
+  ScheduleTimes times_;
+  Cost cost_;
+};
+
+}  // namespace
+
+Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+  return Estimator(plan, machine, times).run();
+}
+
+}  // namespace partita

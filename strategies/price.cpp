@@ -1,0 +1,247 @@
+#include "price.hpp"
+
+#include "partita/strategies/collective_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita {
+
+std::vector<int> representatives(const Grid& grid) {
+  std::vector<int> ranks{0};
+  int stride = grid.size();
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    const int extent = grid.extent(axis);
+    stride /= extent;
+    std::vector<int> coordinates{0};
+    if (extent > 2) coordinates.push_back(extent / 2);
+    if (extent > 1) coordinates.push_back(extent - 1);
+    std::vector<int> next;
+    for (const int rank : ranks)
+      for (const int at : coordinates) next.push_back(rank + at * stride);
+    ranks = std::move(next);
+  }
+  return ranks;
+}
+
+namespace {
+
+Shape local_shape(const Layout& layout, int rank) {
+  const Box box = layout.owned(rank);
+  Shape shape;
+  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
+  return shape;
+}
+
+/// Operations of a layer's forward on one rank.
+double local_flops(const LayerPlan& layer, int rank) {
+  if (!layer.at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
+    const ProductPlan& product = layer.at.products[0];
+    const auto volume = [&](const Layout& layout) { return static_cast<double>(layout.owned(rank).volume()); };
+    return 2 * std::sqrt(volume(product.a_used) * volume(product.b_used) * volume(product.c_made));
+  }
+  if (layer.at.y.owned(rank).empty()) return 0;
+  std::vector<Shape> inputs;
+  for (const auto& x : layer.at.x) inputs.push_back(local_shape(x, rank));
+  return layer.op->flops(inputs, local_shape(layer.at.y, rank));
+}
+
+struct Bytes {
+  double x = 0, y = 0, w = 0;
+};
+
+Bytes local_bytes(const LayerPlan& layer, int rank, double element) {
+  Bytes bytes;
+  const auto of = [&](const Layout& layout) { return static_cast<double>(layout.owned(rank).volume()) * element; };
+  for (const auto& x : layer.at.x) bytes.x += of(x);
+  for (const auto& w : layer.at.w) bytes.w += of(w);
+  bytes.y = of(layer.at.y);
+  return bytes;
+}
+
+/// Which number of a pass an item of traffic belongs to.
+double PassCost::*part_of(const PlannedTraffic& item) {
+  if (item.role.starts_with("halo")) return &PassCost::halo;
+  if (item.role.starts_with("product")) return &PassCost::product;
+  const bool converts = item.role == "x" || item.role == "y" || item.role == "dy" || item.role == "dx";
+  return converts || item.pass == Pass::stages ? &PassCost::redistribution : &PassCost::collective;
+}
+
+}  // namespace
+
+const Level& Price::level(int rank, int other) const {
+  return machine_.levels[static_cast<std::size_t>(machine_.level_of(rank, other))];
+}
+
+/// Of one rank, when so many of the unit below (a node, at the level between nodes) use its links at once.
+double Price::bandwidth(const Level& level, int below, double concurrent) const {
+  const double ranks = below == 0 ? 1 : machine_.levels[static_cast<std::size_t>(below) - 1].ranks.value;
+  const double share = std::min(1.0, level.links.value / std::min(concurrent, ranks));
+  return level.bandwidth.value * share / level.fan_out.value;
+}
+
+double Price::exchange(const Traffic& traffic, int rank, int farthest) const {
+  if (traffic.messages == 0) return 0;
+  const int other = std::min(rank + farthest, plan_.ranks() - 1), first = std::max(rank - farthest, 0);
+  const int number = std::max(machine_.level_of(rank, other), machine_.level_of(first, rank));
+  const Level& at = machine_.levels[static_cast<std::size_t>(number)];
+  const auto messages = static_cast<double>(traffic.messages), bytes = static_cast<double>(traffic.bytes);
+  if (const auto found = at.verbs.find({Verb::exchange, 2}); found != at.verbs.end())
+    return messages * found->second.seconds(bytes / messages);
+  return messages * at.latency.value + bytes / bandwidth(at, number, std::max(farthest, 1));
+}
+
+double Price::collective(const PlannedTraffic& item, const Grid& grid, int rank) const {
+  int first = 0, last = plan_.ranks() - 1, ranks = plan_.ranks();  // of axes 0: all of the world
+  const int world_rank = grid.first_rank() + rank;
+  if (item.axes != 0) {
+    const auto group = grid.group(rank, item.axes);
+    first = grid.first_rank() + group.front();
+    last = grid.first_rank() + group.back();
+    ranks = static_cast<int>(group.size());
+  } else if (plan_.mirror && item.pass == Pass::update && item.role.ends_with("both replicas")) {
+    const int stage = plan_.stage_of_rank(world_rank);
+    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    first = std::min(world_rank, twin.first_rank() + rank);
+    last = std::max(world_rank, twin.first_rank() + rank);
+    ranks = 2;
+  }
+  const int number = machine_.level_of(first, last);
+  const Level& at = machine_.levels[static_cast<std::size_t>(number)];
+  const auto calls = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
+  if (const auto found = at.verbs.find({item.verb, ranks}); found != at.verbs.end())
+    return calls * found->second.seconds(bytes / calls);
+  // Of the ranks of a node, those of one group share a ring; the others have their own.
+  const double below = number == 0 ? 1 : machine_.levels[static_cast<std::size_t>(number) - 1].ranks.value;
+  const double spread = static_cast<double>(last - first + 1) / ranks;
+  const double beta = 1 / bandwidth(at, number, std::clamp(spread, 1.0, below));
+  const double gamma = 3 / machine_.memory_bandwidth.value;
+  const auto algorithm = cheapest(item.verb, ranks, bytes / calls, at.latency.value, beta, gamma);
+  return calls * collective_cost(item.verb, algorithm, ranks, bytes / calls).seconds(at.latency.value, beta, gamma);
+}
+
+double Price::seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
+  if (item.verb == Verb::exchange) return exchange(item.traffic, grid.first_rank() + rank, item.farthest);
+  return collective(item, grid, rank);
+}
+
+double Price::kernel(const LayerPlan& layer, double flops, double bytes) const {
+  const bool product = !layer.at.products.empty(), conv = layer.op->kind().starts_with("conv");
+  auto curve = machine_.efficiency.find(product ? "product" : conv ? "conv" : "");
+  if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find("");
+  const double share = curve == machine_.efficiency.end() ? 1 : curve->second.at(flops);
+  return machine_.kernel.value +
+         std::max(flops / (machine_.arithmetic.value * share), bytes / machine_.memory_bandwidth.value);
+}
+
+Price::Work Price::work(const LayerPlan& layer, int rank) const {
+  if (const auto found = times_.find(local_work(layer, rank, plan_.workload))) return {*found, true};
+  const double flops = local_flops(layer, rank);
+  const auto [x, y, w] = local_bytes(layer, rank, static_cast<double>(size_of(plan_.workload.dtype)));
+  LayerTimes times;
+  if (!layer.inputs.empty()) times.forward = kernel(layer, flops, x + y + w);
+  if (!plan_.workload.training) return {times, false};
+  if (layer.needs_any_dx()) times.backward_data = kernel(layer, flops, x + y + w);
+  const bool contracts = !layer.at.products.empty() || layer.op->kind().starts_with("conv");
+  if (layer.trains())
+    times.backward_filter = contracts ? kernel(layer, flops, x + y + w) : w * 2 / machine_.memory_bandwidth.value;
+  times.backward = times.backward_data + times.backward_filter;
+  return {times, false};
+}
+
+LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
+  const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
+  const Grid& grid = plan_.grid_of(index);
+  const auto [times, measured] = work(layer, rank);
+  LayerCost cost;
+  cost.measured = measured;
+  cost.forward.compute = times.forward;
+  cost.backward_data.compute = times.backward_data + (layer.recompute ? times.forward : 0);
+  cost.backward_filter.compute = times.backward_filter;
+  if (!split_ && times.backward_data + times.backward_filter > 0) {  // both at once take less
+    const double both = times.backward / (times.backward_data + times.backward_filter);
+    cost.backward_data.compute = times.backward_data * both + (layer.recompute ? times.forward : 0);
+    cost.backward_filter.compute = times.backward_filter * both;
+  }
+  for (const auto& item : plan_.microbatch_traffic(index, grid.first_rank() + rank, of_smaller)) {
+    if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
+    PassCost& pass = item.pass == Pass::backward_data     ? cost.backward_data
+                     : item.pass == Pass::backward_filter ? cost.backward_filter
+                                                          : cost.forward;
+    const double taken = seconds(item, grid, rank);
+    double hidden = 0;
+    if (item.role == "halo x" || item.role == "halo dy") {
+      const int world_rank = grid.first_rank() + rank;
+      hidden = std::min(taken * level(world_rank, world_rank + item.farthest).overlap.value, pass.compute);
+    }
+    pass.*part_of(item) += taken - hidden;
+  }
+  return cost;
+}
+
+LayerCost Price::layer(int layer, bool of_smaller) const {
+  LayerCost most;
+  const auto total = [](const LayerCost& cost) {
+    return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
+  };
+  for (const int rank : representatives(plan_.grid_of(layer)))
+    if (const LayerCost cost = on_rank(layer, rank, of_smaller); rank == 0 || total(cost) > total(most)) most = cost;
+  return most;
+}
+
+Sums Price::sums(int layer) const {
+  Sums most;
+  const Grid& grid = plan_.grid_of(layer);
+  for (const int rank : representatives(grid)) {
+    Sums sums;
+    for (const auto& item : plan_.step_traffic(layer, grid.first_rank() + rank)) {
+      const double taken = seconds(item, grid, rank);
+      if (item.role != "dw") {
+        sums.after += taken;
+        continue;
+      }
+      const auto group = grid.group(rank, item.axes);
+      sums.seconds += taken;
+      sums.overlap = level(grid.first_rank() + group.front(), grid.first_rank() + group.back()).overlap.value;
+    }
+    if (sums.seconds + sums.after > most.seconds + most.after) most = sums;
+  }
+  return most;
+}
+
+double Price::update(int group) const {
+  const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.place(group))];
+  const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
+  const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+  double most = 0;
+  for (const int rank : representatives(grid)) {
+    Index elements = 0;
+    for (const auto& bucket : plan_.buckets)
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
+        elements += plan_.share(bucket, rank).extent();
+    const auto found = times_.find(update_work(elements, plan_.workload));
+    const double moved = static_cast<double>(elements) * element * (3 + 2 * states);  // w and states twice, dw once
+    most = std::max(most, found ? found->forward : moved / machine_.memory_bandwidth.value);
+  }
+  return most;
+}
+
+double Price::transfer(const Boundary& boundary) const {
+  const auto element = size_of(plan_.workload.dtype);
+  double most = 0;
+  for (const auto* layout : {&boundary.from, &boundary.to})
+    for (const int inside : representatives(layout->grid())) {
+      const int rank = layout->grid().first_rank() + inside;
+      const TransferPlan plan = boundary.transfer(rank, false);
+      Traffic traffic;
+      int farthest = 0;
+      for (const auto& transfer : layout == &boundary.from ? plan.sends : plan.recvs) {
+        traffic += {1, transfer.box.volume() * element};
+        farthest = std::max(farthest, std::abs(transfer.peer - rank));
+      }
+      most = std::max(most, exchange(traffic, rank, farthest));
+    }
+  return most;
+}
+
+}  // namespace partita

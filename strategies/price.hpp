@@ -1,0 +1,53 @@
+#pragma once
+
+#include "partita/strategies/cost_model.hpp"
+
+namespace partita {
+
+/// Ranks of a grid that have its largest and smallest blocks and inner ones: the first, a middle and the last along each axis.
+std::vector<int> representatives(const Grid& grid);
+
+/// What summing a layer's buckets takes.
+struct Sums {
+  double seconds = 0;  ///< of gradients, from when backward completes them
+  double after = 0;    ///< of norms, and of weights that are gathered
+  double overlap = 0;  ///< the share that goes on while a rank computes
+};
+
+/// Prices the pieces of a plan.
+class Price {
+ public:
+  /// `split`: backwards come in two halves.
+  Price(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split)
+      : plan_(plan), machine_(machine), times_(times), split_(split) {}
+
+  /// One microbatch of the larger size, or of the smaller one.
+  LayerCost layer(int layer, bool of_smaller) const;
+  Sums sums(int layer) const;
+  /// Of the weights of a group.
+  double update(int group) const;
+  /// Of what a layer leaves for another stage, from its first byte sent to its last received.
+  double transfer(const Boundary& boundary) const;
+
+ private:
+  struct Work {
+    LayerTimes times;
+    bool measured = false;
+  };
+  Work work(const LayerPlan& layer, int rank) const;
+  double kernel(const LayerPlan& layer, double flops, double bytes) const;
+  LayerCost on_rank(int layer, int rank, bool of_smaller) const;
+  /// Of an exchange of a rank of the world.
+  double exchange(const Traffic& traffic, int rank, int farthest) const;
+  double collective(const PlannedTraffic& item, const Grid& grid, int rank) const;
+  const Level& level(int rank, int other) const;
+  double bandwidth(const Level& level, int below, double concurrent) const;
+  double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const;
+
+  const Plan& plan_;
+  const Machine& machine_;
+  const KernelTimes& times_;
+  bool split_;
+};
+
+}  // namespace partita
