@@ -2,76 +2,15 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/generators.hpp"
+#include "toml_reader.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
-#include <sstream>
-#include <system_error>
-
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
 
 namespace partita {
 
 namespace {
 
 constexpr int most_microbatches = 1 << 16;
-
-/// Reads the tables of one file; every message begins with file, line and column.
-class Reader {
- public:
-  explicit Reader(const std::string& file) : file_(file) {}
-
-  std::string place(const toml::node& node) const {
-    return fmt::format("{}, line {}, column {}", file_, node.source().begin.line, node.source().begin.column);
-  }
-
-  template <class... Args>
-  [[noreturn]] void refuse(const toml::node& node, fmt::format_string<Args...> text, Args&&... args) const {
-    fail("{}: {}", place(node), fmt::format(text, std::forward<Args>(args)...));
-  }
-
-  void check_keys(const toml::table& table, const std::vector<std::string>& known, std::string_view where) const {
-    for (const auto& [key, node] : table)
-      if (const std::string name(key.str()); std::find(known.begin(), known.end(), name) == known.end())
-        fail("{}, line {}, column {}: {} has no key '{}'{}; it has {}", file_, key.source().begin.line,
-             key.source().begin.column, where, name, did_you_mean(name, known), quoted_list(known));
-  }
-
-  std::optional<std::string> text(const toml::table& table, std::string_view key) const {
-    const auto* node = table.get(key);
-    if (node == nullptr) return std::nullopt;
-    const auto* value = node->as_string();
-    if (value == nullptr) refuse(*node, "'{}' must be a text in quotes", key);
-    return value->get();
-  }
-
-  std::optional<bool> boolean(const toml::table& table, std::string_view key) const {
-    const auto* node = table.get(key);
-    if (node == nullptr) return std::nullopt;
-    const auto* value = node->as_boolean();
-    if (value == nullptr) refuse(*node, "'{}' must be true or false", key);
-    return value->get();
-  }
-
-  /// The tables of [[key]]; none if it is not there.
-  std::vector<const toml::table*> tables(const toml::table& root, std::string_view key) const {
-    std::vector<const toml::table*> tables;
-    const auto* node = root.get(key);
-    if (node == nullptr) return tables;
-    const auto* array = node->as_array();
-    if (array == nullptr) refuse(*node, "'{}' must be written as [[{}]]", key, key);
-    for (const auto& element : *array) {
-      if (element.as_table() == nullptr) refuse(element, "'{}' must be written as [[{}]]", key, key);
-      tables.push_back(element.as_table());
-    }
-    return tables;
-  }
-
- private:
-  const std::string& file_;
-};
 
 Grid read_grid(const Reader& reader, const toml::table& root) {
   const auto text = reader.text(root, "grid");
@@ -154,13 +93,6 @@ bool glob(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
   if (pattern[0] == '*') return glob(pattern.substr(1), text) || (!text.empty() && glob(pattern, text.substr(1)));
   return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && glob(pattern.substr(1), text.substr(1));
-}
-
-/// A text as TOML writes it: whatever it holds is read back.
-std::string quoted(const std::string& text) {
-  std::ostringstream out;
-  out << toml::toml_formatter{toml::value(text), toml::format_flags::none};
-  return out.str();
 }
 
 }  // namespace
@@ -263,14 +195,8 @@ Strategy Strategy::on(Grid grid) const {
 }
 
 Strategy Strategy::parse(std::string_view text, const std::string& file) {
-  toml::table root;
-  try {
-    root = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    fail("{}, line {}, column {}: {}", file, error.source().begin.line, error.source().begin.column,
-         error.description());
-  }
   const Reader reader(file);
+  const toml::table root = reader.parse(text);
   static const std::vector<std::string> keys{"grid", "optimizer", "bucket_bytes", "schedule", "stage", "layer"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
@@ -288,14 +214,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   return strategy;
 }
 
-Strategy Strategy::load(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) fail("the strategy file {} cannot be read: {}", path, std::generic_category().message(errno));
-  std::string text;
-  std::getline(in, text, '\0');
-  if (in.bad()) fail("the strategy file {} cannot be read: {}", path, std::generic_category().message(errno));
-  return parse(text, path);
-}
+Strategy Strategy::load(const std::string& path) { return parse(read_file("strategy", path), path); }
 
 std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());

@@ -30,13 +30,13 @@ struct Curve {
 
 /// One level of the network, from the inside out: between the ranks of a node, between nodes, between racks.
 struct Level {
-  std::string name;     ///< "node", "network", ...
-  Constant ranks;       ///< that one unit of this level holds, e.g. those of a node; of the last level any number
-  Constant latency;     ///< seconds before the first byte of a message arrives
-  Constant bandwidth;   ///< bytes a second through one link, one way
-  Constant links;       ///< to the level's other units that a unit of the level below has; its ranks share them
-  Constant fan_out;     ///< of the network above the links: 1 if all of them can be busy at once, 2 if half of them
-  Constant overlap;     ///< 0 to 1: the share of a transfer that goes on while the rank computes
+  std::string name;    ///< "node", "network", ...
+  Constant ranks;      ///< that one unit of this level holds, e.g. those of a node; 0 is any number, in the last one
+  Constant latency;    ///< seconds before the first byte of a message arrives
+  Constant bandwidth;  ///< bytes a second through one link, one way
+  Constant links;      ///< to the level's other units that a unit of the level below has; its ranks share them
+  Constant fan_out;    ///< of the network above the links: 1 if all of them can be busy at once, 2 if half of them
+  Constant overlap;    ///< 0 to 1: the share of a transfer that goes on while the rank computes
   /// Seconds of a verb among so many ranks of one unit, by bytes as Traffic counts them; where measured.
   std::map<std::pair<Verb, int>, Curve> verbs;
 };
