@@ -1,5 +1,6 @@
 #include "partita/base/error.hpp"
 #include "partita/layouts/notation.hpp"
+#include "partita/strategies/balance.hpp"
 #include "partita/strategies/plan.hpp"
 #include "stages.hpp"
 
@@ -368,6 +369,8 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   if (losses != 1 || !model.layers().back().op->is_loss())
     fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
   check_uses(model);
+  if (strategy.stage_count() > 1)
+    return bind(model, balanced(model, strategy, workload, default_machine(), {}), workload);
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
@@ -389,6 +392,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
 }
 
 Strategy settled(Strategy strategy, const Plan& plan) {
+  if (strategy.stage_count() > 1) strategy = with_boundaries(strategy, plan.layers);
   for (const auto& layer : plan.layers)
     if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer.at.w[0].print()}, "the plan");
   return strategy;

@@ -49,7 +49,7 @@ class Estimator {
     for (int layer = 0; layer < static_cast<int>(plan_.layers.size()); ++layer) cost_.layers.push_back(mean(layer));
     times_.groups.resize(plan_.places.size(), {0, 0, 0, 0, 0});
     for (int group = 0; group < static_cast<int>(plan_.places.size()); ++group) add_group(group);
-    times_.edges = cost_.transfers = transfers();
+    add_transfers();
     cost_.simulation = simulate(plan_.schedule, graph_, times_);
     cost_.seconds = cost_.simulation.makespan;
     cost_.samples_per_second = static_cast<double>(plan_.workload.batch) / cost_.seconds;
@@ -103,27 +103,45 @@ class Estimator {
     if (plan_.workload.training) times.step += price_.update(group);
   }
 
-  std::vector<double> transfers() const {
-    std::vector<double> seconds(static_cast<std::size_t>(graph_.edges()), 0);
-    for (const auto& layer : plan_.layers)
-      for (const auto& boundary : layer.departs)
-        seconds[static_cast<std::size_t>(graph_.edge(layer.group, boundary.group))] += price_.transfer(boundary);
-    return seconds;
+  /// What goes on by itself holds up neither stage; the rest is copied in by the one and out by the other.
+  void add_transfers() {
+    const auto edges = static_cast<std::size_t>(graph_.edges());
+    cost_.transfers.assign(edges, 0);
+    times_.edges.assign(edges, 0);
+    for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+      for (const auto& boundary : plan_.layers[i].departs) {
+        const StageTransfer transfer = price_.transfer(boundary);
+        const int from = plan_.layers[i].group;
+        const auto edge = static_cast<std::size_t>(graph_.edge(from, boundary.group));
+        cost_.transfers[edge] += transfer.seconds;
+        times_.edges[edge] += transfer.seconds * transfer.overlap;
+        for (const int group : {from, boundary.group}) {
+          const double busy = transfer.seconds * (1 - transfer.overlap) / 2;
+          GroupTimes& times = times_.groups[static_cast<std::size_t>(group)];
+          times.forward += busy;
+          if (plan_.workload.training && plan_.layers[i].sends_gradient()) times.backward_data += busy;
+        }
+      }
   }
 
   void add_parts() {
     const auto& busy = cost_.simulation.busy;
     cost_.stage = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
     CostParts& parts = cost_.parts;
+    double all = 0;  // what its passes take, transfers included
     for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
       const int replica = plan_.replica_on(plan_.layers[i].group, cost_.stage);
       if (replica >= 0) parts.passes += sum(cost_.layers[i]) * plan_.microbatches_of(replica);
     }
     for (std::size_t group = 0; group < plan_.places.size(); ++group) {
       if (plan_.replica_on(static_cast<int>(group), cost_.stage) < 0) continue;
+      const GroupTimes& times = times_.groups[group];
+      all += (times.forward + times.backward_data + times.backward_filter) *
+             plan_.microbatches_of(plan_.replica_on(static_cast<int>(group), cost_.stage));
       parts.sums += times_.groups[group].reduce;
       parts.update += times_.groups[group].step;
     }
+    parts.transfers = all - parts.passes.total();
     parts.bubble = cost_.seconds - busy[static_cast<std::size_t>(cost_.stage)];
   }
 

@@ -226,9 +226,9 @@ double Price::update(int group) const {
   return most;
 }
 
-double Price::transfer(const Boundary& boundary) const {
+StageTransfer Price::transfer(const Boundary& boundary) const {
   const auto element = size_of(plan_.workload.dtype);
-  double most = 0;
+  StageTransfer most;
   for (const auto* layout : {&boundary.from, &boundary.to})
     for (const int inside : representatives(layout->grid())) {
       const int rank = layout->grid().first_rank() + inside;
@@ -239,7 +239,10 @@ double Price::transfer(const Boundary& boundary) const {
         traffic += {1, transfer.box.volume() * element};
         farthest = std::max(farthest, std::abs(transfer.peer - rank));
       }
-      most = std::max(most, exchange(traffic, rank, farthest));
+      const double seconds = exchange(traffic, rank, farthest);
+      if (seconds > most.seconds)
+        most = {seconds,
+                level(std::max(rank - farthest, 0), std::min(rank + farthest, plan_.ranks() - 1)).overlap.value};
     }
   return most;
 }

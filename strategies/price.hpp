@@ -14,6 +14,12 @@ struct Sums {
   double overlap = 0;  ///< the share that goes on while a rank computes
 };
 
+/// What a microbatch's transfer to another stage takes.
+struct StageTransfer {
+  double seconds = 0;  ///< from its first byte sent to its last received
+  double overlap = 0;
+};
+
 /// Prices the pieces of a plan.
 class Price {
  public:
@@ -26,8 +32,8 @@ class Price {
   Sums sums(int layer) const;
   /// Of the weights of a group.
   double update(int group) const;
-  /// Of what a layer leaves for another stage, from its first byte sent to its last received.
-  double transfer(const Boundary& boundary) const;
+  /// Of what a layer leaves for another stage.
+  StageTransfer transfer(const Boundary& boundary) const;
 
  private:
   struct Work {

@@ -76,7 +76,7 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   request.microbatches = microbatches;
   request.groups_per_stage = strategy.groups_per_stage();
   request.filter_memory = kept_for_filter;
-  if (strategy.stages().empty() && request.groups_per_stage > 1)
+  if (strategy.stages().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
     fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
          request.kind, request.groups_per_stage);
   std::vector<std::vector<int>> replicas{places};

@@ -119,7 +119,15 @@ Strategy& Strategy::bucket_bytes(Index bytes) {
   return *this;
 }
 
+Strategy& Strategy::stages(int count) {
+  if (count < 1 || count > most_microbatches) fail("{} stages; there must be 1 to {}", count, most_microbatches);
+  if (!stages_.empty()) fail("{} stages are asked for, but stages are named too; say one of both", count);
+  stage_count_ = count;
+  return *this;
+}
+
 Strategy& Strategy::stage(Stage stage) {
+  if (stage_count_ > 1) fail("{} stages are asked for, but stages are named too; say one of both", stage_count_);
   if (stage.place.empty()) stage.place = fmt::format("stage {}", stages_.size());
   stages_.push_back(std::move(stage));
   return *this;
@@ -130,8 +138,9 @@ int Strategy::groups_per_stage() const {
 }
 
 std::vector<int> Strategy::places() const {
-  if (stages_.empty()) return {0};
-  const int groups = static_cast<int>(stages_.size()), each = groups_per_stage();
+  if (stages_.empty() && stage_count_ == 1) return {0};
+  const int each = groups_per_stage(),
+            groups = stages_.empty() ? stage_count_ * each : static_cast<int>(stages_.size());
   if (groups % each != 0)
     fail(
         "the schedule '{}' runs {} groups of layers a stage, but the strategy has {} [[stage]] entries, one a group; "
@@ -144,7 +153,12 @@ std::vector<int> Strategy::places() const {
 }
 
 std::vector<Grid> Strategy::grids() const {
-  if (stages_.empty()) return {grid_};
+  if (stages_.empty()) {
+    std::vector<Grid> grids;
+    for (int stage = 0; stage < stage_count_; ++stage)
+      grids.push_back(Grid::parse(grid_.print(), stage * grid_.size()));
+    return grids;
+  }
   const auto places = this->places();
   std::vector<const Stage*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
                                     nullptr);
@@ -197,7 +211,8 @@ Strategy Strategy::on(Grid grid) const {
 Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
-  static const std::vector<std::string> keys{"grid", "optimizer", "bucket_bytes", "schedule", "stage", "layer"};
+  static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
+                                             "stages", "stage",     "layer"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;
@@ -209,6 +224,13 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
     strategy.bucket_bytes_ = *value;
   }
   read_schedule(reader, root, strategy);
+  if (const auto* stages = root.get("stages"); stages != nullptr) {
+    const auto value = stages->value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most_microbatches)
+      reader.refuse(*stages, "'stages' must be a whole number, 1 to {}", most_microbatches);
+    if (root.contains("stage")) reader.refuse(*stages, "'stages' places the stages itself; leave it or [[stage]] out");
+    strategy.stages(static_cast<int>(*value));
+  }
   for (const auto* table : reader.tables(root, "stage")) strategy.stage(read_stage(reader, *table));
   for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
   return strategy;
@@ -220,6 +242,7 @@ std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
   if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
+  if (stage_count_ > 1) text += fmt::format("stages = {}\n", stage_count_);
   if (schedule_ != "single" || microbatches_ > 1)
     text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n{}", schedule_, microbatches_,
                         groups_ > 0 ? fmt::format("groups = {}\n", groups_) : "");

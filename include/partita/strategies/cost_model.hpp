@@ -32,11 +32,12 @@ struct LayerCost {
 
 /// Where the seconds of a step go, on the stage that works longest.
 struct CostParts {
-  PassCost passes;    ///< of all microbatches
-  double sums = 0;    ///< of gradients, as far as nothing hides them
-  double update = 0;  ///< of the weights
-  double bubble = 0;  ///< waiting for other stages, their transfers included
-  double total() const { return passes.total() + sums + update + bubble; }
+  PassCost passes;       ///< of all microbatches
+  double transfers = 0;  ///< of what goes to and comes from other stages, as far as the rank copies it itself
+  double sums = 0;       ///< of gradients, as far as nothing hides them
+  double update = 0;     ///< of the weights
+  double bubble = 0;     ///< waiting for other stages
+  double total() const { return passes.total() + transfers + sums + update + bubble; }
 };
 
 /// What a step of a plan costs on a machine.

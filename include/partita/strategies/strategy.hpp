@@ -60,6 +60,10 @@ class Strategy {
   /// schedule runs several groups of layers a stage, each has an entry, in the model's order.
   Strategy& stage(Stage stage);
   const std::vector<Stage>& stages() const { return stages_; }
+  /// So many stages on grids of their own, all alike, of which `bind` places the boundaries (balanced). Throws Error below 1, and
+  /// where stages are named too.
+  Strategy& stages(int count);
+  int stage_count() const { return stage_count_; }
   /// The stage of each entry.
   std::vector<int> places() const;
   /// The grids of all stages, placed one after the other. Throws Error if entries of one stage differ in it, or do not fill
@@ -100,7 +104,7 @@ class Strategy {
   Update update_ = Update::replicated;
   Index bucket_bytes_ = Index{4} << 20;
   std::string schedule_ = "single";
-  int microbatches_ = 1, groups_ = 0;
+  int microbatches_ = 1, groups_ = 0, stage_count_ = 1;  // of stages, where none is named
   std::vector<Stage> stages_;
 };
 

@@ -1,0 +1,161 @@
+#include "partita/strategies/balance.hpp"
+
+#include "partita/base/error.hpp"
+#include "price.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace partita {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// The strategy without its stages: one runs all layers.
+Strategy in_one_stage(const Strategy& strategy) {
+  Strategy alone = strategy;
+  return alone.stages(1).schedule("single", 1);
+}
+
+/// What a group from one layer to another takes, and what a cut costs.
+class Layers {
+ public:
+  Layers(const Plan& plan, const Machine& machine, const KernelTimes& times) : seconds_{0}, kept_{0}, under_way_{0} {
+    const Price price(plan, machine, times, false);
+    const auto count = static_cast<int>(plan.layers.size());
+    for (int i = 0; i < count; ++i) {
+      const LayerCost cost = price.layer(i, false);
+      const MemoryUse use = plan.memory(i, 0);
+      seconds_.push_back(seconds_.back() + cost.forward.total() + cost.backward_data.total() +
+                         cost.backward_filter.total());
+      kept_.push_back(kept_.back() + use[MemoryClass::weights] + use[MemoryClass::gradients] +
+                      use[MemoryClass::optimizer]);
+      under_way_.push_back(under_way_.back() + use[MemoryClass::activations] + use[MemoryClass::halos]);
+    }
+    const Level& outer = machine.levels.back();
+    for (int cut = 0; cut <= count; ++cut) {
+      double bytes = 0;
+      for (int i = 0; i < cut; ++i)
+        if (crosses(plan, i, cut))
+          bytes += static_cast<double>(plan.layers[static_cast<std::size_t>(i)].y.owned(0).volume());
+      bytes *= static_cast<double>(size_of(plan.workload.dtype));
+      crossing_.push_back(bytes == 0 ? 0 : outer.latency.value + bytes / outer.bandwidth.value);
+    }
+    held_up_ = 2 * (1 - outer.overlap.value);  // there, and the gradient back
+  }
+
+  int count() const { return static_cast<int>(seconds_.size()) - 1; }
+  /// Of the layers from `first` up to `end`.
+  double seconds(int first, int end) const {
+    return at(seconds_, end) - at(seconds_, first) + held_up_ * (crossing(first) + crossing(end));
+  }
+  double crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
+  Index bytes(int first, int end, int microbatches) const {
+    return at(kept_, end) - at(kept_, first) + microbatches * (at(under_way_, end) - at(under_way_, first));
+  }
+
+ private:
+  template <class T>
+  static T at(const std::vector<T>& sums, int i) {
+    return sums[static_cast<std::size_t>(i)];
+  }
+  static bool crosses(const Plan& plan, int layer, int cut) {
+    for (std::size_t i = static_cast<std::size_t>(cut); i < plan.layers.size(); ++i)
+      if (std::count(plan.layers[i].inputs.begin(), plan.layers[i].inputs.end(), layer) > 0) return true;
+    return false;
+  }
+
+  std::vector<double> seconds_;          // sums up to a layer
+  std::vector<Index> kept_, under_way_;  // bytes for good, and of a microbatch
+  std::vector<double> crossing_;         // seconds of a cut before a layer
+  double held_up_ = 0;
+};
+
+/// The best way to cut the first layers into groups: the slowest one's time, and the sum of what crosses.
+struct Best {
+  double slowest = never, crossing = 0;
+  int first = 0;  // of the last group
+  bool operator<(const Best& other) const {
+    return slowest != other.slowest ? slowest < other.slowest : crossing < other.crossing;
+  }
+};
+
+/// Where groups end. `under_way[g]` microbatches are held by group g.
+std::vector<int> cut(const Layers& layers, const std::vector<int>& under_way, Index limit) {
+  const int groups = static_cast<int>(under_way.size()), count = layers.count();
+  std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
+                                      std::vector<Best>(static_cast<std::size_t>(count) + 1));
+  best[0][0].slowest = 0;
+  for (int g = 1; g <= groups; ++g)
+    for (int end = g; end <= count; ++end)
+      for (int first = g - 1; first < end; ++first) {
+        const Best& before = best[static_cast<std::size_t>(g) - 1][static_cast<std::size_t>(first)];
+        if (before.slowest == never) continue;
+        if (limit > 0 && layers.bytes(first, end, under_way[static_cast<std::size_t>(g) - 1]) > limit) continue;
+        const Best with{std::max(before.slowest, layers.seconds(first, end)), before.crossing + layers.crossing(end),
+                        first};
+        Best& now = best[static_cast<std::size_t>(g)][static_cast<std::size_t>(end)];
+        if (with < now) now = with;
+      }
+  std::vector<int> ends;
+  if (best[static_cast<std::size_t>(groups)][static_cast<std::size_t>(count)].slowest == never) return ends;
+  for (int g = groups, end = count; g > 0; --g) {
+    ends.push_back(end);
+    end = best[static_cast<std::size_t>(g)][static_cast<std::size_t>(end)].first;
+  }
+  std::reverse(ends.begin(), ends.end());
+  return ends;
+}
+
+Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {
+  Strategy named = strategy;
+  named.stages(1);
+  int first = 0;
+  for (const int end : ends) {
+    named.stage({names[static_cast<std::size_t>(first)], names[static_cast<std::size_t>(end) - 1]});
+    first = end;
+  }
+  return named;
+}
+
+}  // namespace
+
+Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                  const KernelTimes& times, Index limit) {
+  if (strategy.stage_count() == 1) return strategy;
+  const auto places = strategy.places();
+  const auto groups = static_cast<int>(places.size()), layers = static_cast<int>(model.layers().size());
+  if (groups > layers)
+    fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
+         strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
+  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+  Workload one = workload;
+  one.batch = (workload.batch + microbatches - 1) / microbatches;
+  const Plan plan = bind(model, in_one_stage(strategy), one);
+  std::vector<int> under_way;
+  for (const int place : places)
+    under_way.push_back(strategy.schedule() == "gpipe" ? microbatches
+                                                       : std::min(microbatches, strategy.stage_count() - place));
+  std::vector<std::string> names;
+  for (const auto& layer : model.layers()) names.push_back(layer.name);
+  const auto ends = cut(Layers(plan, machine, times), under_way, limit);
+  if (ends.empty())
+    fail(
+        "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "
+        "recompute = true",
+        model.name(), strategy.stage_count(), print_bytes(limit));
+  return with_ends(strategy, names, ends);
+}
+
+Strategy with_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers) {
+  std::vector<std::string> names;
+  std::vector<int> ends;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    names.push_back(layers[i].name);
+    if (i + 1 == layers.size() || layers[i + 1].group != layers[i].group) ends.push_back(static_cast<int>(i) + 1);
+  }
+  return with_ends(strategy, names, ends);
+}
+
+}  // namespace partita
