@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -32,6 +33,8 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
     together(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
     if (options) {
       session.limit_waiting(options->timeout);
+      if (options->verb == "calibrate") return session.returns(cli::calibrate(*options, factory, world));
+      if (options->verb == "compare") return session.returns(cli::compare(*options, factory, world));
       return session.returns(cli::train(*options, factory, world));
     }
     if (world->rank() == 0) fmt::print("{}", answer);
@@ -62,6 +65,7 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
     if (argc > 1 && std::string_view(argv[1]) == "schedule") return cli::schedule(argc, argv);
     std::string answer;
     const auto options = cli::parse_options(argc, argv, !factory, answer);
+    if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
     if (options) return cli::explain(*options, factory);
     fmt::print("{}", answer);
     return 0;
@@ -73,7 +77,10 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
 
 int run(int argc, char** argv, const cli::ModelFactory& factory) {
   const std::string verb = argc > 1 ? argv[1] : "";
-  return verb == "train" || verb == "evaluate" ? run_ranks(argc, argv, factory) : run_alone(argc, argv, factory);
+  const bool measures =
+      std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--measure"; });
+  const bool ranks = verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && measures);
+  return ranks ? run_ranks(argc, argv, factory) : run_alone(argc, argv, factory);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ Verbs
   evaluate   loss and accuracy of a saved model on the test set
   explain    binds the strategy and prints, per layer, layouts, communication and memory;
              needs neither MPI nor the machine
+  compare    prices several strategies side by side, and says which wins and why:
+               {0} compare --strategies hybrid.toml spatial.toml --machine cluster.toml
+  calibrate  measures the machine that it is started on into a machine file:
+               mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml
   schedule   generates a pipeline schedule, or reads one, proves, simulates and draws it:
                {0} schedule --kind zb-h1 --stages 4 --microbatches 8
 
@@ -126,12 +130,54 @@ po::options_description train_options(Options& o, Texts& texts) {
 po::options_description explain_options(Options& o) {
   po::options_description group("Explain");
   auto add = group.add_options();
+  add("why", po::value(&o.why)->value_name("LAYER"), "how the layer's predicted times come about: formulae and inputs");
   add("rank", po::value(&o.rank)->default_value(0)->value_name("R"), "whose messages, bytes and memory");
   add("evaluation", po::bool_switch(&o.evaluation), "of an evaluation instead of a training step");
   add("picture", po::bool_switch(&o.picture), "draw how each output is cut over the ranks");
   add("svg", po::value(&o.svg)->value_name("FILE"),
       "draw the schedule as SVG, in unit times: of a stage and a microbatch forward and both halves of backward take "
       "1");
+  return group;
+}
+
+po::options_description price_options(Options& o) {
+  po::options_description group("Machine");
+  auto add = group.add_options();
+  add("machine", po::value(&o.machine)->value_name("FILE"),
+      "machine file (TOML), and beside it times of kernels (FILE.times); without one two cores, assumed");
+  return group;
+}
+
+po::options_description compare_options(Options& o) {
+  po::options_description group("Compare");
+  auto add = group.add_options();
+  add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "what to compare");
+  add("measure", po::bool_switch(&o.measure),
+      "train with each for some steps too, on the ranks that it was started with");
+  add("json", po::value(&o.json)->value_name("FILE"), "write results as JSON");
+  return group;
+}
+
+po::options_description calibrate_options(Options& o) {
+  po::options_description group("Calibrate");
+  auto add = group.add_options();
+  add("out", po::value(&o.out)->default_value("machine.toml")->value_name("FILE"),
+      "machine file to write, and FILE.times beside it, to which times are added if it is of this machine");
+  add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."),
+      "whose local kernels are measured; without any those of --strategy, --grid and --rule");
+  return group;
+}
+
+po::options_description measure_options(Options& o) {
+  po::options_description group("Run");
+  auto add = group.add_options();
+  add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
+      "auto, onednn or reference");
+  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
+  add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
+      "where measured choices of kernels are kept; \"\": choose by rule, without measuring");
+  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
+      "seconds that a rank waits for others before it ends the job; 0: for ever");
   return group;
 }
 
@@ -168,7 +214,7 @@ void check(const Options& o) {
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
-  static const std::vector<std::string> verbs{"train", "evaluate", "explain", "schedule"};
+  static const std::vector<std::string> verbs{"train", "evaluate", "explain", "compare", "calibrate", "schedule"};
   Options options;
   Texts texts;
   const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";
@@ -184,11 +230,15 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   po::options_description all(fmt::format("Usage: {} {} [options]", program, options.verb));
   all.add_options()("help,h", "this text");
   all.add(model_options(options, texts, builtin));
-  if (options.verb == "explain") {
-    po::options_description dtype("Workload");
-    dtype.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
-                        "f64, f32, bf16 or f16");
-    all.add(dtype).add(explain_options(options));
+  if (options.verb == "explain" || options.verb == "compare" || options.verb == "calibrate") {
+    po::options_description workload("Workload");
+    workload.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
+                           "f64, f32, bf16 or f16");
+    all.add(workload);
+    if (options.verb != "calibrate") all.add(price_options(options));
+    if (options.verb == "explain") all.add(explain_options(options));
+    if (options.verb == "compare") all.add(compare_options(options)).add(measure_options(options));
+    if (options.verb == "calibrate") all.add(calibrate_options(options)).add(measure_options(options));
   } else {
     all.add(run_options(options, texts));
     if (options.verb == "train") all.add(train_options(options, texts));
@@ -202,7 +252,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   }
   options.trainer.dtype = parse_dtype(texts.dtype);
   options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
-  options.trainer.training = options.verb == "train";
+  options.trainer.training = options.verb != "evaluate";
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
   auto& optimizer = options.trainer.optimizer;
   optimizer.decay = parse_decay(texts.decay);
@@ -232,6 +282,18 @@ Strategy make_strategy(const Options& options, int ranks) {
                    fmt::format("--rule \"{}\"", rule));
   }
   return strategy;
+}
+
+std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks) {
+  std::vector<std::pair<std::string, Strategy>> all;
+  for (const auto& file : options.strategies) {
+    Options one = options;
+    one.strategy = file;
+    all.emplace_back(file, make_strategy(one, ranks));
+  }
+  if (all.empty())
+    all.emplace_back(options.strategy.empty() ? "command line" : options.strategy, make_strategy(options, ranks));
+  return all;
 }
 
 namespace {

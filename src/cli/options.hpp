@@ -31,8 +31,13 @@ struct Options {
   bool test = true;   ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
-  std::string svg;       ///< explain: a drawing of the schedule
-  bool profile = false;  ///< train: where the time goes
+  std::string svg;                      ///< explain: a drawing of the schedule
+  bool profile = false;                 ///< train: where the time goes
+  std::string machine;                  ///< a machine file, or "" for the default
+  std::string out;                      ///< calibrate: the machine file to write
+  std::vector<std::string> strategies;  ///< compare, calibrate: files
+  bool measure = false;                 ///< compare: run them too
+  std::string why;                      ///< explain: the layer whose price is to be shown
 };
 
 /// A function that makes the model, or nothing where `--model` chooses a built-in one.
@@ -45,12 +50,18 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
 Model make_model(const Options& options, const ModelFactory& factory);
 /// The strategy that the options describe; without any, `ranks` share the samples.
 Strategy make_strategy(const Options& options, int ranks);
+/// The strategies that the options name, each with its own file's name; without any, what make_strategy says.
+std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
 /// The data set's training or test part, for a model's input.
 std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
 
 /// Verbs; they return the exit status.
 int explain(const Options& options, const ModelFactory& factory);
 int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+
+int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+/// `world` is there where strategies are measured.
+int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
 
 /// Generates or reads a schedule and prints what it costs; it has options of its own, and no ranks.
 int schedule(int argc, char** argv);

@@ -1,0 +1,190 @@
+#include "compare.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/balance.hpp"
+#include "text_file.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita::cli {
+
+std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts) {
+  return {{"compute", parts.passes.compute},
+          {"halo", parts.passes.halo},
+          {"redistribution", parts.passes.redistribution},
+          {"product", parts.passes.product},
+          {"collective", parts.passes.collective},
+          {"gradients", parts.sums},
+          {"transfer", parts.transfers},
+          {"bubble", parts.bubble},
+          {"optimizer", parts.update}};
+}
+
+namespace {
+
+constexpr double ms = 1e3, mib = 1 << 20;
+
+/// Prices, and measures where there are ranks to do it.
+class Comparison {
+ public:
+  Comparison(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world)
+      : options_(options),
+        files_(load_machine(options)),
+        model_(make_model(options, factory)),
+        workload_{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer},
+        world_(world) {
+    measure_.backend = options.trainer.backend;
+    measure_.threads = options.trainer.threads;
+    measure_.kernel_folder = options.trainer.kernel_folder;
+  }
+
+  const MachineFiles& files() const { return files_; }
+
+  Compared price(const std::string& name, const Strategy& strategy) {
+    const bool runs = world_ && strategy.ranks() == world_->size();
+    if (runs && strategy.stage_count() > 1)
+      measure([&] {  // boundaries are placed by these
+        Strategy serial;
+        return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
+      });
+    Strategy placed;
+    Compared one{name,
+                 agreed([&] {
+                   placed = balanced(model_, strategy, workload_, files_.machine, files_.times, limit());
+                   return bind(model_, placed, workload_);
+                 }),
+                 {},
+                 {}};
+    if (runs) measure([&] { return one.plan; });
+    one.cost = estimate(one.plan, files_.machine, files_.times);
+    if (runs) one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
+    return one;
+  }
+
+  /// Bytes that a rank may hold.
+  Index limit() const {
+    return options_.trainer.memory_limit > 0 ? options_.trainer.memory_limit
+                                             : static_cast<Index>(files_.machine.memory.value);
+  }
+  /// Seconds of a step on one rank.
+  double alone() const { return estimate(bind(model_, Strategy(), workload_), files_.machine, files_.times).seconds; }
+
+ private:
+  /// What is wrong with a strategy is wrong alike on all ranks.
+  Plan agreed(const std::function<Plan()>& make) const {
+    Plan plan;
+    if (world_)
+      together(*world_, [&] { plan = make(); });
+    else
+      plan = make();
+    return plan;
+  }
+  void measure(const std::function<Plan()>& make) {
+    const Plan plan = agreed(make);
+    files_.times = measure_layers(plan, world_->rank() % plan.ranks(), measure_, files_.times, *world_);
+  }
+
+  const Options& options_;
+  MachineFiles files_;
+  Model model_;
+  Workload workload_;
+  MeasureOptions measure_;
+  std::shared_ptr<Communicator> world_;
+};
+
+void print_head(std::size_t width, bool ran) {
+  fmt::print("{:<{}}  {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>6} {:>9} {:>9}", "strategy", width, "ranks",
+             "ms a step", "compute", "messages", "gradients", "update", "bubble", "samples/s", "effi.", "MiB sent",
+             "MiB held");
+  fmt::print("{}\n", ran ? fmt::format(" {:>10} {:>7} {:>7}", "measured", "spread", "error") : "");
+}
+
+void print_row(const Compared& one, double alone, std::size_t width) {
+  const auto& p = one.cost.parts;
+  fmt::print(
+      "{:<{}}  {:>5} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>10.0f} {:>5.0f}% {:>9.1f} {:>9.1f}",
+      one.name, width, one.plan.ranks(), one.cost.seconds * ms, p.passes.compute * ms,
+      (p.passes.communication() + p.transfers) * ms, p.sums * ms, p.update * ms, p.bubble * ms,
+      one.cost.samples_per_second, 100 * alone / one.cost.seconds / one.plan.ranks(),
+      static_cast<double>(one.cost.traffic.bytes) / mib, static_cast<double>(one.cost.memory.total) / mib);
+  if (one.measured)
+    fmt::print(" {:>10.3f} {:>6.1f}% {:>+6.1f}%", one.measured->median * ms, 100 * one.measured->spread,
+               100 * one.error());
+  fmt::print("\n");
+}
+
+/// Which parts make the difference, the largest first: "halo 2.1 ms, bubble 0.4 ms more".
+std::string reasons(const Compared& loser, const Compared& winner) {
+  auto lost = named_parts(loser.cost.parts);
+  const auto won = named_parts(winner.cost.parts);
+  for (std::size_t i = 0; i < lost.size(); ++i) lost[i].second -= won[i].second;
+  std::stable_sort(lost.begin(), lost.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  const double difference = loser.cost.seconds - winner.cost.seconds;
+  for (const auto& [part, seconds] : lost)
+    if (seconds > 0.05 * difference && seconds > 0)
+      text += fmt::format("{}{} {:.3f} ms", text.empty() ? "" : ", ", part, seconds * ms);
+  return text;
+}
+
+void print_verdict(std::vector<Compared> all, Index limit) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
+  const auto fits = [&](const Compared& one) { return one.cost.memory.total <= limit; };
+  for (const auto& one : all)
+    if (!fits(one))
+      fmt::print("\n{} does not fit: it holds {} on a rank, {} more than there is; {}\n", one.name,
+                 print_bytes(one.cost.memory.total), print_bytes(one.cost.memory.total - limit),
+                 one.cost.memory.each.print());
+  const auto winner = std::find_if(all.begin(), all.end(), fits);
+  if (winner == all.end()) return fmt::print("\nnone of them fits the machine's {} a rank\n", print_bytes(limit));
+  fmt::print("\n{} wins\n", winner->name);
+  for (const auto& one : all)
+    if (&one != &*winner && one.cost.seconds >= winner->cost.seconds)
+      fmt::print("  {} takes {:.1f} % more: {}\n", one.name, 100 * (one.cost.seconds / winner->cost.seconds - 1),
+                 reasons(one, *winner));
+}
+
+void print_table(const std::vector<Compared>& all, const MachineFiles& files, double alone) {
+  std::size_t width = 8;
+  for (const auto& one : all) width = std::max(width, one.name.size());
+  fmt::print("machine  {}\n", files.machine.name);
+  if (!files.note.empty()) fmt::print("note     {}\n", files.note);
+  std::size_t measured = 0, layers = 0;
+  for (const auto& one : all)
+    for (const auto& layer : one.cost.layers) {
+      measured += layer.measured ? 1 : 0;
+      ++layers;
+    }
+  fmt::print("kernels  {} of {} layers by measured times, the others by the machine's rates\n\n", measured, layers);
+  print_head(width, std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); }));
+  for (const auto& one : all) print_row(one, alone, width);
+}
+
+}  // namespace
+
+int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+  const bool first = !world || world->rank() == 0;
+  std::optional<Comparison> comparison;
+  std::vector<std::pair<std::string, Strategy>> strategies;
+  const auto prepare = [&] {
+    comparison.emplace(options, factory, world);
+    strategies = make_strategies(options, world ? world->size() : 1);
+    if (first && !options.json.empty()) check_writable("--json", options.json);
+  };
+  world ? together(*world, prepare) : prepare();
+  std::vector<Compared> all;
+  for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
+  const MachineFiles& files = comparison->files();
+  const double alone = comparison->alone();
+  const Index limit = comparison->limit();
+  if (!first) return 0;
+  print_table(all, files, alone);
+  print_verdict(all, limit);
+  if (!options.json.empty())
+    write_text("--json", options.json, to_json(options, files, all, alone, limit).dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace partita::cli

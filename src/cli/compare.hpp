@@ -1,0 +1,29 @@
+#pragma once
+
+#include "machine_files.hpp"
+#include "partita/strategies/cost_model.hpp"
+#include "partita/train/timed_steps.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+
+namespace partita::cli {
+
+/// One strategy's price, and what it took where it was run.
+struct Compared {
+  std::string name;
+  Plan plan;
+  Cost cost;
+  std::optional<StepTimes> measured;
+  double error() const { return cost.seconds / measured->median - 1; }
+};
+
+/// The numbers of a step with their names, as tables and JSON have them.
+std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts);
+
+/// All that was compared; `alone` is the price of one rank, against which efficiency is, `limit` what a rank may hold.
+nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all,
+                               double alone, Index limit);
+
+}  // namespace partita::cli

@@ -1,0 +1,102 @@
+#include "compare.hpp"
+
+#include "partita/train/kernel_choice.hpp"
+
+#include <thread>
+
+namespace partita::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json layers_of(const Compared& one) {
+  Json layers = Json::array();
+  for (std::size_t i = 0; i < one.cost.layers.size(); ++i) {
+    const LayerCost& cost = one.cost.layers[i];
+    const LayerPlan& layer = one.plan.layers[i];
+    const int stage = one.plan.stage_of(static_cast<int>(i));
+    const int rank = one.plan.grids[static_cast<std::size_t>(stage)].first_rank();
+    Traffic traffic;
+    for (const auto& item : one.plan.traffic(static_cast<int>(i), rank)) traffic += item.traffic;
+    layers.push_back({{"name", layer.name},
+                      {"kind", layer.op->kind()},
+                      {"stage", stage},
+                      {"forward", cost.forward.total()},
+                      {"backward_data", cost.backward_data.total()},
+                      {"backward_filter", cost.backward_filter.total()},
+                      {"compute", cost.forward.compute + cost.backward_data.compute + cost.backward_filter.compute},
+                      {"communication", cost.forward.communication() + cost.backward_data.communication() +
+                                            cost.backward_filter.communication()},
+                      {"sums", cost.sums},
+                      {"measured_kernels", cost.measured},
+                      {"messages", traffic.messages},
+                      {"bytes", traffic.bytes},
+                      {"memory", one.plan.memory(static_cast<int>(i), rank).total()}});
+  }
+  return layers;
+}
+
+Json timeline_of(const Simulation& simulation) {
+  Json stages = Json::array();
+  for (const auto& spans : simulation.stages) {
+    Json list = Json::array();
+    for (const auto& span : spans)
+      list.push_back({{"action", span.action.print()}, {"start", span.start}, {"end", span.end}});
+    stages.push_back(std::move(list));
+  }
+  return stages;
+}
+
+Json memory_of(const MemoryPeak& memory, Index limit) {
+  Json classes;
+  for (const auto each : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer,
+                          MemoryClass::activations, MemoryClass::halos, MemoryClass::workspace})
+    classes[std::string(name(each))] = memory.each[each];
+  return {{"predicted", memory.total}, {"limit", limit}, {"classes", std::move(classes)}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all,
+                               double alone, Index limit) {
+  Json json{{"subject", "compare"},
+            {"machine", files.machine.name},
+            {"model", all.front().plan.model},
+            {"batch", options.trainer.batch},
+            {"dtype", name(options.trainer.dtype)}};
+  json["conditions"] = {{"processor", KernelCache::processor()},
+                        {"cores", std::thread::hardware_concurrency()},
+                        {"threads", options.trainer.threads},
+                        {"backend", options.trainer.backend},
+                        {"measured", options.measure}};
+  json["strategies"] = Json::array();
+  for (const auto& one : all) {
+    Json parts;
+    for (const auto& [part, seconds] : named_parts(one.cost.parts)) parts[part] = seconds;
+    Json row{{"name", one.name},
+             {"file", one.name},
+             {"ranks", one.plan.ranks()},
+             {"seconds", one.cost.seconds},
+             {"parts", parts},
+             {"images_per_second", one.cost.samples_per_second},
+             {"efficiency", alone / one.cost.seconds / one.plan.ranks()},
+             {"bubble_rate", one.cost.simulation.bubble_rate()},
+             {"messages", one.cost.traffic.messages},
+             {"bytes", one.cost.traffic.bytes},
+             {"memory", memory_of(one.cost.memory, limit)}};
+    if (one.measured) {
+      row["measured"] = {{"seconds", one.measured->median},
+                         {"spread", one.measured->spread},
+                         {"repeats", one.measured->steps},
+                         {"memory", one.measured->memory.total}};
+      row["error"] = one.error();
+    }
+    row["layers"] = layers_of(one);
+    row["timeline"] = timeline_of(one.cost.simulation);
+    json["strategies"].push_back(std::move(row));
+  }
+  return json;
+}
+
+}  // namespace partita::cli

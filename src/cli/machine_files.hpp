@@ -1,0 +1,22 @@
+#pragma once
+
+#include "options.hpp"
+#include "partita/strategies/kernel_times.hpp"
+#include "partita/strategies/machine.hpp"
+
+namespace partita::cli {
+
+/// A machine with the times of its kernels.
+struct MachineFiles {
+  Machine machine;
+  KernelTimes times;
+  std::string note;  ///< why times that are there are not used; "" if there is nothing to say
+};
+
+/// Where a machine file's times are: beside it.
+std::string times_path(const std::string& machine);
+
+/// What --machine names; without it the default machine. Times of another machine are left aside, with a note.
+MachineFiles load_machine(const Options& options);
+
+}  // namespace partita::cli
