@@ -27,13 +27,17 @@ const Unit* find(const Quantity& quantity, std::string_view name) {
 }
 
 const Unit& shortest(const Quantity& quantity, std::span<const double> values) {
+  constexpr std::size_t exponent = 16;  // longer to read than its letters
   const Unit* best = &quantity.units[0];
   auto least = std::numeric_limits<std::size_t>::max();
   for (const auto& unit : quantity.units) {
     const auto exact = [&](double value) { return value * unit.per / unit.times * unit.times / unit.per == value; };
     if (!std::all_of(values.begin(), values.end(), exact)) continue;
     std::size_t length = 0;
-    for (const double value : values) length += number(value, unit).size();
+    for (const double value : values) {
+      const auto text = number(value, unit);
+      length += text.size() + (text.find('e') == std::string::npos ? 0 : exponent);
+    }
     if (length < least) best = &unit, least = length;
   }
   return *best;
