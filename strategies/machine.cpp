@@ -54,7 +54,7 @@ double Curve::at(double size) const {
                                       [](double value, const auto& point) { return value < point.first; });
   if (above == points.begin()) return points.front().second;
   const auto& [x0, y0] = *std::prev(above);
-  if (above == points.end() || size == x0) return y0;
+  if (above == points.end()) return y0;
   const auto& [x1, y1] = *above;
   return y0 * std::pow(y1 / y0, std::log(size / x0) / std::log(x1 / x0));
 }

@@ -172,6 +172,11 @@ TEST(Machine, PrintsValuesOfNoRoundUnit) {
   machine.levels[0].bandwidth.value = std::nextafter(4e9, 0);
   machine.levels[0].verbs[{Verb::exchange, 2}] = {{{1, 1.1e-6}, {12345, 1 / 3e4}, {1e6, 1e-3}}, "measured: here"};
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+  // Neighbours of round numbers, of which some are those numbers once they are scaled.
+  for (int us = 1; us < 50; ++us) {
+    machine.kernel.value = std::nextafter(us / 1e6, us % 2);
+    expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+  }
 }
 
 TEST(Machine, CurvesAreLinearInLogarithms) {
