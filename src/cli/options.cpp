@@ -32,6 +32,8 @@ Verbs
                mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml
   schedule   generates a pipeline schedule, or reads one, proves, simulates and draws it:
                {0} schedule --kind zb-h1 --stages 4 --microbatches 8
+  scale      measures strong or weak scaling, starting every run itself:
+               {0} scale --ranks 1 2 4 --out results.json
 
 {0} VERB --help lists the options of a verb.
 )";
@@ -214,7 +216,7 @@ void check(const Options& o) {
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
-  static const std::vector<std::string> verbs{"train", "evaluate", "explain", "compare", "calibrate", "schedule"};
+  static const std::vector<std::string> verbs{"train", "evaluate", "explain", "compare", "calibrate", "schedule", "scale"};
   Options options;
   Texts texts;
   const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";

@@ -65,6 +65,9 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
 
 /// Generates or reads a schedule and prints what it costs; it has options of its own, and no ranks.
 int schedule(int argc, char** argv);
+/// Trains under several strategies on several rank counts, each a job of its own under mpiexec, and prints how the speed
+/// scales; it has options of its own beside those of train.
+int scale(int argc, char** argv, const ModelFactory& factory);
 
 /// Prints on rank 0 where the time of `steps` steps went: by layer on rank 0, by rank in all. Collective.
 void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world);

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <utility>
 
 namespace partita::cli {
 
@@ -169,8 +171,11 @@ class Run {
     while (!trainer_.finished(*setup_.training)) {
       if (options_.profile && !profile) profile.emplace();
       const auto show = progress("epoch");
+      auto began = std::chrono::steady_clock::now();
       const EpochReport report =
           trainer_.train_epoch(*setup_.training, [&](Index epoch, Index step, Index steps, const StepResult& result) {
+            const auto ended = std::chrono::steady_clock::now();
+            step_seconds_.push_back(std::chrono::duration<double>(ended - std::exchange(began, ended)).count());
             show(epoch, step, steps, result);
             losses_.push_back(result.loss);
             if (losses_.size() == 2 && actions_.size() == 2 * length)  // the first is slower than those that follow
@@ -184,6 +189,7 @@ class Run {
     }
     executor.record(nullptr);
     json_["losses"] = losses_;
+    json_["step_seconds"] = step_seconds_;
     if (!options_.trace.empty()) {
       const std::string trace = chrome_trace(trainer_.plan(), actions_, *world_);
       together(*world_, [&] {
@@ -235,6 +241,7 @@ class Run {
   Trainer trainer_;
   Json json_;
   std::vector<double> losses_;
+  std::vector<double> step_seconds_;  // on this rank, from the end of the step before
   static constexpr std::size_t traced_steps = 8;
   std::vector<TimedAction> actions_;
 };
