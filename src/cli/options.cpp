@@ -216,7 +216,8 @@ void check(const Options& o) {
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
-  static const std::vector<std::string> verbs{"train", "evaluate", "explain", "compare", "calibrate", "schedule", "scale"};
+  static const std::vector<std::string> verbs{"train",     "evaluate", "explain", "compare",
+                                              "calibrate", "schedule", "scale"};
   Options options;
   Texts texts;
   const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";
