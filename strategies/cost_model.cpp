@@ -13,21 +13,16 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   redistribution += other.redistribution;
   product += other.product;
   collective += other.collective;
+  hidden += other.hidden;
   return *this;
 }
 
 PassCost PassCost::operator*(double factor) const {
-  return {compute * factor, halo * factor, redistribution * factor, product * factor, collective * factor};
+  return {compute * factor, halo * factor,       redistribution * factor,
+          product * factor, collective * factor, hidden * factor};
 }
 
 namespace {
-
-bool splits_backward(const Schedule& schedule) {
-  for (const auto& actions : schedule.stages)
-    for (const auto& action : actions)
-      if (action.kind == Action::Kind::backward_filter) return true;
-  return false;
-}
 
 PassCost sum(const LayerCost& layer) {
   PassCost all = layer.forward;

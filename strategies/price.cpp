@@ -69,8 +69,11 @@ double PassCost::*part_of(const PlannedTraffic& item) {
 
 }  // namespace
 
-const Level& Price::level(int rank, int other) const {
-  return machine_.levels[static_cast<std::size_t>(machine_.level_of(rank, other))];
+bool splits_backward(const Schedule& schedule) {
+  for (const auto& actions : schedule.stages)
+    for (const auto& action : actions)
+      if (action.kind == Action::Kind::backward_filter) return true;
+  return false;
 }
 
 /// Of one rank, when so many of the unit below (a node, at the level between nodes) use its links at once.
@@ -80,71 +83,81 @@ double Price::bandwidth(const Level& level, int below, double concurrent) const 
   return level.bandwidth.value * share / level.fan_out.value;
 }
 
-double Price::exchange(const Traffic& traffic, int rank, int farthest) const {
-  if (traffic.messages == 0) return 0;
+Route Price::route(int rank, int farthest) const {
   const int other = std::min(rank + farthest, plan_.ranks() - 1), first = std::max(rank - farthest, 0);
   const int number = std::max(machine_.level_of(rank, other), machine_.level_of(first, rank));
-  const Level& at = machine_.levels[static_cast<std::size_t>(number)];
-  const auto messages = static_cast<double>(traffic.messages), bytes = static_cast<double>(traffic.bytes);
-  if (const auto found = at.verbs.find({Verb::exchange, 2}); found != at.verbs.end())
-    return messages * found->second.seconds(bytes / messages);
-  return messages * at.latency.value + bytes / bandwidth(at, number, std::max(farthest, 1));
+  return {number, 2, bandwidth(machine_.levels[static_cast<std::size_t>(number)], number, std::max(farthest, 1))};
 }
 
-double Price::collective(const PlannedTraffic& item, const Grid& grid, int rank) const {
-  int first = 0, last = plan_.ranks() - 1, ranks = plan_.ranks();  // of axes 0: all of the world
+Route Price::route(const PlannedTraffic& item, const Grid& grid, int rank) const {
   const int world_rank = grid.first_rank() + rank;
+  if (item.verb == Verb::exchange) return route(world_rank, item.farthest);
+  int first = 0, last = plan_.ranks() - 1, ranks = plan_.ranks();  // of axes 0: all of the world
   if (item.axes != 0) {
     const auto group = grid.group(rank, item.axes);
     first = grid.first_rank() + group.front();
     last = grid.first_rank() + group.back();
     ranks = static_cast<int>(group.size());
-  } else if (plan_.mirror && item.pass == Pass::update && item.role.ends_with("both replicas")) {
-    const int stage = plan_.stage_of_rank(world_rank);
-    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
-    first = std::min(world_rank, twin.first_rank() + rank);
-    last = std::max(world_rank, twin.first_rank() + rank);
+  } else if (plan_.mirror && item.role.ends_with("both replicas")) {
+    const auto stage = static_cast<std::size_t>(plan_.stage_of_rank(world_rank));
+    const int twin = plan_.grids[plan_.grids.size() - 1 - stage].first_rank() + rank;
+    first = std::min(world_rank, twin);
+    last = std::max(world_rank, twin);
     ranks = 2;
   }
   const int number = machine_.level_of(first, last);
-  const Level& at = machine_.levels[static_cast<std::size_t>(number)];
-  const auto calls = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
-  if (const auto found = at.verbs.find({item.verb, ranks}); found != at.verbs.end())
-    return calls * found->second.seconds(bytes / calls);
   // Of the ranks of a node, those of one group share a ring; the others have their own.
   const double below = number == 0 ? 1 : machine_.levels[static_cast<std::size_t>(number) - 1].ranks.value;
   const double spread = static_cast<double>(last - first + 1) / ranks;
-  const double beta = 1 / bandwidth(at, number, std::clamp(spread, 1.0, below));
-  const double gamma = 3 / machine_.memory_bandwidth.value;
-  const auto algorithm = cheapest(item.verb, ranks, bytes / calls, at.latency.value, beta, gamma);
-  return calls * collective_cost(item.verb, algorithm, ranks, bytes / calls).seconds(at.latency.value, beta, gamma);
+  return {number, ranks,
+          bandwidth(machine_.levels[static_cast<std::size_t>(number)], number, std::clamp(spread, 1.0, below))};
+}
+
+double Price::exchange(const Traffic& traffic, const Route& route) const {
+  if (traffic.messages == 0) return 0;
+  const Level& at = machine_.levels[static_cast<std::size_t>(route.level)];
+  const auto messages = static_cast<double>(traffic.messages), bytes = static_cast<double>(traffic.bytes);
+  if (const auto found = at.verbs.find({Verb::exchange, 2}); found != at.verbs.end())
+    return messages * found->second.seconds(bytes / messages);
+  return messages * at.latency.value + bytes / route.bandwidth;
 }
 
 double Price::seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
-  if (item.verb == Verb::exchange) return exchange(item.traffic, grid.first_rank() + rank, item.farthest);
-  return collective(item, grid, rank);
+  const Route way = route(item, grid, rank);
+  if (item.verb == Verb::exchange) return exchange(item.traffic, way);
+  const Level& at = machine_.levels[static_cast<std::size_t>(way.level)];
+  const auto calls = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
+  if (const auto found = at.verbs.find({item.verb, way.ranks}); found != at.verbs.end())
+    return calls * found->second.seconds(bytes / calls);
+  const double beta = 1 / way.bandwidth, gamma = 3 / machine_.memory_bandwidth.value;
+  const auto algorithm = cheapest(item.verb, way.ranks, bytes / calls, at.latency.value, beta, gamma);
+  return calls * collective_cost(item.verb, algorithm, way.ranks, bytes / calls).seconds(at.latency.value, beta, gamma);
 }
 
-double Price::kernel(const LayerPlan& layer, double flops, double bytes) const {
+LocalWork Price::local(const LayerPlan& layer, int rank) const {
+  const double flops = local_flops(layer, rank);
+  const auto [x, y, w] = local_bytes(layer, rank, static_cast<double>(size_of(plan_.workload.dtype)));
   const bool product = !layer.at.products.empty(), conv = layer.op->kind().starts_with("conv");
   auto curve = machine_.efficiency.find(product ? "product" : conv ? "conv" : "");
   if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find("");
-  const double share = curve == machine_.efficiency.end() ? 1 : curve->second.at(flops);
-  return machine_.kernel.value +
-         std::max(flops / (machine_.arithmetic.value * share), bytes / machine_.memory_bandwidth.value);
+  return {flops, x + y + w, curve == machine_.efficiency.end() ? 1 : curve->second.at(flops)};
 }
 
 Price::Work Price::work(const LayerPlan& layer, int rank) const {
   if (const auto found = times_.find(local_work(layer, rank, plan_.workload))) return {*found, true};
-  const double flops = local_flops(layer, rank);
-  const auto [x, y, w] = local_bytes(layer, rank, static_cast<double>(size_of(plan_.workload.dtype)));
+  const LocalWork local = this->local(layer, rank);
+  const double once = machine_.kernel.value + std::max(local.flops / (machine_.arithmetic.value * local.share),
+                                                       local.bytes / machine_.memory_bandwidth.value);
   LayerTimes times;
-  if (!layer.inputs.empty()) times.forward = kernel(layer, flops, x + y + w);
+  if (!layer.inputs.empty()) times.forward = once;
   if (!plan_.workload.training) return {times, false};
-  if (layer.needs_any_dx()) times.backward_data = kernel(layer, flops, x + y + w);
+  if (layer.needs_any_dx()) times.backward_data = once;
+  if (layer.trains()) times.backward_filter = once;
   const bool contracts = !layer.at.products.empty() || layer.op->kind().starts_with("conv");
-  if (layer.trains())
-    times.backward_filter = contracts ? kernel(layer, flops, x + y + w) : w * 2 / machine_.memory_bandwidth.value;
+  if (layer.trains() && !contracts) {  // its sums are formed with those of the inputs' gradient
+    times.backward_filter = 0;
+    times.backward_data = once;
+  }
   times.backward = times.backward_data + times.backward_filter;
   return {times, false};
 }
@@ -155,6 +168,7 @@ LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
   const auto [times, measured] = work(layer, rank);
   LayerCost cost;
   cost.measured = measured;
+  cost.rank = rank;
   cost.forward.compute = times.forward;
   cost.backward_data.compute = times.backward_data + (layer.recompute ? times.forward : 0);
   cost.backward_filter.compute = times.backward_filter;
@@ -170,10 +184,9 @@ LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
                                                           : cost.forward;
     const double taken = seconds(item, grid, rank);
     double hidden = 0;
-    if (item.role == "halo x" || item.role == "halo dy") {
-      const int world_rank = grid.first_rank() + rank;
-      hidden = std::min(taken * level(world_rank, world_rank + item.farthest).overlap.value, pass.compute);
-    }
+    if (item.role == "halo x" || item.role == "halo dy")
+      hidden = std::min(taken * overlap(route(item, grid, rank)), pass.compute - pass.hidden);
+    pass.hidden += hidden;
     pass.*part_of(item) += taken - hidden;
   }
   return cost;
@@ -200,9 +213,8 @@ Sums Price::sums(int layer) const {
         sums.after += taken;
         continue;
       }
-      const auto group = grid.group(rank, item.axes);
       sums.seconds += taken;
-      sums.overlap = level(grid.first_rank() + group.front(), grid.first_rank() + group.back()).overlap.value;
+      sums.overlap = overlap(route(item, grid, rank));
     }
     if (sums.seconds + sums.after > most.seconds + most.after) most = sums;
   }
@@ -239,10 +251,8 @@ StageTransfer Price::transfer(const Boundary& boundary) const {
         traffic += {1, transfer.box.volume() * element};
         farthest = std::max(farthest, std::abs(transfer.peer - rank));
       }
-      const double seconds = exchange(traffic, rank, farthest);
-      if (seconds > most.seconds)
-        most = {seconds,
-                level(std::max(rank - farthest, 0), std::min(rank + farthest, plan_.ranks() - 1)).overlap.value};
+      const Route way = route(rank, farthest);
+      if (const double seconds = exchange(traffic, way); seconds > most.seconds) most = {seconds, overlap(way)};
     }
   return most;
 }

@@ -7,6 +7,22 @@ namespace partita {
 /// Ranks of a grid that have its largest and smallest blocks and inner ones: the first, a middle and the last along each axis.
 std::vector<int> representatives(const Grid& grid);
 
+/// True if some backward comes in two halves.
+bool splits_backward(const Schedule& schedule);
+
+/// Which way a message or a collective takes.
+struct Route {
+  int level = 0;
+  int ranks = 1;         ///< that take part
+  double bandwidth = 0;  ///< of one of them, where others use the links too
+};
+
+/// What a rank computes of a layer's forward; each half of its backward is taken to be as much.
+struct LocalWork {
+  double flops = 0, bytes = 0;
+  double share = 1;  ///< of the machine's arithmetic that kernels of this size reach
+};
+
 /// What summing a layer's buckets takes.
 struct Sums {
   double seconds = 0;  ///< of gradients, from when backward completes them
@@ -35,20 +51,26 @@ class Price {
   /// Of what a layer leaves for another stage.
   StageTransfer transfer(const Boundary& boundary) const;
 
+  Route route(const PlannedTraffic& item, const Grid& grid, int rank) const;
+  /// Of an item of traffic, hidden or not, on a rank of the grid.
+  double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const;
+  LocalWork local(const LayerPlan& layer, int rank) const;
+  const Workload& workload() const { return plan_.workload; }
+
  private:
   struct Work {
     LayerTimes times;
     bool measured = false;
   };
   Work work(const LayerPlan& layer, int rank) const;
-  double kernel(const LayerPlan& layer, double flops, double bytes) const;
   LayerCost on_rank(int layer, int rank, bool of_smaller) const;
   /// Of an exchange of a rank of the world.
-  double exchange(const Traffic& traffic, int rank, int farthest) const;
-  double collective(const PlannedTraffic& item, const Grid& grid, int rank) const;
-  const Level& level(int rank, int other) const;
+  Route route(int rank, int farthest) const;
+  double exchange(const Traffic& traffic, const Route& route) const;
+  double overlap(const Route& route) const {
+    return machine_.levels[static_cast<std::size_t>(route.level)].overlap.value;
+  }
   double bandwidth(const Level& level, int below, double concurrent) const;
-  double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const;
 
   const Plan& plan_;
   const Machine& machine_;

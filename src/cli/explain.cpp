@@ -1,6 +1,8 @@
+#include "machine_files.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
+#include "partita/strategies/cost_model.hpp"
 #include "schedule_report.hpp"
 #include "text_file.hpp"
 
@@ -139,6 +141,25 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const Options&
 
 }  // namespace
 
+namespace {
+
+/// The price of the step in a line, and of a layer in full.
+void print_price(const Plan& plan, const Options& options) {
+  const auto [machine, times, note] = load_machine(options);
+  const Cost cost = estimate(plan, machine, times);
+  fmt::print("predicted time: {:.3f} ms a step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
+             note.empty() ? "" : "; " + note);
+  if (options.why.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& layer : plan.layers) names.push_back(layer.name);
+  const auto found = std::find(names.begin(), names.end(), options.why);
+  if (found == names.end())
+    fail("--why {}: the model '{}' has no such layer{}", options.why, plan.model, did_you_mean(options.why, names));
+  fmt::print("\n{}", why(plan, machine, times, static_cast<int>(found - names.begin())));
+}
+
+}  // namespace
+
 int explain(const Options& options, const ModelFactory& factory) {
   if (!options.svg.empty()) check_writable("--svg", options.svg);
   const Model model = make_model(options, factory);
@@ -165,6 +186,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MemoryPeak memory = plan.peak(options.rank);
   fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
+  if (plan.workload.training) print_price(plan, options);
   std::fflush(stdout);
   check_memory(plan, options.trainer.memory_limit);
   return 0;

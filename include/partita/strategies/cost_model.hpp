@@ -16,6 +16,7 @@ struct PassCost {
   double redistribution = 0;  ///< between layouts
   double product = 0;         ///< panels and partial sums of a distributed product
   double collective = 0;      ///< in the middle of a layer: statistics, losses
+  double hidden = 0;          ///< of halos, behind computing: in no sum
   double total() const { return compute + halo + redistribution + product + collective; }
   double communication() const { return total() - compute; }
   PassCost& operator+=(const PassCost& other);
@@ -26,8 +27,9 @@ struct PassCost {
 struct LayerCost {
   PassCost forward, backward_data, backward_filter;
   double sums = 0;  ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
-  bool measured =
-      false;  ///< the times of its kernels are; else they are the machine's rates times operations and bytes
+  int rank = 0;     ///< of the stage's grid, on which it takes longest
+  /// The times of its kernels are; else they are the machine's rates times operations and bytes.
+  bool measured = false;
 };
 
 /// Where the seconds of a step go, on the stage that works longest.
