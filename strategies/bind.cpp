@@ -330,17 +330,6 @@ void check_uses(const Model& model) {
       fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
 }
 
-/// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other.
-void check_mirrored(const Strategy& strategy) {
-  const auto grids = strategy.grids();
-  for (std::size_t s = 0; s < grids.size() / 2; ++s)
-    if (const std::size_t other = grids.size() - 1 - s; grids[s].print() != grids[other].print())
-      fail(
-          "the schedule '{}' keeps the layers of stage {} on stage {} too, but their grids are \"{}\" and \"{}\"; give "
-          "both the same",
-          strategy.schedule(), s, other, grids[s].print(), grids[other].print());
-}
-
 /// The second replica, for a schedule that has one.
 void bind_mirror(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
   if (plan.schedule.replicas() < 2) return;

@@ -84,6 +84,16 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   return with_communication(generate(request), graph, true, replicas);
 }
 
+void check_mirrored(const Strategy& strategy) {
+  const auto grids = strategy.grids();
+  for (std::size_t s = 0; s < grids.size() / 2; ++s)
+    if (const std::size_t other = grids.size() - 1 - s; grids[s].print() != grids[other].print())
+      fail(
+          "the schedule '{}' keeps the layers of stage {} on stage {} too, but their grids are \"{}\" and \"{}\"; give "
+          "both the same",
+          strategy.schedule(), s, other, grids[s].print(), grids[other].print());
+}
+
 std::vector<int> mirrored(std::vector<int> places) {
   const int last = *std::max_element(places.begin(), places.end());
   for (int& place : places) place = last - place;

@@ -14,6 +14,9 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
                        int microbatches, bool training);
 
+/// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
+void check_mirrored(const Strategy& strategy);
+
 /// Groups on the stages in the opposite order.
 std::vector<int> mirrored(std::vector<int> places);
 

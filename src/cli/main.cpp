@@ -63,6 +63,7 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
   if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
     if (argc > 1 && std::string_view(argv[1]) == "schedule") return cli::schedule(argc, argv);
+    if (argc > 1 && std::string_view(argv[1]) == "report") return cli::report(argc, argv);
     if (argc > 1 && std::string_view(argv[1]) == "scale") return cli::scale(argc, argv, factory);
     std::string answer;
     const auto options = cli::parse_options(argc, argv, !factory, answer);

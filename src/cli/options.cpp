@@ -34,6 +34,8 @@ Verbs
                {0} schedule --kind zb-h1 --stages 4 --microbatches 8
   scale      measures strong or weak scaling, starting every run itself:
                {0} scale --ranks 1 2 4 --out results.json
+  report     makes one HTML page of what train, scale or compare wrote as JSON:
+               {0} report results.json --out page.html
 
 {0} VERB --help lists the options of a verb.
 )";
@@ -217,7 +219,7 @@ void check(const Options& o) {
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
   static const std::vector<std::string> verbs{"train",     "evaluate", "explain", "compare",
-                                              "calibrate", "schedule", "scale"};
+                                              "calibrate", "schedule", "scale",   "report"};
   Options options;
   Texts texts;
   const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";

@@ -65,6 +65,8 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
 
 /// Generates or reads a schedule and prints what it costs; it has options of its own, and no ranks.
 int schedule(int argc, char** argv);
+/// Writes an HTML page of what train, scale and compare wrote as JSON; it has options of its own, and no ranks.
+int report(int argc, char** argv);
 /// Trains under several strategies on several rank counts, each a job of its own under mpiexec, and prints how the speed
 /// scales; it has options of its own beside those of train.
 int scale(int argc, char** argv, const ModelFactory& factory);

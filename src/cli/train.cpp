@@ -1,3 +1,4 @@
+#include "conditions.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "text_file.hpp"
@@ -131,6 +132,7 @@ class Run {
     print_ranks(*world_);
     if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
     if (options_.test) trainer_.prepare(*setup_.test);
+    json_["subject"] = options_.verb;
     json_["model"] = setup_.model.name();
     json_["strategy"] = options_.strategy;
     json_["grid"] = trainer_.plan().grid().print();
@@ -139,6 +141,10 @@ class Run {
     json_["batch"] = options_.trainer.batch;
     json_["dtype"] = name(options_.trainer.dtype);
     json_["seed"] = options_.trainer.seed;
+    const Conditions conditions = present_conditions();
+    json_["conditions"] = {{"processor", conditions.processor},   {"cores", conditions.cores},
+                           {"threads", options_.trainer.threads}, {"mpi", conditions.mpi},
+                           {"backend", options_.trainer.backend}, {"date", conditions.date}};
     if (options_.verb == "train") train();
     if (options_.test) test();
     finish();

@@ -1,0 +1,98 @@
+"use strict";
+// What all sections use: numbers as text, elements, tables that sort, charts that print.
+
+const missing = "\u2013";
+const given = (value) => value !== undefined && value !== null;
+
+function scaled(value, units, digits) {  // units: [factor, name], largest first
+  const [factor, name] = units.find(([factor]) => Math.abs(value) >= factor) || units[units.length - 1];
+  return `${(value / factor).toPrecision(digits)} ${name}`;
+}
+const timeUnits = [[1, "s"], [1e-3, "ms"], [1e-6, "\u00b5s"]];
+const byteUnits = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
+const show = {
+  text: (value) => given(value) ? String(value) : missing,
+  time: (value) => !given(value) ? missing : value === 0 ? "0" : scaled(value, timeUnits, 4),
+  bytes: (value) => !given(value) ? missing : value === 0 ? "0" : value < 1024 ? `${value} B` : scaled(value, byteUnits, 4),
+  count: (value) => given(value) ? Math.round(value).toLocaleString("en") : missing,
+  ratio: (value) => given(value) ? value.toFixed(2) : missing,
+  percent: (value) => given(value) ? `${(100 * value).toFixed(1)} %` : missing,
+  signed: (value) => given(value) ? `${value > 0 ? "+" : ""}${(100 * value).toFixed(1)} %` : missing,
+};
+/// The unit that suits the largest of the values: [factor, name].
+const unitOf = (values, units) => units.find(([factor]) => Math.max(0, ...values) >= factor) || units[units.length - 1];
+
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+/// columns: {title, value: row => number or text, show: value => text}; numbers stand right. A click on a title sorts.
+/// Columns without any value are left out.
+function table(parent, all, rows) {
+  const columns = all.filter((column) => rows.some((row) => given(column.value(row))));
+  const body = make("tbody");
+  const fill = (sorted) => body.replaceChildren(...sorted.map((row) => make("tr", {}, ...columns.map((column) => {
+    const value = column.value(row);
+    return make("td", {className: `${column.show === show.text ? "" : "number"} ${column.bad && column.bad(row) ? "bad" : ""}`},
+                column.show(value));
+  }))));
+  const heads = columns.map((column) => make("th", {className: column.show === show.text ? "" : "number", scope: "col"},
+                                             make("button", {type: "button"}, column.title)));
+  heads.forEach((head, at) => head.firstChild.addEventListener("click", () => {
+    const down = head.getAttribute("aria-sort") !== "descending" && columns[at].show !== show.text ||
+                 head.getAttribute("aria-sort") === "ascending";
+    heads.forEach((other) => other.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    fill(sortedBy(rows, columns[at].value, down));
+  }));
+  fill(rows);
+  parent.append(make("div", {className: "wide"}, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)));
+}
+
+/// What is missing comes last, whatever the order.
+function sortedBy(rows, value, down) {
+  const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+  return [...rows].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    if (!given(x) || !given(y)) return given(y) - given(x);
+    return down ? compare(y, x) : compare(x, y);
+  });
+}
+
+function facts(parent, title, pairs) {
+  const known = pairs.filter(([, value]) => given(value) && value !== "");
+  if (known.length === 0) return;
+  parent.append(make("h3", {}, title));
+  parent.append(make("dl", {}, ...known.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])));
+}
+
+function conditions(parent, content) {
+  const all = Object.entries(content.conditions || {}).map(([name, value]) =>
+    [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : value]);
+  if (all.length === 0) parent.append(make("p", {className: "quiet"}, "The file does not say under which conditions it was made."));
+  facts(parent, "Conditions", all);
+}
+
+// Colours of Okabe and Ito, told apart by colour-blind eyes too.
+const palette = ["#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7", "#f0e442", "#8c564b", "#7a7a7a", "#000000"];
+const marked = "#c00000";  // a limit
+const colour = (i) => palette[i % palette.length];
+
+const charts = [];
+
+/// A figure with one chart; `what` says in words what it shows, for those who do not see it.
+function figure(parent, title, what, height, config) {
+  const canvas = make("canvas", {ariaLabel: `${title}: ${what}`, role: "img"});
+  const box = make("div", {className: "chart"}, canvas);
+  box.style.height = `${height}px`;
+  parent.append(make("figure", {}, make("figcaption", {}, title, make("span", {className: "quiet"}, ` \u2013 ${what}`)), box));
+  const options = {animation: false, responsive: true, maintainAspectRatio: false, ...config.options};
+  charts.push([new Chart(canvas, {...config, options}), height]);
+}
+const axis = (text, more = {}) => ({title: {display: true, text}, ...more});
+
+// A canvas has the size of the screen; paper is narrower.
+window.addEventListener("beforeprint", () => charts.forEach(([chart, height]) => chart.resize(680, height)));
+window.addEventListener("afterprint", () => charts.forEach(([chart]) => chart.resize()));

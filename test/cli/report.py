@@ -1,0 +1,205 @@
+"""The verb report: one page of what train, scale and compare write, looked at in headless Chromium: no complaint in its
+console, something drawn on every canvas, tables that sort, nothing loaded from elsewhere. And what it refuses.
+Arguments: the launcher build/mpiexec, the program build/partita, and Chromium."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+CHROMIUM = sys.argv[3]
+PARTS = ["compute", "halo", "redistribution", "collective", "gradients", "transfer", "bubble", "optimizer"]
+# What the test looks for in the page once it is drawn, written where --dump-dom shows it.
+PROBE = """<script>
+window.addEventListener("load", () => {
+  const drawn = [...document.querySelectorAll("canvas")].map((canvas) => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < pixels.length; i += 4)
+      if (pixels[i + 3] === 255) colours.add((pixels[i] << 16) + (pixels[i + 1] << 8) + pixels[i + 2]);
+    return {title: canvas.getAttribute("aria-label"), colours: [...colours].map((c) => c.toString(16).padStart(6, "0"))};
+  });
+  const sort = (table, column) => {
+    table.querySelectorAll("th button")[column].click();
+    return [...table.querySelectorAll("tbody tr")].map((row) => row.cells[column].textContent);
+  };
+  const sorted = [...document.querySelectorAll("table")].map((table) => {
+    const names = [...table.querySelectorAll("th")].map((head) => head.textContent);
+    const column = names.indexOf("bytes");
+    return {names, down: column < 0 ? [] : sort(table, column), up: column < 0 ? [] : sort(table, column)};
+  });
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = btoa(unescape(encodeURIComponent(JSON.stringify({drawn, sorted}))));
+  document.body.append(probe);
+});
+</script></body>"""
+
+
+def check(name, holds, shown=""):
+    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
+    assert holds, shown
+
+
+def run(*words, status=0, folder=None):
+    result = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == status, f"{words}: status {result.returncode}\n{result.stdout}{result.stderr}"
+    return result
+
+
+def timeline(stages, microbatches):
+    """Forwards, then backwards, with the bubbles of GPipe; all actions take 2 and 4 ms."""
+    rows = []
+    for stage in range(stages):
+        forward = [{"action": f"{stage}F{m}", "start": (stage + m) * 2e-3, "end": (stage + m + 1) * 2e-3} for m in range(microbatches)]
+        begin = (stages + microbatches - 1) * 2e-3
+        backward = [{"action": f"{stage}B{m}", "start": begin + (stages - 1 - stage + m) * 4e-3,
+                     "end": begin + (stages - stage + m) * 4e-3} for m in range(microbatches)]
+        rows.append(forward + backward)
+    return rows
+
+
+def strategy(name, ranks, times, **more):
+    layers = [{"name": f"conv{i}" if i % 3 else f"pool{i}", "kind": "conv" if i % 3 else "max_pool", "stage": i // 6,
+               "forward": 1e-4 * i, "backward_data": 1.1e-4 * i, "backward_filter": 0.9e-4 * i, "compute": 3e-4 * i,
+               "communication": 2e-5 * (i % 4), "messages": 2 * (i % 4), "bytes": (i * 7919 % 13) * 40000, "memory": i << 18}
+              for i in range(1, 13)]
+    memory = {"weights": 30 << 20, "gradients": 30 << 20, "optimizer": 30 << 20, "activations": 400 << 20, "halos": 5 << 20}
+    return {"name": name, "file": f"{name}.toml", "ranks": ranks, "seconds": sum(times), "parts": dict(zip(PARTS, times)),
+            "images_per_second": 128 / sum(times), "efficiency": 0.8, "bubble_rate": 0.1, "messages": 1224, "bytes": 38550912,
+            "memory": {"predicted": sum(memory.values()), "limit": 500 << 20, "classes": memory}, "layers": layers,
+            "timeline": [[], []], **more}
+
+
+def compared():
+    content = {"subject": "compare", "machine": "two cores", "model": "resnet18", "batch": 128,
+            "conditions": {"processor": "a processor", "cores": 2, "date": "2026-11-22T05:40:00Z"},
+            "strategies": [
+                strategy("samples", 4, [0.04, 0, 0, 0, 0.006, 0, 0, 0.002],
+                         measured={"seconds": 0.049, "spread": 0.02, "repeats": 5, "memory": 500 << 20}),
+                strategy("space", 4, [0.03, 0.008, 0.001, 0, 0.004, 0, 0, 0.002]),
+                strategy("pipeline", 4, [0.03, 0, 0, 0, 0, 0.003, 0.018, 0.001], timeline=timeline(4, 8), bubble_rate=0.27),
+                {"name": "</script><b>too large", "file": "l.toml", "ranks": 4, "error": "it needs 9 GiB and may use 4"}]}
+    content["strategies"][1]["memory"]["limit"] = 450 << 20
+    return content
+
+
+def write(folder, name, content):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(content if isinstance(content, str) else json.dumps(content))
+
+
+def look(folder, page):
+    """What Chromium makes of the page: its console and the probe."""
+    with open(os.path.join(folder, page), encoding="utf-8") as file:
+        text = file.read()
+    assert text.count("</body>") == 1, "the end of the page"
+    write(folder, "probed.html", text.replace("</body>", PROBE))
+    result = run(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={folder}/profile",
+                 "--enable-logging=stderr", "--window-size=1200,2400", "--virtual-time-budget=5000",
+                 f"--screenshot={folder}/page.png", "--dump-dom", f"file://{folder}/probed.html", folder=folder)
+    console = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+    found = re.search(r'<pre id="probe">([^<]*)</pre>', result.stdout)
+    assert found, f"the page did not finish\n{console}\n{result.stderr[-2000:]}"
+    return console, json.loads(base64.b64decode(found.group(1))), result.stdout
+
+
+def drawn():
+    with tempfile.TemporaryDirectory() as folder:
+        drawn_in(folder)
+
+
+def drawn_in(folder):
+    small = ["--model", "lenet5", "--width", "0.25", "--batch", "8"]
+    run(LAUNCHER, "-n", "2", PROGRAM, "train", *small, "--data", "synthetic", "--samples", "64", "--json", "train.json", folder=folder)
+    run(PROGRAM, "scale", *small, "--steps", "3", "--repeats", "2", "--ranks", "1", "2", "--out", "scale.json", folder=folder)
+    write(folder, "compare.json", compared())
+    run(PROGRAM, "report", "compare.json", "scale.json", "train.json", "--out", "page.html", folder=folder)
+    console, probe, dom = look(folder, "page.html")
+    check("nothing in the console", console == [], console)
+    titles = [canvas["title"].split(":")[0] for canvas in probe["drawn"]]
+    check(f"a canvas a subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of pipeline",
+                                                     "Speed", "Efficiency", "Loss", "Time"])
+    check("something is drawn on each", all("0072b2" in canvas["colours"] for canvas in probe["drawn"]), probe["drawn"])
+    check("parts of a step in colours of their own", {"0072b2", "e69f00", "cc79a7", "c8c8c8"} <= set(probe["drawn"][0]["colours"]))
+    check("the fastest that fits is named", "<strong>samples</strong> takes 48.00 ms" in dom, dom[:2000])
+    check("what passes its limit is marked", dom.count('class="number bad">495.0 MiB') == 1)
+    check("the limit of memory", "c00000" in probe["drawn"][1]["colours"], probe["drawn"][1])
+    by_layer = [table for table in probe["sorted"] if table["names"][0] == "layer"]
+    bytes_of = lambda text: float(text.split()[0]) * {"B": 1, "KiB": 1024, "MiB": 1 << 20}.get((text.split() + ["B"])[1], 0)
+    check("a table of layers a strategy that has some", len(by_layer) == 3)
+    for table in by_layer:
+        down, up = ([bytes_of(text) for text in table[way]] for way in ("down", "up"))
+        check("sorted by bytes, both ways", len(down) == 12 and down == sorted(down, reverse=True) and up == sorted(up), (down, up))
+    check("conditions of each", dom.count("<h3>Conditions</h3>") == 3 and "a processor" in dom)
+    check("names are text, not markup", "&lt;/script&gt;&lt;b&gt;too large" in dom and "it needs 9 GiB" in dom)
+    with open(os.path.join(folder, "page.html"), encoding="utf-8") as file:
+        check("nothing from elsewhere", not re.search(r'(src|href)\s*=\s*["\']|@import|url\(', re.sub(r"<script>.*?</script>", "", file.read(),
+                                                                                                    flags=re.S)))
+    with open(os.path.join(folder, "page.png"), "rb") as file:
+        check("a picture of it", len(file.read()) > 50000)
+
+
+def large():
+    """Many layers: the chart shows those that send most, the table all."""
+    with tempfile.TemporaryDirectory() as folder:
+        layers = [{"name": f"layer{i}", "bytes": i * 1000} for i in range(200)]
+        write(folder, "compare.json", {**compared(), "strategies": [{"name": "s", "seconds": 1, "parts": {"compute": 1}, "layers": layers}]})
+        run(PROGRAM, "report", "compare.json", "--out", "page.html", folder=folder)
+        console, probe, dom = look(folder, "page.html")
+        check("the 30 layers that send most", console == [] and "the 30 of 199 layers that send most" in dom, console)
+        check("a row for every layer", [len(table["down"]) for table in probe["sorted"]] == [0, 200], probe["sorted"])
+        check("columns that have values", probe["sorted"][0]["names"] == ["strategy", "predicted"], probe["sorted"])
+
+
+def printed():
+    """On paper, too, without a window."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, "compare.json", compared())
+        run(PROGRAM, "report", "compare.json", "--out", "page.html", folder=folder)
+        run(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={folder}/profile",
+            "--virtual-time-budget=5000", "--print-to-pdf=page.pdf", f"file://{folder}/page.html", folder=folder)
+        with open(os.path.join(folder, "page.pdf"), "rb") as file:
+            pdf = file.read()
+        pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
+        check(f"printed on {pages} pages", pdf.startswith(b"%PDF") and 2 <= pages <= 4)
+
+
+def refused(name, content, *patterns, out=("--out", "page.html"), file="r.json"):
+    with tempfile.TemporaryDirectory() as folder:
+        if content is not None:
+            write(folder, "r.json", content)
+        before = sorted(os.listdir(folder))
+        result = run(PROGRAM, "report", *([file] if file else []), *out, status=2, folder=folder)
+        lines = result.stderr.splitlines()
+        check(f"refused: {name}: {lines[0]}", len(lines) == 1 and all(re.search(p, lines[0]) for p in patterns) and
+              sorted(os.listdir(folder)) == before, result.stderr)
+
+
+def changed(change):
+    content = compared()
+    change(content)
+    return content
+
+
+drawn()
+large()
+printed()
+refused("no file", None, "needs the files", file=None)
+refused("no page", compared(), "--out page.html", out=())
+refused("a file that is not there", None, "r.json", "No such file")
+refused("no JSON", json.dumps(compared())[:1000], "r.json: it is no JSON")
+refused("another subject", {"subject": "weather"}, "its subject is 'weather'")
+refused("no subject", {"model": "m"}, "it has no subject")
+refused("a list", [1], "is no object")
+refused("no strategies", changed(lambda c: c.pop("strategies")), "it has no strategies")
+refused("a part that is no number", changed(lambda c: c["strategies"][1]["parts"].update(halo="x")),
+        r"strategies\[1\]\.parts\.halo is not a number")
+refused("an action without end", changed(lambda c: c["strategies"][2]["timeline"][3][1].pop("end")),
+        r"strategies\[2\]\.timeline\[3\]\[1\]\.end")
+refused("a run without ranks", {"subject": "scale", "runs": [{"strategy": "s"}]}, r"runs\[0\]\.ranks")
+refused("an unwritable page", compared(), "--out nowhere/p.html", out=("--out", "nowhere/p.html"))
