@@ -98,6 +98,10 @@ Route Price::route(const PlannedTraffic& item, const Grid& grid, int rank) const
     first = grid.first_rank() + group.front();
     last = grid.first_rank() + group.back();
     ranks = static_cast<int>(group.size());
+    if (widened_ > 1 && (item.axes & 1U) != 0) {
+      ranks *= widened_;
+      last = first + (last - first + 1) * widened_ - 1;
+    }
   } else if (plan_.mirror && item.role.ends_with("both replicas")) {
     const auto stage = static_cast<std::size_t>(plan_.stage_of_rank(world_rank));
     const int twin = plan_.grids[plan_.grids.size() - 1 - stage].first_rank() + rank;
@@ -192,12 +196,19 @@ LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
   return cost;
 }
 
+std::vector<int> Price::ranks(const Grid& grid) const {
+  if (widened_ == 0) return representatives(grid);
+  int inner = 0;
+  for (int axis = 0; axis < grid.axes(); ++axis) inner = inner * grid.extent(axis) + grid.extent(axis) / 2;
+  return inner == 0 ? std::vector{0} : std::vector{0, inner};
+}
+
 LayerCost Price::layer(int layer, bool of_smaller) const {
   LayerCost most;
   const auto total = [](const LayerCost& cost) {
     return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
   };
-  for (const int rank : representatives(plan_.grid_of(layer)))
+  for (const int rank : ranks(plan_.grid_of(layer)))
     if (const LayerCost cost = on_rank(layer, rank, of_smaller); rank == 0 || total(cost) > total(most)) most = cost;
   return most;
 }
@@ -205,7 +216,7 @@ LayerCost Price::layer(int layer, bool of_smaller) const {
 Sums Price::sums(int layer) const {
   Sums most;
   const Grid& grid = plan_.grid_of(layer);
-  for (const int rank : representatives(grid)) {
+  for (const int rank : ranks(grid)) {
     Sums sums;
     for (const auto& item : plan_.step_traffic(layer, grid.first_rank() + rank)) {
       const double taken = seconds(item, grid, rank);

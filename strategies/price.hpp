@@ -39,10 +39,12 @@ struct StageTransfer {
 /// Prices the pieces of a plan.
 class Price {
  public:
-  /// `split`: backwards come in two halves.
-  Price(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split)
-      : plan_(plan), machine_(machine), times_(times), split_(split) {}
+  /// `split`: backwards come in two halves. With `widened` the first axis of the grid stands for one so many times as long, and
+  /// only a first and an inner rank are looked at.
+  Price(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, int widened = 0)
+      : plan_(plan), machine_(machine), times_(times), split_(split), widened_(widened) {}
 
+  int widened() const { return widened_; }
   /// One microbatch of the larger size, or of the smaller one.
   LayerCost layer(int layer, bool of_smaller) const;
   Sums sums(int layer) const;
@@ -70,12 +72,14 @@ class Price {
   double overlap(const Route& route) const {
     return machine_.levels[static_cast<std::size_t>(route.level)].overlap.value;
   }
+  std::vector<int> ranks(const Grid& grid) const;
   double bandwidth(const Level& level, int below, double concurrent) const;
 
   const Plan& plan_;
   const Machine& machine_;
   const KernelTimes& times_;
   bool split_;
+  int widened_;
 };
 
 }  // namespace partita

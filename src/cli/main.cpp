@@ -67,6 +67,7 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
     if (argc > 1 && std::string_view(argv[1]) == "scale") return cli::scale(argc, argv, factory);
     std::string answer;
     const auto options = cli::parse_options(argc, argv, !factory, answer);
+    if (options && options->verb == "plan") return cli::plan(*options, factory);
     if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
     if (options) return cli::explain(*options, factory);
     fmt::print("{}", answer);

@@ -28,6 +28,8 @@ Verbs
              needs neither MPI nor the machine
   compare    prices several strategies side by side, and says which wins and why:
                {0} compare --strategies hybrid.toml spatial.toml --machine cluster.toml
+  plan       searches for the cheapest strategies for a number of ranks and writes them as files:
+               {0} plan --model resnet50 --ranks 16 --machine cluster.toml --out best
   calibrate  measures the machine that it is started on into a machine file:
                mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml
   schedule   generates a pipeline schedule, or reads one, proves, simulates and draws it:
@@ -172,6 +174,20 @@ po::options_description calibrate_options(Options& o) {
   return group;
 }
 
+po::options_description plan_options(Options& o) {
+  po::options_description group("Plan");
+  auto add = group.add_options();
+  add("ranks", po::value(&o.ranks)->required()->value_name("N"), "of the strategy");
+  add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "strategies to write");
+  add("out", po::value(&o.out)->default_value("plan")->value_name("PREFIX"),
+      "they are PREFIX-1.toml, the best, to PREFIX-K.toml");
+  add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
+      "schedules of several stages to try (default 1f1b zb-h1); \"none\": one stage");
+  add("why-not", po::value(&o.why_not)->value_name("RULE"),
+      "what the best one would cost with this rule, e.g. \"conv1: N@data H@y\"; may be repeated");
+  return group;
+}
+
 po::options_description measure_options(Options& o) {
   po::options_description group("Run");
   auto add = group.add_options();
@@ -218,8 +234,8 @@ void check(const Options& o) {
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
-  static const std::vector<std::string> verbs{"train",     "evaluate", "explain", "compare",
-                                              "calibrate", "schedule", "scale",   "report"};
+  static const std::vector<std::string> verbs{"train",    "evaluate", "explain", "compare", "calibrate",
+                                              "schedule", "scale",    "report",  "plan"};
   Options options;
   Texts texts;
   const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";
@@ -235,12 +251,13 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   po::options_description all(fmt::format("Usage: {} {} [options]", program, options.verb));
   all.add_options()("help,h", "this text");
   all.add(model_options(options, texts, builtin));
-  if (options.verb == "explain" || options.verb == "compare" || options.verb == "calibrate") {
+  if (options.verb == "explain" || options.verb == "compare" || options.verb == "plan" || options.verb == "calibrate") {
     po::options_description workload("Workload");
     workload.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
                            "f64, f32, bf16 or f16");
     all.add(workload);
     if (options.verb != "calibrate") all.add(price_options(options));
+    if (options.verb == "plan") all.add(plan_options(options));
     if (options.verb == "explain") all.add(explain_options(options));
     if (options.verb == "compare") all.add(compare_options(options)).add(measure_options(options));
     if (options.verb == "calibrate") all.add(calibrate_options(options)).add(measure_options(options));
@@ -255,6 +272,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     answer = text.str();
     return std::nullopt;
   }
+  if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();
   options.trainer.dtype = parse_dtype(texts.dtype);
   options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";
@@ -278,6 +296,11 @@ Strategy make_strategy(const Options& options, int ranks) {
     strategy = Strategy(fmt::format("data={}", ranks));
     strategy.layer("*", {.output = "N@data"});
   }
+  add_rules(strategy, options);
+  return strategy;
+}
+
+void add_rules(Strategy& strategy, const Options& options) {
   for (const auto& rule : options.rules) {
     const auto colon = rule.find(':');
     if (colon == std::string::npos)
@@ -286,7 +309,6 @@ Strategy make_strategy(const Options& options, int ranks) {
     strategy.layer(rule.substr(0, colon), {.output = layout == std::string::npos ? "" : rule.substr(layout)},
                    fmt::format("--rule \"{}\"", rule));
   }
-  return strategy;
 }
 
 std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks) {

@@ -31,13 +31,17 @@ struct Options {
   bool test = true;   ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
-  std::string svg;                      ///< explain: a drawing of the schedule
-  bool profile = false;                 ///< train: where the time goes
-  std::string machine;                  ///< a machine file, or "" for the default
-  std::string out;                      ///< calibrate: the machine file to write
-  std::vector<std::string> strategies;  ///< compare, calibrate: files
-  bool measure = false;                 ///< compare: run them too
-  std::string why;                      ///< explain: the layer whose price is to be shown
+  std::string svg;                                  ///< explain: a drawing of the schedule
+  bool profile = false;                             ///< train: where the time goes
+  std::string machine;                              ///< a machine file, or "" for the default
+  std::string out;                                  ///< calibrate: the machine file to write
+  std::vector<std::string> strategies;              ///< compare, calibrate: files
+  bool measure = false;                             ///< compare: run them too
+  int ranks = 0;                                    ///< plan: for so many
+  int best = 3;                                     ///< plan: strategies to write
+  std::vector<std::string> kinds{"1f1b", "zb-h1"};  ///< plan: schedules of several stages
+  std::vector<std::string> why_not;                 ///< plan: rules that are priced too
+  std::string why;                                  ///< explain: the layer whose price is to be shown
 };
 
 /// A function that makes the model, or nothing where `--model` chooses a built-in one.
@@ -50,6 +54,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
 Model make_model(const Options& options, const ModelFactory& factory);
 /// The strategy that the options describe; without any, `ranks` share the samples.
 Strategy make_strategy(const Options& options, int ranks);
+/// Adds --rule's rules.
+void add_rules(Strategy& strategy, const Options& options);
 /// The strategies that the options name, each with its own file's name; without any, what make_strategy says.
 std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
 /// The data set's training or test part, for a model's input.
@@ -59,6 +65,7 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
 int explain(const Options& options, const ModelFactory& factory);
 int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
 
+int plan(const Options& options, const ModelFactory& factory);
 int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
 /// `world` is there where strategies are measured.
 int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);

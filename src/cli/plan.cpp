@@ -1,0 +1,74 @@
+#include "compare.hpp"
+#include "partita/base/error.hpp"
+#include "partita/strategies/planner.hpp"
+#include "text_file.hpp"
+
+#include <unistd.h>
+
+namespace partita::cli {
+
+namespace {
+
+/// The strategy with one more rule, and what that changes.
+void print_why_not(const std::string& rule, const Planned& best, const Model& model, const Workload& workload,
+                   const MachineFiles& files) {
+  Options one;
+  one.rules = {rule};
+  Strategy strategy = best.strategy;
+  add_rules(strategy, one);
+  const Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
+  fmt::print("\nwith \"{}\" a step takes {:.3f} ms, {:+.1f} %", rule, cost.seconds * 1e3,
+             100 * (cost.seconds / best.cost.seconds - 1));
+  const auto with = named_parts(cost.parts), without = named_parts(best.cost.parts);
+  for (std::size_t i = 0; i < with.size(); ++i)
+    if (const double more = with[i].second - without[i].second; std::abs(more) > 1e-3 * best.cost.seconds)
+      fmt::print(", {} {:+.3f} ms", with[i].first, more * 1e3);
+  fmt::print("\n");
+}
+
+std::string describe(const Strategy& strategy) {
+  const auto grids = strategy.grids();
+  return fmt::format(
+      "{}grid \"{}\"{}{}, {} rules", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
+      strategy.grid().print(),
+      strategy.microbatches() > 1 ? fmt::format(", {} microbatches ({})", strategy.microbatches(), strategy.schedule())
+                                  : "",
+      strategy.update() == Strategy::Update::distributed ? ", distributed update" : "", strategy.rules().size());
+}
+
+}  // namespace
+
+int plan(const Options& options, const ModelFactory& factory) {
+  const MachineFiles files = load_machine(options);
+  const Model model = make_model(options, factory);
+  const Workload workload{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer};
+  PlannerOptions wanted;
+  wanted.ranks = options.ranks;
+  wanted.best = options.best;
+  wanted.kinds = options.kinds;
+  wanted.memory_limit = options.trainer.memory_limit;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal)
+    wanted.progress = [](int done, int all) {
+      fmt::print(stderr, "\r{} of {} outlines{}", done, all, done == all ? "\n" : "");
+    };
+  const std::string prefix = options.out;
+  check_writable("--out", prefix + "-1.toml");
+  const auto found = plan_strategies(model, workload, files.machine, files.times, wanted);
+  fmt::print("machine  {}\n", files.machine.name);
+  if (!files.note.empty()) fmt::print("note     {}\n", files.note);
+  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",
+             "what");
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::string path = fmt::format("{}-{}.toml", prefix, i + 1);
+    const auto& [strategy, cost] = found[i];
+    write_text("--out", path, strategy.print());
+    fmt::print("{:<24} {:>10.3f} {:>10.0f} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
+               cost.samples_per_second, static_cast<double>(cost.memory.total) / (1 << 20),
+               static_cast<double>(cost.traffic.bytes) / (1 << 20), describe(strategy));
+  }
+  for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
+  return 0;
+}
+
+}  // namespace partita::cli
