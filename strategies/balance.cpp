@@ -1,6 +1,7 @@
 #include "partita/strategies/balance.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/generators.hpp"
 #include "price.hpp"
 
 #include <algorithm>
@@ -81,6 +82,25 @@ struct Best {
   }
 };
 
+/// Microbatches that each group holds at most, in the schedule's order.
+std::vector<int> under_way(const Strategy& strategy, int groups, int microbatches) {
+  ScheduleRequest request;
+  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
+  request.stages = strategy.stage_count();
+  request.microbatches = microbatches;
+  request.groups_per_stage = strategy.groups_per_stage();
+  request.filter_memory = kept_for_filter;
+  const Schedule schedule = generate(request);
+  std::vector<int> most;
+  for (int group = 0; group < groups; ++group) {
+    std::vector<GroupMemory> memory(static_cast<std::size_t>(groups), GroupMemory{0, 0, 0});
+    memory[static_cast<std::size_t>(group)] = {1, kept_for_filter, 0};
+    const auto peaks = peak_memory(schedule, memory);
+    most.push_back(static_cast<int>(*std::max_element(peaks.begin(), peaks.end())));
+  }
+  return most;
+}
+
 /// Where groups end. `under_way[g]` microbatches are held by group g.
 std::vector<int> cut(const Layers& layers, const std::vector<int>& under_way, Index limit) {
   const int groups = static_cast<int>(under_way.size()), count = layers.count();
@@ -124,8 +144,7 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit) {
   if (strategy.stage_count() == 1) return strategy;
-  const auto places = strategy.places();
-  const auto groups = static_cast<int>(places.size()), layers = static_cast<int>(model.layers().size());
+  const auto groups = static_cast<int>(strategy.places().size()), layers = static_cast<int>(model.layers().size());
   if (groups > layers)
     fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
          strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
@@ -133,13 +152,14 @@ Strategy balanced(const Model& model, const Strategy& strategy, const Workload& 
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
   const Plan plan = bind(model, in_one_stage(strategy), one);
-  std::vector<int> under_way;
-  for (const int place : places)
-    under_way.push_back(strategy.schedule() == "gpipe" ? microbatches
-                                                       : std::min(microbatches, strategy.stage_count() - place));
+  // A stage's groups, and those of two replicas, share what its ranks may hold evenly.
+  const int shares = groups / strategy.stage_count() * (strategy.schedule() == "chimera" ? 2 : 1);
   std::vector<std::string> names;
   for (const auto& layer : model.layers()) names.push_back(layer.name);
-  const auto ends = cut(Layers(plan, machine, times), under_way, limit);
+  const auto held =
+      limit > 0 ? under_way(strategy, groups, microbatches) : std::vector<int>(static_cast<std::size_t>(groups), 1);
+  const Index share = limit > 0 ? std::max<Index>(limit / shares, 1) : 0;
+  const auto ends = cut(Layers(plan, machine, times), held, share);
   if (ends.empty())
     fail(
         "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "

@@ -83,8 +83,10 @@ class TrafficList {
     add(role, Verb::exchange, axes, traffic);
     if (list.size() == before) return;
     for (const auto* transfers : {&plan.sends, &plan.recvs})
-      for (const auto& transfer : *transfers)
-        list.back().farthest = std::max(list.back().farthest, std::abs(transfer.peer - rank));
+      for (const auto& transfer : *transfers) {
+        list.back().below = std::max(list.back().below, rank - transfer.peer);
+        list.back().above = std::max(list.back().above, transfer.peer - rank);
+      }
   }
   void add_halo(const std::string& role, const Halo& halo) {
     add_exchange(role, grid_.all(), halo.transfer(rank_), halo.traffic(rank_, element_), rank_);
@@ -123,7 +125,10 @@ class TrafficList {
     if (which >= layer_.at.products.size()) return;
     const ProductPlan& product = layer_.at.products[which];
     add(role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
-    if (!list.empty() && list.back().role == role) list.back().farthest = grid_.size() - 1;
+    if (!list.empty() && list.back().role == role) {  // to and from any rank of the grid
+      list.back().below = rank_;
+      list.back().above = grid_.size() - 1 - rank_;
+    }
     add(role, product.finish);
   }
 

@@ -225,7 +225,7 @@ class Planner {
     for (const auto& step : plan_redistribution(from, to))
       if (const Traffic moved = traffic(step, 0, size_of(workload_.dtype)); moved.messages > 0)
         seconds +=
-            price.seconds({"x", step.verb, step.axes, moved, Pass::forward, from.grid().size() - 1}, from.grid(), 0);
+            price.seconds({"x", step.verb, step.axes, moved, Pass::forward, 0, from.grid().size() - 1}, from.grid(), 0);
     return found->second = seconds;
   }
 

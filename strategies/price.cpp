@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace partita {
 
@@ -76,50 +77,61 @@ bool splits_backward(const Schedule& schedule) {
   return false;
 }
 
-/// Of one rank, when so many of the unit below (a node, at the level between nodes) use its links at once.
-double Price::bandwidth(const Level& level, int below, double concurrent) const {
-  const double ranks = below == 0 ? 1 : machine_.levels[static_cast<std::size_t>(below) - 1].ranks.value;
-  const double share = std::min(1.0, level.links.value / std::min(concurrent, ranks));
-  return level.bandwidth.value * share / level.fan_out.value;
+/// Of one rank, when so many of the unit inside (a node, at the level between nodes) use its links at once.
+double Price::bandwidth(int number, double concurrent) const {
+  const double ranks = number == 0 ? 1 : level(number - 1).ranks.value;
+  const double share = std::min(1.0, level(number).links.value / std::min(concurrent, ranks));
+  return level(number).bandwidth.value * share / level(number).fan_out.value;
 }
 
-Route Price::route(int rank, int farthest) const {
-  const int other = std::min(rank + farthest, plan_.ranks() - 1), first = std::max(rank - farthest, 0);
-  const int number = std::max(machine_.level_of(rank, other), machine_.level_of(first, rank));
-  return {number, 2, bandwidth(machine_.levels[static_cast<std::size_t>(number)], number, std::max(farthest, 1))};
+Route Price::route(int rank, int below, int above) const {
+  const int number = std::max(machine_.level_of(rank - below, rank), machine_.level_of(rank, rank + above));
+  return {number, 2, bandwidth(number, std::max({below, above, 1}))};
+}
+
+std::vector<int> Price::partners(const PlannedTraffic& item, const Grid& grid, int rank) const {
+  const int world_rank = grid.first_rank() + rank;
+  std::vector<int> ranks;
+  if (item.axes != 0) {
+    for (const int each : grid.group(rank, item.axes)) ranks.push_back(grid.first_rank() + each);
+  } else if (plan_.mirror && item.pass == Pass::update && item.role.ends_with("both replicas")) {
+    const int stage = plan_.stage_of_rank(world_rank);
+    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    ranks = {world_rank, twin.first_rank() + rank};
+    std::sort(ranks.begin(), ranks.end());
+  } else {
+    for (int each = 0; each < plan_.ranks(); ++each) ranks.push_back(each);
+  }
+  return ranks;
+}
+
+/// How many of a unit's ranks use its links at once: those of one group share a ring, the others have their own.
+double Price::rings(const std::vector<int>& group, const Grid& grid, int rank, int number) const {
+  if (number == 0) return 1;
+  const int unit = static_cast<int>(level(number - 1).ranks.value);
+  const int first = rank / unit * unit, end = first + unit;
+  const auto mine = std::count_if(group.begin(), group.end(), [&](int r) { return r >= first && r < end; });
+  const int there = std::min(end, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
+  return std::max(1.0, static_cast<double>(there) / static_cast<double>(mine));
 }
 
 Route Price::route(const PlannedTraffic& item, const Grid& grid, int rank) const {
   const int world_rank = grid.first_rank() + rank;
-  if (item.verb == Verb::exchange) return route(world_rank, item.farthest);
-  int first = 0, last = plan_.ranks() - 1, ranks = plan_.ranks();  // of axes 0: all of the world
-  if (item.axes != 0) {
-    const auto group = grid.group(rank, item.axes);
-    first = grid.first_rank() + group.front();
-    last = grid.first_rank() + group.back();
-    ranks = static_cast<int>(group.size());
-    if (widened_ > 1 && (item.axes & 1U) != 0) {
-      ranks *= widened_;
-      last = first + (last - first + 1) * widened_ - 1;
-    }
-  } else if (plan_.mirror && item.role.ends_with("both replicas")) {
-    const auto stage = static_cast<std::size_t>(plan_.stage_of_rank(world_rank));
-    const int twin = plan_.grids[plan_.grids.size() - 1 - stage].first_rank() + rank;
-    first = std::min(world_rank, twin);
-    last = std::max(world_rank, twin);
-    ranks = 2;
+  if (item.verb == Verb::exchange) return route(world_rank, item.below, item.above);
+  const auto group = partners(item, grid, rank);
+  auto ranks = static_cast<int>(group.size());
+  int last = group.back();
+  if (widened_ > 1 && (item.axes & 1U) != 0) {
+    ranks *= widened_;
+    last = group.front() + (last - group.front() + 1) * widened_ - 1;
   }
-  const int number = machine_.level_of(first, last);
-  // Of the ranks of a node, those of one group share a ring; the others have their own.
-  const double below = number == 0 ? 1 : machine_.levels[static_cast<std::size_t>(number) - 1].ranks.value;
-  const double spread = static_cast<double>(last - first + 1) / ranks;
-  return {number, ranks,
-          bandwidth(machine_.levels[static_cast<std::size_t>(number)], number, std::clamp(spread, 1.0, below))};
+  const int number = machine_.level_of(group.front(), last);
+  return {number, ranks, bandwidth(number, rings(group, grid, world_rank, number))};
 }
 
 double Price::exchange(const Traffic& traffic, const Route& route) const {
   if (traffic.messages == 0) return 0;
-  const Level& at = machine_.levels[static_cast<std::size_t>(route.level)];
+  const Level& at = level(route.level);
   const auto messages = static_cast<double>(traffic.messages), bytes = static_cast<double>(traffic.bytes);
   if (const auto found = at.verbs.find({Verb::exchange, 2}); found != at.verbs.end())
     return messages * found->second.seconds(bytes / messages);
@@ -129,7 +141,7 @@ double Price::exchange(const Traffic& traffic, const Route& route) const {
 double Price::seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
   const Route way = route(item, grid, rank);
   if (item.verb == Verb::exchange) return exchange(item.traffic, way);
-  const Level& at = machine_.levels[static_cast<std::size_t>(way.level)];
+  const Level& at = level(way.level);
   const auto calls = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
   if (const auto found = at.verbs.find({item.verb, way.ranks}); found != at.verbs.end())
     return calls * found->second.seconds(bytes / calls);
@@ -174,11 +186,12 @@ LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
   cost.measured = measured;
   cost.rank = rank;
   cost.forward.compute = times.forward;
-  cost.backward_data.compute = times.backward_data + (layer.recompute ? times.forward : 0);
+  const double again = layer.recompute && plan_.workload.training ? times.forward : 0;
+  cost.backward_data.compute = times.backward_data + again;
   cost.backward_filter.compute = times.backward_filter;
   if (!split_ && times.backward_data + times.backward_filter > 0) {  // both at once take less
     const double both = times.backward / (times.backward_data + times.backward_filter);
-    cost.backward_data.compute = times.backward_data * both + (layer.recompute ? times.forward : 0);
+    cost.backward_data.compute = times.backward_data * both + again;
     cost.backward_filter.compute = times.backward_filter * both;
   }
   for (const auto& item : plan_.microbatch_traffic(index, grid.first_rank() + rank, of_smaller)) {
@@ -218,6 +231,7 @@ Sums Price::sums(int layer) const {
   const Grid& grid = plan_.grid_of(layer);
   for (const int rank : ranks(grid)) {
     Sums sums;
+    double overlapped = 0;
     for (const auto& item : plan_.step_traffic(layer, grid.first_rank() + rank)) {
       const double taken = seconds(item, grid, rank);
       if (item.role != "dw") {
@@ -225,8 +239,9 @@ Sums Price::sums(int layer) const {
         continue;
       }
       sums.seconds += taken;
-      sums.overlap = overlap(route(item, grid, rank));
+      overlapped += taken * overlap(route(item, grid, rank));
     }
+    if (sums.seconds > 0) sums.overlap = overlapped / sums.seconds;
     if (sums.seconds + sums.after > most.seconds + most.after) most = sums;
   }
   return most;
@@ -257,12 +272,13 @@ StageTransfer Price::transfer(const Boundary& boundary) const {
       const int rank = layout->grid().first_rank() + inside;
       const TransferPlan plan = boundary.transfer(rank, false);
       Traffic traffic;
-      int farthest = 0;
+      int below = 0, above = 0;
       for (const auto& transfer : layout == &boundary.from ? plan.sends : plan.recvs) {
         traffic += {1, transfer.box.volume() * element};
-        farthest = std::max(farthest, std::abs(transfer.peer - rank));
+        below = std::max(below, rank - transfer.peer);
+        above = std::max(above, transfer.peer - rank);
       }
-      const Route way = route(rank, farthest);
+      const Route way = route(rank, below, above);
       if (const double seconds = exchange(traffic, way); seconds > most.seconds) most = {seconds, overlap(way)};
     }
   return most;

@@ -66,14 +66,16 @@ class Price {
   };
   Work work(const LayerPlan& layer, int rank) const;
   LayerCost on_rank(int layer, int rank, bool of_smaller) const;
-  /// Of an exchange of a rank of the world.
-  Route route(int rank, int farthest) const;
+  /// Of an exchange of a rank of the world with ranks at most so far below and above it.
+  Route route(int rank, int below, int above) const;
   double exchange(const Traffic& traffic, const Route& route) const;
-  double overlap(const Route& route) const {
-    return machine_.levels[static_cast<std::size_t>(route.level)].overlap.value;
-  }
+  double overlap(const Route& route) const { return level(route.level).overlap.value; }
+  /// The ranks of the world, ascending, that a rank's collective is over.
+  std::vector<int> partners(const PlannedTraffic& item, const Grid& grid, int rank) const;
+  double rings(const std::vector<int>& group, const Grid& grid, int rank, int number) const;
   std::vector<int> ranks(const Grid& grid) const;
-  double bandwidth(const Level& level, int below, double concurrent) const;
+  const Level& level(int number) const { return machine_.levels[static_cast<std::size_t>(number)]; }
+  double bandwidth(int level, double concurrent) const;
 
   const Plan& plan_;
   const Machine& machine_;

@@ -50,7 +50,7 @@ struct Cost {
   std::vector<double> transfers;  ///< seconds of one microbatch between stages, by edge of graph_of(plan)
   Simulation simulation;          ///< of the schedule with these times
   int stage = 0;                  ///< that works longest
-  Traffic traffic;                ///< of all ranks, a step
+  Traffic traffic;                ///< of the rank that sends most, a step
   MemoryPeak memory;              ///< of the rank that holds most
   double samples_per_second = 0;
 };

@@ -84,7 +84,7 @@ struct PlannedTraffic {
   AxisSet axes = 0;  ///< of a collective; 0 for one over all ranks or both replicas
   Traffic traffic;
   Pass pass = Pass::forward;
-  int farthest = 0;  ///< of an exchange: how far the rank's numbers and its peers' lie apart at most
+  int below = 0, above = 0;  ///< of an exchange: how far its peers' numbers lie below the rank's, and above, at most
 };
 
 /// A model bound to a strategy and a workload: all that the executor runs, the cost model prices and `explain` prints.
