@@ -41,7 +41,18 @@ double local_flops(const LayerPlan& layer, int rank) {
     const auto volume = [&](const Layout& layout) { return static_cast<double>(layout.owned(rank).volume()); };
     return 2 * std::sqrt(volume(product.a_used) * volume(product.b_used) * volume(product.c_made));
   }
-  if (layer.at.y.owned(rank).empty()) return 0;
+  const Box y = layer.at.y.owned(rank);
+  if (y.empty()) return 0;
+  if (!layer.op->algorithms()
+           .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
+    const auto channels = layer.at.y.shape().find('C');
+    const auto places = [&](const Box& box) {
+      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
+    };
+    const double weights =
+        static_cast<double>(layer.at.w[0].owned(rank).volume()) / static_cast<double>(layer.weights[0].shape.volume());
+    return layer.op->flops(layer.input_shapes, layer.shape) * weights * places(y) / places(Box(layer.shape));
+  }
   std::vector<Shape> inputs;
   for (const auto& x : layer.at.x) inputs.push_back(local_shape(x, rank));
   return layer.op->flops(inputs, local_shape(layer.at.y, rank));

@@ -47,6 +47,24 @@ TEST(CostModel, ComputesByRateOrByBytes) {
   EXPECT_EQ(cost.layers[0].forward.total(), 0) << "the input computes nothing";
 }
 
+TEST(CostModel, GroupsAndChannelsThatARankLacks) {
+  Model m("groups");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  t = m.conv("depth", t, {.filters = 4, .kernel = 3, .padding = 1, .groups = 4, .bias = false});
+  t = m.conv_transpose("up", t, {.filters = 2, .kernel = 2, .stride = 2, .bias = false});
+  m.mean_squared_error("loss", t);
+  const auto cost = [&](int ranks) {
+    Machine machine = round_machine();
+    machine.memory_bandwidth.value = 1e15;
+    return estimate(bound(m, all_as(fmt::format("c={}", ranks), "C@c"), 1), machine);
+  };
+  expect_seconds(cost(1).layers[1].forward.compute, kernel(2 * 64 * 4 * 9, 0));
+  expect_seconds(cost(2).layers[1].forward.compute, kernel(2 * 64 * 2 * 9, 0), "two of the four groups");
+  expect_seconds(cost(1).layers[2].forward.compute, kernel(2 * 64 * 4 * 2 * 4, 0));
+  EXPECT_GT(cost(4).layers[2].forward.compute, 1 * us) << "two ranks of four have no channel of its output";
+  EXPECT_LT(cost(4).layers[2].forward.compute, kernel(2 * 64 * 4 * 2 * 4, 0));
+}
+
 TEST(CostModel, HalosAreMessages) {
   const Plan plan = bound(two_convolutions(), all_as("y=2", "H@y"), 1);
   const LayerCost layer = estimate(plan, round_machine()).layers[a];
