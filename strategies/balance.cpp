@@ -5,6 +5,7 @@
 #include "price.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace partita {
@@ -73,15 +74,6 @@ class Layers {
   double held_up_ = 0;
 };
 
-/// The best way to cut the first layers into groups: the slowest one's time, and the sum of what crosses.
-struct Best {
-  double slowest = never, crossing = 0;
-  int first = 0;  // of the last group
-  bool operator<(const Best& other) const {
-    return slowest != other.slowest ? slowest < other.slowest : crossing < other.crossing;
-  }
-};
-
 /// Microbatches that each group holds at most, in the schedule's order.
 std::vector<int> under_way(const Strategy& strategy, int groups, int microbatches) {
   ScheduleRequest request;
@@ -101,31 +93,49 @@ std::vector<int> under_way(const Strategy& strategy, int groups, int microbatche
   return most;
 }
 
-/// Where groups end. `under_way[g]` microbatches are held by group g.
-std::vector<int> cut(const Layers& layers, const std::vector<int>& under_way, Index limit) {
-  const int groups = static_cast<int>(under_way.size()), count = layers.count();
+/// Where groups end, for the least that the groups' costs combine to; cost(group, first, end) is `never` for a group that cannot
+/// be. Nothing if there is no cut.
+template <class Cost, class Combine>
+std::vector<int> best_cut(int layers, int groups, const Cost& cost, const Combine& combine) {
+  struct Best {
+    double cost = never;
+    int first = 0;  // of the last group
+  };
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
-                                      std::vector<Best>(static_cast<std::size_t>(count) + 1));
-  best[0][0].slowest = 0;
+                                      std::vector<Best>(static_cast<std::size_t>(layers) + 1));
+  const auto of = [&](int group, int end) -> Best& {
+    return best[static_cast<std::size_t>(group)][static_cast<std::size_t>(end)];
+  };
+  of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
-    for (int end = g; end <= count; ++end)
-      for (int first = g - 1; first < end; ++first) {
-        const Best& before = best[static_cast<std::size_t>(g) - 1][static_cast<std::size_t>(first)];
-        if (before.slowest == never) continue;
-        if (limit > 0 && layers.bytes(first, end, under_way[static_cast<std::size_t>(g) - 1]) > limit) continue;
-        const Best with{std::max(before.slowest, layers.seconds(first, end)), before.crossing + layers.crossing(end),
-                        first};
-        Best& now = best[static_cast<std::size_t>(g)][static_cast<std::size_t>(end)];
-        if (with < now) now = with;
-      }
+    for (int end = g; end <= layers; ++end)
+      for (int first = g - 1; first < end; ++first)
+        if (of(g - 1, first).cost < never)
+          if (const double with = combine(of(g - 1, first).cost, cost(g - 1, first, end)); with < of(g, end).cost)
+            of(g, end) = {with, first};
   std::vector<int> ends;
-  if (best[static_cast<std::size_t>(groups)][static_cast<std::size_t>(count)].slowest == never) return ends;
-  for (int g = groups, end = count; g > 0; --g) {
-    ends.push_back(end);
-    end = best[static_cast<std::size_t>(g)][static_cast<std::size_t>(end)].first;
-  }
+  if (of(groups, layers).cost == never) return ends;
+  for (int g = groups, end = layers; g > 0; end = of(g--, end).first) ends.push_back(end);
   std::reverse(ends.begin(), ends.end());
   return ends;
+}
+
+/// Where groups end. `held[g]` microbatches are held by group g.
+std::vector<int> cut(const Layers& layers, const std::vector<int>& held, Index limit) {
+  const auto groups = static_cast<int>(held.size());
+  const auto seconds = [&](int g, int first, int end) {
+    const bool fits = limit == 0 || layers.bytes(first, end, held[static_cast<std::size_t>(g)]) <= limit;
+    return fits ? layers.seconds(first, end) : never;
+  };
+  const auto ends = best_cut(layers.count(), groups, seconds, [](double a, double b) { return std::max(a, b); });
+  double slowest = 0;
+  for (std::size_t g = 0; g < ends.size(); ++g)
+    slowest = std::max(slowest, layers.seconds(g == 0 ? 0 : ends[g - 1], ends[g]));
+  // Of those that are as good, the one that sends least.
+  const auto sends = [&](int g, int first, int end) {
+    return seconds(g, first, end) <= slowest ? layers.crossing(end) : never;
+  };
+  return ends.empty() ? ends : best_cut(layers.count(), groups, sends, std::plus<>());
 }
 
 Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {

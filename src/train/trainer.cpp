@@ -60,7 +60,7 @@ Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch
 void check_ranks(const Strategy& strategy, int ranks) {
   const int size = strategy.ranks();
   if (size == ranks) return;
-  if (!strategy.stages().empty())
+  if (!strategy.stages().empty() || strategy.stage_count() > 1)
     fail("the strategy's {} stages have {} ranks together, but {} {} started; start it with `mpiexec -n {}`",
          strategy.grids().size(), size, ranks, ranks == 1 ? "was" : "were", size);
   fail("the grid \"{}\" has {} ranks, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",

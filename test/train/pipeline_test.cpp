@@ -239,6 +239,29 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
   return loss;
 }
 
+TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
+  for (const Model& model : {chain(), skips()})
+    for (const std::string kind : {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"}) {
+      Strategy strategy;
+      expect_serial_result(model, strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3), 7);
+      if (HasFailure()) return;
+    }
+  Strategy wide("data=2");
+  wide.layer("*", {.output = "N@data"}).stages(2).schedule("chimera", 4).update(Strategy::Update::distributed);
+  expect_serial_result(chain(), wide, 7);
+}
+
+TEST(Pipeline, PlacedStagesStayForASmallerLastBatch) {
+  Strategy serial, placed;
+  const Epoch expected = run_epoch(chain(), serial.schedule("gpipe", 4));
+  const Epoch epoch = run_epoch(chain(), placed.stages(3).schedule("1f1b", 4));  // 7, 7, 1 samples
+  EXPECT_NEAR(epoch.loss, expected.loss, 1e-9);
+  EXPECT_NEAR(epoch.evaluation, expected.evaluation, 1e-9);
+  std::size_t weights = 0;
+  for (const auto& rank : epoch.weights) weights += rank.size();
+  EXPECT_EQ(weights, expected.weights[0].size()) << "each on one stage";
+}
+
 TEST(Pipeline, CheckpointsLoadOnOtherStages) {
   const Model model = chain();
   std::vector<Strategy> strategies{Strategy(), staged(model, 3, {"data=2", "", "c=3"}, "1f1b", 1),
