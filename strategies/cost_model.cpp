@@ -92,6 +92,7 @@ class Estimator {
       now += waits;
       times.reduce += waits;
       link = std::max(link, now) + sums.seconds * sums.overlap;
+      times.reduce += sums.replicas;
       times.step += sums.after;
     }
     times.reduce += std::max(0.0, link - now);
@@ -136,7 +137,7 @@ class Estimator {
       parts.sums += times_.groups[group].reduce;
       parts.update += times_.groups[group].step;
     }
-    parts.transfers = all - parts.passes.total();
+    parts.transfers = std::max(0.0, all - parts.passes.total());
     parts.bubble = cost_.seconds - busy[static_cast<std::size_t>(cost_.stage)];
   }
 

@@ -192,9 +192,9 @@ class Planner {
     const Grid& grid = plan.grid_of(layer);
     double pass = cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
     for (const auto& item : plan.microbatch_traffic(layer, cost.rank))
-      if (item.role == "x" || item.role == "dx") pass -= price.seconds(item, grid, cost.rank);
+      if (item.purpose == Purpose::input) pass -= price.seconds(item, grid, cost.rank);
     const Sums sums = price.sums(layer);
-    return pass * microbatches + sums.seconds + sums.after;
+    return pass * microbatches + sums.total();
   }
 
   ChoiceGraph::Edge edge(const std::vector<Plan>& plans, const std::vector<Price>& prices, std::size_t layer,
@@ -225,7 +225,8 @@ class Planner {
     for (const auto& step : plan_redistribution(from, to))
       if (const Traffic moved = traffic(step, 0, size_of(workload_.dtype)); moved.messages > 0)
         seconds +=
-            price.seconds({"x", step.verb, step.axes, moved, Pass::forward, 0, from.grid().size() - 1}, from.grid(), 0);
+            price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, from.grid().size() - 1},
+                          from.grid(), 0);
     return found->second = seconds;
   }
 

@@ -72,11 +72,15 @@ Bytes local_bytes(const LayerPlan& layer, int rank, double element) {
 }
 
 /// Which number of a pass an item of traffic belongs to.
-double PassCost::*part_of(const PlannedTraffic& item) {
-  if (item.role.starts_with("halo")) return &PassCost::halo;
-  if (item.role.starts_with("product")) return &PassCost::product;
-  const bool converts = item.role == "x" || item.role == "y" || item.role == "dy" || item.role == "dx";
-  return converts || item.pass == Pass::stages ? &PassCost::redistribution : &PassCost::collective;
+double PassCost::*part_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::halo: return &PassCost::halo;
+    case Purpose::product: return &PassCost::product;
+    case Purpose::input:
+    case Purpose::output:
+    case Purpose::stages: return &PassCost::redistribution;
+    default: return &PassCost::collective;
+  }
 }
 
 }  // namespace
@@ -105,7 +109,7 @@ std::vector<int> Price::partners(const PlannedTraffic& item, const Grid& grid, i
   std::vector<int> ranks;
   if (item.axes != 0) {
     for (const int each : grid.group(rank, item.axes)) ranks.push_back(grid.first_rank() + each);
-  } else if (plan_.mirror && item.pass == Pass::update && item.role.ends_with("both replicas")) {
+  } else if (plan_.mirror && item.purpose == Purpose::replicas) {
     const int stage = plan_.stage_of_rank(world_rank);
     const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
     ranks = {world_rank, twin.first_rank() + rank};
@@ -212,10 +216,11 @@ LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
                                                           : cost.forward;
     const double taken = seconds(item, grid, rank);
     double hidden = 0;
-    if (item.role == "halo x" || item.role == "halo dy")
+    const bool ahead = item.pass == Pass::forward || layer.at.dy_halo;  // else it is the adjoint: what came goes back
+    if (item.purpose == Purpose::halo && ahead)
       hidden = std::min(taken * overlap(route(item, grid, rank)), pass.compute - pass.hidden);
     pass.hidden += hidden;
-    pass.*part_of(item) += taken - hidden;
+    pass.*part_of(item.purpose) += taken - hidden;
   }
   return cost;
 }
@@ -245,15 +250,13 @@ Sums Price::sums(int layer) const {
     double overlapped = 0;
     for (const auto& item : plan_.step_traffic(layer, grid.first_rank() + rank)) {
       const double taken = seconds(item, grid, rank);
-      if (item.role != "dw") {
-        sums.after += taken;
-        continue;
-      }
-      sums.seconds += taken;
-      overlapped += taken * overlap(route(item, grid, rank));
+      (item.purpose == Purpose::sum        ? sums.seconds
+       : item.purpose == Purpose::replicas ? sums.replicas
+                                           : sums.after) += taken;
+      if (item.purpose == Purpose::sum) overlapped += taken * overlap(route(item, grid, rank));
     }
     if (sums.seconds > 0) sums.overlap = overlapped / sums.seconds;
-    if (sums.seconds + sums.after > most.seconds + most.after) most = sums;
+    if (sums.total() > most.total()) most = sums;
   }
   return most;
 }

@@ -25,9 +25,11 @@ struct LocalWork {
 
 /// What summing a layer's buckets takes.
 struct Sums {
-  double seconds = 0;  ///< of gradients, from when backward completes them
-  double after = 0;    ///< of norms, and of weights that are gathered
-  double overlap = 0;  ///< the share that goes on while a rank computes
+  double seconds = 0;   ///< of gradients, from when backward completes them
+  double overlap = 0;   ///< the share of these that goes on while a rank computes
+  double replicas = 0;  ///< of gradients and running statistics of both replicas, then
+  double after = 0;     ///< of norms, and of weights that are gathered
+  double total() const { return seconds + replicas + after; }
 };
 
 /// What a microbatch's transfer to another stage takes.

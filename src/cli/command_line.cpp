@@ -20,11 +20,12 @@ std::vector<std::string> names(const po::options_description& group) {
 }  // namespace
 
 po::variables_map read_command_line(int argc, char** argv, const po::options_description& all, const char* words) {
+  constexpr int exact = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
   po::positional_options_description places;
   if (words != nullptr) places.add(words, -1);
   try {
-    po::store(po::command_line_parser(argc, argv).options(all).positional(places).run(), values);
+    po::store(po::command_line_parser(argc, argv).options(all).positional(places).style(exact).run(), values);
     if (values.count("help") == 0) po::notify(values);
   } catch (const po::unknown_option& error) {
     fail("there is no option '{}'{}; --help lists them", error.get_option_name(),

@@ -1,7 +1,6 @@
 #include "compare.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/balance.hpp"
 #include "text_file.hpp"
 
 #include <algorithm>
@@ -51,7 +50,7 @@ class Comparison {
     Strategy placed;
     Compared one{name,
                  agreed([&] {
-                   placed = balanced(model_, strategy, workload_, files_.machine, files_.times, limit());
+                   placed = place_stages(options_, model_, strategy, files_);
                    return bind(model_, placed, workload_);
                  }),
                  {},
@@ -128,6 +127,18 @@ std::string reasons(const Compared& loser, const Compared& winner) {
   return text;
 }
 
+/// Where the stages lie: "a to b | c to d", a group each.
+void print_stages(const Compared& one) {
+  const auto& layers = one.plan.layers;
+  std::string text;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (i == 0 || layers[i].group != layers[i - 1].group)
+      text += fmt::format("{}{} to ", i == 0 ? "" : " | ", layers[i].name);
+    if (i + 1 == layers.size() || layers[i].group != layers[i + 1].group) text += layers[i].name;
+  }
+  fmt::print("stages of {}: {}\n", one.name, text);
+}
+
 void print_verdict(std::vector<Compared> all, Index limit) {
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
@@ -138,8 +149,9 @@ void print_verdict(std::vector<Compared> all, Index limit) {
                  print_bytes(one.cost.memory.total), print_bytes(one.cost.memory.total - limit),
                  one.cost.memory.each.print());
   const auto winner = std::find_if(all.begin(), all.end(), fits);
+  if (all.size() == 1) return;
   if (winner == all.end()) return fmt::print("\nnone of them fits the machine's {} a rank\n", print_bytes(limit));
-  fmt::print("\n{} wins\n", winner->name);
+  fmt::print("{} wins\n", winner->name);
   for (const auto& one : all)
     if (&one != &*winner && one.cost.seconds >= winner->cost.seconds)
       fmt::print("  {} takes {:.1f} % more: {}\n", one.name, 100 * (one.cost.seconds / winner->cost.seconds - 1),
@@ -160,6 +172,9 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files, do
   fmt::print("kernels  {} of {} layers by measured times, the others by the machine's rates\n\n", measured, layers);
   print_head(width, std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); }));
   for (const auto& one : all) print_row(one, alone, width);
+  fmt::print("\n");
+  for (const auto& one : all)
+    if (one.plan.grids.size() > 1) print_stages(one);
 }
 
 }  // namespace

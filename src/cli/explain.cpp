@@ -144,8 +144,8 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const Options&
 namespace {
 
 /// The price of the step in a line, and of a layer in full.
-void print_price(const Plan& plan, const Options& options) {
-  const auto [machine, times, note] = load_machine(options);
+void print_price(const Plan& plan, const MachineFiles& files, const Options& options) {
+  const auto& [machine, times, note] = files;
   const Cost cost = estimate(plan, machine, times);
   fmt::print("predicted time: {:.3f} ms a step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
@@ -163,9 +163,9 @@ void print_price(const Plan& plan, const Options& options) {
 int explain(const Options& options, const ModelFactory& factory) {
   if (!options.svg.empty()) check_writable("--svg", options.svg);
   const Model model = make_model(options, factory);
-  const Strategy strategy = make_strategy(options, 1);
-  const Plan plan = bind(
-      model, strategy, {options.trainer.batch, options.trainer.dtype, !options.evaluation, options.trainer.optimizer});
+  const MachineFiles files = load_machine(options);
+  const Strategy strategy = place_stages(options, model, make_strategy(options, 1), files);
+  const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,
          plan.grids.size() == 1 ? fmt::format("grid \"{}\"", plan.grid().print()) : "strategy", plan.ranks() - 1);
@@ -186,7 +186,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MemoryPeak memory = plan.peak(options.rank);
   fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
-  if (plan.workload.training) print_price(plan, options);
+  if (plan.workload.training) print_price(plan, files, options);
   std::fflush(stdout);
   check_memory(plan, options.trainer.memory_limit);
   return 0;

@@ -1,5 +1,6 @@
 #include "machine_files.hpp"
 
+#include "partita/strategies/balance.hpp"
 #include "text_file.hpp"
 
 #include <filesystem>
@@ -7,6 +8,17 @@
 namespace partita::cli {
 
 std::string times_path(const std::string& machine) { return machine + ".times"; }
+
+Workload make_workload(const Options& options) {
+  return {options.trainer.batch, options.trainer.dtype, options.trainer.training && !options.evaluation,
+          options.trainer.optimizer};
+}
+
+Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files) {
+  const auto memory = options.machine.empty() ? 0 : static_cast<Index>(files.machine.memory.value);
+  const Index limit = options.trainer.memory_limit > 0 ? options.trainer.memory_limit : memory;
+  return balanced(model, strategy, make_workload(options), files.machine, files.times, limit);
+}
 
 MachineFiles load_machine(const Options& options) {
   if (options.machine.empty()) return {default_machine(), {}, ""};

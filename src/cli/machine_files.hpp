@@ -16,6 +16,12 @@ struct MachineFiles {
 /// Where a machine file's times are: beside it.
 std::string times_path(const std::string& machine);
 
+/// The workload that the options describe.
+Workload make_workload(const Options& options);
+/// Places the boundaries of stages where the strategy leaves that open, by the machine's prices, alike in every verb. A stage holds
+/// at most what --memory-limit says, or a machine that was named.
+Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files);
+
 /// What --machine names; without it the default machine. Times of another machine are left aside, with a note.
 MachineFiles load_machine(const Options& options);
 

@@ -94,12 +94,10 @@ po::options_description run_options(Options& o, Texts& texts) {
   return group;
 }
 
-po::options_description train_options(Options& o, Texts& texts) {
+po::options_description optimizer_options(Options& o, Texts& texts) {
   auto& t = o.trainer;
-  po::options_description group("Training");
+  po::options_description group("Optimizer");
   auto add = group.add_options();
-  add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"), "passes over the training set");
-  add("steps", po::value(&t.steps)->value_name("N"), "stop after so many steps in all");
   add("optimizer", po::value(&texts.method)->default_value(texts.method)->value_name("NAME"),
       "sgd, adagrad, rmsprop, adam, adamw, lars or lamb");
   add("rate",
@@ -123,6 +121,15 @@ po::options_description train_options(Options& o, Texts& texts) {
       "the rate rises linearly over so many steps");
   add("decay", po::value(&texts.decay)->default_value(texts.decay)->value_name("KIND"),
       "of the rate: none, linear or cosine");
+  return group;
+}
+
+po::options_description train_options(Options& o) {
+  auto& t = o.trainer;
+  po::options_description group("Training");
+  auto add = group.add_options();
+  add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"), "passes over the training set");
+  add("steps", po::value(&t.steps)->value_name("N"), "stop after so many steps in all");
   add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"), "augmentation: random shifts");
   add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: random mirror images");
   add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }), "leave out the evaluation at the end");
@@ -255,7 +262,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     po::options_description workload("Workload");
     workload.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
                            "f64, f32, bf16 or f16");
-    all.add(workload);
+    all.add(workload).add(optimizer_options(options, texts));
     if (options.verb != "calibrate") all.add(price_options(options));
     if (options.verb == "plan") all.add(plan_options(options));
     if (options.verb == "explain") all.add(explain_options(options));
@@ -263,7 +270,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     if (options.verb == "calibrate") all.add(calibrate_options(options)).add(measure_options(options));
   } else {
     all.add(run_options(options, texts));
-    if (options.verb == "train") all.add(train_options(options, texts));
+    if (options.verb == "train")
+      all.add(price_options(options)).add(optimizer_options(options, texts)).add(train_options(options));
   }
   const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0) {
@@ -280,7 +288,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   auto& optimizer = options.trainer.optimizer;
   optimizer.decay = parse_decay(texts.decay);
   optimizer.method = parse_method(texts.method);
-  if (options.verb == "train" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
+  if (options.verb != "evaluate" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
   check(options);
   return options;
 }

@@ -26,15 +26,11 @@ constexpr Index uncounted_steps = 3;  // caches fill, links are opened
 class RunFolder {
  public:
   explicit RunFolder(const std::string& out) {
-    if (!out.empty()) {
-      path_ = std::filesystem::absolute(out + ".runs").string();
-      std::error_code error;
-      std::filesystem::create_directory(path_, error);
-      if (error) fail("--out {}: the folder {} cannot be made: {}", out, path_, error.message());
-      return;
-    }
-    path_ = (std::filesystem::temp_directory_path() / "partita-scale-XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be made", path_);
+    const auto beside =
+        out.empty() ? std::filesystem::temp_directory_path() / "partita-scale" : std::filesystem::absolute(out);
+    path_ = beside.string() + ".runs-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr)
+      fail("the folder {} for what the runs write cannot be made: {}", path_, std::generic_category().message(errno));
   }
   ~RunFolder() {
     std::error_code ignored;
@@ -129,12 +125,18 @@ class Experiment {
 
   /// Data that are missing or do not fit the model are found now, not in every run.
   void check_data() {
-    const int most = cases_.back().ranks;
+    const int most = most_ranks();
     size_ = open_data(options_for(most), model_, true)->size();
     for (const auto& each : cases_)
       if (batch(each.ranks) > samples(each.ranks))
         fail("--batch {}: with {} ranks a step takes {} samples, but the training set has {}", options_.batch,
              each.ranks, batch(each.ranks), samples(each.ranks));
+  }
+
+  int most_ranks() const {
+    int most = 0;
+    for (const auto& each : cases_) most = std::max(most, each.ranks);
+    return most;
   }
 
   Index samples(int ranks) const {
@@ -158,8 +160,8 @@ class Experiment {
       there_ += std::min(options_.repeats, done);
     }
     if (there_ > 0) fmt::print(stderr, "{} of {} runs are in {} already\n", there_, there_ + all_, options_.out);
-    if (options_.launcher.size() == 1 && cases_.back().ranks > results_.conditions.cores)
-      fmt::print(stderr, "note: {} ranks share {} cores\n", cases_.back().ranks, results_.conditions.cores);
+    if (options_.launcher.size() == 1 && most_ranks() > results_.conditions.cores)
+      fmt::print(stderr, "note: {} ranks share {} cores\n", most_ranks(), results_.conditions.cores);
     started_ = now();
   }
 

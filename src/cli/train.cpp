@@ -1,4 +1,5 @@
 #include "conditions.hpp"
+#include "machine_files.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "text_file.hpp"
@@ -31,9 +32,8 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     setup.model = make_model(options, factory);
     setup.strategy = make_strategy(options, world.size());
     check_ranks(setup.strategy, world.size());
-    const Workload workload{options.trainer.batch, options.trainer.dtype, options.trainer.training,
-                            options.trainer.optimizer};
-    const Plan plan = bind(setup.model, setup.strategy, workload);
+    setup.strategy = place_stages(options, setup.model, setup.strategy, load_machine(options));
+    const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));

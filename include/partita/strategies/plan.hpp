@@ -77,6 +77,19 @@ struct MemoryPeak {
 /// When a layer communicates: in which pass of a microbatch, on its way between stages, or once a step.
 enum class Pass : std::uint8_t { forward, backward_data, backward_filter, stages, update };
 
+/// What a layer communicates for.
+enum class Purpose : std::uint8_t {
+  input,       ///< an input's way to the layout that the layer needs, and its gradient's back
+  output,      ///< what it computed, to the layout in which it is left; its gradient likewise
+  halo,        ///< of inputs, before they are needed
+  product,     ///< panels, and sums of a distributed product
+  statistics,  ///< in the middle of its work: batch statistics, losses
+  stages,      ///< from one stage to another
+  sum,         ///< gradients of weights
+  replicas,    ///< these and running statistics of both replicas
+  update,      ///< norms, and weights that several ranks update
+};
+
 /// One communication of one layer, as one rank will see it.
 struct PlannedTraffic {
   std::string role;  ///< "halo x", "y", "statistics forward", "loss", "dy", "halo dy", "dx", "dw weight", ...
@@ -84,6 +97,7 @@ struct PlannedTraffic {
   AxisSet axes = 0;  ///< of a collective; 0 for one over all ranks or both replicas
   Traffic traffic;
   Pass pass = Pass::forward;
+  Purpose purpose = Purpose::input;
   int below = 0, above = 0;  ///< of an exchange: how far its peers' numbers lie below the rank's, and above, at most
 };
 

@@ -1,0 +1,231 @@
+#include "partita/strategies/plan.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace partita {
+
+namespace {
+
+/// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
+class TrafficList {
+ public:
+  /// Of `times` microbatches that `layer` of a replica is bound for.
+  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times)
+      : plan_(plan),
+        layer_(layer),
+        replica_(replica),
+        grid_(plan.grids[static_cast<std::size_t>(plan.place(layer.group, replica))]),
+        rank_(world_rank - grid_.first_rank()),
+        times_(times),
+        element_(size_of(plan.workload.dtype)) {
+    if (runs()) {
+      forward();
+      if (plan.workload.training) {
+        pass_ = Pass::backward_data;
+        if (layer_.recompute) forward();
+        backward();
+      }
+    }
+    for (const auto& boundary : layer_.departs) cross(boundary, world_rank);
+  }
+
+  /// What the buckets move that this layer completes, once a step.
+  void add_reduce() {
+    times_ = 1;
+    pass_ = Pass::update;
+    if (plan_.workload.training && runs()) reduce();
+    purpose_ = Purpose::statistics;
+    if (layer_.op->is_loss() && plan_.grids.size() > 1)
+      add("loss to all stages", Verb::all_reduce, 0, {1, 2 * size_of(DType::f64)});
+  }
+
+  std::vector<PlannedTraffic> list;
+
+ private:
+  /// True if the rank is one of the layer's stage.
+  bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }
+
+  /// What goes to another stage, and its gradient that comes back.
+  void cross(const Boundary& boundary, int world_rank) {
+    const auto send = [&](const std::string& role, bool back) {
+      const TransferPlan plan = boundary.transfer(world_rank, back);
+      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank);
+    };
+    pass_ = Pass::stages;
+    purpose_ = Purpose::stages;
+    const int stage = plan_.place(boundary.group, replica_);
+    if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
+    send(fmt::format("y to stage {}", stage), false);
+    if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", stage), true);
+  }
+
+  void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
+    if (times_ == 0 || traffic == Traffic{}) return;
+    list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose_, 0, 0});
+  }
+
+  /// `traffic` of the transfers of `rank`, from which its peers are counted.
+  void add_exchange(const std::string& role, AxisSet axes, const TransferPlan& plan, Traffic traffic, int rank) {
+    const std::size_t before = list.size();
+    add(role, Verb::exchange, axes, traffic);
+    if (list.size() == before) return;
+    for (const auto* transfers : {&plan.sends, &plan.recvs})
+      for (const auto& transfer : *transfers) {
+        list.back().below = std::max(list.back().below, rank - transfer.peer);
+        list.back().above = std::max(list.back().above, transfer.peer - rank);
+      }
+  }
+  void add_halo(const std::string& role, const Halo& halo) {
+    add_exchange(role, grid_.all(), halo.transfer(rank_), halo.traffic(rank_, element_), rank_);
+  }
+
+  void add(const std::string& role, const LayerPlan::Steps& steps) {
+    for (const auto& step : steps) {
+      if (step.verb == Verb::exchange)
+        add_exchange(role, step.axes, plan_transfer(step.from.owned(), step.to.owned(), rank_, step.from.grid()),
+                     traffic(step, rank_, element_), rank_);
+      else
+        add(role, step.verb, step.axes, traffic(step, rank_, element_));
+    }
+  }
+
+  void add_collectives(Collective::When when) {
+    purpose_ = Purpose::statistics;
+    for (const auto& collective : layer_.at.collectives)
+      if (collective.when == when)
+        add_collective(collective.role, Verb::all_reduce, collective.axes,
+                       collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
+  }
+
+  void add_collective(const std::string& role, Verb verb, AxisSet axes, Index elements, Index element_size) {
+    if (elements > 0 && grid_.group_size(axes) > 1) add(role, verb, axes, {1, elements * element_size});
+  }
+
+  void forward() {
+    purpose_ = Purpose::input;
+    for (const auto& steps : layer_.arrive) add("x", steps);
+    purpose_ = Purpose::halo;
+    if (layer_.at.x_halo) add_halo("halo x", *layer_.at.x_halo);
+    add_collectives(Collective::When::forward);
+    add_product(0, "product y");
+    purpose_ = Purpose::output;
+    add("y", layer_.finish);
+  }
+
+  void add_product(std::size_t which, const std::string& role) {
+    if (which >= layer_.at.products.size()) return;
+    const ProductPlan& product = layer_.at.products[which];
+    purpose_ = Purpose::product;
+    add(role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
+    if (!list.empty() && list.back().role == role) {  // to and from any rank of the grid
+      list.back().below = rank_;
+      list.back().above = grid_.size() - 1 - rank_;
+    }
+    add(role, product.finish);
+  }
+
+  void backward() {
+    const bool needs_dx = layer_.needs_any_dx();
+    if (!needs_dx && !layer_.trains()) return;
+    pass_ = Pass::backward_data;
+    purpose_ = Purpose::output;
+    add("dy", layer_.finish_back);
+    purpose_ = Purpose::halo;
+    if (layer_.at.dy_halo && needs_dx) add_halo("halo dy", *layer_.at.dy_halo);
+    if (layer_.at.x_halo && !layer_.at.dy_halo && needs_dx) {  // the adjoint: what came goes back
+      const auto plan = layer_.at.x_halo->transfer(rank_);
+      Index elements = 0;
+      for (const auto& recv : plan.recvs) elements += recv.box.volume();
+      add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
+    }
+    add_collectives(Collective::When::backward);
+    pass_ = Pass::backward_filter;
+    add_product(2, "product dw");
+    pass_ = Pass::backward_data;
+    if (needs_dx) add_product(1, "product dx");
+    purpose_ = Purpose::input;
+    for (std::size_t i = 0; i < layer_.leave.size(); ++i)
+      if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
+  }
+
+  /// What the buckets move that this layer completes.
+  void reduce() {
+    const Index master = size_of(master_dtype(plan_.workload.dtype));
+    for (const auto& bucket : plan_.buckets) {
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].name != layer_.name) continue;
+      const Index elements = plan_.offsets(bucket, rank_).back();
+      purpose_ = Purpose::sum;
+      add_collective("dw", plan_.distributed ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements, master);
+      purpose_ = Purpose::update;
+      if (plan_.workload.optimizer.needs_norms())
+        add_collective("norms", Verb::all_reduce, plan_.norm_axes(bucket),
+                       2 * static_cast<Index>(bucket.entries.size()), size_of(DType::f64));
+      if (plan_.distributed) add_collective("w", Verb::all_gather, bucket.axes, elements, master);
+    }
+    if (!plan_.mirror) return;
+    purpose_ = Purpose::replicas;
+    for (const auto& bucket : plan_.buckets)
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].name == layer_.name && bucket_share(bucket) > 0)
+        add("dw of both replicas", Verb::all_reduce, 0, {1, bucket_share(bucket) * master});
+    for (std::size_t w = 0; w < layer_.weights.size(); ++w)
+      if (const Index elements = layer_.at.w[w].owned(rank_).volume(); !layer_.weights[w].trained && elements > 0)
+        add("running statistics of both replicas", Verb::all_reduce, 0, {1, elements * master});
+  }
+
+  Index bucket_share(const Bucket& bucket) const { return plan_.share(bucket, rank_).extent(); }
+
+  const Plan& plan_;
+  const LayerPlan& layer_;
+  int replica_;
+  const Grid& grid_;
+  int rank_, times_;
+  Pass pass_ = Pass::forward;
+  Purpose purpose_ = Purpose::input;
+  Index element_;
+};
+
+}  // namespace
+
+std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
+  const auto i = static_cast<std::size_t>(layer);
+  std::map<const std::vector<LayerPlan>*, int> times;
+  for (int j = 0; j < microbatches; ++j) ++times[&layers_of(j)];
+  std::vector<PlannedTraffic> all;
+  const auto append = [&](const std::vector<LayerPlan>& bound, int replica) {
+    if (const auto found = times.find(&bound); found != times.end()) {
+      const TrafficList list(*this, bound[i], replica, rank, found->second);
+      all.insert(all.end(), list.list.begin(), list.list.end());
+    }
+  };
+  append(layers, 0);
+  append(smaller, 0);
+  if (mirror) {
+    append(mirror->layers, 1);
+    append(mirror->smaller, 1);
+  }
+  const auto once = step_traffic(layer, rank);
+  all.insert(all.end(), once.begin(), once.end());
+  return all;
+}
+
+std::vector<PlannedTraffic> Plan::step_traffic(int layer, int rank) const {
+  const auto& bound = layers[static_cast<std::size_t>(layer)];
+  TrafficList once(*this, bound, std::max(replica_on(bound.group, stage_of_rank(rank)), 0), rank, 0);
+  once.add_reduce();
+  return std::move(once.list);
+}
+
+std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool of_smaller) const {
+  const auto& bound = (of_smaller ? smaller : layers)[static_cast<std::size_t>(layer)];
+  return std::move(TrafficList(*this, bound, 0, rank, 1).list);
+}
+
+Traffic Plan::traffic(int rank) const {
+  Traffic total;
+  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer)
+    for (const auto& item : traffic(layer, rank)) total += item.traffic;
+  return total;
+}
+
+}  // namespace partita
