@@ -33,13 +33,15 @@ std::string halo(const std::optional<Halo>& halo, int rank) {
 std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
   std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
                                  workload.training ? "" : " evaluation");
+  const bool back = workload.training;
   for (std::size_t i = 0; i < layer.at.x.size(); ++i)
     text += fmt::format(" x {}{}{}{}", extents(layer.at.x[i].owned(rank)), conversions(layer.arrive[i], rank),
-                        layer.needs_dx[i] ? " dx" : "", layer.needs_dx[i] ? conversions(layer.leave[i], rank) : "");
+                        back && layer.needs_dx[i] ? " dx" : "",
+                        back && layer.needs_dx[i] ? conversions(layer.leave[i], rank) : "");
   text += halo(layer.at.x_halo, rank);
   for (const auto& w : layer.at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
   text += fmt::format(" y {}{}", extents(layer.at.y.owned(rank)), conversions(layer.finish, rank));
-  text += conversions(layer.finish_back, rank) + halo(layer.at.dy_halo, rank);
+  if (back) text += conversions(layer.finish_back, rank) + halo(layer.at.dy_halo, rank);
   for (const auto& product : layer.at.products)
     text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
                         extents(product.b_used.owned(rank)), product.panels.size());
@@ -68,11 +70,14 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
   KernelTimes times;
   int number = 0;
   while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
+    ++number;
+    const auto end = text.find('\n');
     std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (++number == 1) {
-      if (line.substr(0, heading.size()) != heading) fail("{}, line 1: it holds no times of kernels", file);
+    if (number == 1 && line.substr(0, heading.size()) != heading)
+      fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+    if (end == std::string_view::npos) fail("{}, line {}: the file is cut off here", file, number);
+    text.remove_prefix(end + 1);
+    if (number == 1) {
       times.where_ = line.substr(heading.size());
       continue;
     }
@@ -80,12 +85,14 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     for (double& each : seconds) {
       const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), each);
       if (error != std::errc{} || rest == line.data() + line.size() || *rest != ' ' || !(each >= 0 && each < 1e6))
-        fail("{}, line {}: write four times in seconds and what they are of", file, number);
+        fail("{}, line {}: write four times in seconds and what they are of, with blanks between", file, number);
       line.remove_prefix(static_cast<std::size_t>(rest - line.data()) + 1);
     }
-    times.layers_[std::string(line)] = {seconds[0], seconds[1], seconds[2], seconds[3]};
+    if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
+    if (!times.layers_.emplace(line, LayerTimes{seconds[0], seconds[1], seconds[2], seconds[3]}).second)
+      fail("{}, line {}: it is there twice: {}", file, number, line);
   }
-  if (number == 0) fail("{}: it is empty", file);
+  if (number == 0) fail("{}: the file is empty", file);
   return times;
 }
 

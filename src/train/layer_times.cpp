@@ -119,6 +119,20 @@ bool any(Communicator& world, bool mine) {
   return found > 0;
 }
 
+/// The updates of a stage's groups on one of its ranks.
+std::map<int, std::string> updates(const Plan& plan, int stage, int rank) {
+  std::map<int, std::string> all;
+  for (int group = 0; plan.workload.training && group < static_cast<int>(plan.places.size()); ++group) {
+    if (plan.place(group) != stage) continue;
+    Index elements = 0;
+    for (const auto& bucket : plan.buckets)
+      if (plan.layers[static_cast<std::size_t>(bucket.last())].group == group)
+        elements += plan.share(bucket, rank).extent();
+    all[group] = update_work(elements, plan.workload);
+  }
+  return all;
+}
+
 /// Runs one rank's part in both ways, backward whole and in halves, in turns.
 class Measurement {
  public:
@@ -162,16 +176,10 @@ class Measurement {
       if (plan.places[i] == whole_.stage())
         times.set(local_work(plan.layers[i], whole_.rank(), original_.workload),
                   {forward[i], backward[i], data[i], filter[i]});
-    if (!plan.workload.training) return;
-    for (int group = 0; group < static_cast<int>(original_.places.size()); ++group) {
-      Index elements = 0;
-      for (const auto& bucket : original_.buckets)
-        if (original_.layers[static_cast<std::size_t>(bucket.last())].group == group)
-          elements += original_.share(bucket, whole_.rank()).extent();
+    for (const auto& [group, work] : updates(original_, whole_.stage(), whole_.rank())) {
       double seconds = 0;
       for (std::size_t i = 0; i < count; ++i) seconds += original_.layers[i].group == group ? step[i] : 0;
-      if (original_.place(group) == whole_.stage())
-        times.set(update_work(elements, original_.workload), {seconds, 0, 0, 0});
+      times.set(work, {seconds, 0, 0, 0});
     }
   }
 
@@ -185,12 +193,15 @@ class Measurement {
 
 bool lacks(const KernelTimes& known, const Plan& plan, const std::vector<LayerPlan>& layers, int rank) {
   const int stage = plan.stage_of_rank(rank), inside = plan.rank_in_stage(rank);
+  for (const auto& [group, work] : updates(plan, stage, inside))
+    if (!known.find(work)) return true;
   return std::any_of(layers.begin(), layers.end(), [&](const LayerPlan& layer) {
     return plan.place(layer.group) == stage && !known.find(local_work(layer, inside, plan.workload));
   });
 }
 
-/// What all ranks found; the mean where several found the same.
+}  // namespace
+
 KernelTimes united(const KernelTimes& mine, Communicator& world) {
   const std::string text = mine.print();
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -224,8 +235,6 @@ KernelTimes united(const KernelTimes& mine, Communicator& world) {
   return together;
 }
 
-}  // namespace
-
 std::string place_of_times(const MeasureOptions& options, DType dtype) {
   return fmt::format("{} with {} {} on {}", make_backend(options.backend, dtype, options.threads)->name(),
                      options.threads, options.threads == 1 ? "thread" : "threads", KernelCache::processor());
@@ -233,16 +242,17 @@ std::string place_of_times(const MeasureOptions& options, DType dtype) {
 
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world) {
-  KernelTimes mine(place_of_times(options, plan.workload.dtype));
+  const std::string where = place_of_times(options, plan.workload.dtype);
+  KernelTimes all = known.empty() ? KernelTimes(where) : known;
   const auto backend = make_backend(options.backend, plan.workload.dtype, options.threads);
   for (const auto* layers : {&plan.layers, &plan.smaller}) {
-    if (layers->empty() || !any(world, lacks(known, plan, *layers, rank))) continue;
+    if (layers->empty() || !any(world, lacks(all, plan, *layers, rank))) continue;
     Measurement measurement(plan, *layers, rank, options, *backend, world);
     measurement.run();
+    KernelTimes mine(where);
     measurement.add_to(mine);
+    all.merge(united(mine, world));
   }
-  KernelTimes all = known;
-  all.merge(united(mine, world));
   return all;
 }
 

@@ -21,9 +21,12 @@ std::string place_of_times(const MeasureOptions& options, DType dtype);
 
 /// What rank `rank` of a plan computes, layer by layer, the median of several runs: the executor runs its part alone, a group a
 /// layer, and nothing is sent. All ranks of `world` measure at the same time, whatever each of them measures, since cores share
-/// caches and memory. Only what `known` lacks is measured; all ranks return what any of them found, the mean where several did
-/// the same. Collective over `world`.
+/// caches and memory. Where `known` has all nothing is run, and what it has stays as it is; all ranks return what any of them
+/// found, `united`. Collective over `world`.
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world);
+
+/// What the ranks found, each `mine`, the mean where several found the same. Collective over `world`.
+KernelTimes united(const KernelTimes& mine, Communicator& world);
 
 }  // namespace partita

@@ -1,0 +1,170 @@
+// What ranks measure of their own work: every layer where it computes, whatever the plan, and nothing that is known.
+#include "partita/train/layer_times.hpp"
+
+#include "partita/comm/threads.hpp"
+#include "partita/strategies/cost_model.hpp"
+#include "support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+namespace partita::test {
+namespace {
+
+/// Convolutions, a normalisation, and an output that skips layers.
+Model skips() {
+  Model m("skips");
+  const auto in = m.input("in", {.channels = 2, .spatial = {9, 6}});
+  const auto a = m.conv("a", in, {.filters = 4, .kernel = 3, .padding = 1});
+  auto t = m.batch_norm("norm", a);
+  t = m.relu("relu", t);
+  t = m.conv("b", t, {.filters = 4, .kernel = 3, .padding = 1});
+  t = m.add("sum", t, a);
+  t = m.max_pool("pool", t, {.window = 2, .stride = 1});
+  t = m.dropout("drop", t, {.rate = 0.3});
+  t = m.linear("fc1", t, {.features = 6, .activation = Activation{Activation::Kind::gelu}});
+  t = m.linear("fc2", t, {.features = 4});
+  m.softmax_cross_entropy("loss", t);
+  return m;
+}
+
+const MeasureOptions quick{.backend = "reference", .most = 3, .budget = 0.0};
+
+/// What all ranks have in the end, which must be the same.
+KernelTimes measured(const Plan& plan, const KernelTimes& known = {}) {
+  std::vector<KernelTimes> times(static_cast<std::size_t>(plan.ranks()));
+  run_threads(plan.ranks(), [&](Communicator& comm) {
+    times[static_cast<std::size_t>(comm.rank())] = measure_layers(plan, comm.rank(), quick, known, comm);
+  });
+  for (const auto& each : times) EXPECT_EQ(each.print(), times[0].print());
+  return times[0];
+}
+
+void expect_times(const LayerPlan& layer, const LayerTimes& times, int rank, bool training) {
+  const bool computes = !layer.at.y.owned(rank).empty();
+  if (!layer.inputs.empty() && computes) {
+    EXPECT_GT(times.forward, 0);
+  }
+  if (!training) {
+    EXPECT_EQ(times.backward + times.backward_data + times.backward_filter, 0);
+  }
+  if (!training || !layer.has_backward() || !computes) return;
+  EXPECT_GT(times.backward, 0);
+  EXPECT_GT(times.backward_data + times.backward_filter, 0);
+  if (layer.needs_any_dx()) {
+    EXPECT_GT(times.backward_data, 0);
+  }
+  if (layer.trains()) {
+    EXPECT_GT(times.backward_filter, 0);
+  }
+}
+
+/// Every rank finds every layer of its stage, in microbatches of both sizes, and then prices all by measured times.
+void expect_all_measured(const Strategy& strategy, Index batch, bool training = true) {
+  SCOPED_TRACE(strategy.print());
+  const Plan plan =
+      bind(skips(), strategy, {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
+  const KernelTimes times = measured(plan);
+  for (const auto* layers : {&plan.layers, &plan.smaller})
+    for (std::size_t i = 0; i < layers->size(); ++i)
+      for (int rank = 0; rank < plan.grid_of(static_cast<int>(i)).size(); ++rank) {
+        const LayerPlan& layer = (*layers)[i];
+        SCOPED_TRACE(fmt::format("{} on rank {} of stage {}", layer.name, rank, plan.stage_of(static_cast<int>(i))));
+        const auto found = times.find(local_work(layer, rank, plan.workload));
+        ASSERT_TRUE(found.has_value());
+        expect_times(layer, *found, rank, training);
+      }
+  const Cost cost = estimate(plan, default_machine(), times);
+  for (const auto& layer : cost.layers) EXPECT_TRUE(layer.measured);
+  std::size_t updates = 0;
+  for (const auto& [work, each] : times.all()) updates += work.rfind("update ", 0) == 0 ? 1 : 0;
+  EXPECT_EQ(updates > 0, training);
+}
+
+Strategy all_as(const std::string& grid, const std::string& output) {
+  Strategy strategy(grid);
+  return strategy.layer("*", {.output = output});
+}
+
+TEST(LayerTimes, OfEveryLayerOnEveryRank) {
+  expect_all_measured(Strategy(), 2);
+  expect_all_measured(all_as("data=2 y=2", "N@data H@y"), 3);
+  expect_all_measured(all_as("y=3", "H@y"), 1);
+  expect_all_measured(all_as("c=2", "C@c"), 2);
+  expect_all_measured(all_as("c=2", "C@c").layer("*", {.algorithm = "auto"}).layer("fc1", {.weights = "F@c"}), 2);
+  expect_all_measured(all_as("data=4", "N@data").update(Strategy::Update::distributed), 6);
+  expect_all_measured(all_as("data=2 y=2", "N@data H@y"), 4, false);
+}
+
+TEST(LayerTimes, OfMicrobatchesOfTwoSizes) {
+  expect_all_measured(all_as("data=2", "N@data").schedule("gpipe", 3), 7);
+  expect_all_measured(all_as("y=2", "H@y").layer("*", {.recompute = true}).schedule("1f1b", 2), 3);
+}
+
+TEST(LayerTimes, OfStages) {
+  for (const char* kind : {"1f1b", "zb-h1", "chimera", "interleaved", "zb-v"}) {
+    Strategy strategy;
+    expect_all_measured(strategy.stages(2).schedule(kind, 3), 7);
+  }
+  Strategy skipping;
+  skipping.stage({"in", "norm"}).stage({"relu", "b"}).stage({"sum", "loss"}).schedule("1f1b", 2);
+  expect_all_measured(skipping, 4);
+  Strategy grids = all_as("data=2", "N@data");
+  grids.stage({"in", "b", Grid::parse("data=2")}).stage({"sum", "loss", Grid::parse("")}).schedule("1f1b", 2);
+  expect_all_measured(grids, 4);
+  expect_all_measured(skipping, 4, false);
+}
+
+TEST(LayerTimes, WhatIsKnownStays) {
+  const Plan plan = bind(skips(), all_as("data=2", "N@data").schedule("gpipe", 2), {.batch = 6, .optimizer = {}});
+  KernelTimes known("elsewhere");
+  const KernelTimes found = measured(plan);
+  for (const auto& [work, times] : found.all()) known.set(work, {7, 8, 9, 10});
+  EXPECT_EQ(measured(plan, known).print(), known.print()) << "and nothing is added";
+  KernelTimes some("elsewhere");
+  const std::string conv = local_work(plan.layers[1], 0, plan.workload);
+  some.set(conv, {7, 8, 9, 10});
+  const KernelTimes all = measured(plan, some);
+  EXPECT_EQ(all.find(conv)->forward, 7);
+  EXPECT_EQ(all.all().size(), found.all().size());
+  EXPECT_EQ(all.where(), "elsewhere");
+}
+
+TEST(LayerTimes, AnUpdateOfOtherElementsIsMeasured) {
+  const auto of = [](Strategy::Update update) {
+    return bind(skips(), all_as("data=2", "N@data").update(update), {.batch = 4, .optimizer = {}});
+  };
+  const KernelTimes known = measured(of(Strategy::Update::replicated));
+  EXPECT_EQ(measured(of(Strategy::Update::distributed), known).all().size(), known.all().size() + 1)
+      << "the same layers, half of the update";
+}
+
+TEST(LayerTimes, UnitedTimesAreMeans) {
+  run_threads(3, [&](Communicator& comm) {
+    KernelTimes mine("here");
+    const double rank = comm.rank();
+    mine.set("all", {rank, 2 * rank, 1, 0});
+    if (comm.rank() > 0) mine.set("two", {rank, 0, 0, 4 * rank});
+    mine.set(fmt::format("rank {}", comm.rank()), {rank, rank, rank, rank});
+    const KernelTimes times = united(mine, comm);
+    ASSERT_EQ(times.all().size(), 5U);
+    EXPECT_DOUBLE_EQ(times.find("all")->forward, 1);
+    EXPECT_DOUBLE_EQ(times.find("all")->backward, 2);
+    EXPECT_DOUBLE_EQ(times.find("all")->backward_data, 1);
+    EXPECT_DOUBLE_EQ(times.find("two")->forward, 1.5);
+    EXPECT_DOUBLE_EQ(times.find("two")->backward_filter, 6);
+    EXPECT_DOUBLE_EQ(times.find("rank 2")->forward, 2);
+    EXPECT_EQ(times.where(), "here");
+    EXPECT_TRUE(united(KernelTimes("here"), comm).empty());
+  });
+}
+
+TEST(LayerTimes, SayWhoseTheyAre) {
+  const std::string place = place_of_times({.backend = "reference", .threads = 2}, DType::f32);
+  EXPECT_EQ(place.rfind("reference with 2 threads on ", 0), 0U) << place;
+  EXPECT_NE(place_of_times({.backend = "reference", .threads = 1}, DType::f32).find("1 thread on"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace partita::test
