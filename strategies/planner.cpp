@@ -3,6 +3,7 @@
 #include "least_cost.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/balance.hpp"
+#include "partita/strategies/generators.hpp"
 #include "price.hpp"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 namespace partita {
 
@@ -81,6 +83,7 @@ class Planner {
         times_(times),
         options_(options),
         limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {
+    classes_ = classes();
     const Shape input = model.shapes(1)[0];
     for (int d = 0; d < input.dims(); ++d)
       if (is_spatial(input.name(d)) && spatial_.size() < 2) {
@@ -90,11 +93,37 @@ class Planner {
   }
 
   std::vector<Planned> run() {
+    const Cost serial = estimate(bind(model_, Strategy(), workload_), machine_, times_);
+    ideal_ = serial.parts.passes.compute / options_.ranks;
+    // What cannot come near the best even if it scaled perfectly is looked at only if nothing else fits.
+    for (const double hopeless : {1.0, std::numeric_limits<double>::infinity()}) {
+      search(hopeless);
+      if (!found_.empty()) break;
+    }
+    if (found_.empty()) fail_unfit();
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
+    const auto same = [](const Planned& a, const Planned& b) {  // grids that differ in the names of axes alone
+      return std::abs(a.cost.seconds - b.cost.seconds) < 1e-4 * a.cost.seconds;
+    };
+    found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
+    found_.resize(std::min(found_.size(), static_cast<std::size_t>(options_.best)));
+    return std::move(found_);
+  }
+
+ private:
+  void search(double hopeless) {
     std::vector<Candidate> candidates;
     const auto ways = outlines();
     int done = 0;
+    double best = std::numeric_limits<double>::infinity();
     for (const auto& outline : ways) {
-      if (auto candidate = choose_layouts(outline)) candidates.push_back(std::move(*candidate));
+      const double bubble = static_cast<double>(outline.microbatches + outline.stages - 1) / outline.microbatches;
+      if (ideal_ * bubble < hopeless * best)
+        if (auto candidate = choose_layouts(outline)) {
+          best = std::min(best, candidate->seconds);
+          candidates.push_back(std::move(*candidate));
+        }
       if (options_.progress) options_.progress(++done, static_cast<int>(ways.size()));
     }
     if (candidates.empty())
@@ -105,14 +134,8 @@ class Planner {
     for (std::size_t i = 0;
          i < candidates.size() && (i < static_cast<std::size_t>(options_.examined) || found_.empty()); ++i)
       examine(candidates[i]);
-    if (found_.empty()) fail_unfit();
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
-    found_.resize(std::min(found_.size(), static_cast<std::size_t>(options_.best)));
-    return std::move(found_);
   }
 
- private:
   /// Stages, microbatches and grids, without layouts.
   std::vector<Candidate> outlines() const {
     std::vector<Candidate> all;
@@ -174,11 +197,15 @@ class Planner {
     for (const auto& plan : plans) prices.emplace_back(plan, machine_, times_, false, (outline.shares.data + 1) / 2);
     ChoiceGraph graph;
     graph.nodes.resize(model_.layers().size());
+    std::vector<std::vector<std::optional<double>>> known(plans.size());
+    for (auto& of_pattern : known) of_pattern.resize(graph.nodes.size());
+    Tables tables;
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       for (std::size_t p = 0; p < plans.size(); ++p)
-        graph.nodes[i].push_back(node_cost(prices[p], plans[p], static_cast<int>(i), outline.microbatches));
+        graph.nodes[i].push_back(node_cost(prices[p], static_cast<int>(i), outline.microbatches,
+                                           known[p][static_cast<std::size_t>(classes_[i])]));
       for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k)
-        graph.edges.push_back(edge(plans, prices, i, k, outline.microbatches));
+        graph.edges.push_back(edge(plans, prices, i, k, outline.microbatches, tables));
     }
     const Choice choice = least_cost(graph);
     outline.ways = choice.ways;
@@ -186,24 +213,41 @@ class Planner {
     return outline;
   }
 
-  /// Of all microbatches, without what is between layouts.
-  static double node_cost(const Price& price, const Plan& plan, int layer, int microbatches) {
-    const LayerCost cost = price.layer(layer, false);
-    const Grid& grid = plan.grid_of(layer);
-    double pass = cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
-    for (const auto& item : plan.microbatch_traffic(layer, cost.rank))
-      if (item.purpose == Purpose::input) pass -= price.seconds(item, grid, cost.rank);
-    const Sums sums = price.sums(layer);
-    return pass * microbatches + sums.total();
+  /// Layers of one class are alike, under one pattern, in all but the sums that they complete.
+  std::vector<int> classes() const {
+    std::map<std::string, int> numbers;
+    std::vector<int> all;
+    const auto shapes = model_.shapes(1);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const Layer& layer = model_.layers()[i];
+      std::string text = fmt::format("{} {}", layer.op->kind(), layer.op->describe());
+      for (const int input : layer.inputs)
+        text += fmt::format(" {}{}", shapes[static_cast<std::size_t>(input)].print(), input == 0 ? " first" : "");
+      all.push_back(numbers.try_emplace(std::move(text), static_cast<int>(numbers.size())).first->second);
+    }
+    return all;
   }
 
+  /// Of all microbatches, without what is between layouts; by class, and what it completes.
+  static double node_cost(const Price& price, int layer, int microbatches, std::optional<double>& of_class) {
+    if (!of_class) {
+      const LayerCost cost = price.layer(layer, false);
+      of_class = cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() - cost.inputs;
+    }
+    return *of_class * microbatches + price.sums(layer).total();
+  }
+
+  using Tables = std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>>;
+
   ChoiceGraph::Edge edge(const std::vector<Plan>& plans, const std::vector<Price>& prices, std::size_t layer,
-                         std::size_t input, int microbatches) {
+                         std::size_t input, int microbatches, Tables& tables) {
     const int producer = model_.layers()[layer].inputs[input];
-    ChoiceGraph::Edge edge{producer, static_cast<int>(layer), {}};
-    for (const auto& from : plans) {
-      auto& row = edge.costs.emplace_back();
-      const Layout& y = from.layers[static_cast<std::size_t>(producer)].y;
+    const auto [found, fresh] =
+        tables.try_emplace({classes_[static_cast<std::size_t>(producer)], classes_[layer], input});
+    auto& costs = found->second;
+    for (std::size_t from = 0; fresh && from < plans.size(); ++from) {
+      auto& row = costs.emplace_back();
+      const Layout& y = plans[from].layers[static_cast<std::size_t>(producer)].y;
       for (std::size_t p = 0; p < plans.size(); ++p) {
         const LayerPlan& to = plans[p].layers[layer];
         double seconds = between(prices[p], y, to.at.x[input]);
@@ -211,7 +255,7 @@ class Planner {
         row.push_back(seconds * microbatches);
       }
     }
-    return edge;
+    return {producer, static_cast<int>(layer), costs};
   }
 
   /// Of a redistribution on the first rank, which has the largest block.
@@ -257,6 +301,9 @@ class Planner {
   /// Binds and prices a candidate under each schedule; where it does not fit, with a shared update, and recomputing.
   void examine(const Candidate& candidate) {
     for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"gpipe"} : options_.kinds) {
+      const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
+      if (groups > static_cast<int>(model_.layers().size())) continue;  // a kind with several groups a stage
+      if (kind == "chimera" && candidate.stages % 2 != 0) continue;
       Strategy strategy = strategy_of(candidate);
       if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
       if (candidate.stages > 1) strategy.stages(candidate.stages);
@@ -268,18 +315,14 @@ class Planner {
     }
   }
 
+  /// True if it fits.
   bool offer(const Strategy& strategy) {
-    try {
-      const Strategy placed = balanced(model_, strategy, workload_, machine_, times_);
-      const Plan plan = bind(model_, placed, workload_);
-      Cost cost = estimate(plan, machine_, times_);
-      const bool fits = cost.memory.total <= limit_;
-      if (!fits && cost.memory.total < least_.total) least_ = cost.memory;
-      if (fits) found_.push_back({placed, std::move(cost)});
-      return fits;
-    } catch (const Error&) {  // the mixture cannot be bound: no candidate
-      return true;
-    }
+    const Strategy placed = balanced(model_, strategy, workload_, machine_, times_);
+    Cost cost = estimate(bind(model_, placed, workload_), machine_, times_);
+    const bool fits = cost.memory.total <= limit_;
+    if (!fits && cost.memory.total < least_.total) least_ = cost.memory;
+    if (fits) found_.push_back({placed, std::move(cost)});
+    return fits;
   }
 
   [[noreturn]] void fail_unfit() const {
@@ -297,7 +340,9 @@ class Planner {
   const KernelTimes& times_;
   PlannerOptions options_;
   Index limit_;
-  std::string spatial_;  // the dimensions that y and x cut
+  std::vector<int> classes_;  // of layers
+  double ideal_ = 0;          // seconds of a step, if its computing scaled perfectly
+  std::string spatial_;       // the dimensions that y and x cut
   int most_y_ = 1, most_x_ = 1;
   std::map<std::string, double> redistributions_;
   std::vector<Planned> found_;

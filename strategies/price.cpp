@@ -175,7 +175,8 @@ LocalWork Price::local(const LayerPlan& layer, int rank) const {
 }
 
 Price::Work Price::work(const LayerPlan& layer, int rank) const {
-  if (const auto found = times_.find(local_work(layer, rank, plan_.workload))) return {*found, true};
+  if (!times_.empty())
+    if (const auto found = times_.find(local_work(layer, rank, plan_.workload))) return {*found, true};
   const LocalWork local = this->local(layer, rank);
   const double once = machine_.kernel.value + std::max(local.flops / (machine_.arithmetic.value * local.share),
                                                        local.bytes / machine_.memory_bandwidth.value);
@@ -221,6 +222,7 @@ LayerCost Price::on_rank(int index, int rank, bool of_smaller) const {
       hidden = std::min(taken * overlap(route(item, grid, rank)), pass.compute - pass.hidden);
     pass.hidden += hidden;
     pass.*part_of(item.purpose) += taken - hidden;
+    if (item.purpose == Purpose::input) cost.inputs += taken;
   }
   return cost;
 }

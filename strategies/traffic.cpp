@@ -19,6 +19,7 @@ class TrafficList {
         rank_(world_rank - grid_.first_rank()),
         times_(times),
         element_(size_of(plan.workload.dtype)) {
+    if (times == 0) return;  // what comes once a step alone is asked for
     if (runs()) {
       forward();
       if (plan.workload.training) {
@@ -77,7 +78,8 @@ class TrafficList {
       }
   }
   void add_halo(const std::string& role, const Halo& halo) {
-    add_exchange(role, grid_.all(), halo.transfer(rank_), halo.traffic(rank_, element_), rank_);
+    const TransferPlan plan = halo.transfer(rank_);
+    add_exchange(role, grid_.all(), plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, rank_);
   }
 
   void add(const std::string& role, const LayerPlan::Steps& steps) {

@@ -26,8 +26,9 @@ struct PassCost {
 /// One layer's price.
 struct LayerCost {
   PassCost forward, backward_data, backward_filter;
-  double sums = 0;  ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
-  int rank = 0;     ///< of the stage's grid, on which it takes longest
+  double inputs = 0;  ///< of all three, what takes inputs to the layouts in which they are needed, and gradients back
+  double sums = 0;    ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
+  int rank = 0;       ///< of the stage's grid, on which it takes longest
   /// The times of its kernels are; else they are the machine's rates times operations and bytes.
   bool measured = false;
 };
