@@ -12,6 +12,19 @@ Index TransferPlan::sent() const {
 
 namespace {
 
+/// Of several ranks the one nearest to `receiver`, the first of equals.
+int nearest(std::span<const int> ranks, int receiver, const Grid& grid) {
+  int best = ranks.front(), least = grid.distance(best, receiver);
+  for (const int rank : ranks.subspan(1)) {
+    if (least == 0) break;
+    if (const int distance = grid.distance(rank, receiver); distance < least) {
+      best = rank;
+      least = distance;
+    }
+  }
+  return best;
+}
+
 /// The ranks whose owned boxes meet `box`, one for each distinct owned box: the replica nearest to `receiver`.
 std::vector<int> senders(std::span<const Box> owned, const Box& box, int receiver, const Grid& grid) {
   std::vector<int> chosen;
@@ -35,15 +48,18 @@ TransferPlan plan_transfer(std::span<const Box> owned, std::span<const Box> need
   require(owned.size() == needed.size(), "one owned and one needed box a rank");
   TransferPlan plan;
   const auto& mine = owned[static_cast<std::size_t>(rank)];
+  std::vector<int> replicas;  // that own the same
+  for (int other = 0; other < static_cast<int>(owned.size()); ++other)
+    if (owned[static_cast<std::size_t>(other)] == mine) replicas.push_back(other);
   for (int receiver = 0; receiver < static_cast<int>(needed.size()); ++receiver) {
-    const auto& box = needed[static_cast<std::size_t>(receiver)];
-    if (receiver != rank && intersect(mine, box).empty()) continue;
-    for (const int sender : senders(owned, box, receiver, grid)) {
-      const Box part = intersect(owned[static_cast<std::size_t>(sender)], box);
-      if (sender == rank && receiver == rank) plan.locals.push_back({rank, part});
-      if (sender == rank && receiver != rank) plan.sends.push_back({receiver, part});
-      if (sender != rank && receiver == rank) plan.recvs.push_back({sender, part});
-    }
+    if (receiver == rank) continue;
+    const Box part = intersect(mine, needed[static_cast<std::size_t>(receiver)]);
+    if (!part.empty() && nearest(replicas, receiver, grid) == rank) plan.sends.push_back({receiver, part});
+  }
+  const auto& box = needed[static_cast<std::size_t>(rank)];
+  for (const int sender : senders(owned, box, rank, grid)) {
+    const Box part = intersect(owned[static_cast<std::size_t>(sender)], box);
+    (sender == rank ? plan.locals : plan.recvs).push_back({sender, part});
   }
   return plan;
 }

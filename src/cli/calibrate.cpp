@@ -18,12 +18,12 @@ MeasureOptions measure_options(const Options& options) {
 }
 
 /// What is measured already, if it is of this machine.
-KernelTimes known_times(const Options& options, const std::string& where) {
+KernelTimes known_times(const Options& options, const std::string& where, bool speaks) {
   const std::string path = times_path(options.out);
   if (!std::filesystem::exists(path)) return KernelTimes(where);
   KernelTimes times = KernelTimes::parse(read_text("--out", path), path);
   if (times.where() == where) return times;
-  fmt::print("note       {} held times of \"{}\"; it begins anew\n", path, times.where());
+  if (speaks) fmt::print("note       {} held times of \"{}\"; it begins anew\n", path, times.where());
   return KernelTimes(where);
 }
 
@@ -40,17 +40,19 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
     for (const auto& [name, strategy] : make_strategies(options, world->size()))
       plans.emplace_back(name, bind(model, strategy, workload));
     if (first) check_writable("--out", options.out);
-    times = KernelTimes(place_of_times(measure, options.trainer.dtype));
-    if (first) times = known_times(options, times.where());
+    times = known_times(options, place_of_times(measure, options.trainer.dtype), first);
   });
-  const Machine machine = measure_machine(measure, *world);
+  Machine machine = measure_machine(measure, *world);
+  machine.name = times.where();
   if (first)
-    fmt::print("machine    {}: {} levels, {:.3g} Gflop/s and {:.3g} GB/s a rank\n", machine.name, machine.levels.size(),
-               machine.arithmetic.value / 1e9, machine.memory_bandwidth.value / 1e9);
+    fmt::print("machine    {}: {} level{}, {:.3g} Gflop/s and {:.3g} GB/s a rank\n", machine.name,
+               machine.levels.size(), machine.levels.size() == 1 ? "" : "s", machine.arithmetic.value / 1e9,
+               machine.memory_bandwidth.value / 1e9);
   for (const auto& [name, plan] : plans) {
     const auto before = times.all().size();
-    // More ranks than there are here: those that are here stand for the first of each stage.
-    times = measure_layers(plan, world->rank() % plan.ranks(), measure, times, *world);
+    // More ranks than there are here: they are measured in turns, as far as their work is another.
+    for (int done = 0; done < plan.ranks(); done += world->size())
+      times = measure_layers(plan, (done + world->rank()) % plan.ranks(), measure, times, *world);
     if (first)
       fmt::print("kernels    {}: {} measured, {} in all\n", name, times.all().size() - before, times.all().size());
   }

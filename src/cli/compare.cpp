@@ -36,6 +36,7 @@ class Comparison {
     measure_.backend = options.trainer.backend;
     measure_.threads = options.trainer.threads;
     measure_.kernel_folder = options.trainer.kernel_folder;
+    if (world_) leave_times_of_others();
   }
 
   const MachineFiles& files() const { return files_; }
@@ -43,20 +44,18 @@ class Comparison {
   Compared price(const std::string& name, const Strategy& strategy) {
     const bool runs = world_ && strategy.ranks() == world_->size();
     if (runs && strategy.stage_count() > 1)
-      measure([&] {  // boundaries are placed by these
+      measure(name, [&] {  // boundaries are placed by these
         Strategy serial;
         return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
       });
     Strategy placed;
-    Compared one{name,
-                 agreed([&] {
-                   placed = place_stages(options_, model_, strategy, files_);
-                   return bind(model_, placed, workload_);
-                 }),
-                 {},
-                 {}};
-    if (runs) measure([&] { return one.plan; });
-    one.cost = estimate(one.plan, files_.machine, files_.times);
+    Compared one{name, {}, {}, {}};
+    agreed(name, [&] {
+      placed = place_stages(options_, model_, strategy, files_);
+      one.plan = bind(model_, placed, workload_);
+    });
+    if (runs) measure(name, [&] { return one.plan; });
+    agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, files_.times); });
     if (runs) one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
     return one;
   }
@@ -70,18 +69,31 @@ class Comparison {
   double alone() const { return estimate(bind(model_, Strategy(), workload_), files_.machine, files_.times).seconds; }
 
  private:
-  /// What is wrong with a strategy is wrong alike on all ranks.
-  Plan agreed(const std::function<Plan()>& make) const {
-    Plan plan;
-    if (world_)
-      together(*world_, [&] { plan = make(); });
-    else
-      plan = make();
-    return plan;
+  /// What is wrong with a strategy is wrong alike on all ranks, and says with which.
+  void agreed(const std::string& name, const std::function<void()>& make) const {
+    const auto named = [&] {
+      try {
+        make();
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).starts_with(name)) throw;
+        fail("{}: {}", name, error.what());
+      }
+    };
+    world_ ? together(*world_, named) : named();
   }
-  void measure(const std::function<Plan()>& make) {
-    const Plan plan = agreed(make);
+  void measure(const std::string& name, const std::function<Plan()>& make) {
+    Plan plan;
+    agreed(name, [&] { plan = make(); });
     files_.times = measure_layers(plan, world_->rank() % plan.ranks(), measure_, files_.times, *world_);
+  }
+
+  /// What is measured now may be of another backend or number of threads than what was.
+  void leave_times_of_others() {
+    const std::string here = place_of_times(measure_, workload_.dtype);
+    if (files_.times.empty() || files_.times.where() == here) return;
+    files_.note = fmt::format("{} is not used: its times are of \"{}\", those of --measure are of \"{}\"",
+                              times_path(options_.machine), files_.times.where(), here);
+    files_.times = KernelTimes(here);
   }
 
   const Options& options_;
@@ -152,10 +164,20 @@ void print_verdict(std::vector<Compared> all, Index limit) {
   if (all.size() == 1) return;
   if (winner == all.end()) return fmt::print("\nnone of them fits the machine's {} a rank\n", print_bytes(limit));
   fmt::print("{} wins\n", winner->name);
+  for (const auto& one : all) {
+    if (&one == &*winner || one.cost.seconds < winner->cost.seconds) continue;
+    const auto why = reasons(one, *winner);
+    fmt::print("  {} takes {:.1f} % more{}{}\n", one.name, 100 * (one.cost.seconds / winner->cost.seconds - 1),
+               why.empty() ? "" : ": ", why);
+  }
+}
+
+/// What --measure could not run, and why.
+void print_not_run(const std::vector<Compared>& all, int ranks) {
   for (const auto& one : all)
-    if (&one != &*winner && one.cost.seconds >= winner->cost.seconds)
-      fmt::print("  {} takes {:.1f} % more: {}\n", one.name, 100 * (one.cost.seconds / winner->cost.seconds - 1),
-                 reasons(one, *winner));
+    if (!one.measured)
+      fmt::print("\n{} was not run: it has {} rank{}, {} {} started\n", one.name, one.plan.ranks(),
+                 one.plan.ranks() == 1 ? "" : "s", ranks, ranks == 1 ? "was" : "were");
 }
 
 void print_table(const std::vector<Compared>& all, const MachineFiles& files, double alone) {
@@ -192,10 +214,11 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   std::vector<Compared> all;
   for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
   const MachineFiles& files = comparison->files();
-  const double alone = comparison->alone();
+  const double alone = comparison->alone();  // one rank: no machine holds fewer
   const Index limit = comparison->limit();
   if (!first) return 0;
   print_table(all, files, alone);
+  if (world) print_not_run(all, world->size());
   print_verdict(all, limit);
   if (!options.json.empty())
     write_text("--json", options.json, to_json(options, files, all, alone, limit).dump(2) + "\n");

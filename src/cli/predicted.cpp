@@ -1,8 +1,15 @@
 #include "predicted.hpp"
 
+#include "machine_files.hpp"
+#include "partita/strategies/cost_model.hpp"
+
 namespace partita::cli {
 
-// Until the cost model is there nothing is predicted.
-std::optional<double> predicted_seconds(const Model&, const Strategy&, const Options&) { return std::nullopt; }
+std::optional<double> predicted_seconds(const Model& model, const Strategy& strategy, const Options& options) {
+  if (options.machine.empty()) return std::nullopt;
+  const MachineFiles files = load_machine(options);
+  const Workload workload{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer};
+  return estimate(bind(model, strategy, workload), files.machine, files.times).seconds;
+}
 
 }  // namespace partita::cli

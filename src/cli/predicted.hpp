@@ -6,8 +6,8 @@
 
 namespace partita::cli {
 
-/// Seconds that a training step takes under the strategy, with the options' batch and data type; nothing where no model
-/// of the machine's cost is there to say it.
+/// Seconds that a training step takes under the strategy on the machine that --machine names, with the options' batch and data
+/// type; nothing where none is named. Throws Error for a machine that cannot be read, and where the strategy cannot be bound.
 std::optional<double> predicted_seconds(const Model& model, const Strategy& strategy, const Options& options);
 
 }  // namespace partita::cli

@@ -1,4 +1,5 @@
 #include "child_process.hpp"
+#include "machine_files.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
@@ -60,6 +61,7 @@ class Experiment {
         cases_(std::move(cases)),
         program_(std::filesystem::read_symlink("/proc/self/exe").string()),
         folder_(options.out) {
+    check_machine();
     describe();
     check_data();
     if (!options_.out.empty() && std::filesystem::exists(options_.out)) resume();
@@ -89,6 +91,12 @@ class Experiment {
     options.trainer.batch = batch(ranks);
     if (options.data == "synthetic" && options.samples == 0) options.samples = options.trainer.batch * all_steps();
     return options;
+  }
+
+  /// A machine that cannot be read is told before anything is run.
+  void check_machine() const {
+    const auto note = load_machine(options_.train).note;
+    if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
   }
 
   /// What stands in the results before anything is run.

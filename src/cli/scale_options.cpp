@@ -46,6 +46,8 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts) {
   add("out", po::value(&o.out)->value_name("FILE"),
       "write results as JSON after every run; what is there already is not run again");
   add("csv", po::value(&o.csv)->value_name("FILE"), "write them as CSV");
+  add("machine", po::value(&o.machine)->value_name("FILE"),
+      "machine file (TOML), and beside it times of kernels (FILE.times): predicted times beside the measured ones");
   add("data", po::value(&o.train.data)->default_value("synthetic")->value_name("NAME"), "as of train");
   return all;
 }
@@ -136,6 +138,7 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
   o.arguments.insert(o.arguments.end(), {"--data", o.train.data});
   check_numbers(o);
   o.train = parse_train(o, argv[0], builtin);
+  o.train.machine = o.machine;
   o.launcher = launcher_words(texts);
   return o;
 }

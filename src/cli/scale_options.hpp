@@ -18,6 +18,7 @@ struct ScaleOptions {
   Index steps = 20;                     ///< of a run that count
   std::vector<std::string> launcher;    ///< the program that starts ranks, with its options
   std::string out, csv;
+  std::string machine;                 ///< a file whose costs are set beside what is measured; "" for none
   std::vector<std::string> arguments;  ///< of every run, beside what is above
   Options train;                       ///< what these arguments mean
 };

@@ -61,15 +61,17 @@ double time_exchange(Communicator& world, int other, Index bytes) {
   });
 }
 
-double time_collective(Communicator& world, Communicator& group, Verb verb, Index bytes) {
+/// Ranks whose group is not whole only wait for the others.
+double time_collective(Communicator& world, Communicator& group, bool whole, Verb verb, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, group.size());
-  std::vector<float> whole(static_cast<std::size_t>(elements)), part(whole.size());
+  std::vector<float> all(static_cast<std::size_t>(elements)), part(all.size());
   std::vector<Index> counts(static_cast<std::size_t>(group.size()), elements / group.size());
   counts[0] += elements % group.size();
   return time_calls(world, [&] {
-    if (verb == Verb::all_reduce) group.all_reduce(whole.data(), elements, DType::f32, Op::sum, {}).wait();
-    if (verb == Verb::all_gather) group.all_gather(part.data(), whole.data(), counts, DType::f32, {}).wait();
-    if (verb == Verb::reduce_scatter) group.reduce_scatter(whole.data(), part.data(), counts, DType::f32, {}).wait();
+    if (!whole) return;
+    if (verb == Verb::all_reduce) group.all_reduce(all.data(), elements, DType::f32, Op::sum, {}).wait();
+    if (verb == Verb::all_gather) group.all_gather(part.data(), all.data(), counts, DType::f32, {}).wait();
+    if (verb == Verb::reduce_scatter) group.reduce_scatter(all.data(), part.data(), counts, DType::f32, {}).wait();
   });
 }
 
@@ -94,6 +96,14 @@ int ranks_a_node(Communicator& world) {
   return static_cast<int>(count);
 }
 
+/// Pairs, twice as many as long as that fits, and all.
+std::vector<int> group_sizes(int all) {
+  std::vector<int> sizes;
+  for (int size = 2; size < all; size *= 2) sizes.push_back(size);
+  sizes.push_back(all);
+  return sizes;
+}
+
 /// The level of a distance: pairs of ranks that lie so far apart, and groups of so many, `stride` apart.
 Level measure_level(const std::string& name, int ranks, int distance, Communicator& world) {
   const std::string source = fmt::format("measured: {} ranks", world.size());
@@ -110,13 +120,21 @@ Level measure_level(const std::string& name, int ranks, int distance, Communicat
   level.latency = {exchange.points.front().second, source};
   const auto [bytes, seconds] = exchange.points.back();
   level.bandwidth = {bytes / seconds, source};
-  for (int size = 2; size * distance <= ranks || size * distance == world.size(); size *= 2) {
+  for (const int size : group_sizes(ranks / distance)) {
     const auto group = world.split(rank / (size * distance) * distance + rank % distance, rank);
     for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter})
-      if (group->size() == size)
-        level.verbs[{verb, size}] = curve(fmt::format("{}, groups of {}", source, size),
-                                          [&](Index n) { return time_collective(world, *group, verb, n); });
+      level.verbs[{verb, size}] = curve(fmt::format("{}, groups of {}", source, size), [&](Index n) {
+        return time_collective(world, *group, group->size() == size, verb, n);
+      });
   }
+  return level;
+}
+
+/// Where there is no other rank to send to.
+Level assumed_level() {
+  Level level = default_machine().levels.front();
+  for (Constant* constant : {&level.latency, &level.bandwidth})
+    constant->source += "; nothing was measured, on one rank";
   return level;
 }
 
@@ -196,7 +214,8 @@ Machine measure_machine(const MeasureOptions& options, Communicator& world) {
   const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
   machine.memory = {std::floor(pages * page / node), "the system's, shared by a node's ranks"};
   measure_kernels(machine, options, world);
-  machine.levels.push_back(measure_level("node", std::max(node, 2), 1, world));
+  if (world.size() == 1) machine.levels.push_back(assumed_level());
+  if (node > 1) machine.levels.push_back(measure_level("node", node, 1, world));
   if (node < world.size()) machine.levels.push_back(measure_level("network", world.size(), node, world));
   return machine;
 }

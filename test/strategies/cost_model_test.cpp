@@ -221,6 +221,8 @@ TEST(CostModel, AMachineHoldsSoManyRanks) {
   Machine machine = round_machine();
   machine.levels[0].ranks = {2, ""};
   EXPECT_GT(estimate(bound(two_convolutions(), all_as("data=2", "N@data"), 4), machine).seconds, 0);
-  EXPECT_EQ(error_of([&] { estimate(bound(two_convolutions(), all_as("data=4", "N@data"), 4), machine); }),
-            "the strategy has 4 ranks, but the machine 'round' holds 2: its last level 'node' says so");
+  EXPECT_EQ(
+      error_of([&] { estimate(bound(two_convolutions(), all_as("data=4", "N@data"), 4), machine); }),
+      "the strategy has 4 ranks, but the machine 'round' holds 2: its last level 'node' says so; add one for what "
+      "lies beyond");
 }

@@ -5,9 +5,10 @@
 
 namespace partita {
 
-/// Measures the machine that the ranks of `world` run on: messages, halo-like exchanges and every collective at several sizes,
-/// over all ranks and over pairs, inside a node and between nodes; memory bandwidth, and products and convolutions of several
-/// sizes. All constants say so. `memory` is what of the node's is free, for one of its ranks. Collective.
+/// Measures the machine that the ranks of `world` run on: exchanges of pairs as halos are; all-reduce, all-gather and
+/// reduce-scatter over pairs, over all ranks and over powers of two between; both inside a node and between nodes, at several
+/// sizes; memory bandwidth, and products and convolutions of several sizes. All constants say so; one rank alone has no network,
+/// and that of default_machine() is taken. `memory` is the node's, an equal part for each of its ranks. Collective.
 Machine measure_machine(const MeasureOptions& options, Communicator& world);
 
 }  // namespace partita
