@@ -1,0 +1,185 @@
+// What the planner finds is the least that there is: over a graph of choices exactly, over whole strategies against all mixtures of
+// a small model and against what ships.
+#include "partita/strategies/planner.hpp"
+
+#include "../../strategies/least_cost.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/model/builtin.hpp"
+#include "support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+namespace partita::test {
+namespace {
+
+/// A random graph: a chain with some edges that skip, so that not all nodes can be eliminated.
+ChoiceGraph random_graph(std::uint64_t seed) {
+  const Random random(seed, 1);
+  Index at = 0;
+  const auto draw = [&](int lo, int hi) {
+    return lo + static_cast<int>(random.bits(at++) % static_cast<std::uint32_t>(hi - lo + 1));
+  };
+  const auto cost = [&] { return 0.01 * draw(0, 1000); };
+  ChoiceGraph graph;
+  graph.nodes.resize(static_cast<std::size_t>(draw(1, 7)));
+  for (auto& node : graph.nodes)
+    for (int way = draw(1, 3); way-- > 0;) node.push_back(cost());
+  const auto connect = [&](int from, int to) {
+    ChoiceGraph::Edge edge{from, to, {}};
+    for (std::size_t i = 0; i < graph.nodes[static_cast<std::size_t>(from)].size(); ++i) {
+      auto& row = edge.costs.emplace_back();
+      for (std::size_t j = 0; j < graph.nodes[static_cast<std::size_t>(to)].size(); ++j) row.push_back(cost());
+    }
+    graph.edges.push_back(edge);
+  };
+  for (int to = 1; to < static_cast<int>(graph.nodes.size()); ++to)
+    for (int from = to; from-- > 0;)
+      if (from == to - 1 || draw(0, 2) == 0) connect(from, to);
+  return graph;
+}
+
+double cost_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
+  const auto way = [&](int node) { return static_cast<std::size_t>(ways[static_cast<std::size_t>(node)]); };
+  double cost = 0;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) cost += graph.nodes[i][way(static_cast<int>(i))];
+  for (const auto& edge : graph.edges) cost += edge.costs[way(edge.from)][way(edge.to)];
+  return cost;
+}
+
+/// Counts through all choices; false after the last.
+bool next(std::vector<int>& ways, const std::vector<std::size_t>& counts) {
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (++ways[i] < static_cast<int>(counts[i])) return true;
+    ways[i] = 0;
+  }
+  return false;
+}
+
+TEST(LeastCost, EqualsTheBestOfAllChoices) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const ChoiceGraph graph = random_graph(seed);
+    std::vector<std::size_t> counts;
+    for (const auto& node : graph.nodes) counts.push_back(node.size());
+    std::vector<int> ways(counts.size(), 0);
+    double least = std::numeric_limits<double>::infinity();
+    do least = std::min(least, cost_of(graph, ways));
+    while (next(ways, counts));
+    const Choice choice = least_cost(graph);
+    EXPECT_NEAR(choice.cost, least, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(cost_of(graph, choice.ways), least, 1e-9) << "seed " << seed;
+  }
+}
+
+Model small() {
+  Model m("small");
+  auto t = m.input("in", {.channels = 4, .spatial = {16, 16}});
+  t = m.conv("a", t, {.filters = 32, .kernel = 3, .padding = 1});
+  t = m.conv("b", t, {.filters = 8, .kernel = 3, .stride = 2});
+  t = m.linear("f", t, {.features = 512});
+  m.softmax_cross_entropy("loss", m.linear("g", t, {.features = 10}));
+  return m;
+}
+
+TEST(Planner, NoMixtureOfPatternsIsCheaper) {
+  const Model model = small();
+  const Workload workload{.batch = 8, .optimizer = {}};
+  const Machine machine = default_machine();
+  PlannerOptions options;
+  options.ranks = 2;
+  options.kinds.clear();
+  const double found = plan_strategies(model, workload, machine, {}, options).front().cost.seconds;
+  double least = std::numeric_limits<double>::infinity();
+  struct Ways {
+    std::string grid;
+    std::vector<std::string> convolutions, products;
+  };
+  for (const auto& [grid, convolutions, products] : {Ways{"data=2", {"N@data", "C@data", ""}, {"N@data", "C@data", ""}},
+                                                     Ways{"y=2", {"N H@y", "N@y", "C@y", ""}, {"N@y", "C@y", ""}},
+                                                     Ways{"c=2", {"C@c", "N@c", ""}, {"C@c", "N@c", ""}}}) {
+    std::vector<int> ways(4, 0);
+    const std::vector<std::size_t> counts{convolutions.size(), convolutions.size(), products.size(), products.size()};
+    do {
+      Strategy strategy(grid);
+      const auto rule = [&](const char* layer, const std::vector<std::string>& patterns, std::size_t number) {
+        strategy.layer(layer, {.output = patterns[static_cast<std::size_t>(ways[number])]});
+      };
+      strategy.layer("in", {.output = convolutions[0]});
+      rule("a", convolutions, 0);
+      rule("b", convolutions, 1);
+      rule("f", products, 2);
+      rule("g", products, 3);
+      least = std::min(least, estimate(bind(model, strategy, workload), machine).seconds);
+    } while (next(ways, counts));
+  }
+  EXPECT_LE(found, 1.001 * least);
+}
+
+TEST(Planner, NeverWorseThanWhatShips) {
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  const auto examples = std::filesystem::path(source == nullptr ? "." : source) / "examples";
+  const auto folder = examples / "strategies";
+  const Machine machine = Machine::load((examples / "machines/dgx-a100.toml").string());
+  ModelSize wide;
+  wide.widths = {256, 256, 256};
+  for (const auto& [name, model] : {std::pair{"fashion-cnn", builtin_model("fashion-cnn", {})},
+                                    {"lenet5", builtin_model("lenet5", {})},
+                                    {"mlp", builtin_model("mlp", wide)}}) {
+    const Workload workload{.batch = 64, .optimizer = {}};
+    std::map<int, double> best;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (!entry.path().filename().string().starts_with(name)) continue;
+      const Strategy strategy = Strategy::load(entry.path().string());
+      if (strategy.ranks() > 8) continue;
+      PlannerOptions options;
+      options.ranks = strategy.ranks();
+      if (!best.contains(options.ranks))
+        best[options.ranks] = plan_strategies(model, workload, machine, {}, options).front().cost.seconds;
+      EXPECT_LE(best[options.ranks], 1.0001 * estimate(bind(model, strategy, workload), machine).seconds)
+          << entry.path();
+    }
+    EXPECT_FALSE(best.empty()) << name;
+  }
+}
+
+TEST(Planner, WritesWhatItPriced) {
+  const Model model = small();
+  const Workload workload{.batch = 6, .optimizer = {}};
+  PlannerOptions options;
+  options.ranks = 4;
+  for (const auto& [strategy, cost] : plan_strategies(model, workload, default_machine(), {}, options)) {
+    const Strategy read = Strategy::parse(strategy.print(), "plan.toml");
+    EXPECT_EQ(read.ranks(), 4);
+    EXPECT_DOUBLE_EQ(estimate(bind(model, read, workload), default_machine()).seconds, cost.seconds)
+        << strategy.print();
+  }
+}
+
+TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
+  PlannerOptions options;
+  options.ranks = 2;
+  options.memory_limit = 10000;
+  const std::string error =
+      error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); });
+  EXPECT_NE(error.find("fits 2 ranks with a batch of 4 under no strategy"), std::string::npos) << error;
+  EXPECT_NE(error.find("more than the limit of 9.8 KiB; give more ranks"), std::string::npos) << error;
+  options.ranks = 0;
+  EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
+            "a strategy for 0 ranks; there must be 1 or more");
+}
+
+TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {
+  const Model model = small();
+  const Workload workload{.batch = 64, .optimizer = {}};
+  PlannerOptions options;
+  options.ranks = 2;
+  const Index most = plan_strategies(model, workload, default_machine(), {}, options).front().cost.memory.total;
+  options.memory_limit = most * 2 / 3;
+  const auto found = plan_strategies(model, workload, default_machine(), {}, options);
+  EXPECT_LE(found.front().cost.memory.total, options.memory_limit);
+}
+
+}  // namespace
+}  // namespace partita::test
