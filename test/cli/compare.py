@@ -1,0 +1,196 @@
+"""The verbs calibrate and compare: a machine is measured and read again, its times are used where they belong, prices have parts
+that sum to them, and what cannot be used or does not fit is told. Arguments: the launcher build/mpiexec and the program
+build/partita."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+SMALL = ["--model", "lenet5", "--width", "0.25", "--batch", "8"]
+QUICK = ["--kernels", ""]
+SAMPLES = 'grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'
+STAGES = 'stages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 4\n'
+FOUR = SAMPLES.replace('"data=2"', '"data=2"\nstages = 2\n[schedule]\nmicrobatches = 4')
+PARTS = ["compute", "halo", "redistribution", "product", "collective", "gradients", "transfer", "bubble", "optimizer"]
+
+
+def check(name, holds, shown=""):
+    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
+    assert holds, shown
+
+
+def run(folder, *arguments, ranks=0, status=0):
+    command = ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *arguments]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == status, f"{command}: status {result.returncode}\n{result.stdout}{result.stderr}"
+    return result
+
+
+def read(folder, name):
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def write(folder, name, text):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def compare(folder, *arguments, strategies=("samples.toml", "stages.toml"), **more):
+    return run(folder, "compare", *SMALL, *arguments, "--strategies", *strategies, **more)
+
+
+def used(text):
+    """(layers by measured times, all)"""
+    return tuple(map(int, re.search(r"kernels  (\d+) of (\d+) layers by measured times", text).groups()))
+
+
+def calibrated(folder):
+    arguments = ["calibrate", *SMALL, *QUICK, "--out", "here.toml", "--strategies", "samples.toml", "stages.toml", "four.toml"]
+    first = run(folder, *arguments, ranks=2).stdout
+    counts = [int(n) for n in re.findall(r"kernels +\S+: (\d+) measured", first)]
+    check(f"every strategy has work of its own: {counts}", len(counts) == 3 and min(counts) > 0, first)
+    machine, times = read(folder, "here.toml"), read(folder, "here.toml.times")
+    check("every constant says that it was measured", machine.count("measured: 2 ranks") >= 10 and '[[level]]' in machine, machine)
+    check("times of the machine", times.splitlines()[0].endswith(re.search('name = "(.*)"', machine).group(1)), times)
+    again = run(folder, *arguments, ranks=2).stdout
+    check("nothing is measured twice", re.findall(r"kernels +\S+: (\d+) measured", again) == ["0"] * 3 and
+          read(folder, "here.toml.times") == times, again)
+    write(folder, "here.toml.times", times.replace("1 thread", "9 threads", 1))
+    other = run(folder, *arguments, ranks=2).stdout
+    check("times of another machine are not added to", "held times of" in other and "begins anew" in other and
+          "9 threads" not in read(folder, "here.toml.times"), other)
+    write(folder, "here.toml", machine)
+    write(folder, "here.toml.times", times)
+
+
+def priced(folder):
+    text = compare(folder, "--machine", "here.toml", "--json", "c.json").stdout
+    check("all layers by measured times", used(text) == (26, 26), text)
+    check("who wins, and why", re.search(r"(\S+) wins\n  (\S+) takes [\d.]+ % more: \w+ [\d.]+ ms", text), text)
+    report = json.loads(read(folder, "c.json"))
+    check("what it says of itself", report["subject"] == "compare" and report["model"] == "lenet5" and report["batch"] == 8 and
+          report["dtype"] == "f32" and set(report["conditions"]) >= {"processor", "cores", "threads", "backend", "measured"})
+    rows = {row["name"]: row for row in report["strategies"]}
+    check("a row a strategy", list(rows) == ["samples.toml", "stages.toml"])
+    for name, row in rows.items():
+        check(f"{name}: the parts sum to a step", list(row["parts"]) == PARTS and
+              abs(sum(row["parts"].values()) / row["seconds"] - 1) < 1e-9, row["parts"])
+        check(f"{name}: images a second, efficiency", abs(row["images_per_second"] * row["seconds"] / 8 - 1) < 1e-9 and
+              row["ranks"] == 2 and 0 < row["efficiency"] <= 2, row)
+        check(f"{name}: memory by class", row["memory"]["predicted"] > 0 and row["memory"]["limit"] > 0 and
+              set(row["memory"]["classes"]) == {"weights", "gradients", "optimizer", "activations", "halos", "workspace"})
+        check(f"{name}: layers", len(row["layers"]) == 13 and all(layer["measured_kernels"] for layer in row["layers"]) and
+              {"name", "kind", "stage", "forward", "backward_data", "backward_filter", "compute", "communication", "sums",
+               "messages", "bytes", "memory"} <= set(row["layers"][0]))
+        ends = [span["end"] for stage in row["timeline"] for span in stage]
+        check(f"{name}: the timeline ends with the step", abs(max(ends) / row["seconds"] - 1) < 1e-9, row["seconds"])
+        check(f"{name}: nothing was run", "measured" not in row and "error" not in row)
+    check("a bubble in stages alone", rows["samples.toml"]["parts"]["bubble"] == 0 < rows["stages.toml"]["parts"]["bubble"])
+    assumed = compare(folder).stdout
+    check("without a machine two cores", "machine  two cores\n" in assumed and used(assumed) == (0, 26), assumed)
+
+
+def left_aside(folder):
+    times = read(folder, "here.toml.times")
+    write(folder, "other.toml", read(folder, "here.toml"))
+    write(folder, "other.toml.times", times.replace("1 thread", "9 threads", 1))
+    text = compare(folder, "--machine", "other.toml").stdout
+    check("times of another machine are noted, not used", "note     other.toml.times is not used: its times are of" in text and
+          used(text)[0] == 0, text)
+    os.remove(os.path.join(folder, "other.toml.times"))
+    text = compare(folder, "--machine", "other.toml").stdout
+    check("without times the machine's rates", "note" not in text and used(text)[0] == 0, text)
+    exact = compare(folder, "--machine", "here.toml", "--dtype", "f64").stdout
+    check("times are of a data type", used(exact)[0] == 0, exact)
+
+
+def measured(folder):
+    text = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--json", "m.json", ranks=2).stdout
+    check("measured beside predicted", re.search(r"measured +spread +error", text) and "was not run" not in text, text)
+    report = json.loads(read(folder, "m.json"))
+    for row in report["strategies"]:
+        check(f"{row['name']}: {row['error']:+.1%}", row["measured"]["seconds"] > 0 and row["measured"]["repeats"] >= 5 and
+              abs(row["seconds"] / row["measured"]["seconds"] - 1 - row["error"]) < 1e-9 and abs(row["error"]) < 3, row["measured"])
+    new = compare(folder, "--measure", *QUICK, ranks=2, strategies=["samples.toml"]).stdout
+    check("what is run is measured first", used(new) == (13, 13), new)
+    one = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--backend", "reference", ranks=1).stdout
+    check("what has other ranks is not run, and says so", one.count("was not run: it has 2 ranks, 1 was started") == 2, one)
+    check("nor are times of another backend used", "those of --measure are of \"reference" in one and used(one)[0] == 0, one)
+
+
+def limited(folder):
+    text = compare(folder, "--memory-limit", "20KiB", strategies=["samples.toml"]).stdout
+    check("how much is missing, and in which classes", re.search(
+        r"samples.toml does not fit: it holds [\d.]+ KiB on a rank, [\d.]+ KiB more than there is; .*weights", text) and
+        "none of them fits the machine's 20" in text, text)
+    result = compare(folder, "--memory-limit", "1KiB", strategies=["stages.toml"], status=2)
+    check("stages that fit nowhere", "stages.toml: no way to cut the model 'lenet5' into 2 stages fits" in result.stderr, result.stderr)
+
+
+def refused(folder, name, arguments, *patterns, ranks=0):
+    result = run(folder, *arguments, ranks=ranks, status=2)
+    lines = result.stderr.splitlines()
+    check(f"refused: {name}: {lines[-1]}", len(lines) == 1 and all(re.search(p, lines[0]) for p in patterns), result.stderr)
+
+
+def refusals(folder):
+    start = ["compare", *SMALL, "--strategies", "samples.toml", "--machine"]
+    refused(folder, "no machine", [*start, "nowhere.toml"], "nowhere.toml", "cannot be read")
+    write(folder, "odd.toml", "name = 3\n")
+    refused(folder, "no machine file", [*start, "odd.toml"], "odd.toml, line 1")
+    times = read(folder, "here.toml.times")
+    write(folder, "cut.toml", read(folder, "here.toml"))
+    for damaged, pattern in ((times[:-9], "cut off"), (times + "1 2 three\n", "four times in seconds"), ("", "empty"),
+                             ("a\nb\n", "no times of kernels")):
+        write(folder, "cut.toml.times", damaged)
+        refused(folder, "damaged times", [*start, "cut.toml"], "cut.toml.times", pattern)
+    write(folder, "alien.toml", 'grid = "data=2"\n[[layer]]\nmatch = "res5*"\noutput = "N@data"\n')
+    files = ["--strategies", "samples.toml", "alien.toml"]
+    refused(folder, "a strategy of another model", ["compare", *SMALL, *files], "alien.toml, line 2", "res5.* is no layer of the model 'lenet5'")
+    refused(folder, "the same on ranks", ["compare", *SMALL, *files, "--measure", *QUICK], "alien.toml, line 2", ranks=2)
+    refused(folder, "more ranks than the machine", ["compare", *SMALL, "--strategies", "four.toml", "--machine", "here.toml"],
+            "four.toml: the strategy has 4 ranks, but the machine .* holds 2")
+    refused(folder, "no strategy file", ["compare", *SMALL, "--strategies", "none.toml"], "none.toml", "cannot be read")
+    refused(folder, "where nothing can be written", ["calibrate", *SMALL, "--out", "nowhere/m.toml"], "--out nowhere/m.toml",
+            ranks=2)
+    refused(folder, "JSON where nothing can be written", ["compare", *SMALL, "--json", "nowhere/c.json"], "--json nowhere/c.json")
+    refused(folder, "scale without its machine", ["scale", *SMALL, "--ranks", "1", "--machine", "none.toml"], "none.toml")
+
+
+def scaled(folder):
+    run(folder, "scale", *SMALL, "--ranks", "1", "2", "--steps", "3", "--repeats", "1", "--machine", "here.toml", "--out", "s.json",
+        "--csv", "s.csv")
+    runs = json.loads(read(folder, "s.json"))["runs"]
+    check("scale predicts beside what it measures", all(row["predicted"] > 0 and 0.1 < row["predicted"] / row["seconds"] < 10
+                                                        for row in runs), runs)
+    text = run(folder, "scale", *SMALL, "--ranks", "1", "2", "--steps", "3", "--repeats", "1", "--machine", "here.toml", "--out",
+               "s.json").stdout
+    check("and shows the error", len(re.findall(r"[+-][\d.]+%$", text, re.M)) == 2, text)
+    prices = json.loads(run(folder, "compare", *SMALL, "--machine", "here.toml", "--strategies", "samples.toml", "--json",
+                            "c.json").stdout and read(folder, "c.json"))["strategies"]
+    check("as compare does", abs(runs[1]["predicted"] / prices[0]["seconds"] - 1) < 1e-9, (runs, prices[0]["seconds"]))
+
+
+with tempfile.TemporaryDirectory() as made:
+    for file, text_of in (("samples.toml", SAMPLES), ("stages.toml", STAGES), ("four.toml", FOUR)):
+        write(made, file, text_of)
+    calibrated(made)
+    priced(made)
+    left_aside(made)
+    measured(made)
+    limited(made)
+    refusals(made)
+    scaled(made)
+    run(made, "calibrate", *SMALL, *QUICK, "--out", "three.toml", ranks=3)
+    check("an odd number of ranks", re.search('verb = "all_reduce"\nranks = 3', read(made, "three.toml")))
+    run(made, "calibrate", *SMALL, *QUICK, "--out", "one.toml")
+    check("one rank has no network to measure", "nothing was measured, on one rank" in read(made, "one.toml"))
+    check("its times are found", used(compare(made, "--machine", "one.toml", strategies=["samples.toml"]).stdout)[1] == 13)
+    run(made, "calibrate", *SMALL, *QUICK, "--dtype", "f64", "--out", "exact.toml", "--strategies", "samples.toml", ranks=2)
+    exact_text = compare(made, "--machine", "exact.toml", "--dtype", "f64", strategies=["samples.toml"]).stdout
+    check("times in f64", used(exact_text) == (13, 13), exact_text)
