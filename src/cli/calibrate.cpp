@@ -36,7 +36,7 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
   std::vector<std::pair<std::string, Plan>> plans;
   together(*world, [&] {
     const Model model = make_model(options, factory);
-    const Workload workload{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer};
+    const Workload workload = make_workload(options);
     for (const auto& [name, strategy] : make_strategies(options, world->size()))
       plans.emplace_back(name, bind(model, strategy, workload));
     if (first) check_writable("--out", options.out);

@@ -8,8 +8,8 @@ namespace partita::cli {
 std::optional<double> predicted_seconds(const Model& model, const Strategy& strategy, const Options& options) {
   if (options.machine.empty()) return std::nullopt;
   const MachineFiles files = load_machine(options);
-  const Workload workload{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer};
-  return estimate(bind(model, strategy, workload), files.machine, files.times).seconds;
+  const Plan plan = bind(model, place_stages(options, model, strategy, files), make_workload(options));
+  return estimate(plan, files.machine, files.times).seconds;
 }
 
 }  // namespace partita::cli

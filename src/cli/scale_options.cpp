@@ -136,9 +136,9 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
     return std::nullopt;
   }
   o.arguments.insert(o.arguments.end(), {"--data", o.train.data});
+  if (!o.machine.empty()) o.arguments.insert(o.arguments.end(), {"--machine", o.machine});
   check_numbers(o);
   o.train = parse_train(o, argv[0], builtin);
-  o.train.machine = o.machine;
   o.launcher = launcher_words(texts);
   return o;
 }
