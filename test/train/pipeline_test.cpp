@@ -1,5 +1,6 @@
 // Every schedule over stages on grids of their own trains as one rank with the same microbatches does; what crosses and what is
 // held is what the plan says.
+#include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/generators.hpp"
 #include "partita/strategies/validate.hpp"
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <sstream>
 
 namespace partita::test {
@@ -273,6 +275,37 @@ TEST(Pipeline, CheckpointsLoadOnOtherStages) {
   for (const auto& first : strategies)
     for (const auto& second : strategies) EXPECT_NEAR(loss_of_second_step(model, first, second, file), expected, 1e-12);
   std::remove(file.c_str());
+}
+
+/// Seconds of a step of two stages of two ranks each, whose every message takes `latency`.
+double seconds_of_step(bool overlap, double latency) {
+  Model m("many sums");
+  auto t = m.input("in", {.channels = 8, .spatial = {}});
+  for (int i = 0; i < 10; ++i) t = m.linear(fmt::format("l{}", i), t, {.features = 8});
+  m.mean_squared_error("loss", t);
+  Strategy strategy("data=2");
+  strategy.layer("*", {.output = "N@data"}).stages(2).schedule("1f1b", 2).bucket_bytes(1);
+  double seconds = 0;
+  run_threads(4, [&](Communicator& comm) {
+    const auto slow = delaying(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm), {.latency = latency});
+    DrawnData data(sample_of(m), m.layers().back().op->target(m.shapes(1)[10]), 4, 0);
+    TrainerOptions options;
+    options.batch = 4;
+    options.dtype = DType::f64;
+    options.backend = "reference";
+    options.overlap = overlap;
+    Trainer trainer(m, strategy, options, slow);
+    const auto start = std::chrono::steady_clock::now();
+    trainer.train_step(data, std::vector<Index>{0, 1, 2, 3});
+    if (comm.rank() == 0) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  });
+  return seconds;
+}
+
+TEST(Pipeline, SumsTravelWhileTheCoolDownGoesOn) {
+  constexpr double latency = 0.02;
+  // Ten sums a stage: one after the other they take ten latencies, started as backward completes them about one.
+  EXPECT_GT(seconds_of_step(false, latency) - seconds_of_step(true, latency), 5 * latency);
 }
 
 TEST(Pipeline, CrossesStraightFromProducerToReader) {
