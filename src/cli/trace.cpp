@@ -68,9 +68,8 @@ class Events {
  public:
   explicit Events(double origin) : origin_(origin) {}
 
-  void name_rows(const Plan& plan) {
-    for (const auto& [pid, what] :
-         {std::pair(measured, "measured"), std::pair(predicted, "predicted, from median times of actions")})
+  void name_rows(const Plan& plan, const char* prediction) {
+    for (const auto& [pid, what] : {std::pair(measured, "measured"), std::pair(predicted, prediction)})
       add({{"name", "process_name"}, {"ph", "M"}, {"pid", pid}, {"args", {{"name", what}}}});
     for (int rank = 0; rank < plan.ranks(); ++rank)
       add({{"name", "thread_name"},
@@ -147,14 +146,15 @@ void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<co
 
 }  // namespace
 
-std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine, Communicator& world) {
+std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
+                         const std::optional<Simulation>& priced, Communicator& world) {
   const auto ranks = gather(mine, world);
   if (world.rank() != 0 || ranks[0].empty()) return "";
   double origin = std::numeric_limits<double>::infinity();
   for (const auto& actions : ranks) origin = std::min(origin, actions.front().start);
   Events events(origin);
-  events.name_rows(plan);
-  const Simulation simulation = simulate(plan.schedule, graph_of(plan), median_times(plan, ranks));
+  events.name_rows(plan, priced ? "predicted, from the machine's prices" : "predicted, from median times of actions");
+  const Simulation simulation = priced ? *priced : simulate(plan.schedule, graph_of(plan), median_times(plan, ranks));
   const auto length = [&](int rank) {
     return plan.schedule.stages[static_cast<std::size_t>(plan.stage_of_rank(rank))].size();
   };

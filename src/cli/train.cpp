@@ -2,6 +2,7 @@
 #include "machine_files.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
+#include "partita/strategies/cost_model.hpp"
 #include "text_file.hpp"
 #include "trace.hpp"
 
@@ -197,7 +198,7 @@ class Run {
     json_["losses"] = losses_;
     json_["step_seconds"] = step_seconds_;
     if (!options_.trace.empty()) {
-      const std::string trace = chrome_trace(trainer_.plan(), actions_, *world_);
+      const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), *world_);
       together(*world_, [&] {
         if (first_ && trace.empty())
           fmt::print("note       no whole batch was trained; there is nothing to write to --trace {}\n",
@@ -207,6 +208,13 @@ class Run {
       });
     }
     if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
+  }
+
+  /// The schedule by the prices of the machine that was named.
+  std::optional<Simulation> priced() {
+    if (options_.machine.empty()) return std::nullopt;
+    const auto [machine, times, note] = load_machine(options_);
+    return estimate(trainer_.plan(), machine, times).simulation;
   }
 
   void test() {
