@@ -163,8 +163,10 @@ class Estimator {
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times) {
   const double most = machine.levels.back().ranks.value;
   if (most > 0 && plan.ranks() > most)
-    fail("the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' says so; add one for what lies beyond", plan.ranks(),
-         machine.name, most, machine.levels.back().name);
+    fail(
+        "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' says so; add one for what lies "
+        "beyond",
+        plan.ranks(), machine.name, most, machine.levels.back().name);
   return Estimator(plan, machine, times).run();
 }
 

@@ -54,7 +54,7 @@ std::string update_work(Index elements, const Workload& workload) {
 }
 
 std::optional<LayerTimes> KernelTimes::find(const std::string& work) const {
-  const auto found = layers_.find(work);
+  const auto found = layers_.find(key(work));
   return found == layers_.end() ? std::nullopt : std::optional(found->second);
 }
 

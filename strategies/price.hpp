@@ -4,9 +4,6 @@
 
 namespace partita {
 
-/// Ranks of a grid that have its largest and smallest blocks and inner ones: the first, a middle and the last along each axis.
-std::vector<int> representatives(const Grid& grid);
-
 /// True if some backward comes in two halves.
 bool splits_backward(const Schedule& schedule);
 

@@ -3,64 +3,80 @@
 #include "partita/train/measure_machine.hpp"
 #include "text_file.hpp"
 
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 
 namespace partita::cli {
 
 namespace {
 
-MeasureOptions measure_options(const Options& options) {
-  MeasureOptions measure;
-  measure.backend = options.trainer.backend;
-  measure.threads = options.trainer.threads;
-  measure.kernel_folder = options.trainer.kernel_folder;
-  return measure;
-}
+using Plans = std::vector<std::pair<std::string, Plan>>;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// What is measured already, if it is of this machine.
-KernelTimes known_times(const Options& options, const std::string& where, bool speaks) {
+KernelTimes known_times(const Options& options, const std::string& where) {
   const std::string path = times_path(options.out);
   if (!std::filesystem::exists(path)) return KernelTimes(where);
   KernelTimes times = KernelTimes::parse(read_text("--out", path), path);
   if (times.where() == where) return times;
-  if (speaks) fmt::print("note       {} held times of \"{}\"; it begins anew\n", path, times.where());
+  fmt::print("note       {} held times of \"{}\"; it begins anew\n", path, times.where());
   return KernelTimes(where);
+}
+
+void print_machine(const Machine& machine, int ranks, double seconds) {
+  if (ranks == 1)
+    fmt::print("note       one rank has nobody to send to: latency and bandwidth are assumed; start two or more\n");
+  std::string levels;
+  for (const auto& level : machine.levels) levels += (levels.empty() ? "" : ", ") + level.name;
+  fmt::print("machine    {}: {:.3g} Gflop/s and {:.3g} GB/s a rank; levels: {}; {:.1f} s\n", machine.name,
+             machine.arithmetic.value / 1e9, machine.memory_bandwidth.value / 1e9, levels, seconds);
+  std::fflush(stdout);
+}
+
+/// Measures what the plans need and `times` lacks, and shows how far it is.
+void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& times, Communicator& world) {
+  const bool first = world.rank() == 0;
+  std::size_t done = 0;
+  for (const auto& [name, plan] : plans) {
+    const double start = now();
+    const auto before = times.all().size();
+    times = measure_plan(plan, options, times, world);
+    if (first)
+      fmt::print("kernels    {} ({} of {}): {} measured, {} in all; {:.1f} s\n", name, ++done, plans.size(),
+                 times.all().size() - before, times.all().size(), now() - start);
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace
 
 int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+  const double start = now();
   const bool first = world->rank() == 0;
-  const MeasureOptions measure = measure_options(options);
+  const MeasureOptions how = measure_options(options);
   KernelTimes times;
-  std::vector<std::pair<std::string, Plan>> plans;
+  Plans plans;
   together(*world, [&] {
     const Model model = make_model(options, factory);
     const Workload workload = make_workload(options);
     for (const auto& [name, strategy] : make_strategies(options, world->size()))
       plans.emplace_back(name, bind(model, strategy, workload));
     if (first) check_writable("--out", options.out);
-    times = known_times(options, place_of_times(measure, options.trainer.dtype), first);
+    if (first) times = known_times(options, place_of_times(how));
   });
-  Machine machine = measure_machine(measure, *world);
-  machine.name = times.where();
-  if (first)
-    fmt::print("machine    {}: {} level{}, {:.3g} Gflop/s and {:.3g} GB/s a rank\n", machine.name,
-               machine.levels.size(), machine.levels.size() == 1 ? "" : "s", machine.arithmetic.value / 1e9,
-               machine.memory_bandwidth.value / 1e9);
-  for (const auto& [name, plan] : plans) {
-    const auto before = times.all().size();
-    // More ranks than there are here: they are measured in turns, as far as their work is another.
-    for (int done = 0; done < plan.ranks(); done += world->size())
-      times = measure_layers(plan, (done + world->rank()) % plan.ranks(), measure, times, *world);
-    if (first)
-      fmt::print("kernels    {}: {} measured, {} in all\n", name, times.all().size() - before, times.all().size());
-  }
+  times = broadcast_times(times, *world);
+  const Machine machine = measure_machine(how, *world);
+  if (first) print_machine(machine, world->size(), now() - start);
+  measure(plans, how, times, *world);
   together(*world, [&] {
     if (!first) return;
-    write_text("--out", options.out, machine.print());
+    const std::string text = machine.print();
+    static_cast<void>(Machine::parse(text, options.out));  // nothing is written that could not be read again
+    write_text("--out", options.out, text);
     write_text("--out", times_path(options.out), times.print());
-    fmt::print("wrote      {} and {}\n", options.out, times_path(options.out));
+    fmt::print("wrote      {} and {}, after {:.1f} s\n", options.out, times_path(options.out), now() - start);
   });
   return 0;
 }

@@ -32,10 +32,8 @@ class Comparison {
         files_(load_machine(options)),
         model_(make_model(options, factory)),
         workload_{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer},
+        measure_(measure_options(options)),
         world_(world) {
-    measure_.backend = options.trainer.backend;
-    measure_.threads = options.trainer.threads;
-    measure_.kernel_folder = options.trainer.kernel_folder;
     if (world_) leave_times_of_others();
   }
 
@@ -87,9 +85,9 @@ class Comparison {
     files_.times = measure_layers(plan, world_->rank() % plan.ranks(), measure_, files_.times, *world_);
   }
 
-  /// What is measured now may be of another backend or number of threads than what was.
+  /// What is measured now may be of another processor or number of threads than what was.
   void leave_times_of_others() {
-    const std::string here = place_of_times(measure_, workload_.dtype);
+    const std::string here = place_of_times(measure_);
     if (files_.times.empty() || files_.times.where() == here) return;
     files_.note = fmt::format("{} is not used: its times are of \"{}\", those of --measure are of \"{}\"",
                               times_path(options_.machine), files_.times.where(), here);

@@ -20,12 +20,21 @@ Strategy place_stages(const Options& options, const Model& model, const Strategy
   return balanced(model, strategy, make_workload(options), files.machine, files.times, limit);
 }
 
+MeasureOptions measure_options(const Options& options) {
+  MeasureOptions measure;
+  measure.backend = options.trainer.backend;
+  measure.threads = options.trainer.threads;
+  measure.kernel_folder = options.trainer.kernel_folder;
+  return measure;
+}
+
 MachineFiles load_machine(const Options& options) {
   if (options.machine.empty()) return {default_machine(), {}, ""};
   MachineFiles files{Machine::load(options.machine), {}, ""};
   const std::string path = times_path(options.machine);
   if (!std::filesystem::exists(path)) return files;
   KernelTimes times = KernelTimes::parse(read_text("--machine", path), path);
+  times.use(backend_of_times(measure_options(options), options.trainer.dtype));
   if (times.where() == files.machine.name)
     files.times = std::move(times);
   else

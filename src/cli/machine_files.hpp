@@ -3,6 +3,7 @@
 #include "options.hpp"
 #include "partita/strategies/kernel_times.hpp"
 #include "partita/strategies/machine.hpp"
+#include "partita/train/layer_times.hpp"
 
 namespace partita::cli {
 
@@ -22,7 +23,11 @@ Workload make_workload(const Options& options);
 /// at most what --memory-limit says, or a machine that was named.
 Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files);
 
-/// What --machine names; without it the default machine. Times of another machine are left aside, with a note.
+/// How --backend, --threads and --kernels ask for times to be measured.
+MeasureOptions measure_options(const Options& options);
+
+/// What --machine names; without it the default machine. Times of another machine are left aside, with a note, and of
+/// those that are there the backend's are taken.
 MachineFiles load_machine(const Options& options);
 
 }  // namespace partita::cli

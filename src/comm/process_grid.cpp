@@ -1,7 +1,6 @@
 #include "partita/comm/process_grid.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/comm/solo.hpp"
 
 #include <algorithm>
 
@@ -14,13 +13,14 @@ ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const s
   add(axis_sets);
 }
 
-ProcessGrid ProcessGrid::alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous) {
+ProcessGrid ProcessGrid::alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous,
+                               std::vector<StandIn>* log) {
   const int size = grid.size();
-  ProcessGrid made(std::move(grid), make_solo(rank, size, asynchronous));
+  ProcessGrid made(std::move(grid), make_solo(rank, size, asynchronous, log));
   for (const AxisSet axes : axis_sets) {
     const auto group = made.grid_.group(rank, axes);
     const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
-    made.groups_[axes] = make_solo(static_cast<int>(place), static_cast<int>(group.size()), asynchronous);
+    made.groups_[axes] = make_solo(static_cast<int>(place), static_cast<int>(group.size()), asynchronous, log);
   }
   return made;
 }

@@ -3,11 +3,13 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/solo.hpp"
+#include "partita/strategies/cost_model.hpp"
 #include "partita/train/executor.hpp"
 #include "partita/train/kernel_choice.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 namespace partita {
 
@@ -63,8 +65,8 @@ class Alone {
       : plan_(std::move(plan)),
         stage_(plan_.stage_of_rank(rank)),
         grid_(ProcessGrid::alone(plan_.grids[static_cast<std::size_t>(stage_)], plan_.rank_in_stage(rank),
-                                 plan_.axis_sets(stage_), asynchronous)),
-        world_(make_solo(rank, plan_.ranks(), asynchronous)),
+                                 plan_.axis_sets(stage_), asynchronous, &stand_ins_)),
+        world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_)),
         parameters_(plan_, rank, 1, allocator_),
         executor_(plan_, grid_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true) {
     const Shape images = plan_.layers.front().shape;
@@ -76,18 +78,25 @@ class Alone {
   }
 
   Executor& executor() { return executor_; }
-  const Plan& plan() const { return plan_; }
-  int stage() const { return stage_; }
-  int rank() const { return grid_.rank(); }
-  /// Learns nothing: garbage has come for what others would have sent.
-  void run(std::vector<TimedAction>* actions) {
-    executor_.record(actions);
+  /// Adds to `actions` those of one run, without what stood in for others took. Learns nothing.
+  void run(std::vector<TimedAction>& actions) {
+    stand_ins_.clear();
+    std::vector<TimedAction> timed;
+    executor_.record(&timed);
     executor_.run([&](int) { return batch_; }, 0, 0);
+    auto other = stand_ins_.begin();
+    for (auto& action : timed) {
+      const double end = action.end;
+      for (; other != stand_ins_.end() && other->start < end; ++other)
+        if (other->start >= action.start) action.end -= other->end - other->start;
+      actions.push_back(action);
+    }
   }
 
  private:
   Plan plan_;
   int stage_;
+  std::vector<StandIn> stand_ins_;
   std::shared_ptr<Allocator> allocator_ = std::make_shared<Allocator>();
   TrafficCounter counter_;
   ProcessGrid grid_;
@@ -119,107 +128,133 @@ bool any(Communicator& world, bool mine) {
   return found > 0;
 }
 
-/// The updates of a stage's groups on one of its ranks.
-std::map<int, std::string> updates(const Plan& plan, int stage, int rank) {
-  std::map<int, std::string> all;
-  for (int group = 0; plan.workload.training && group < static_cast<int>(plan.places.size()); ++group) {
-    if (plan.place(group) != stage) continue;
-    Index elements = 0;
-    for (const auto& bucket : plan.buckets)
-      if (plan.layers[static_cast<std::size_t>(bucket.last())].group == group)
-        elements += plan.share(bucket, rank).extent();
-    all[group] = update_work(elements, plan.workload);
-  }
-  return all;
-}
+/// A rank's part of a plan: its layers, for microbatches of either size.
+struct Part {
+  const Plan& plan;
+  const std::vector<LayerPlan>& layers;
+  int rank;  ///< of the world that the plan is for
 
-/// Runs one rank's part in both ways, backward whole and in halves, in turns.
+  int stage() const { return plan.stage_of_rank(rank); }
+  int inside() const { return plan.rank_in_stage(rank); }
+  bool has(const LayerPlan& layer) const { return plan.place(layer.group) == stage(); }
+  /// The groups of layers whose weights it updates -> their elements; with the larger microbatches alone, to have them once.
+  std::map<int, Index> updates() const {
+    std::map<int, Index> elements;
+    for (int group = 0;
+         plan.workload.training && &layers == &plan.layers && group < static_cast<int>(plan.places.size()); ++group)
+      if (plan.place(group) == stage()) elements[group] = 0;
+    for (const auto& bucket : plan.buckets)
+      if (const auto of = elements.find(plan.layers[static_cast<std::size_t>(bucket.last())].group);
+          of != elements.end())
+        of->second += plan.share(bucket, inside()).extent();
+    return elements;
+  }
+  /// What it computes, by names of times.
+  std::vector<std::string> work() const {
+    std::vector<std::string> all;
+    for (const auto& layer : layers)
+      if (has(layer)) all.push_back(local_work(layer, inside(), plan.workload));
+    for (const auto& [group, elements] : updates()) all.push_back(update_work(elements, plan.workload));
+    return all;
+  }
+};
+
+/// Runs a part in both ways, backward whole and in halves, one after the other: each holds weights, gradients and states.
 class Measurement {
  public:
-  Measurement(const Plan& plan, const std::vector<LayerPlan>& layers, int rank, const MeasureOptions& options,
-              Backend& backend, Communicator& world)
-      : original_(plan),
-        whole_(layer_by_layer(plan, layers, false), rank, backend, world.asynchronous()),
-        halves_(layer_by_layer(plan, layers, true), rank, backend, world.asynchronous()),
-        options_(options),
-        world_(world) {
-    KernelReport report;
-    KernelChoices choices;
-    if (plan.workload.dtype == DType::f32)
-      choose_kernels(backend, whole_.executor().problems(),
-                     KernelCache(options.kernel_folder, backend.name(), options.threads), world, {}, choices, report);
-  }
+  Measurement(const Part& part, const MeasureOptions& options, Backend& backend, Communicator& world)
+      : part_(part), options_(options), backend_(backend), world_(world) {}
 
   void run() {
-    const double start = now();
-    std::vector<TimedAction> unused;
-    for (auto* way : {&whole_, &halves_}) {  // the first run allocates, and finds kernels
-      barrier(world_);
-      way->run(&unused);
-    }
-    for (int i = 0; i < options_.most; ++i) {
-      if (i >= 3 && any(world_, now() - start > options_.budget)) break;
-      barrier(world_);
-      whole_.run(&of_whole_);
-      barrier(world_);
-      halves_.run(&of_halves_);
-    }
+    run(false, of_whole_);
+    if (part_.plan.workload.training) run(true, of_halves_);
   }
 
   void add_to(KernelTimes& times) const {
-    const Plan& plan = whole_.plan();
-    const std::size_t count = plan.layers.size();
+    const std::size_t count = part_.layers.size();
     const auto forward = medians(of_whole_, Kind::forward, count), backward = medians(of_whole_, Kind::backward, count),
                data = medians(of_halves_, Kind::backward_data, count),
                filter = medians(of_halves_, Kind::backward_filter, count), step = medians(of_whole_, Kind::step, count);
     for (std::size_t i = 0; i < count; ++i)
-      if (plan.places[i] == whole_.stage())
-        times.set(local_work(plan.layers[i], whole_.rank(), original_.workload),
+      if (part_.has(part_.layers[i]))
+        times.set(local_work(part_.layers[i], part_.inside(), part_.plan.workload),
                   {forward[i], backward[i], data[i], filter[i]});
-    for (const auto& [group, work] : updates(original_, whole_.stage(), whole_.rank())) {
+    for (const auto& [group, elements] : part_.updates()) {
       double seconds = 0;
-      for (std::size_t i = 0; i < count; ++i) seconds += original_.layers[i].group == group ? step[i] : 0;
-      times.set(work, {seconds, 0, 0, 0});
+      for (std::size_t i = 0; i < count; ++i) seconds += part_.layers[i].group == group ? step[i] : 0;
+      times.set(update_work(elements, part_.plan.workload), {seconds, 0, 0, 0});
     }
   }
 
  private:
-  const Plan& original_;
-  Alone whole_, halves_;
+  void run(bool split, std::vector<TimedAction>& actions) {
+    Alone alone(layer_by_layer(part_.plan, part_.layers, split), part_.rank, backend_, world_.asynchronous());
+    KernelReport report;
+    KernelChoices choices;
+    if (part_.plan.workload.dtype == DType::f32)
+      choose_kernels(backend_, alone.executor().problems(),
+                     KernelCache(options_.kernel_folder, backend_.name(), options_.threads), world_, {}, choices,
+                     report);
+    std::vector<TimedAction> unused;
+    barrier(world_);
+    const double start = now();
+    alone.run(unused);  // the first run allocates, and finds kernels
+    for (int i = 0; i < options_.most; ++i) {
+      if (i >= 3 && any(world_, now() - start > options_.budget / 2)) break;
+      barrier(world_);
+      alone.run(actions);
+    }
+  }
+
+  const Part& part_;
   const MeasureOptions& options_;
+  Backend& backend_;
   Communicator& world_;
   std::vector<TimedAction> of_whole_, of_halves_;
 };
 
-bool lacks(const KernelTimes& known, const Plan& plan, const std::vector<LayerPlan>& layers, int rank) {
-  const int stage = plan.stage_of_rank(rank), inside = plan.rank_in_stage(rank);
-  for (const auto& [group, work] : updates(plan, stage, inside))
-    if (!known.find(work)) return true;
-  return std::any_of(layers.begin(), layers.end(), [&](const LayerPlan& layer) {
-    return plan.place(layer.group) == stage && !known.find(local_work(layer, inside, plan.workload));
-  });
+bool lacks(const KernelTimes& known, const Part& part) {
+  const auto work = part.work();
+  return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.find(each); });
+}
+
+/// Rank 0's text on every rank, four letters an element.
+std::string broadcast_text(std::string text, Communicator& world) {
+  constexpr std::size_t letters = sizeof(std::int32_t);
+  auto size = static_cast<double>(text.size());
+  world.broadcast(&size, 1, DType::f64, 0, {}).wait();
+  std::vector<std::int32_t> packed((static_cast<std::size_t>(size) + letters - 1) / letters);
+  if (world.rank() == 0) std::copy(text.begin(), text.end(), reinterpret_cast<char*>(packed.data()));
+  world.broadcast(packed.data(), static_cast<Index>(packed.size()), DType::i32, 0, {}).wait();
+  return {reinterpret_cast<const char*>(packed.data()), static_cast<std::size_t>(size)};
+}
+
+/// Every rank's text on rank 0, and none on the others.
+std::vector<std::string> gather_texts(const std::string& mine, Communicator& world) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<double> sizes(ranks);
+  const auto size = static_cast<double>(mine.size());
+  world.all_gather(&size, sizes.data(), std::vector<Index>(ranks, 1), DType::f64, {}).wait();
+  if (world.rank() > 0) {
+    const Send send{0, std::as_bytes(std::span(mine))};
+    world.exchange({&send, 1}, {}, {}).wait();
+    return {};
+  }
+  std::vector<std::string> all{mine};
+  for (std::size_t rank = 1; rank < ranks; ++rank) all.emplace_back(static_cast<std::size_t>(sizes[rank]), ' ');
+  std::vector<Recv> recvs;
+  for (std::size_t rank = 1; rank < ranks; ++rank)
+    recvs.push_back({static_cast<int>(rank), std::as_writable_bytes(std::span(all[rank]))});
+  world.exchange({}, recvs, {}).wait();
+  return all;
 }
 
 }  // namespace
 
 KernelTimes united(const KernelTimes& mine, Communicator& world) {
-  const std::string text = mine.print();
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> sizes(ranks);
-  const auto size = static_cast<double>(text.size());
-  const std::vector<Index> one(ranks, 1);
-  world.all_gather(&size, sizes.data(), one, DType::f64, {}).wait();
-  std::vector<Index> counts;
-  Index total = 0;
-  for (const double each : sizes) total += counts.emplace_back(static_cast<Index>(each));
-  std::vector<std::int32_t> letters(text.begin(), text.end()), all(static_cast<std::size_t>(total));
-  world.all_gather(letters.data(), all.data(), counts, DType::i32, {}).wait();
-  KernelTimes together(mine.where());
   std::map<std::string, std::pair<LayerTimes, int>> sums;
-  auto at = all.begin();
-  for (const Index count : counts) {
-    const auto found = KernelTimes::parse(std::string(at, at + count), "a rank's times");
-    at += count;
+  for (const auto& text : gather_texts(mine.print(), world)) {
+    const auto found = KernelTimes::parse(text, "a rank's times");
     for (const auto& [work, t] : found.all()) {
       auto& [sum, times] = sums[work];
       sum = {sum.forward + t.forward, sum.backward + t.backward, sum.backward_data + t.backward_data,
@@ -227,33 +262,74 @@ KernelTimes united(const KernelTimes& mine, Communicator& world) {
       ++times;
     }
   }
+  KernelTimes together(mine.where());  // of whole names, which begin with the backend's
   for (const auto& [work, entry] : sums) {
     const auto& [sum, count] = entry;
     together.set(work,
                  {sum.forward / count, sum.backward / count, sum.backward_data / count, sum.backward_filter / count});
   }
-  return together;
+  KernelTimes all = broadcast_times(together, world);
+  all.use(mine.backend());
+  return all;
 }
 
-std::string place_of_times(const MeasureOptions& options, DType dtype) {
-  return fmt::format("{} with {} {} on {}", make_backend(options.backend, dtype, options.threads)->name(),
-                     options.threads, options.threads == 1 ? "thread" : "threads", KernelCache::processor());
+std::string backend_of_times(const MeasureOptions& options, DType dtype) {
+  return std::string(make_backend(options.backend, dtype, options.threads)->name());
+}
+
+std::string place_of_times(const MeasureOptions& options) {
+  return fmt::format("{} {} on {}", options.threads, options.threads == 1 ? "thread" : "threads",
+                     KernelCache::processor());
+}
+
+KernelTimes broadcast_times(const KernelTimes& times, Communicator& world) {
+  const bool first = world.rank() == 0;
+  KernelTimes all = KernelTimes::parse(broadcast_text(first ? times.print() : "", world), "rank 0's times");
+  all.use(times.backend());
+  return all;
 }
 
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world) {
-  const std::string where = place_of_times(options, plan.workload.dtype);
-  KernelTimes all = known.empty() ? KernelTimes(where) : known;
   const auto backend = make_backend(options.backend, plan.workload.dtype, options.threads);
+  const std::string where = place_of_times(options), name(backend->name());
+  KernelTimes all = known.empty() ? KernelTimes(where) : known;
+  all.use(name);
   for (const auto* layers : {&plan.layers, &plan.smaller}) {
-    if (layers->empty() || !any(world, lacks(all, plan, *layers, rank))) continue;
-    Measurement measurement(plan, *layers, rank, options, *backend, world);
+    const Part part{plan, *layers, rank};
+    if (layers->empty() || !any(world, lacks(all, part))) continue;
+    Measurement measurement(part, options, *backend, world);
     measurement.run();
-    KernelTimes mine(where);
+    KernelTimes mine(where, name);
     measurement.add_to(mine);
     all.merge(united(mine, world));
   }
   return all;
+}
+
+std::vector<int> ranks_to_measure(const Plan& plan, const KernelTimes& known) {
+  std::set<std::string> seen;
+  std::vector<int> ranks;
+  for (const Grid& grid : plan.grids)
+    for (const int inside : representatives(grid)) {
+      bool lacking = false;
+      for (const auto* layers : {&plan.layers, &plan.smaller})
+        for (const auto& work : Part{plan, *layers, grid.first_rank() + inside}.work())
+          lacking = (!known.find(work) && seen.insert(work).second) || lacking;
+      if (lacking) ranks.push_back(grid.first_rank() + inside);
+    }
+  return ranks;
+}
+
+KernelTimes measure_plan(const Plan& plan, const MeasureOptions& options, const KernelTimes& known,
+                         Communicator& world) {
+  KernelTimes times = known;
+  times.use(backend_of_times(options, plan.workload.dtype));
+  const auto ranks = ranks_to_measure(plan, times);
+  const auto here = static_cast<std::size_t>(world.size()), mine = static_cast<std::size_t>(world.rank());
+  for (std::size_t first = 0; first < ranks.size(); first += here)  // none idles: it would leave the others its caches
+    times = measure_layers(plan, ranks[(first + mine) % ranks.size()], options, times, world);
+  return times;
 }
 
 }  // namespace partita

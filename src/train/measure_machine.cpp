@@ -43,14 +43,7 @@ double time_calls(Communicator& world, const std::function<void()>& call) {
   return median(rounds);
 }
 
-/// Sizes at which verbs are measured, in bytes.
-std::vector<Index> sizes() {
-  std::vector<Index> all;
-  for (Index bytes = 8; bytes <= Index{16} << 20; bytes *= 4) all.push_back(bytes);
-  return all;
-}
-
-/// Both ranks of each pair send to the other at once, as halos do, from tensors.
+/// Both ranks of each pair send to the other at once, as halos do, from tensors; ranks without another (-1) look on.
 double time_exchange(Communicator& world, int other, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, 1);
   const Box box(Shape{{'F', elements}});
@@ -61,7 +54,7 @@ double time_exchange(Communicator& world, int other, Index bytes) {
   });
 }
 
-/// Ranks whose group is not whole only wait for the others.
+/// All whole groups at once; the ranks of one that is not look on.
 double time_collective(Communicator& world, Communicator& group, bool whole, Verb verb, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, group.size());
   std::vector<float> all(static_cast<std::size_t>(elements)), part(all.size());
@@ -73,12 +66,6 @@ double time_collective(Communicator& world, Communicator& group, bool whole, Ver
     if (verb == Verb::all_gather) group.all_gather(part.data(), all.data(), counts, DType::f32, {}).wait();
     if (verb == Verb::reduce_scatter) group.reduce_scatter(all.data(), part.data(), counts, DType::f32, {}).wait();
   });
-}
-
-Curve curve(const std::string& source, const std::function<double(Index bytes)>& seconds) {
-  Curve curve{{}, source};
-  for (const Index bytes : sizes()) curve.points.emplace_back(static_cast<double>(bytes), seconds(bytes));
-  return curve;
 }
 
 /// Ranks of this node, if nodes hold equally many consecutive ranks; else 1.
@@ -96,46 +83,110 @@ int ranks_a_node(Communicator& world) {
   return static_cast<int>(count);
 }
 
-/// Pairs, twice as many as long as that fits, and all.
-std::vector<int> group_sizes(int all) {
+/// Where a rank lies: `place` of `places` side by side, of which it forms pairs and groups with ranks of its `line` alone.
+/// Ranks of a node, or those of equal number on all nodes.
+struct Line {
+  int line = 0, place = 0, places = 1;
+  int stride = 1;  ///< from one rank of the line to the next
+
+  int partner(int rank) const {
+    const int other = place % 2 == 0 ? place + 1 : place - 1;
+    return other < places ? rank + (other - place) * stride : -1;
+  }
+};
+
+/// 2, 4, 8, ... and all of them.
+std::vector<int> sizes_up_to(int places) {
   std::vector<int> sizes;
-  for (int size = 2; size < all; size *= 2) sizes.push_back(size);
-  sizes.push_back(all);
+  for (int size = 2; size < places; size *= 2) sizes.push_back(size);
+  sizes.push_back(places);
   return sizes;
 }
 
-/// The level of a distance: pairs of ranks that lie so far apart, and groups of so many, `stride` apart.
-Level measure_level(const std::string& name, int ranks, int distance, Communicator& world) {
-  const std::string source = fmt::format("measured: {} ranks", world.size());
-  Level level;
-  level.name = name;
-  level.ranks = {static_cast<double>(ranks), source};
-  level.links = {1, "assumed"};
-  level.fan_out = {1, "assumed"};
-  level.overlap = {world.asynchronous() ? 1.0 : 0.0, "what the transport says of itself"};
-  const int rank = world.rank(), pair = rank / distance % 2 == 0 ? rank + distance : rank - distance;
-  const int other = pair < world.size() ? pair : -1;
-  Curve& exchange = level.verbs[{Verb::exchange, 2}] = curve(
-      source + ", pairs that send to each other", [&](Index bytes) { return time_exchange(world, other, bytes); });
-  level.latency = {exchange.points.front().second, source};
-  const auto [bytes, seconds] = exchange.points.back();
-  level.bandwidth = {bytes / seconds, source};
-  for (const int size : group_sizes(ranks / distance)) {
-    const auto group = world.split(rank / (size * distance) * distance + rank % distance, rank);
-    for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter})
-      level.verbs[{verb, size}] = curve(fmt::format("{}, groups of {}", source, size), [&](Index n) {
-        return time_collective(world, *group, group->size() == size, verb, n);
-      });
+/// Measures the levels of a network whose nodes have so many ranks, with messages of up to so many bytes.
+class LevelMeasurement {
+ public:
+  LevelMeasurement(int node, Index longest, Communicator& world)
+      : world_(world),
+        node_(node),
+        longest_(longest),
+        source_(fmt::format("measured: {} ranks, {} a node", world.size(), node)) {}
+
+  /// Inside nodes: a link a rank, since what all pairs do at once is what is measured.
+  Level inside() const {
+    const Line at{world_.rank() / node_, world_.rank() % node_, node_, 1};
+    Level level = begin("node", at);
+    const auto& points = level.verbs.at({Verb::exchange, 2}).points;
+    level.ranks = {static_cast<double>(node_), source_};
+    level.latency = {points.front().second, source_};
+    level.bandwidth = {points.back().first / points.back().second, source_};
+    level.links = {1, "assumed: one a rank"};
+    return level;
   }
-  return level;
-}
+
+  /// Between nodes: what one rank of a node gets by itself, and how many can have as much at once.
+  Level between() const {
+    const Line at{world_.rank() % node_, world_.rank() / node_, world_.size() / node_, node_};
+    Level level = begin("network", at);
+    const auto& points = level.verbs.at({Verb::exchange, 2}).points;
+    const int other = at.line == 0 ? at.partner(world_.rank()) : -1;
+    const auto alone = [&](double size) { return time_exchange(world_, other, static_cast<Index>(size)); };
+    const auto [bytes, at_once] = points.back();
+    const double one = alone(bytes);
+    level.latency = {alone(points.front().first), source_ + ", one rank of each at a time"};
+    level.bandwidth = {bytes / one, level.latency.source};
+    level.links = {std::clamp(std::round(node_ * one / at_once), 1.0, static_cast<double>(node_)),
+                   source_ + ", all of a node's at once against one"};
+    if (node_ > 1) add_collectives(level, {0, world_.rank(), world_.size(), 1}, {world_.size()});
+    return level;
+  }
+
+ private:
+  Curve curve(const std::string& what, const std::function<double(Index bytes)>& seconds) const {
+    Curve curve{{}, fmt::format("{}, {}", source_, what)};
+    for (Index bytes = 8; bytes <= longest_; bytes *= 4)
+      curve.points.emplace_back(static_cast<double>(bytes), seconds(bytes));
+    return curve;
+  }
+
+  /// A level without latency, bandwidth and links.
+  Level begin(const std::string& name, const Line& at) const {
+    Level level;
+    level.name = name;
+    level.fan_out = {1, "assumed"};
+    level.overlap = {world_.asynchronous() ? 1.0 : 0.0, "what the transport says of itself"};
+    const int other = at.partner(world_.rank());
+    level.verbs[{Verb::exchange, 2}] =
+        curve("pairs that send to each other", [&](Index bytes) { return time_exchange(world_, other, bytes); });
+    add_collectives(level, at, sizes_up_to(at.places));
+    return level;
+  }
+
+  /// Of groups of so many ranks of each line, in all lines at once.
+  void add_collectives(Level& level, const Line& at, const std::vector<int>& sizes) const {
+    for (const int size : sizes) {
+      const auto group = world_.split(at.line * at.places + at.place / size, at.place);
+      const bool whole = group->size() == size;
+      for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter})
+        level.verbs[{verb, size}] = curve(fmt::format("groups of {}", size), [&](Index bytes) {
+          return time_collective(world_, *group, whole, verb, bytes);
+        });
+    }
+  }
+
+  Communicator& world_;
+  int node_;
+  Index longest_;
+  std::string source_;
+};
 
 /// Where there is no other rank to send to.
-Level assumed_level() {
-  Level level = default_machine().levels.front();
-  for (Constant* constant : {&level.latency, &level.bandwidth})
-    constant->source += "; nothing was measured, on one rank";
-  return level;
+std::vector<Level> assumed_levels() {
+  std::vector<Level> levels = default_machine().levels;
+  for (Level& level : levels)
+    for (Constant* constant : {&level.latency, &level.bandwidth})
+      constant->source += "; nothing was measured, on one rank";
+  return levels;
 }
 
 /// One layer of each size: what its forward takes against its operations, and against the bytes that it moves.
@@ -184,7 +235,8 @@ double time_probe(const Probe& probe, const MeasureOptions& options, Communicato
 }
 
 void measure_kernels(Machine& machine, const MeasureOptions& options, Communicator& world) {
-  const std::string source = fmt::format("measured: {} ranks at a time", world.size());
+  const std::string source =
+      fmt::format("measured: {} ranks at a time, {}", world.size(), backend_of_times(options, DType::f32));
   std::map<std::string, std::vector<std::pair<double, double>>> rates;
   for (const auto& probe : probes()) {
     const double seconds = time_probe(probe, options, world);
@@ -207,16 +259,24 @@ void measure_kernels(Machine& machine, const MeasureOptions& options, Communicat
 
 }  // namespace
 
+std::vector<Level> measure_levels(int node, Index longest, Communicator& world) {
+  if (world.size() == 1) return assumed_levels();
+  const LevelMeasurement measurement(node, longest, world);
+  std::vector<Level> levels;
+  if (node > 1) levels.push_back(measurement.inside());
+  if (node < world.size()) levels.push_back(measurement.between());
+  levels.back().ranks = {};
+  return levels;
+}
+
 Machine measure_machine(const MeasureOptions& options, Communicator& world) {
   Machine machine;
-  machine.name = place_of_times(options, DType::f32);
+  machine.name = place_of_times(options);
   const int node = ranks_a_node(world);
   const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
   machine.memory = {std::floor(pages * page / node), "the system's, shared by a node's ranks"};
   measure_kernels(machine, options, world);
-  if (world.size() == 1) machine.levels.push_back(assumed_level());
-  if (node > 1) machine.levels.push_back(measure_level("node", node, 1, world));
-  if (node < world.size()) machine.levels.push_back(measure_level("network", world.size(), node, world));
+  machine.levels = measure_levels(node, Index{8} << 20, world);
   return machine;
 }
 

@@ -15,6 +15,7 @@ QUICK = ["--kernels", ""]
 SAMPLES = 'grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'
 STAGES = 'stages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 4\n'
 FOUR = SAMPLES.replace('"data=2"', '"data=2"\nstages = 2\n[schedule]\nmicrobatches = 4')
+MEASURED = r"kernels +\S+ \(\d of \d\): (\d+) measured"
 PARTS = ["compute", "halo", "redistribution", "product", "collective", "gradients", "transfer", "bubble", "optimizer"]
 
 
@@ -52,13 +53,13 @@ def used(text):
 def calibrated(folder):
     arguments = ["calibrate", *SMALL, *QUICK, "--out", "here.toml", "--strategies", "samples.toml", "stages.toml", "four.toml"]
     first = run(folder, *arguments, ranks=2).stdout
-    counts = [int(n) for n in re.findall(r"kernels +\S+: (\d+) measured", first)]
+    counts = [int(n) for n in re.findall(MEASURED, first)]
     check(f"every strategy has work of its own: {counts}", len(counts) == 3 and min(counts) > 0, first)
     machine, times = read(folder, "here.toml"), read(folder, "here.toml.times")
     check("every constant says that it was measured", machine.count("measured: 2 ranks") >= 10 and '[[level]]' in machine, machine)
     check("times of the machine", times.splitlines()[0].endswith(re.search('name = "(.*)"', machine).group(1)), times)
     again = run(folder, *arguments, ranks=2).stdout
-    check("nothing is measured twice", re.findall(r"kernels +\S+: (\d+) measured", again) == ["0"] * 3 and
+    check("nothing is measured twice", re.findall(MEASURED, again) == ["0"] * 3 and
           read(folder, "here.toml.times") == times, again)
     write(folder, "here.toml.times", times.replace("1 thread", "9 threads", 1))
     other = run(folder, *arguments, ranks=2).stdout
@@ -91,6 +92,8 @@ def priced(folder):
         check(f"{name}: the timeline ends with the step", abs(max(ends) / row["seconds"] - 1) < 1e-9, row["seconds"])
         check(f"{name}: nothing was run", "measured" not in row and "error" not in row)
     check("a bubble in stages alone", rows["samples.toml"]["parts"]["bubble"] == 0 < rows["stages.toml"]["parts"]["bubble"])
+    four = compare(folder, "--machine", "here.toml", strategies=["four.toml"]).stdout
+    check("so are those of more ranks than measured", used(four) == (13, 13), four)
     assumed = compare(folder).stdout
     check("without a machine two cores", "machine  two cores\n" in assumed and used(assumed) == (0, 26), assumed)
 
@@ -120,7 +123,9 @@ def measured(folder):
     check("what is run is measured first", used(new) == (13, 13), new)
     one = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--backend", "reference", ranks=1).stdout
     check("what has other ranks is not run, and says so", one.count("was not run: it has 2 ranks, 1 was started") == 2, one)
-    check("nor are times of another backend used", "those of --measure are of \"reference" in one and used(one)[0] == 0, one)
+    check("nor are times of another backend used", used(one)[0] == 0, one)
+    two = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--threads", "2", ranks=1).stdout
+    check("nor those of other threads", "those of --measure are of \"2 threads on" in two and used(two)[0] == 0, two)
 
 
 def limited(folder):
@@ -153,7 +158,8 @@ def refusals(folder):
     files = ["--strategies", "samples.toml", "alien.toml"]
     refused(folder, "a strategy of another model", ["compare", *SMALL, *files], "alien.toml, line 2", "res5.* is no layer of the model 'lenet5'")
     refused(folder, "the same on ranks", ["compare", *SMALL, *files, "--measure", *QUICK], "alien.toml, line 2", ranks=2)
-    refused(folder, "more ranks than the machine", ["compare", *SMALL, "--strategies", "four.toml", "--machine", "here.toml"],
+    write(folder, "two.toml", read(folder, "here.toml").replace("[[level]]\n", '[[level]]\nranks = { ranks = 2, from = "a test" }\n'))
+    refused(folder, "more ranks than the machine", ["compare", *SMALL, "--strategies", "four.toml", "--machine", "two.toml"],
             "four.toml: the strategy has 4 ranks, but the machine .* holds 2")
     refused(folder, "no strategy file", ["compare", *SMALL, "--strategies", "none.toml"], "none.toml", "cannot be read")
     refused(folder, "where nothing can be written", ["calibrate", *SMALL, "--out", "nowhere/m.toml"], "--out nowhere/m.toml",

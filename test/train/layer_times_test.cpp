@@ -78,7 +78,7 @@ void expect_all_measured(const Strategy& strategy, Index batch, bool training = 
   const Cost cost = estimate(plan, default_machine(), times);
   for (const auto& layer : cost.layers) EXPECT_TRUE(layer.measured);
   std::size_t updates = 0;
-  for (const auto& [work, each] : times.all()) updates += work.rfind("update ", 0) == 0 ? 1 : 0;
+  for (const auto& [work, each] : times.all()) updates += work.starts_with("reference update ") ? 1 : 0;
   EXPECT_EQ(updates > 0, training);
 }
 
@@ -120,15 +120,28 @@ TEST(LayerTimes, WhatIsKnownStays) {
   const Plan plan = bind(skips(), all_as("data=2", "N@data").schedule("gpipe", 2), {.batch = 6, .optimizer = {}});
   KernelTimes known("elsewhere");
   const KernelTimes found = measured(plan);
-  for (const auto& [work, times] : found.all()) known.set(work, {7, 8, 9, 10});
+  for (const auto& [work, times] : found.all()) known.set(work, {7, 8, 9, 10});  // whole names, with the backend's
   EXPECT_EQ(measured(plan, known).print(), known.print()) << "and nothing is added";
-  KernelTimes some("elsewhere");
+  KernelTimes some("elsewhere", "reference");
   const std::string conv = local_work(plan.layers[1], 0, plan.workload);
   some.set(conv, {7, 8, 9, 10});
   const KernelTimes all = measured(plan, some);
   EXPECT_EQ(all.find(conv)->forward, 7);
   EXPECT_EQ(all.all().size(), found.all().size());
   EXPECT_EQ(all.where(), "elsewhere");
+  EXPECT_EQ(all.backend(), "reference");
+}
+
+TEST(LayerTimes, AnotherBackendsStayBesideThem) {
+  const Plan plan = bind(skips(), Strategy(), {.batch = 2, .optimizer = {}});
+  const std::string conv = local_work(plan.layers[1], 0, plan.workload);
+  KernelTimes known("elsewhere", "another");
+  known.set(conv, {7, 8, 9, 10});
+  KernelTimes all = measured(plan, known);
+  EXPECT_EQ(all.all().size(), measured(plan).all().size() + 1);
+  EXPECT_NE(all.find(conv)->forward, 7);
+  all.use("another");
+  EXPECT_EQ(all.find(conv)->forward, 7);
 }
 
 TEST(LayerTimes, AnUpdateOfOtherElementsIsMeasured) {
@@ -161,9 +174,10 @@ TEST(LayerTimes, UnitedTimesAreMeans) {
 }
 
 TEST(LayerTimes, SayWhoseTheyAre) {
-  const std::string place = place_of_times({.backend = "reference", .threads = 2}, DType::f32);
-  EXPECT_EQ(place.rfind("reference with 2 threads on ", 0), 0U) << place;
-  EXPECT_NE(place_of_times({.backend = "reference", .threads = 1}, DType::f32).find("1 thread on"), std::string::npos);
+  const std::string place = place_of_times({.backend = "reference", .threads = 2});
+  EXPECT_TRUE(place.starts_with("2 threads on ")) << place;
+  EXPECT_TRUE(place_of_times({.backend = "reference", .threads = 1}).starts_with("1 thread on "));
+  EXPECT_EQ(backend_of_times({.backend = "reference", .threads = 2}, DType::f32), "reference");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/base/grid.hpp"
-#include "partita/comm/communicator.hpp"
+#include "partita/comm/solo.hpp"
 
 #include <map>
 #include <memory>
@@ -18,7 +18,8 @@ class ProcessGrid {
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
 
   /// The same of one rank by itself (make_solo).
-  static ProcessGrid alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous);
+  static ProcessGrid alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous,
+                           std::vector<StandIn>* log = nullptr);
 
   /// Makes communicators for further axis sets; those that are there stay. Collective.
   void add(const std::vector<AxisSet>& axis_sets);

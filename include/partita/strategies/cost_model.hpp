@@ -56,8 +56,10 @@ struct Cost {
   double samples_per_second = 0;
 };
 
-/// Prices a plan, without running it. Each layer's work is priced on the ranks with the largest and the smallest blocks and on
-/// inner ones, and the longest counts:
+/// Ranks of a grid that have its largest and smallest blocks and inner ones: the first, a middle and the last along each axis.
+std::vector<int> representatives(const Grid& grid);
+
+/// Prices a plan, without running it. Each layer's work is priced on the representatives of its grid, and the longest counts:
 ///
 ///     compute    measured (KernelTimes), or a kernel's launch + max(operations / rate, bytes / bandwidth)
 ///     exchange   messages x latency + bytes / bandwidth of the level of the farthest peer; measured where the level has it

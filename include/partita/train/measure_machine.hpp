@@ -5,10 +5,16 @@
 
 namespace partita {
 
-/// Measures the machine that the ranks of `world` run on: exchanges of pairs as halos are; all-reduce, all-gather and
-/// reduce-scatter over pairs, over all ranks and over powers of two between; both inside a node and between nodes, at several
-/// sizes; memory bandwidth, and products and convolutions of several sizes. All constants say so; one rank alone has no network,
-/// and that of default_machine() is taken. `memory` is the node's, an equal part for each of its ranks. Collective.
+/// Measures the levels of a network whose nodes have `node` consecutive ranks of `world` each: inside the nodes if they have
+/// several, and between them if there are several, with messages of up to `longest` bytes: exchanges of pairs as halos are;
+/// all-reduce, all-gather and reduce-scatter over pairs, over all ranks and over powers of two between. Pairs and groups inside
+/// all nodes are measured at once; so are those between nodes, of ranks of equal number, but for latency and bandwidth, which are
+/// one rank's by itself: how much all of them together slow down says how many links they share. The last level holds any number
+/// of ranks. One rank has no partner: the default machine's levels, which are assumed. Collective.
+std::vector<Level> measure_levels(int node, Index longest, Communicator& world);
+
+/// Measures the machine that the ranks of `world` run on: the levels of its network, memory bandwidth, and products and
+/// convolutions of several sizes. All constants say so. `memory` is the node's, an equal part for each of its ranks. Collective.
 Machine measure_machine(const MeasureOptions& options, Communicator& world);
 
 }  // namespace partita

@@ -1,0 +1,77 @@
+"""calibrate as a user types it: for any number of ranks it writes files that compare reads, and measures nothing twice.
+Arguments: the launcher build/mpiexec and the program build/partita."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+LENET = ["--model", "lenet5", "--batch", "8"]
+PIPELINE = """grid = "y=2"
+[schedule]
+kind = "gpipe"
+microbatches = 2
+[[stage]]
+layers = ["image", "pool1"]
+[[stage]]
+layers = ["conv2", "loss"]
+[[layer]]
+match = "*"
+output = "N H@y"
+"""
+
+
+def run(ranks, *arguments):
+    command = ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, f"{command}: status {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def calibrate(ranks, *arguments):
+    return run(ranks, "calibrate", *LENET, "--kernels", "", "--out", machine, *arguments)
+
+
+def check(name, holds, shown=""):
+    print(f"{'ok  ' if holds else 'FAIL'} {name}")
+    assert holds, shown
+
+
+def text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    machine, strategy = (os.path.join(folder, name) for name in ("machine.toml", "pipeline.toml"))
+    with open(strategy, "w", encoding="utf-8") as file:
+        file.write(PIPELINE)
+
+    shown = calibrate(1)
+    check("one rank says what is assumed", "note       one rank has nobody to send to" in shown and
+          text(machine).count('latency = { us = 1.5, from = "assumed: ') == 1, shown + text(machine))
+    check("and its file is read", "ms a step" in run(0, "compare", *LENET, "--machine", machine))
+
+    shown = calibrate(3)
+    check("three ranks", re.search(r"levels: node; [\d.]+ s\n", shown) and "verb = \"all_reduce\"\nranks = 3" in text(machine),
+          shown + text(machine))
+
+    calibrate(2, "--strategies", strategy)
+    known = text(machine + ".times")
+    shown = run(0, "compare", *LENET, "--machine", machine, "--strategies", strategy)
+    stages = re.search(r"kernels  (\d+) of (\d+) layers by measured times", shown)
+    check("two ranks measure both stages of four", stages and stages[1] == stages[2], shown)
+    again = calibrate(2, "--strategies", strategy)
+    check("what is known is not measured again", re.search(r"\(1 of 1\): 0 measured, \d+ in all", again) and
+          text(machine + ".times") == known, again)
+
+    shown = calibrate(2, "--dtype", "f64")
+    check("another type is added", "begins anew" not in shown and len(text(machine + ".times")) > len(known), shown)
+    shown = run(0, "compare", *LENET, "--grid", "data=2", "--rule", "*: N@data", "--machine", machine, "--dtype", "f64")
+    measured = re.search(r"kernels  (\d+) of (\d+) layers by measured times", shown)
+    check("times in f64 are used", measured and measured[1] == measured[2], shown)
+    if "onednn" in known:
+        shown = run(0, "compare", *LENET, "--machine", machine, "--strategies", strategy, "--backend", "reference")
+        check("another backend's times are not", "kernels  0 of" in shown, shown)
