@@ -159,8 +159,8 @@ void print_verdict(std::vector<Compared> all, Index limit) {
                  print_bytes(one.cost.memory.total), print_bytes(one.cost.memory.total - limit),
                  one.cost.memory.each.print());
   const auto winner = std::find_if(all.begin(), all.end(), fits);
-  if (all.size() == 1) return;
   if (winner == all.end()) return fmt::print("\nnone of them fits the machine's {} a rank\n", print_bytes(limit));
+  if (all.size() == 1) return;
   fmt::print("{} wins\n", winner->name);
   for (const auto& one : all) {
     if (&one == &*winner || one.cost.seconds < winner->cost.seconds) continue;

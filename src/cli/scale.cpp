@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 namespace partita::cli {
@@ -27,11 +28,21 @@ constexpr Index uncounted_steps = 3;  // caches fill, links are opened
 class RunFolder {
  public:
   explicit RunFolder(const std::string& out) {
-    const auto beside =
-        out.empty() ? std::filesystem::temp_directory_path() / "partita-scale" : std::filesystem::absolute(out);
-    path_ = beside.string() + ".runs-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr)
-      fail("the folder {} for what the runs write cannot be made: {}", path_, std::generic_category().message(errno));
+    if (out.empty()) {
+      path_ = (std::filesystem::temp_directory_path() / "partita-scale-XXXXXX").string();
+      if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be made", path_);
+      return;
+    }
+    path_ = std::filesystem::absolute(out + ".runs").string();
+    const std::string mark = path_ + "/of-partita-scale";  // it will be removed with all that is in it
+    std::error_code error;
+    if (!std::filesystem::create_directory(path_, error) && !error && !std::filesystem::exists(mark))
+      fail(
+          "--out {}: runs would write into {}, which is there and not of an experiment that was cut off; remove it or "
+          "name "
+          "another file",
+          out, path_);
+    if (error || !std::ofstream(mark)) fail("--out {}: the folder {} cannot be made or written", out, path_);
   }
   ~RunFolder() {
     std::error_code ignored;
