@@ -39,7 +39,7 @@ std::string as_script_data(const Json& json) {
 }
 
 /// The template with each {{name}} replaced by that part.
-std::string fill(std::string_view page, const std::vector<std::pair<std::string, std::string_view>>& parts) {
+std::string fill(std::string_view page, const std::vector<std::pair<std::string, std::string>>& parts) {
   std::string text;
   while (true) {
     const auto begin = page.find("{{"), end = page.find("}}", begin);
@@ -57,8 +57,8 @@ std::string print_page(const std::vector<ReportInput>& inputs) {
   for (const auto& [file, subject, content] : inputs)
     data["files"].push_back({{"file", file}, {"subject", subject}, {"content", content}});
   const std::string json = as_script_data(data);
-  return fill(report_template,
-              {{"style", report_style}, {"data", json}, {"library", report_library}, {"script", report_script}});
+  return fill(report_template(),
+              {{"style", report_style()}, {"data", json}, {"library", report_library()}, {"script", report_script()}});
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ int report(int argc, char** argv) {
     fmt::print("{}", text.str());
     return 0;
   }
-  if (report_library.size() <= 1)
+  if (report_library().size() <= 1)
     fail("this program was built without Chart.js, which draws the report; install libjs-chart.js and configure again");
   if (o.files.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
   if (o.out.empty()) fail("report needs the page to write: --out page.html");

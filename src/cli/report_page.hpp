@@ -1,14 +1,14 @@
 #pragma once
 
-#include <string_view>
+#include <string>
 
 namespace partita::cli {
 
 // The parts of the report's page, from the files in report/ (see report/embed.py).
 
-extern const std::string_view report_template;  ///< with {{style}}, {{data}}, {{library}} and {{script}}
-extern const std::string_view report_style;
-extern const std::string_view report_script;
-extern const std::string_view report_library;  ///< Chart.js; " " where the program was built without
+std::string report_template();  ///< with {{style}}, {{data}}, {{library}} and {{script}}
+std::string report_style();
+std::string report_script();
+std::string report_library();  ///< Chart.js; " " where the program was built without
 
 }  // namespace partita::cli

@@ -4,7 +4,7 @@ part of several files is named several times."""
 import pathlib
 import sys
 
-PIECE = 16000  # characters of one literal; compilers join neighbours
+PIECE = 16000  # characters of one literal; compilers need not take long ones
 
 output, *parts = sys.argv[1:]
 texts = {}
@@ -17,5 +17,6 @@ with open(output, "w", encoding="utf-8") as out:
         assert ')partita"' not in text, f"{name}: it ends a literal"
         text = text or " "  # /dev/null stands for what is not there
         pieces = [f'R"partita({text[at:at + PIECE]})partita"' for at in range(0, len(text), PIECE)]
-        out.write(f"\nconst std::string_view {name} =\n" + "\n".join(pieces) + ";\n")
+        out.write(f"\nstd::string {name}() {{\n  std::string text;\n  for (const char* piece : {{\n" + ",\n".join(pieces) +
+                  "})\n    text += piece;\n  return text;\n}\n")
     out.write("\n}  // namespace partita::cli\n")
