@@ -63,8 +63,12 @@ class Comparison {
     return options_.trainer.memory_limit > 0 ? options_.trainer.memory_limit
                                              : static_cast<Index>(files_.machine.memory.value);
   }
-  /// Seconds of a step on one rank.
-  double alone() const { return estimate(bind(model_, Strategy(), workload_), files_.machine, files_.times).seconds; }
+  /// Seconds of a step on one rank; by measured times too where strategies are measured, if one rank can hold it.
+  double alone() {
+    const Plan serial = bind(model_, Strategy(), workload_);
+    if (world_ && serial.peak(0).total <= limit()) measure("one rank", [&] { return serial; });
+    return estimate(serial, files_.machine, files_.times).seconds;
+  }
 
  private:
   /// What is wrong with a strategy is wrong alike on all ranks, and says with which.
@@ -211,8 +215,8 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   world ? together(*world, prepare) : prepare();
   std::vector<Compared> all;
   for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
-  const MachineFiles& files = comparison->files();
   const double alone = comparison->alone();  // one rank: no machine holds fewer
+  const MachineFiles& files = comparison->files();
   const Index limit = comparison->limit();
   if (!first) return 0;
   print_table(all, files, alone);

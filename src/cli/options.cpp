@@ -280,7 +280,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     answer = text.str();
     return std::nullopt;
   }
-  if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();
+  if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();  // alone: beside others it is no kind
   options.trainer.dtype = parse_dtype(texts.dtype);
   options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";

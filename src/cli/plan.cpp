@@ -1,5 +1,6 @@
 #include "compare.hpp"
 #include "partita/base/error.hpp"
+#include "partita/strategies/generators.hpp"
 #include "partita/strategies/planner.hpp"
 #include "text_file.hpp"
 
@@ -15,8 +16,15 @@ void print_why_not(const std::string& rule, const Planned& best, const Model& mo
   Options one;
   one.rules = {rule};
   Strategy strategy = best.strategy;
-  add_rules(strategy, one);
-  const Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
+  Plan with_rule;
+  try {
+    add_rules(strategy, one);
+    with_rule = bind(model, strategy, workload);
+  } catch (const Error& error) {  // its axes are known only now
+    fmt::print("\n\"{}\" cannot be priced with the best strategy: {}\n", rule, error.what());
+    return;
+  }
+  const Cost cost = estimate(with_rule, files.machine, files.times);
   fmt::print("\nwith \"{}\" a step takes {:.3f} ms, {:+.1f} %", rule, cost.seconds * 1e3,
              100 * (cost.seconds / best.cost.seconds - 1));
   const auto with = named_parts(cost.parts), without = named_parts(best.cost.parts);
@@ -54,6 +62,7 @@ int plan(const Options& options, const ModelFactory& factory) {
     };
   const std::string prefix = options.out;
   check_writable("--out", prefix + "-1.toml");
+  for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
   const auto found = plan_strategies(model, workload, files.machine, files.times, wanted);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
