@@ -27,7 +27,7 @@ void measure(Communicator& world, char dim, Index channels, Index bytes) {
   plan.locals.clear();  // the inside's copy is no message
   const auto allocator = std::make_shared<Allocator>();
   const Tensor x(DType::f32, "NCHW", layout.owned(world.rank()), allocator, MemoryClass::activations);
-  const Tensor extended = x.like(halo.needed[static_cast<std::size_t>(world.rank())]);
+  const Tensor extended = x.like(halo.needed(world.rank()));
 
   std::vector<std::byte> send(static_cast<std::size_t>(bytes)), recv(send.size());
   const auto theirs = [&] {

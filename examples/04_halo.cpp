@@ -66,13 +66,11 @@ int main() {
   const Layout x = Layout::parse("H@y W@x", inputs, grid), y = x.onto(outputs);
   const Halo halo = halo_of_inputs(x, y, windows);
 
-  fmt::print("window {}, x {}, y {}, halo {}\n", windows[0].print(), inputs.print(), outputs.print(),
-             halo.widths(inputs));
+  fmt::print("window {}, x {}, y {}, halo {}\n", windows[0].print(), inputs.print(), outputs.print(), halo.widths());
   for (int rank = 0; rank < grid.size(); ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
     const TransferPlan plan = halo.transfer(rank);
-    fmt::print("rank {} computes y {} from x {}, and owns {}\n", rank, place(y.owned(rank)), place(halo.needed[r]),
-               place(halo.owned[r]));
+    fmt::print("rank {} computes y {} from x {}, and owns {}\n", rank, place(y.owned(rank)), place(halo.needed(rank)),
+               place(halo.owned(rank)));
     fmt::print("  sends    {}\n", peers(plan.sends, "to"));
     fmt::print("  receives {}\n", peers(plan.recvs, "from"));
   }
@@ -81,7 +79,8 @@ int main() {
   std::vector<std::string> before(4), after(4);
   run_threads(grid.size(), [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
-    const Tensor owned(DType::f64, "NCHW", halo.owned[rank]), extended(DType::f64, "NCHW", halo.needed[rank]);
+    const Tensor owned(DType::f64, "NCHW", halo.owned(comm.rank())),
+        extended(DType::f64, "NCHW", halo.needed(comm.rank()));
     fill(owned, inputs, [&](Index i) { return static_cast<double>(10 * (i / inputs['W']) + i % inputs['W']); });
     Exchange exchange(halo.transfer(comm.rank()), owned, extended, comm, {});
     before[rank] = rows(owned);  // work that needs nothing from others stands here

@@ -50,7 +50,7 @@ int main() {
   const Layout x_layout = Layout::parse("H@y W@x", x_shape, Grid::parse("y=2 x=2")), y_layout = x_layout.onto(y_shape);
   const Halo x_halo = halo_of_inputs(x_layout, y_layout, windows),
              dy_halo = halo_of_outputs(x_layout, y_layout, windows);
-  fmt::print("x {}, {}, halo {}\n", x_shape.print(), x_layout.print(), x_halo.widths(x_shape));
+  fmt::print("x {}, {}, halo {}\n", x_shape.print(), x_layout.print(), x_halo.widths());
   run_threads(4, [&](Communicator& comm) {
     const auto backend = make_reference_backend();
     const RankContext rank{.backend = *backend, .comm = comm, .overlap = true, .stream = {}};

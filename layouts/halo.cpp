@@ -6,52 +6,73 @@
 
 namespace partita {
 
+Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads)
+    : owner_(owner), consumer_(consumer), reads_(std::make_shared<const Reads>(std::move(reads))) {
+  require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0), "a halo is between alike samples");
+  for (int d = 0; d < owner.shape().dims(); ++d)
+    if (is_spatial(owner.shape().name(d))) axes_ |= owner.sharding(d) | consumer.sharding(d);
+}
+
+Box Halo::needed(int rank) const {
+  Box box = (*reads_)(consumer_.owned(rank));
+  box[1] = owner_.owned(rank)[1];
+  return box;
+}
+
+TransferPlan Halo::transfer(int rank) const {
+  const auto ranks = grid().group(rank, axes_);
+  std::vector<Box> owned, needed;
+  for (const int each : ranks) {
+    owned.push_back(this->owned(each));
+    needed.push_back(this->needed(each));
+  }
+  return plan_transfer(ranks, owned, needed, rank, grid());
+}
+
 Traffic Halo::traffic(int rank, Index element_size) const {
   const auto plan = transfer(rank);
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
 }
 
+// Along other axes than those that cut space blocks differ in samples and channels, of which the first rank has the most.
 bool Halo::none() const {
-  for (std::size_t rank = 0; rank < owned.size(); ++rank)
-    if (!owned[rank].contains(needed[rank])) return false;
-  return true;
+  const auto ranks = grid().group(0, axes_);
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return owned(rank).contains(needed(rank)); });
 }
 
-std::string Halo::widths(const Shape& shape) const {
+std::string Halo::widths() const {
   std::string text;
+  const Shape& shape = owner_.shape();
   for (int d = 0; d < shape.dims(); ++d) {
     if (!is_spatial(shape.name(d))) continue;
     Index below = 0, above = 0;
-    for (std::size_t rank = 0; rank < owned.size(); ++rank) {
-      if (needed[rank].empty()) continue;
-      if (owned[rank].empty()) {  // all that it needs comes from others
-        above = std::max(above, needed[rank].extent(d));
+    for (const int rank : grid().group(0, axes_)) {
+      const Box owned = this->owned(rank), needed = this->needed(rank);
+      if (needed.empty()) continue;
+      if (owned.empty()) {  // all that it needs comes from others
+        above = std::max(above, needed.extent(d));
         continue;
       }
-      below = std::max(below, owned[rank][d].lo - needed[rank][d].lo);
-      above = std::max(above, needed[rank][d].hi - owned[rank][d].hi);
+      below = std::max(below, owned[d].lo - needed[d].lo);
+      above = std::max(above, needed[d].hi - owned[d].hi);
     }
     if (below > 0 || above > 0) text += fmt::format("{}{} {}+{}", text.empty() ? "" : " ", shape.name(d), below, above);
   }
   return text;
 }
 
-// The halo is spatial: of the channels a rank needs those that it owns.
-Halo halo_of(const Layout& x, const Layout& y, const std::function<Box(const Box&)>& reads) {
-  Halo halo{x.grid(), x.owned(), {}};
-  for (int rank = 0; rank < x.grid().size(); ++rank) {
-    halo.needed.push_back(reads(y.owned(rank)));
-    halo.needed.back()[1] = halo.owned[static_cast<std::size_t>(rank)][1];
-  }
-  return halo;
-}
+Halo halo_of(const Layout& x, const Layout& y, Halo::Reads reads) { return {x, y, std::move(reads)}; }
 
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  return halo_of(x, y, [&](const Box& out) { return inputs_of(windows, out, x.shape()); });
+  return halo_of(x, y, [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
+    return inputs_of(windows, out, shape);
+  });
 }
 
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  return halo_of(y, x, [&](const Box& in) { return outputs_of(windows, in, y.shape()); });
+  return halo_of(y, x, [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
+    return outputs_of(windows, in, shape);
+  });
 }
 
 }  // namespace partita

@@ -37,9 +37,9 @@ AxisSet Layout::sharding() const {
   return set;
 }
 
-Layout Layout::with(int d, const std::vector<int>& axes) const {
+Layout Layout::with(int d, const AxisList& axes) const {
   Layout layout = *this;
-  layout.axes_[static_cast<std::size_t>(d)].clear();
+  layout.axes_[static_cast<std::size_t>(d)] = {};
   AxisSet used = layout.sharding() | partial_;
   for (const int axis : axes) {
     if ((used >> axis & 1U) != 0) fail("axis '{}' is used twice in the layout {}", grid_.name(axis), print());

@@ -87,7 +87,7 @@ int resolve_dim(std::string_view text, const Placement::Name& name, const Shape&
   fail_notation(text, name.column, fmt::format("there is no dimension '{}'; this tensor has {}", name.text, names));
 }
 
-std::string print_axes(const Grid& grid, const std::vector<int>& axes) {
+std::string print_axes(const Grid& grid, const AxisList& axes) {
   if (axes.size() == 1) return grid.name(axes[0]);
   std::string text;
   for (const int axis : axes) text += fmt::format("{}{}", text.empty() ? "(" : ",", grid.name(axis));
@@ -126,7 +126,7 @@ std::string Layout::print() const {
     text += fmt::format("{}{}", d == 0 ? "" : " ", shape_.name(d));
     if (!axes(d).empty()) text += fmt::format("@{}", print_axes(grid_, axes(d)));
   }
-  std::vector<int> partial_axes;
+  AxisList partial_axes;
   for (int a = 0; a < grid_.axes(); ++a)
     if ((partial_ >> a & 1U) != 0) partial_axes.push_back(a);
   if (!partial_axes.empty()) text += fmt::format("{}sum@{}", text.empty() ? "" : " ", print_axes(grid_, partial_axes));

@@ -11,7 +11,7 @@ namespace {
 
 /// What cuts each dimension of m, n and k.
 struct Cut {
-  std::array<std::vector<std::vector<int>>, 3> axes;
+  std::array<std::vector<AxisList>, 3> axes;
   AxisSet of(char index) const {
     AxisSet set = 0;
     for (const auto& dim : axes[place(index)])
@@ -172,7 +172,7 @@ class ProductChooser {
   }
 
   /// Puts the axes of one dimension in the order in which an operand nests them.
-  void nest(std::vector<int>& axes, char index, int dim) const {
+  void nest(AxisList& axes, char index, int dim) const {
     if (axes.size() < 2) return;
     for (const auto* operand : given()) {
       const auto [from, to] = dims_of(*operand, index);

@@ -49,30 +49,17 @@ Box ProductPlan::gathered(const ProductOperand& operand, const Layout& used, int
 
 namespace {
 
-/// The axes that cut some dimension in one layout and not, or not as far out, in the other: parts travel between ranks that
-/// differ along these alone.
-AxisSet differing(const Layout& from, const Layout& to) {
-  AxisSet set = 0;
-  for (int d = 0; d < from.shape().dims(); ++d) {
-    const auto &x = from.axes(d), &y = to.axes(d);
-    const auto [in_x, in_y] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
-    for (auto axis = in_x; axis != x.end(); ++axis) set |= AxisSet{1} << *axis;
-    for (auto axis = in_y; axis != y.end(); ++axis) set |= AxisSet{1} << *axis;
-  }
-  return set;
-}
-
 /// From owned to needed boxes, for the ranks that differ from `rank` along `axes`; the others have nothing to do with it.
 template <class Needed>
 TransferPlan transfer_along(AxisSet axes, const Layout& owner, int rank, Needed&& needed) {
   const Grid& grid = owner.grid();
-  const Box none(owner.shape().dims());
-  std::vector<Box> from(static_cast<std::size_t>(grid.size()), none), to = from;
-  for (const int r : grid.group(rank, axes)) {
-    from[static_cast<std::size_t>(r)] = owner.owned(r);
-    to[static_cast<std::size_t>(r)] = needed(r);
+  const auto ranks = grid.group(rank, axes);
+  std::vector<Box> from, to;
+  for (const int r : ranks) {
+    from.push_back(owner.owned(r));
+    to.push_back(needed(r));
   }
-  return plan_transfer(from, to, rank, grid);
+  return plan_transfer(ranks, from, to, rank, grid);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
     case Verb::all_gather: return counted(step.to.owned(rank).volume());
     default: break;
   }
-  const auto plan = plan_transfer(step.from.owned(), step.to.owned(), rank, step.from.grid());
+  const auto plan = plan_transfer(step.from, step.to, rank);
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
 }
 

@@ -2,6 +2,9 @@
 
 #include "partita/base/error.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace partita {
 
 Index TransferPlan::sent() const {
@@ -25,43 +28,68 @@ int nearest(std::span<const int> ranks, int receiver, const Grid& grid) {
   return best;
 }
 
-/// The ranks whose owned boxes meet `box`, one for each distinct owned box: the replica nearest to `receiver`.
-std::vector<int> senders(std::span<const Box> owned, const Box& box, int receiver, const Grid& grid) {
-  std::vector<int> chosen;
-  for (int rank = 0; rank < static_cast<int>(owned.size()); ++rank) {
-    const auto& mine = owned[static_cast<std::size_t>(rank)];
-    if (intersect(mine, box).empty()) continue;
+/// Of `ranks` those whose owned boxes meet `box`, by position, one for each distinct owned box: the replica nearest to `receiver`.
+std::vector<std::size_t> senders(std::span<const int> ranks, std::span<const Box> owned, const Box& box, int receiver,
+                                 const Grid& grid) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (intersect(owned[i], box).empty()) continue;
     bool replica = false;
     for (auto& other : chosen) {
-      if (!(owned[static_cast<std::size_t>(other)] == mine)) continue;
+      if (!(owned[other] == owned[i])) continue;
       replica = true;
-      if (grid.distance(rank, receiver) < grid.distance(other, receiver)) other = rank;
+      if (grid.distance(ranks[i], receiver) < grid.distance(ranks[other], receiver)) other = i;
     }
-    if (!replica) chosen.push_back(rank);
+    if (!replica) chosen.push_back(i);
   }
   return chosen;
 }
 
 }  // namespace
 
-TransferPlan plan_transfer(std::span<const Box> owned, std::span<const Box> needed, int rank, const Grid& grid) {
-  require(owned.size() == needed.size(), "one owned and one needed box a rank");
+TransferPlan plan_transfer(std::span<const int> ranks, std::span<const Box> owned, std::span<const Box> needed,
+                           int rank, const Grid& grid) {
+  require(owned.size() == ranks.size() && needed.size() == ranks.size(), "one owned and one needed box a rank");
   TransferPlan plan;
-  const auto& mine = owned[static_cast<std::size_t>(rank)];
+  const auto me = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
   std::vector<int> replicas;  // that own the same
-  for (int other = 0; other < static_cast<int>(owned.size()); ++other)
-    if (owned[static_cast<std::size_t>(other)] == mine) replicas.push_back(other);
-  for (int receiver = 0; receiver < static_cast<int>(needed.size()); ++receiver) {
-    if (receiver == rank) continue;
-    const Box part = intersect(mine, needed[static_cast<std::size_t>(receiver)]);
-    if (!part.empty() && nearest(replicas, receiver, grid) == rank) plan.sends.push_back({receiver, part});
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (owned[i] == owned[me]) replicas.push_back(ranks[i]);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == me) continue;
+    const Box part = intersect(owned[me], needed[i]);
+    if (!part.empty() && nearest(replicas, ranks[i], grid) == rank) plan.sends.push_back({ranks[i], part});
   }
-  const auto& box = needed[static_cast<std::size_t>(rank)];
-  for (const int sender : senders(owned, box, rank, grid)) {
-    const Box part = intersect(owned[static_cast<std::size_t>(sender)], box);
-    (sender == rank ? plan.locals : plan.recvs).push_back({sender, part});
-  }
+  for (const std::size_t i : senders(ranks, owned, needed[me], rank, grid))
+    (i == me ? plan.locals : plan.recvs).push_back({ranks[i], intersect(owned[i], needed[me])});
   return plan;
+}
+
+TransferPlan plan_transfer(std::span<const Box> owned, std::span<const Box> needed, int rank, const Grid& grid) {
+  std::vector<int> ranks(owned.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return plan_transfer(ranks, owned, needed, rank, grid);
+}
+
+AxisSet differing(const Layout& from, const Layout& to) {
+  AxisSet set = 0;
+  for (int d = 0; d < from.shape().dims(); ++d) {
+    const auto &x = from.axes(d), &y = to.axes(d);
+    const auto [in_x, in_y] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
+    for (const auto* axis = in_x; axis != x.end(); ++axis) set |= AxisSet{1} << *axis;
+    for (const auto* axis = in_y; axis != y.end(); ++axis) set |= AxisSet{1} << *axis;
+  }
+  return set;
+}
+
+TransferPlan plan_transfer(const Layout& from, const Layout& to, int rank) {
+  const auto ranks = from.grid().group(rank, differing(from, to));
+  std::vector<Box> owned, needed;
+  for (const int each : ranks) {
+    owned.push_back(from.owned(each));
+    needed.push_back(to.owned(each));
+  }
+  return plan_transfer(ranks, owned, needed, rank, from.grid());
 }
 
 }  // namespace partita

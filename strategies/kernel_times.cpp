@@ -25,7 +25,7 @@ std::string conversions(const LayerPlan::Steps& steps, int rank) {
 }
 
 std::string halo(const std::optional<Halo>& halo, int rank) {
-  return halo ? fmt::format("+{}", extents(halo->needed[static_cast<std::size_t>(rank)])) : "";
+  return halo ? fmt::format("+{}", extents(halo->needed(rank))) : "";
 }
 
 }  // namespace

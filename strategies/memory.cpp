@@ -233,7 +233,7 @@ class Replay {
   /// Room for a halo, if `local` does not hold all that is needed.
   Buffer extended(const std::optional<Halo>& halo, const Layout& local) {
     if (!halo) return {};
-    const Box& needed = halo->needed[static_cast<std::size_t>(rank_)];
+    const Box needed = halo->needed(rank_);
     return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
   }
 

@@ -70,7 +70,7 @@ MemoryUse Plan::memory(int layer, int world_rank) const {
   for (std::size_t i = 0; i < bound.arrive.size(); ++i)
     if (!bound.arrive[i].empty()) use[MemoryClass::activations] += bound.at.x[i].owned(rank).volume() * element;
   if (bound.at.x_halo) {
-    const auto& needed = bound.at.x_halo->needed[static_cast<std::size_t>(rank)];
+    const Box needed = bound.at.x_halo->needed(rank);
     if (!bound.at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
   }
   return use;

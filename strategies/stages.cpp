@@ -103,7 +103,7 @@ std::vector<int> mirrored(std::vector<int> places) {
 Layout placed_alike(const Layout& layout, const Grid& grid) {
   Layout placed(layout.shape(), grid);
   for (int d = 0; d < layout.shape().dims(); ++d) {
-    std::vector<int> axes;
+    AxisList axes;
     for (const int axis : layout.axes(d))
       if (const int same = grid.find(layout.grid().name(axis)); same >= 0) axes.push_back(same);
     placed = placed.with(d, axes);

@@ -85,8 +85,7 @@ class TrafficList {
   void add(const std::string& role, const LayerPlan::Steps& steps) {
     for (const auto& step : steps) {
       if (step.verb == Verb::exchange)
-        add_exchange(role, step.axes, plan_transfer(step.from.owned(), step.to.owned(), rank_, step.from.grid()),
-                     traffic(step, rank_, element_), rank_);
+        add_exchange(role, step.axes, plan_transfer(step.from, step.to, rank_), traffic(step, rank_, element_), rank_);
       else
         add(role, step.verb, step.axes, traffic(step, rank_, element_));
     }

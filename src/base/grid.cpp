@@ -18,7 +18,6 @@ struct Grid::Axes {
 
 namespace {
 
-constexpr int max_axes = 16;
 constexpr int max_ranks = 1 << 24;
 
 [[noreturn]] void fail_at(std::string_view text, std::size_t at, const std::string& why) {

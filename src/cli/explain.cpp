@@ -92,9 +92,9 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   print_line("y", shape_and_layout(layer.shape, layer.y));
   if (plan.workload.training) print_gradients(layer);
   print_redistributions(layer, plan.workload.training);
-  if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths(layer.input_shapes[0]));
+  if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths());
   if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
-    print_line("halo dy", layer.at.dy_halo->widths(layer.shape));
+    print_line("halo dy", layer.at.dy_halo->widths());
   for (const auto& boundary : layer.departs) {
     const int stage = plan.places[static_cast<std::size_t>(boundary.group)];
     print_line(fmt::format("y to {}", stage),

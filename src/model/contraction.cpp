@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-using Axes = std::vector<int>;
+using Axes = AxisList;
 
 /// What cuts the channels of y, and what those of x.
 struct Cut {
@@ -84,8 +84,7 @@ class Chooser {
     std::vector<Cut> all{{outputs, {}}, {{}, inputs}, {{}, outputs}};
     if ((set_of(outputs) & set_of(inputs)) == 0) all.push_back({outputs, inputs});
     for (std::size_t i = 1; i < outputs.size(); ++i)
-      all.push_back({Axes(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i)),
-                     Axes(outputs.begin() + static_cast<std::ptrdiff_t>(i), outputs.end())});
+      all.push_back({Axes(outputs.begin(), outputs.begin() + i), Axes(outputs.begin() + i, outputs.end())});
     return all;
   }
 

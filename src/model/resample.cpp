@@ -20,8 +20,8 @@ OperatorLayouts ResampleOperator::layouts(const LayoutRequest& request) const {
   const Layout x = basis(request);
   const Layout y = x.onto(request.output.shape());
   const auto dims = resamplings(x.shape());
-  const auto reads = [&](const Box& out) {
-    Box in(x.shape());
+  const auto reads = [dims, shape = x.shape()](const Box& out) {
+    Box in(shape);
     in[0] = out[0];
     for (int d = first_spatial; d < in.dims(); ++d)
       in[d] = out.empty() ? Interval{} : dims[static_cast<std::size_t>(d - first_spatial)].inputs_of(out[d]);

@@ -62,7 +62,7 @@ class Conversion {
   }
 
   void exchange() const {
-    const auto plan = plan_transfer(step_.from.owned(), step_.to.owned(), grid_.rank(), grid_.grid());
+    const auto plan = plan_transfer(step_.from, step_.to, grid_.rank());
     Exchange(plan, from_, to_, grid_.world(), stream_).finish();
   }
 

@@ -98,7 +98,7 @@ struct Case {
     const int d = static_cast<int>(between(0, 4));
     if (d == 4 || (d == 1 && !pooling)) return;
     auto axes = x.axes(d);
-    axes.insert(between(0, 1) == 0 ? axes.begin() : axes.end(), axis);
+    axes.insert(between(0, 1) == 0 ? 0 : axes.size(), axis);
     x = x.with(d, axes);
   }
 

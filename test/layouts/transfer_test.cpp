@@ -128,5 +128,23 @@ TEST(Transfer, OfReplicasTheOneWithTheReceiversOtherCoordinatesSends) {
   }
 }
 
+bool operator==(const TransferPlan& a, const TransferPlan& b) {
+  return a.sends == b.sends && a.recvs == b.recvs && a.locals == b.locals;
+}
+
+TEST(Transfer, BetweenLayoutsOnlyRanksThatDifferAlongWhatChangesMatter) {
+  for (const auto* text : {"a=3", "a=3 b=2", "a=2 b=1 c=2"}) {
+    const auto grid = Grid::parse(text);
+    for (const auto& shape : {Shape{{'N', 5}, {'H', 7}}, Shape{{'N', 1}, {'H', 3}}, Shape{{'N', 0}, {'H', 3}}}) {
+      const auto layouts = test::all_layouts(shape, grid);
+      for (const auto& from : layouts)
+        for (const auto& to : layouts)
+          for (int rank = 0; rank < grid.size(); ++rank)
+            ASSERT_TRUE(plan_transfer(from, to, rank) == plan_transfer(from.owned(), to.owned(), rank, grid))
+                << from.print() << " to " << to.print() << " on \"" << text << '"';
+    }
+  }
+}
+
 }  // namespace
 }  // namespace partita

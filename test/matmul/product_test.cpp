@@ -56,7 +56,7 @@ class Draw {
       const auto d = static_cast<int>(below(shape.dims() + 1));
       if (d == shape.dims()) continue;
       auto axes = layout.axes(d);
-      axes.insert(axes.begin() + below(static_cast<Index>(axes.size()) + 1), axis);
+      axes.insert(static_cast<std::size_t>(below(static_cast<Index>(axes.size()) + 1)), axis);
       layout = layout.with(d, axes);
     }
     return layout;

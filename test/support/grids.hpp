@@ -31,7 +31,7 @@ inline std::vector<Layout> all_layouts(const Shape& shape, const Grid& grid) {
     for (int d = 0; d < shape.dims(); ++d)
       for (std::size_t at = 0; at <= layout.axes(d).size(); ++at) {
         auto axes = layout.axes(d);
-        axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(at), axis);
+        axes.insert(at, axis);
         place(layout.with(d, axes), axis + 1);
       }
   };

@@ -61,7 +61,7 @@ const Box& at(const std::vector<Box>& boxes, int rank) { return boxes[static_cas
 void check_forward(const Halo& halo, const Shape& shape, Communicator& comm) {
   const auto counter = std::make_shared<TrafficCounter>();
   const auto counted = counting(comm.split(0, comm.rank()), counter);
-  const auto from = part(at(halo.owned, comm.rank())), to = part(at(halo.needed, comm.rank()));
+  const auto from = part(halo.owned(comm.rank())), to = part(halo.needed(comm.rank()));
   const auto truth = part(to.box());
   fill(from, shape, [](Index i) { return value(1, i); });
   fill(truth, shape, [](Index i) { return value(1, i); });
@@ -73,7 +73,7 @@ void check_forward(const Halo& halo, const Shape& shape, Communicator& comm) {
 /// <F x, y> = <x, F* y>, over the parts of all ranks. F* adds to what is there.
 void check_adjoint(const Halo& halo, Communicator& comm) {
   const auto plan = halo.transfer(comm.rank());
-  const auto x = part(at(halo.owned, comm.rank())), fx = part(at(halo.needed, comm.rank()));
+  const auto x = part(halo.owned(comm.rank())), fx = part(halo.needed(comm.rank()));
   const auto y = fx.like(fx.box()), fy = x.like(x.box()), before = x.like(x.box());
   const auto seed = static_cast<std::uint64_t>(comm.rank());
   fill_random(x, 3 * seed);

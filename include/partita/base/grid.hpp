@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/axis_list.hpp"
 #include "partita/base/types.hpp"
 
 #include <cstdint>

@@ -24,8 +24,7 @@ struct RankContext {
 struct HaloPart {
   TransferPlan plan;
   Box needed;
-  HaloPart(const Halo& halo, int rank)
-      : plan(halo.transfer(rank)), needed(halo.needed[static_cast<std::size_t>(rank)]) {}
+  HaloPart(const Halo& halo, int rank) : plan(halo.transfer(rank)), needed(halo.needed(rank)) {}
 };
 
 /// A halo on its way into a tensor that holds all that is needed: the local one itself where it needs nothing.

@@ -6,29 +6,44 @@
 #include "partita/layouts/transfer.hpp"
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace partita {
 
-/// Owned boxes and the boxes that a windowed consumer needs, one of each a rank; the exchange between them is the halo.
-struct Halo {
-  Grid grid;
-  std::vector<Box> owned, needed;
+/// What ranks own of one tensor, and what a windowed consumer needs of it: the exchange between the two is the halo. A value
+/// that computes the boxes of the ranks that are asked for, so that its size does not grow with the grid's.
+class Halo {
+ public:
+  /// The box that a rank needs to compute (or because it owns) the box `out` of the consumer.
+  using Reads = std::function<Box(const Box& out)>;
+
+  /// Both layouts place samples alike, on one grid.
+  Halo(const Layout& owner, const Layout& consumer, Reads reads);
+
+  const Grid& grid() const { return owner_.grid(); }
+  Box owned(int rank) const { return owner_.owned(rank); }
+  /// Of the channels a rank needs those that it owns: halos are spatial.
+  Box needed(int rank) const;
 
   /// This rank's part of the exchange.
-  TransferPlan transfer(int rank) const { return plan_transfer(owned, needed, rank, grid); }
+  TransferPlan transfer(int rank) const;
   /// What this rank sends, for elements of `element_size` bytes.
   Traffic traffic(int rank, Index element_size) const;
   /// True if no rank needs what it does not own.
   bool none() const;
   /// The widest halo on each side of each spatial dimension, e.g. "H 1+1 W 0+2" (below + above); "" for none.
-  std::string widths(const Shape& shape) const;
+  std::string widths() const;
+
+ private:
+  Layout owner_, consumer_;
+  std::shared_ptr<const Reads> reads_;
+  AxisSet axes_ = 0;  // that cut space: ranks that differ along others have nothing to do with each other
 };
 
 /// The halo of x for y: every rank needs `reads` of the outputs that it owns, of the channels that it owns of x.
-Halo halo_of(const Layout& x, const Layout& y, const std::function<Box(const Box& out)>& reads);
+Halo halo_of(const Layout& x, const Layout& y, Halo::Reads reads);
 
 /// The halo of x for y = window(x): every rank needs the inputs that its own outputs read.
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/axis_list.hpp"
 #include "partita/base/box.hpp"
 #include "partita/base/grid.hpp"
 #include "partita/base/shape.hpp"
@@ -36,7 +37,7 @@ class Layout {
   const Shape& shape() const { return shape_; }
   const Grid& grid() const { return grid_; }
   /// Axes that shard dimension d, major first.
-  const std::vector<int>& axes(int d) const { return axes_[static_cast<std::size_t>(d)]; }
+  const AxisList& axes(int d) const { return axes_[static_cast<std::size_t>(d)]; }
   /// Axes that shard dimension d, as a set.
   AxisSet sharding(int d) const;
   /// Axes that shard the dimension called `dim`; none if the shape lacks it.
@@ -49,7 +50,7 @@ class Layout {
   AxisSet replicated() const { return grid_.all() & ~sharding() & ~partial_; }
 
   /// This layout with dimension d sharded over `axes` instead; throws Error if one is in use.
-  Layout with(int d, const std::vector<int>& axes) const;
+  Layout with(int d, const AxisList& axes) const;
   /// This layout with other partial axes; throws Error if one shards a dimension.
   Layout with_partial(AxisSet partial) const;
   /// The layout of the gradient of a value laid out like this: the same shards, and replicated where this is partial,
@@ -69,7 +70,7 @@ class Layout {
  private:
   Shape shape_;
   Grid grid_;
-  std::array<std::vector<int>, max_dims> axes_;
+  std::array<AxisList, max_dims> axes_;
   AxisSet partial_ = 0;
 };
 

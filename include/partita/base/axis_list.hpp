@@ -1,0 +1,49 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+namespace partita {
+
+/// Most axes that a grid has.
+inline constexpr int max_axes = 16;
+
+/// An ordered list of axes of one grid, e.g. those that shard a dimension, major first. A value that needs no memory of its own:
+/// plans hold thousands.
+class AxisList {
+ public:
+  AxisList() = default;
+  AxisList(std::initializer_list<int> axes) {
+    for (const int axis : axes) push_back(axis);
+  }
+  AxisList(const std::uint8_t* begin, const std::uint8_t* end) {
+    for (; begin != end; ++begin) push_back(*begin);
+  }
+
+  std::uint8_t* begin() { return axes_.data(); }
+  std::uint8_t* end() { return axes_.data() + count_; }
+
+  const std::uint8_t* begin() const { return axes_.data(); }
+  const std::uint8_t* end() const { return axes_.data() + count_; }
+  std::size_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  int operator[](std::size_t i) const { return axes_[i]; }
+
+  void push_back(int axis) { insert(count_, axis); }
+  /// Puts an axis before the one at `at`, or at the end; one of at most `max_axes`.
+  void insert(std::size_t at, int axis) {
+    std::copy_backward(begin() + at, end(), axes_.data() + count_ + 1);
+    axes_[at] = static_cast<std::uint8_t>(axis);
+    ++count_;
+  }
+
+  bool operator==(const AxisList& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+ private:
+  std::array<std::uint8_t, max_axes> axes_{};
+  std::uint8_t count_ = 0;
+};
+
+}  // namespace partita
