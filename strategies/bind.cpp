@@ -97,6 +97,7 @@ class Binder {
   /// All layers for a batch that runs as one.
   Plan bind() && {
     check_rules();
+    plan_.layers.reserve(model_.layers().size());
     for (std::size_t i = 0; i < model_.layers().size(); ++i) {
       const auto& layer = model_.layers()[i];
       try {
@@ -350,6 +351,10 @@ void bind_mirror(Plan& plan, const Model& model, const Strategy& strategy, Workl
 
 }  // namespace
 
+Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload) {
+  return Binder(model, strategy, workload).bind();
+}
+
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
   if (workload.batch < 1) fail("the batch is {}; it must be 1 or more", workload.batch);
   workload.optimizer.check();
@@ -363,7 +368,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
-  Plan plan = Binder(model, strategy, one).bind();
+  Plan plan = bind_run(model, strategy, one);
   if (workload.batch % microbatches != 0) {
     Workload less = one;
     --less.batch;

@@ -14,6 +14,9 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
                        int microbatches, bool training);
 
+/// The layers of a model for a batch that runs as one: no schedule, no buckets, and nothing asked of the model as a whole.
+Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload);
+
 /// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
 void check_mirrored(const Strategy& strategy);
 

@@ -1,0 +1,206 @@
+#include "layout_prices.hpp"
+
+#include "partita/base/error.hpp"
+#include "price.hpp"
+#include "stages.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// Ranks of the first axis that a grid is bound with: an axis of two stands for all longer ones.
+constexpr int shortened = 2;
+
+/// "H@(y,x)" for those of the axes that the grid has; "" for none.
+std::string word(char dim, const std::vector<std::pair<std::string, int>>& axes) {
+  std::string text;
+  int count = 0;
+  for (const auto& [name, extent] : axes)
+    if (extent > 1) text += fmt::format("{}{}", count++ == 0 ? "" : ",", name);
+  if (count == 0) return "";
+  return count == 1 ? fmt::format(" {}@{}", dim, text) : fmt::format(" {}@({})", dim, text);
+}
+
+}  // namespace
+
+std::string Shares::grid(int most_data) const {
+  std::string text;
+  for (const auto& [name, extent] : {std::pair("data", std::min(data, most_data)), {"y", y}, {"x", x}, {"c", c}})
+    if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, extent);
+  return text;
+}
+
+std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
+  const std::pair<std::string, int> data{"data", s.data}, y{"y", s.y}, x{"x", s.x}, c{"c", s.c};
+  const auto space = [&] {
+    return (spatial.empty() ? "" : word(spatial[0], {y})) + (spatial.size() < 2 ? "" : word(spatial[1], {x}));
+  };
+  std::vector<std::string> all;
+  for (const auto& text : {word('N', {data}) + space() + word('C', {c}), word('N', {data}) + space(),
+                           word('N', {data, y, x}) + word('C', {c}), word('N', {data, y, x, c}),
+                           word('N', {data}) + word('C', {y, x, c}), word('N', {data}) + word('C', {c})}) {
+    const std::string rule = text.empty() ? "" : text.substr(1);
+    if (std::find(all.begin(), all.end(), rule) == all.end()) all.push_back(rule);
+  }
+  return all;
+}
+
+Classes::Classes(const Model& whole) : model(whole.name()) {
+  std::map<std::string, int> numbers;
+  const auto shapes = whole.shapes(1);
+  std::vector<bool> trains;  // by layer: it or something before it
+  for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
+    const Layer& layer = whole.layers()[static_cast<std::size_t>(i)];
+    const auto inputs = whole.inputs_of(i, shapes);
+    const auto weights = layer.op->weights(inputs);
+    trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
+    std::string text = fmt::format("{} {}", layer.op->kind(), layer.op->describe());
+    std::vector<Value> producers;
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+      const auto producer = static_cast<std::size_t>(layer.inputs[k]);
+      text += fmt::format(" {}{}", inputs[k].print(), trains[producer] ? " dx" : "");
+      producers.push_back({of_layer[producer]});
+      trains.back() = trains.back() || trains[producer];
+    }
+    const auto [found, fresh] = numbers.try_emplace(std::move(text), static_cast<int>(numbers.size()));
+    of_layer.push_back(found->second);
+    if (fresh) {
+      model.layer(layer.name, layer.op, producers);
+      occurrences.push_back(0);
+    }
+    ++occurrences[static_cast<std::size_t>(found->second)];
+  }
+}
+
+const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Index samples) {
+  Shares alike = shares;
+  alike.data = std::min(shares.data, shortened);
+  const auto [found, fresh] = bound_.try_emplace({alike, samples});
+  if (!fresh) return found->second;
+  Workload block = workload_;
+  block.batch = samples * alike.data;
+  for (const auto& pattern : patterns(shares, spatial_)) {
+    Strategy strategy(alike.grid());
+    strategy.layer("*", {.output = pattern});
+    try {
+      found->second.plans.push_back(bind_run(classes_.model, strategy, block));
+      found->second.patterns.push_back(pattern);
+    } catch (const Error&) {  // a layout that some layer cannot run in is no candidate
+    }
+  }
+  return found->second;
+}
+
+const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {
+  const auto found = costs_.find({shares, samples});
+  if (found != costs_.end()) return found->second;
+  return costs_.emplace(std::pair(shares, samples), price(bind_patterns(shares, samples), shares)).first->second;
+}
+
+PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
+  PatternCosts costs{bound.patterns, {}, {}, {}};
+  const auto& plans = bound.plans;
+  std::vector<Price> prices;
+  for (const auto& plan : plans)
+    prices.emplace_back(plan, machine_, times_, false, (shares.data + shortened - 1) / shortened);
+  const auto& layers = classes_.model.layers();
+  costs.microbatch.resize(layers.size());
+  costs.once.resize(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (std::size_t p = 0; p < plans.size(); ++p) {
+      const LayerCost cost = prices[p].layer(static_cast<int>(i), false);
+      costs.microbatch[i].push_back(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() -
+                                    cost.inputs);
+      costs.once[i].push_back(sums(prices[p], plans[p].layers[i]));
+    }
+  for (std::size_t i = 0; i < model_.layers().size(); ++i)
+    for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
+      const int from = classes_.of_layer[static_cast<std::size_t>(model_.layers()[i].inputs[k])];
+      const int to = classes_.of_layer[i];
+      const auto [found, fresh] = costs.between.try_emplace({from, to, k});
+      for (std::size_t a = 0; fresh && a < plans.size(); ++a) {
+        auto& row = found->second.emplace_back();
+        const Layout& y = plans[a].layers[static_cast<std::size_t>(from)].y;
+        for (std::size_t b = 0; b < plans.size(); ++b) {
+          const LayerPlan& layer = plans[b].layers[static_cast<std::size_t>(to)];
+          row.push_back(between(prices[b], y, layer.at.x[k]));
+          if (workload_.training && layer.needs_dx[k]) row.back() += between(prices[b], layer.at.dx[k], y.dual());
+        }
+      }
+    }
+  return costs;
+}
+
+/// About the bytes of a bucket: they double from a sixteenth to the limit, as plan_buckets says.
+double LayoutPrices::bucket_bytes() const {
+  const Index limit = Strategy().bucket_bytes();
+  Index all = 0;
+  const auto shapes = model_.shapes(1);
+  for (int i = 0; i < static_cast<int>(model_.layers().size()); ++i)
+    for (const auto& weight : model_.layers()[static_cast<std::size_t>(i)].op->weights(model_.inputs_of(i, shapes)))
+      if (weight.trained) all += weight.shape.volume() * size_of(master_dtype(workload_.dtype));
+  int buckets = 0;
+  Index cap = limit / 16;
+  for (Index left = all; left > 0; left -= cap, cap = std::min(2 * cap, limit)) ++buckets;
+  return static_cast<double>(all) / std::max(buckets, 1);
+}
+
+/// Of the gradients that a layer forms, as its share of a bucket's.
+double LayoutPrices::sums(const Price& price, const LayerPlan& layer) const {
+  if (!workload_.training) return 0;
+  const Index master = size_of(master_dtype(workload_.dtype));
+  double seconds = 0;
+  for (std::size_t w = 0; w < layer.weights.size(); ++w) {
+    const AxisSet axes = layer.weights[w].trained ? layer.at.dw[w].partial() : 0;
+    if (layer.at.w[w].grid().group_size(axes) == 1) continue;
+    const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
+                              Pass::update, Purpose::sum,     0,    0};
+    seconds += price.seconds(full, layer.at.w[w].grid(), 0) / bucket_ *
+               static_cast<double>(layer.at.w[w].owned(0).volume() * master);
+  }
+  return seconds;
+}
+
+/// Of a redistribution on the first rank, which has the largest block.
+double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
+  if (from == to) return 0;
+  double seconds = 0;
+  for (const auto& step : plan_redistribution(from, to))
+    if (const Traffic moved = traffic(step, 0, size_of(workload_.dtype)); moved.messages > 0)
+      seconds += price.seconds(
+          {"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, from.grid().size() - 1}, from.grid(), 0);
+  return seconds;
+}
+
+double LayoutPrices::bound(const PatternCosts& costs, int microbatches) const {
+  double seconds = 0;
+  for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t p = 0; p < costs.patterns.size(); ++p)
+      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.once[c][p]);
+    seconds += least * classes_.occurrences[c];
+  }
+  return seconds;
+}
+
+ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches) const {
+  ChoiceGraph graph;
+  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+    const auto c = static_cast<std::size_t>(classes_.of_layer[i]);
+    auto& node = graph.nodes.emplace_back();
+    for (std::size_t p = 0; p < costs.patterns.size(); ++p)
+      node.push_back(costs.microbatch[c][p] * microbatches + costs.once[c][p]);
+    for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
+      const int producer = model_.layers()[i].inputs[k];
+      auto table = costs.between.at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});
+      for (auto& row : table)
+        for (double& seconds : row) seconds *= microbatches;
+      graph.edges.push_back({producer, static_cast<int>(i), std::move(table)});
+    }
+  }
+  return graph;
+}
+
+}  // namespace partita

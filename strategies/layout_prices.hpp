@@ -1,0 +1,89 @@
+#pragma once
+
+#include "least_cost.hpp"
+#include "partita/strategies/cost_model.hpp"
+#include "partita/strategies/plan.hpp"
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace partita {
+
+/// How the ranks of one stage share a microbatch.
+struct Shares {
+  int data = 1, y = 1, x = 1, c = 1;
+  int split() const { return y * x * c; }
+  auto operator<=>(const Shares&) const = default;
+
+  /// Axes of one rank are left out. `most_data` shortens the first, for pricing: blocks and messages stay what they are.
+  std::string grid(int most_data = std::numeric_limits<int>::max()) const;
+};
+
+/// The ways in which a layer can lie on a grid, as the text of a rule; each once. `spatial` are the two dimensions that y and x cut.
+std::vector<std::string> patterns(const Shares& shares, const std::string& spatial);
+
+/// A model with one layer of each kind, so that repeated blocks are bound and priced once. Layers of one class are alike under any
+/// pattern that all layers follow: operator, shapes and whose gradients they form.
+struct Classes {
+  Model model;                      ///< the first layer of each class, in their order
+  std::vector<int> of_layer;        ///< position in this model
+  std::vector<double> occurrences;  ///< of each class
+  explicit Classes(const Model& model);
+};
+
+/// What layers cost in each pattern of one grid, and what lies between unlike ones: seconds by class.
+struct PatternCosts {
+  std::vector<std::string> patterns;            ///< those in which every layer can run
+  std::vector<std::vector<double>> microbatch;  ///< by class and pattern, without what is between layouts
+  std::vector<std::vector<double>> once;        ///< likewise, of the sums of gradients in a step
+  /// By the pattern of the producer and of the layer; of class of the producer, class of the layer, its input.
+  std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>> between;
+};
+
+/// Prices the patterns of grids. Grids of equal blocks share their binding.
+class LayoutPrices {
+ public:
+  LayoutPrices(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
+               std::string spatial)
+      : model_(model),
+        classes_(model),
+        workload_(workload),
+        machine_(machine),
+        times_(times),
+        spatial_(std::move(spatial)),
+        bucket_(bucket_bytes()) {}
+
+  /// Of microbatches with at most so many samples a rank along the data axis.
+  const PatternCosts& costs(const Shares& shares, Index samples);
+  /// A step's least seconds if nothing lay between layouts.
+  double bound(const PatternCosts& costs, int microbatches) const;
+  /// The choices of all layers in a step.
+  ChoiceGraph graph(const PatternCosts& costs, int microbatches) const;
+
+ private:
+  struct Bound {
+    std::vector<std::string> patterns;
+    std::vector<Plan> plans;
+  };
+  const Bound& bind_patterns(const Shares& shares, Index samples);
+  PatternCosts price(const Bound& bound, const Shares& shares) const;
+  double bucket_bytes() const;
+  double sums(const class Price& price, const LayerPlan& layer) const;
+  double between(const Price& price, const Layout& from, const Layout& to) const;
+
+  const Model& model_;
+  Classes classes_;
+  Workload workload_;
+  const Machine& machine_;
+  const KernelTimes& times_;
+  std::string spatial_;
+  double bucket_;                                    // bytes
+  std::map<std::pair<Shares, Index>, Bound> bound_;  // by shares with a shortened first axis
+  std::map<std::pair<Shares, Index>, PatternCosts> costs_;
+};
+
+}  // namespace partita
