@@ -107,6 +107,7 @@ class Binder {
       }
     }
     if (plan_.workload.training) mark_recomputed();
+    note_readers();
     return std::move(plan_);
   }
 
@@ -253,6 +254,14 @@ class Binder {
       fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", bound.name, bound.op->kind(),
            decides->place, bound.inputs.empty() ? "an input" : "a loss");
     return !cannot;
+  }
+
+  void note_readers() {
+    for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i)
+      for (const int input : plan_.layers[static_cast<std::size_t>(i)].inputs)
+        if (auto& readers = plan_.layers[static_cast<std::size_t>(input)].readers;
+            readers.empty() || readers.back() != i)  // one that takes it twice is one
+          readers.push_back(i);
   }
 
   /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.

@@ -115,6 +115,7 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
                                     cost.inputs);
       costs.once[i].push_back(sums(prices[p], plans[p].layers[i]));
     }
+  Moves known;
   for (std::size_t i = 0; i < model_.layers().size(); ++i)
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int from = classes_.of_layer[static_cast<std::size_t>(model_.layers()[i].inputs[k])];
@@ -125,8 +126,9 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
         const Layout& y = plans[a].layers[static_cast<std::size_t>(from)].y;
         for (std::size_t b = 0; b < plans.size(); ++b) {
           const LayerPlan& layer = plans[b].layers[static_cast<std::size_t>(to)];
-          row.push_back(between(prices[b], y, layer.at.x[k]));
-          if (workload_.training && layer.needs_dx[k]) row.back() += between(prices[b], layer.at.dx[k], y.dual());
+          row.push_back(between(prices[b], y, layer.at.x[k], known));
+          if (workload_.training && layer.needs_dx[k])
+            row.back() += between(prices[b], layer.at.dx[k], y.dual(), known);
         }
       }
     }
@@ -164,13 +166,17 @@ double LayoutPrices::sums(const Price& price, const LayerPlan& layer) const {
 }
 
 /// Of a redistribution on the first rank, which has the largest block.
-double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
+double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to, Moves& known) const {
   if (from == to) return 0;
+  auto& alike = known[from.shape().volume()];
+  for (const auto& move : alike)
+    if (move.from == from && move.to == to) return move.seconds;
   double seconds = 0;
   for (const auto& step : plan_redistribution(from, to))
     if (const Traffic moved = traffic(step, 0, size_of(workload_.dtype)); moved.messages > 0)
       seconds += price.seconds(
           {"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, from.grid().size() - 1}, from.grid(), 0);
+  alike.push_back({from, to, seconds});
   return seconds;
 }
 

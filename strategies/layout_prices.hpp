@@ -73,7 +73,12 @@ class LayoutPrices {
   PatternCosts price(const Bound& bound, const Shares& shares) const;
   double bucket_bytes() const;
   double sums(const class Price& price, const LayerPlan& layer) const;
-  double between(const Price& price, const Layout& from, const Layout& to) const;
+  struct Move {
+    Layout from, to;
+    double seconds = 0;
+  };
+  using Moves = std::map<Index, std::vector<Move>>;  // by volume
+  double between(const Price& price, const Layout& from, const Layout& to, Moves& known) const;
 
   const Model& model_;
   Classes classes_;

@@ -138,10 +138,8 @@ int Plan::replica_on(int group, int stage) const {
 
 std::vector<int> Plan::readers(int layer, int stage, int replica) const {
   std::vector<int> all;
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    if (stage_of(static_cast<int>(i), replica) == stage &&
-        std::find(layers[i].inputs.begin(), layers[i].inputs.end(), layer) != layers[i].inputs.end())
-      all.push_back(static_cast<int>(i));
+  for (const int reader : layers[static_cast<std::size_t>(layer)].readers)
+    if (stage_of(reader, replica) == stage) all.push_back(reader);
   return all;
 }
 

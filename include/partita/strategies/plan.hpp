@@ -44,6 +44,7 @@ struct LayerPlan {
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;
+  std::vector<int> readers;  ///< layers that take its output, on whatever stage, in order
   std::vector<Shape> input_shapes;
   Shape shape;                      ///< of the output
   OperatorLayouts at;               ///< in which the operator runs
