@@ -100,7 +100,7 @@ const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {
 }
 
 PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
-  PatternCosts costs{bound.patterns, {}, {}, {}};
+  PatternCosts costs{bound.patterns, {}, {}, {}, {}};
   const auto& plans = bound.plans;
   std::vector<Price> prices;
   for (const auto& plan : plans)
@@ -108,12 +108,18 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
   const auto& layers = classes_.model.layers();
   costs.microbatch.resize(layers.size());
   costs.once.resize(layers.size());
+  costs.leaving.resize(layers.size());
+  const int ranks = shares.data * shares.split();
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (std::size_t p = 0; p < plans.size(); ++p) {
       const LayerCost cost = prices[p].layer(static_cast<int>(i), false);
       costs.microbatch[i].push_back(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() -
                                     cost.inputs);
       costs.once[i].push_back(sums(prices[p], plans[p].layers[i]));
+      const Layout& y = plans[p].layers[i].y;
+      const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
+      costs.leaving[i].push_back(prices[p].seconds(
+          {"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(), 0));
     }
   Moves known;
   for (std::size_t i = 0; i < model_.layers().size(); ++i)
@@ -180,14 +186,28 @@ double LayoutPrices::between(const Price& price, const Layout& from, const Layou
   return seconds;
 }
 
-double LayoutPrices::bound(const PatternCosts& costs, int microbatches) const {
-  double seconds = 0;
+std::pair<double, double> LayoutPrices::bound(const PatternCosts& costs, int microbatches) const {
+  double seconds = 0, longest = 0;
   for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       least = std::min(least, costs.microbatch[c][p] * microbatches + costs.once[c][p]);
     seconds += least * classes_.occurrences[c];
+    longest = std::max(longest, least);
   }
+  return {seconds, longest};
+}
+
+std::vector<double> LayoutPrices::crossings(const PatternCosts& costs, const std::vector<int>& ways) const {
+  const auto& layers = model_.layers();
+  std::vector<std::size_t> last(layers.size(), 0);  // to read it
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const int input : layers[i].inputs) last[static_cast<std::size_t>(input)] = i;
+  std::vector<double> seconds(layers.size(), 0);
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (std::size_t before = i + 1; before <= last[i]; ++before)
+      seconds[before] +=
+          costs.leaving[static_cast<std::size_t>(classes_.of_layer[i])][static_cast<std::size_t>(ways[i])];
   return seconds;
 }
 

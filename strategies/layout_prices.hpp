@@ -40,6 +40,7 @@ struct PatternCosts {
   std::vector<std::string> patterns;            ///< those in which every layer can run
   std::vector<std::vector<double>> microbatch;  ///< by class and pattern, without what is between layouts
   std::vector<std::vector<double>> once;        ///< likewise, of the sums of gradients in a step
+  std::vector<std::vector<double>> leaving;     ///< likewise, of a microbatch's output on its way to the next stage
   /// By the pattern of the producer and of the layer; of class of the producer, class of the layer, its input.
   std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>> between;
 };
@@ -59,8 +60,10 @@ class LayoutPrices {
 
   /// Of microbatches with at most so many samples a rank along the data axis.
   const PatternCosts& costs(const Shares& shares, Index samples);
-  /// A step's least seconds if nothing lay between layouts.
-  double bound(const PatternCosts& costs, int microbatches) const;
+  /// Least seconds of a step's work, and of the layer that has most of it, if nothing lay between layouts.
+  std::pair<double, double> bound(const PatternCosts& costs, int microbatches) const;
+  /// Seconds that a microbatch's outputs take to the next stage if a stage ends before a layer, by layer.
+  std::vector<double> crossings(const PatternCosts& costs, const std::vector<int>& ways) const;
   /// The choices of all layers in a step.
   ChoiceGraph graph(const PatternCosts& costs, int microbatches) const;
 

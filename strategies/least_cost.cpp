@@ -130,6 +130,17 @@ class Elimination {
 
 }  // namespace
 
+std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
+  const auto way = [&](std::size_t node) { return static_cast<std::size_t>(ways[node]); };
+  std::vector<double> costs;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) costs.push_back(graph.nodes[i][way(i)]);
+  for (const auto& edge : graph.edges) {
+    const auto from = static_cast<std::size_t>(edge.from), to = static_cast<std::size_t>(edge.to);
+    costs[to] += edge.costs[way(from)][way(to)];
+  }
+  return costs;
+}
+
 Choice least_cost(const ChoiceGraph& graph) { return Elimination(graph).run(); }
 
 }  // namespace partita

@@ -20,6 +20,9 @@ struct Choice {
   double cost = 0;
 };
 
+/// What each node costs with these ways, with the edges that lead to it.
+std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& ways);
+
 /// Exact: nodes with one or two neighbours are eliminated into those, parallel edges added, until one is left; where none can be,
 /// the ways of the node with the fewest are tried one after the other (Jia, Lin, Qi, Aiken 2018: node and edge elimination).
 Choice least_cost(const ChoiceGraph& graph);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <sstream>
 
@@ -30,9 +31,46 @@ struct Candidate {
   std::vector<std::string> patterns{};
   std::vector<int> ways{};  // by layer, of these
 
-  double bubble() const { return static_cast<double>(microbatches + stages - 1) / microbatches; }
+  /// Of a step of one microbatch after the other through all stages: the first passes them all (`work` in a step is that of all
+  /// microbatches) and what is between them, there and back; the others follow at the pace of the longest stage and transfer.
+  double pipelined(double work, double longest_stage, const std::vector<double>& transfers = {}) const {
+    const double between = transfers.empty() ? 0 : *std::max_element(transfers.begin(), transfers.end());
+    return work / microbatches + 2 * std::accumulate(transfers.begin(), transfers.end(), 0.0) +
+           (microbatches - 1) * (std::max(longest_stage, work / stages) / microbatches + between);
+  }
   bool operator<(const Candidate& other) const { return seconds > other.seconds; }  // the least is the first of a queue
 };
+
+/// Consecutive parts: where they begin, but the first, and the greatest sum of one.
+struct Parts {
+  std::vector<std::size_t> begins;
+  double longest = 0;
+};
+
+/// At most so many parts with the least greatest sum, to a thousandth.
+Parts least_longest(const std::vector<double>& costs, int parts) {
+  const double all = std::accumulate(costs.begin(), costs.end(), 0.0);
+  double low = std::max(all / parts, *std::max_element(costs.begin(), costs.end())), high = all;
+  const auto cut = [&](double most) {
+    Parts found{{}, most};
+    double sum = 0;
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      if (sum + costs[i] > most) {
+        found.begins.push_back(i);
+        sum = 0;
+      }
+      sum += costs[i];
+    }
+    return found;
+  };
+  const auto fits = [&](double most) { return static_cast<int>(cut(most).begins.size()) < parts; };
+  if (fits(low)) high = low;
+  while (high - low > 1e-3 * low) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return cut(high);
+}
 
 class Planner {
  public:
@@ -93,18 +131,39 @@ class Planner {
     const Index samples = (per_microbatch(candidate.microbatches) + candidate.shares.data - 1) / candidate.shares.data;
     const PatternCosts& costs = prices.costs(candidate.shares, samples);
     if (costs.patterns.empty()) return false;
-    const double bubble = candidate.bubble() / candidate.stages;
     if (candidate.known == Candidate::Known::ideal) {
+      const auto [work, longest] = prices.bound(costs, candidate.microbatches);
       candidate.known = Candidate::Known::bound;
-      candidate.seconds = prices.bound(costs, candidate.microbatches) * bubble;
+      candidate.seconds = candidate.pipelined(work, longest);
       return true;
     }
-    Choice choice = least_cost(prices.graph(costs, candidate.microbatches));
+    const ChoiceGraph graph = prices.graph(costs, candidate.microbatches);
+    Choice choice = least_cost(graph);
     candidate.known = Candidate::Known::layouts;
-    candidate.seconds = choice.cost * bubble;
+    const Parts parts = least_longest(costs_of(graph, choice.ways), candidate.stages);
+    const auto crossings = prices.crossings(costs, choice.ways);
+    std::vector<double> transfers;
+    for (const std::size_t begin : parts.begins) transfers.push_back(crossings[begin]);
+    candidate.seconds = candidate.pipelined(choice.cost, parts.longest, transfers);
     candidate.patterns = costs.patterns;
     candidate.ways = std::move(choice.ways);
-    return true;
+    return !could_be_data(candidate);
+  }
+
+  /// True if another axis than the data axis cuts nothing but samples, so that the grid with a longer data axis is the same.
+  bool could_be_data(const Candidate& candidate) const {
+    const Shares& shares = candidate.shares;
+    const auto only_samples = [&](char axis) {
+      return std::none_of(candidate.ways.begin(), candidate.ways.end(), [&](int way) {
+        const std::string& pattern = candidate.patterns[static_cast<std::size_t>(way)];
+        const auto rest = pattern.starts_with("N@") ? pattern.find(' ') : 0;
+        return rest != std::string::npos && pattern.find(axis, rest) != std::string::npos;
+      });
+    };
+    for (const auto& [axis, extent] : {std::pair('y', shares.y), {'x', shares.x}, {'c', shares.c}})
+      if (extent > 1 && shares.data * extent <= per_microbatch(candidate.microbatches) && only_samples(axis))
+        return true;
+    return false;
   }
 
   /// Stages, microbatches and grids, without layouts, as fast as if computing scaled perfectly.
@@ -119,7 +178,7 @@ class Planner {
         if (microbatches > workload_.batch) continue;
         for (const Shares& shares : grids(options_.ranks / stages, per_microbatch(microbatches))) {
           Candidate outline{.stages = stages, .microbatches = microbatches, .shares = shares};
-          outline.seconds = serial.parts.passes.compute / options_.ranks * outline.bubble();
+          outline.seconds = outline.pipelined(serial.parts.passes.compute * stages / options_.ranks, 0);
           all.push_back(std::move(outline));
         }
       }

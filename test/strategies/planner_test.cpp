@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <numeric>
 
 namespace partita::test {
 namespace {
@@ -42,11 +43,8 @@ ChoiceGraph random_graph(std::uint64_t seed) {
 }
 
 double cost_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
-  const auto way = [&](int node) { return static_cast<std::size_t>(ways[static_cast<std::size_t>(node)]); };
-  double cost = 0;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) cost += graph.nodes[i][way(static_cast<int>(i))];
-  for (const auto& edge : graph.edges) cost += edge.costs[way(edge.from)][way(edge.to)];
-  return cost;
+  const auto costs = costs_of(graph, ways);
+  return std::accumulate(costs.begin(), costs.end(), 0.0);
 }
 
 /// Counts through all choices; false after the last.
