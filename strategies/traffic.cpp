@@ -1,4 +1,4 @@
-#include "partita/strategies/plan.hpp"
+#include "traffic.hpp"
 
 #include <algorithm>
 #include <map>
@@ -10,14 +10,15 @@ namespace {
 /// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
 class TrafficList {
  public:
-  /// Of `times` microbatches that `layer` of a replica is bound for.
-  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times)
+  /// Of `times` microbatches that `layer` of a replica is bound for; `crosses`: with what goes to other stages.
+  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times, bool crosses = true)
       : plan_(plan),
         layer_(layer),
         replica_(replica),
         grid_(plan.grids[static_cast<std::size_t>(plan.place(layer.group, replica))]),
         rank_(world_rank - grid_.first_rank()),
         times_(times),
+        crosses_(crosses),
         element_(size_of(plan.workload.dtype)) {
     if (times == 0) return;  // what comes once a step alone is asked for
     if (runs()) {
@@ -32,10 +33,10 @@ class TrafficList {
   }
 
   /// What the buckets move that this layer completes, once a step.
-  void add_reduce() {
+  void add_reduce(int layer) {
     times_ = 1;
     pass_ = Pass::update;
-    if (plan_.workload.training && runs()) reduce();
+    if (plan_.workload.training && runs()) reduce(layer);
     purpose_ = Purpose::statistics;
     if (layer_.op->is_loss() && plan_.grids.size() > 1)
       add("loss to all stages", Verb::all_reduce, 0, {1, 2 * size_of(DType::f64)});
@@ -57,6 +58,7 @@ class TrafficList {
     purpose_ = Purpose::stages;
     const int stage = plan_.place(boundary.group, replica_);
     if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
+    if (!crosses_) return;
     send(fmt::format("y to stage {}", stage), false);
     if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", stage), true);
   }
@@ -77,17 +79,23 @@ class TrafficList {
         list.back().above = std::max(list.back().above, transfer.peer - rank);
       }
   }
-  void add_halo(const std::string& role, const Halo& halo) {
-    const TransferPlan plan = halo.transfer(rank_);
-    add_exchange(role, grid_.all(), plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, rank_);
+  Traffic sent(const TransferPlan& plan) const {
+    return {static_cast<Index>(plan.sends.size()), plan.sent() * element_};
+  }
+  /// The exchange of x, planned once: its adjoint goes back on it.
+  const TransferPlan& x_halo() {
+    if (!x_halo_) x_halo_ = layer_.at.x_halo->transfer(rank_);
+    return *x_halo_;
   }
 
   void add(const std::string& role, const LayerPlan::Steps& steps) {
     for (const auto& step : steps) {
-      if (step.verb == Verb::exchange)
-        add_exchange(role, step.axes, plan_transfer(step.from, step.to, rank_), traffic(step, rank_, element_), rank_);
-      else
+      if (step.verb != Verb::exchange) {
         add(role, step.verb, step.axes, traffic(step, rank_, element_));
+        continue;
+      }
+      const TransferPlan plan = plan_transfer(step.from, step.to, rank_);
+      add_exchange(role, step.axes, plan, sent(plan), rank_);
     }
   }
 
@@ -107,7 +115,7 @@ class TrafficList {
     purpose_ = Purpose::input;
     for (const auto& steps : layer_.arrive) add("x", steps);
     purpose_ = Purpose::halo;
-    if (layer_.at.x_halo) add_halo("halo x", *layer_.at.x_halo);
+    if (layer_.at.x_halo) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
     add_collectives(Collective::When::forward);
     add_product(0, "product y");
     purpose_ = Purpose::output;
@@ -133,9 +141,12 @@ class TrafficList {
     purpose_ = Purpose::output;
     add("dy", layer_.finish_back);
     purpose_ = Purpose::halo;
-    if (layer_.at.dy_halo && needs_dx) add_halo("halo dy", *layer_.at.dy_halo);
+    if (layer_.at.dy_halo && needs_dx) {
+      const TransferPlan plan = layer_.at.dy_halo->transfer(rank_);
+      add_exchange("halo dy", grid_.all(), plan, sent(plan), rank_);
+    }
     if (layer_.at.x_halo && !layer_.at.dy_halo && needs_dx) {  // the adjoint: what came goes back
-      const auto plan = layer_.at.x_halo->transfer(rank_);
+      const TransferPlan& plan = x_halo();
       Index elements = 0;
       for (const auto& recv : plan.recvs) elements += recv.box.volume();
       add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
@@ -150,12 +161,12 @@ class TrafficList {
       if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
   }
 
-  /// What the buckets move that this layer completes.
-  void reduce() {
+  /// What the buckets move that this layer, of this number, completes.
+  void reduce(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     for (const auto& bucket : plan_.buckets) {
-      if (plan_.layers[static_cast<std::size_t>(bucket.last())].name != layer_.name) continue;
-      const Index elements = plan_.offsets(bucket, rank_).back();
+      if (bucket.last() != layer) continue;
+      const Index elements = partita::elements(plan_, bucket, rank_);
       purpose_ = Purpose::sum;
       add_collective("dw", plan_.distributed ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements, master);
       purpose_ = Purpose::update;
@@ -167,7 +178,7 @@ class TrafficList {
     if (!plan_.mirror) return;
     purpose_ = Purpose::replicas;
     for (const auto& bucket : plan_.buckets)
-      if (plan_.layers[static_cast<std::size_t>(bucket.last())].name == layer_.name && bucket_share(bucket) > 0)
+      if (bucket.last() == layer && bucket_share(bucket) > 0)
         add("dw of both replicas", Verb::all_reduce, 0, {1, bucket_share(bucket) * master});
     for (std::size_t w = 0; w < layer_.weights.size(); ++w)
       if (const Index elements = layer_.at.w[w].owned(rank_).volume(); !layer_.weights[w].trained && elements > 0)
@@ -181,12 +192,28 @@ class TrafficList {
   int replica_;
   const Grid& grid_;
   int rank_, times_;
+  bool crosses_;
+  std::optional<TransferPlan> x_halo_;
   Pass pass_ = Pass::forward;
   Purpose purpose_ = Purpose::input;
   Index element_;
 };
 
 }  // namespace
+
+std::vector<PlannedTraffic> traffic_in_stage(const Plan& plan, const LayerPlan& layer, int rank) {
+  return std::move(TrafficList(plan, layer, 0, rank, 1, false).list);
+}
+
+Index elements(const Plan& plan, const Bucket& bucket, int rank) {
+  Index all = 0;
+  for (const auto& [layer, weight] : bucket.entries) {
+    const LayerPlan& bound = plan.layers[static_cast<std::size_t>(layer)];
+    const Index each = bound.at.w[static_cast<std::size_t>(weight)].owned(rank).volume();
+    all += (each + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+  }
+  return all;
+}
 
 std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
   const auto i = static_cast<std::size_t>(layer);
@@ -213,7 +240,7 @@ std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
 std::vector<PlannedTraffic> Plan::step_traffic(int layer, int rank) const {
   const auto& bound = layers[static_cast<std::size_t>(layer)];
   TrafficList once(*this, bound, std::max(replica_on(bound.group, stage_of_rank(rank)), 0), rank, 0);
-  once.add_reduce();
+  once.add_reduce(layer);
   return std::move(once.list);
 }
 

@@ -4,6 +4,7 @@
 #include "partita/strategies/machine.hpp"
 #include "partita/strategies/simulate.hpp"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,13 @@ struct CostParts {
   double total() const { return passes.total() + transfers + sums + update + bubble; }
 };
 
+/// How long a step takes, and what of it.
+struct StepCost {
+  double seconds = 0;
+  CostParts parts;
+  int stage = 0;  ///< that works longest
+};
+
 /// What a step of a plan costs on a machine.
 struct Cost {
   double seconds = 0;  ///< a step
@@ -67,8 +75,34 @@ std::vector<int> representatives(const Grid& grid);
 ///     halo       hidden behind computing as far as the level's `overlap` says; so are gradients' sums behind the backward
 ///     schedule   simulate(), which runs the same lists as the executor
 ///
-/// Throws Error for a plan with more ranks than a machine with a limited last level holds.
+/// Throws Error for a plan with more ranks than a machine with a limited last level holds. Whoever prices one plan on many
+/// machines keeps its CostFormula, which this makes and asks once.
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
+
+/// What a plan costs as a formula of a machine's constants: of each distinct layer, on each rank that no other one always
+/// outlasts, how many operations and bytes its kernels have, and how many messages, rounds and bytes its communication has on
+/// which level. Made once, it prices the plan on machines of the same levels with any latencies, bandwidths, rates, shares of
+/// overlap and curves, a hundred times as fast as `estimate` does.
+class CostFormula {
+ public:
+  /// Of `machine` it needs how many ranks a unit of each level holds, alone. The plan must outlive it.
+  /// Throws Error as `estimate` does.
+  CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
+  CostFormula(Plan&& plan, const Machine& machine, const KernelTimes& times = {}) = delete;
+  CostFormula(CostFormula&&) noexcept;
+  CostFormula& operator=(CostFormula&&) noexcept;
+  ~CostFormula();
+
+  /// The price of a step on a machine. Throws Error for one with other levels, or other ranks in a unit of one.
+  StepCost step(const Machine& machine) const;
+  /// The same with all that it comes from, as `estimate` returns it. Memory and traffic, which no constant of a machine
+  /// changes, are looked for once.
+  Cost cost(const Machine& machine) const;
+
+ private:
+  class Parts;
+  std::unique_ptr<const Parts> parts_;
+};
 
 /// How a layer's price comes about: every number with its formula and inputs, one a line.
 std::string why(const Plan& plan, const Machine& machine, const KernelTimes& times, int layer);

@@ -1,0 +1,133 @@
+#include "alike.hpp"
+
+#include <algorithm>
+#include <ranges>
+
+namespace partita {
+
+namespace {
+
+bool same(const LayerPlan::Steps& a, const LayerPlan::Steps& b) {
+  return std::ranges::equal(a, b, [](const RedistributionStep& s, const RedistributionStep& t) {
+    return s.verb == t.verb && s.axes == t.axes && s.from == t.from && s.to == t.to;
+  });
+}
+
+bool same(const std::vector<LayerPlan::Steps>& a, const std::vector<LayerPlan::Steps>& b) {
+  return std::ranges::equal(a, b, [](const LayerPlan::Steps& s, const LayerPlan::Steps& t) { return same(s, t); });
+}
+
+bool same(const ProductPlan& a, const ProductPlan& b) {
+  const auto operand = [](const ProductOperand& s, const ProductOperand& t) {
+    return s.layout == t.layout && s.indices == t.indices;
+  };
+  return a.algorithm == b.algorithm && operand(a.a, b.a) && operand(a.b, b.b) && operand(a.c, b.c) &&
+         a.a_used == b.a_used && a.b_used == b.b_used && a.c_made == b.c_made && a.along == b.along &&
+         a.panels == b.panels && a.sums_slabs == b.sums_slabs && same(a.finish, b.finish);
+}
+
+bool same(const Collective& a, const Collective& b) {
+  return a.when == b.when && a.axes == b.axes && a.layout == b.layout && a.factor == b.factor;
+}
+
+bool same(const OperatorLayouts& a, const OperatorLayouts& b) {
+  const auto products = [](const ProductPlan& s, const ProductPlan& t) { return same(s, t); };
+  const auto collectives = [](const Collective& s, const Collective& t) { return same(s, t); };
+  return a.y == b.y && a.x == b.x && a.w == b.w && a.dx == b.dx && a.x_halo.has_value() == b.x_halo.has_value() &&
+         a.dy_halo.has_value() == b.dy_halo.has_value() &&
+         std::ranges::equal(a.collectives, b.collectives, collectives) &&
+         std::ranges::equal(a.products, b.products, products);
+}
+
+/// The axes of dimensions whose blocks are not all equal.
+AxisSet uneven(const Layout& layout) {
+  AxisSet axes = 0;
+  for (int d = 0; d < layout.shape().dims(); ++d) {
+    Index blocks = 1;
+    for (const int axis : layout.axes(d)) blocks *= layout.grid().extent(axis);
+    if (blocks > 1 && layout.shape().extent(d) % blocks != 0) axes |= layout.sharding(d);
+  }
+  return axes;
+}
+
+/// The axes along which blocks of one layout meet others of the other one than those of the same coordinate.
+AxisSet mixed(const Layout& from, const Layout& to) {
+  AxisSet axes = 0;
+  for (int d = 0; d < std::min(from.shape().dims(), to.shape().dims()); ++d)
+    if (from.axes(d) != to.axes(d)) axes |= from.sharding(d) | to.sharding(d);
+  return axes;
+}
+
+AxisSet uneven(const LayerPlan::Steps& steps) {
+  AxisSet axes = 0;
+  for (const auto& step : steps) {
+    axes |= uneven(step.from) | uneven(step.to);
+    if (step.verb == Verb::exchange) axes |= mixed(step.from, step.to);
+  }
+  return axes;
+}
+
+/// A halo's: space meets its neighbours, samples only their own.
+AxisSet uneven_halo(const Layout& x, const Layout& y) {
+  AxisSet axes = 0;
+  for (const auto* layout : {&x, &y})
+    for (int d = 0; d < layout->shape().dims(); ++d)
+      if (is_spatial(layout->shape().name(d))) axes |= layout->sharding(d);
+  if (x.axes(0) != y.axes(0)) axes |= x.sharding(0) | y.sharding(0);
+  return axes;
+}
+
+AxisSet uneven(const ProductPlan& product) {
+  AxisSet axes = uneven(product.finish);
+  const auto add = [&](const ProductOperand& operand, const Layout& used) {
+    axes |= uneven(operand.layout) | uneven(used) | mixed(operand.layout, used);
+    if (const int cut = product.cut_dim(operand); cut >= 0) axes |= used.sharding(cut) | operand.layout.sharding(cut);
+  };
+  add(product.a, product.a_used);
+  add(product.b, product.b_used);
+  add(product.c, product.c_made);
+  return axes;
+}
+
+}  // namespace
+
+bool alike(const LayerPlan& a, const LayerPlan& b) {
+  return a.shape == b.shape && a.op->kind() == b.op->kind() && a.input_shapes == b.input_shapes &&
+         a.weights.size() == b.weights.size() && a.trains() == b.trains() && a.recompute == b.recompute &&
+         a.needs_dx == b.needs_dx && a.departs.empty() && b.departs.empty() && a.y == b.y && same(a.at, b.at) &&
+         same(a.arrive, b.arrive) && same(a.finish, b.finish) && same(a.finish_back, b.finish_back) &&
+         same(a.leave, b.leave) && a.op->describe() == b.op->describe();
+}
+
+AxisSet even_axes(const LayerPlan& layer) {
+  AxisSet axes = uneven(layer.at.y) | uneven(layer.y) | uneven(layer.finish) | uneven(layer.finish_back);
+  for (const auto* layouts : {&layer.at.x, &layer.at.dx, &layer.at.w})
+    for (const Layout& layout : *layouts) axes |= uneven(layout);
+  for (const auto* ways : {&layer.arrive, &layer.leave})
+    for (const auto& steps : *ways) axes |= uneven(steps);
+  for (const auto& collective : layer.at.collectives) axes |= uneven(collective.layout);
+  for (const auto& product : layer.at.products) axes |= uneven(product);
+  if (layer.at.x_halo || layer.at.dy_halo) axes |= uneven_halo(layer.at.x[0], layer.at.y);
+  for (const auto& boundary : layer.departs) axes |= uneven(boundary.settle) | uneven(boundary.from);
+  return layer.at.y.grid().all() & ~axes;
+}
+
+AxisSet even_axes(const Plan& plan) {
+  if (plan.grids.size() > 1) return 0;
+  AxisSet even = plan.grid().all();
+  for (const auto* layers : {&plan.layers, &plan.smaller})
+    for (const LayerPlan& layer : *layers)
+      if (even != 0) even &= even_axes(layer);
+  if (plan.distributed)  // the shares of an update differ
+    for (const auto& bucket : plan.buckets) even &= ~bucket.axes;
+  return even;
+}
+
+int without(const Grid& grid, int rank, AxisSet axes) {
+  int stride = 1;
+  for (int axis = grid.axes(); axis-- > 0; stride *= grid.extent(axis))
+    if ((axes >> axis & 1U) != 0) rank -= grid.coordinate(rank, axis) * stride;
+  return rank;
+}
+
+}  // namespace partita

@@ -1,0 +1,351 @@
+#include "term_compiler.hpp"
+
+#include "alike.hpp"
+#include "traffic.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace partita {
+
+std::vector<int> representatives(const Grid& grid) {
+  std::vector<int> ranks{0};
+  int stride = grid.size();
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    const int extent = grid.extent(axis);
+    stride /= extent;
+    std::vector<int> coordinates{0};
+    if (extent > 2) coordinates.push_back(extent / 2);
+    if (extent > 1) coordinates.push_back(extent - 1);
+    std::vector<int> next;
+    for (const int rank : ranks)
+      for (const int at : coordinates) next.push_back(rank + at * stride);
+    ranks = std::move(next);
+  }
+  return ranks;
+}
+
+bool splits_backward(const Schedule& schedule) {
+  for (const auto& actions : schedule.stages)
+    for (const auto& action : actions)
+      if (action.kind == Action::Kind::backward_filter) return true;
+  return false;
+}
+
+namespace {
+
+Shape local_shape(const Layout& layout, int rank) {
+  const Box box = layout.owned(rank);
+  Shape shape;
+  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
+  return shape;
+}
+
+double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
+
+/// Which number of a pass an item of traffic belongs to.
+double PassCost::*part_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::halo: return &PassCost::halo;
+    case Purpose::product: return &PassCost::product;
+    case Purpose::input:
+    case Purpose::output:
+    case Purpose::stages: return &PassCost::redistribution;
+    default: return &PassCost::collective;
+  }
+}
+
+/// True if `a` takes no longer than `b` whatever the machine: the same, or fewer messages of the same size on the same way.
+/// Not fewer bytes, since what was measured of a verb need not grow with them.
+bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
+  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.ahead != b.ahead ||
+      a.input != b.input)
+    return false;
+  if (a.movement.messages == b.movement.messages && a.movement.bytes == b.movement.bytes) return true;
+  return verb == Verb::exchange && a.movement.messages <= b.movement.messages &&
+         a.movement.bytes * b.movement.messages == b.movement.bytes * a.movement.messages;
+}
+
+/// The same of ranks: every movement of `a` is within another one of `b`, in their order, and its kernels are as many.
+bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
+  if (!(a.kernel == b.kernel)) return false;
+  auto at = b.movements.begin();
+  for (const LayerMovement& each : a.movements) {
+    const Verb verb = terms.routes[static_cast<std::size_t>(each.movement.route)].verb;
+    at = std::find_if(at, b.movements.end(), [&](const LayerMovement& other) { return within(each, other, verb); });
+    if (at == b.movements.end()) return false;
+    ++at;
+  }
+  return true;
+}
+
+/// Ranks from one up to another of those that differ from `origin` along the axes from `axis` on; `strides` by axis.
+int count_inside(const Grid& grid, AxisSet axes, const std::vector<int>& strides, int axis, int origin, int lo,
+                 int end) {
+  int all = 1, span = 0;
+  for (int a = axis; a < grid.axes(); ++a)
+    if ((axes >> a & 1U) != 0) {
+      all *= grid.extent(a);
+      span += (grid.extent(a) - 1) * strides[static_cast<std::size_t>(a)];
+    }
+  if (origin >= end || origin + span < lo) return 0;
+  if (origin >= lo && origin + span < end) return all;
+  while ((axes >> axis & 1U) == 0) ++axis;
+  int count = 0;
+  for (int i = 0; i < grid.extent(axis); ++i)
+    count += count_inside(grid, axes, strides, axis + 1, origin + i * strides[static_cast<std::size_t>(axis)], lo, end);
+  return count;
+}
+
+std::vector<int> strides_of(const Grid& grid) {
+  std::vector<int> strides(static_cast<std::size_t>(grid.axes()), 1);
+  for (int axis = grid.axes() - 1; axis-- > 0;)
+    strides[static_cast<std::size_t>(axis)] = strides[static_cast<std::size_t>(axis) + 1] * grid.extent(axis + 1);
+  return strides;
+}
+
+}  // namespace
+
+int TermCompiler::unit(int level) const {
+  return static_cast<int>(machine_.levels[static_cast<std::size_t>(level)].ranks.value);
+}
+
+/// Of a unit's links (a node's, at the level between nodes), when so many of its ranks use them at once.
+double TermCompiler::sharing(int level, double concurrent) const {
+  return std::min(concurrent, level == 0 ? 1.0 : static_cast<double>(unit(level - 1)));
+}
+
+Route TermCompiler::route(int rank, int below, int above) const {
+  const int level = std::max(machine_.level_of(rank - below, rank), machine_.level_of(rank, rank + above));
+  return {Verb::exchange, level, 2, sharing(level, std::max({below, above, 1}))};
+}
+
+/// `inside` counts those in the unit below `level` that the rank is in.
+TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
+  const int world_rank = grid.first_rank() + rank;
+  const int unit = level > 0 ? this->unit(level - 1) : 1;
+  const int lo = world_rank / unit * unit, end = lo + unit;
+  if (item.axes != 0) {
+    const auto strides = strides_of(grid);
+    Group group{grid.first_rank() + without(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
+    group.last = group.first;
+    for (int a = 0; a < grid.axes(); ++a)
+      if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * strides[static_cast<std::size_t>(a)];
+    if (level > 0) group.inside = count_inside(grid, item.axes, strides, 0, group.first, lo, end);
+    return group;
+  }
+  if (plan_.mirror && item.purpose == Purpose::replicas) {
+    const int stage = plan_.stage_of_rank(world_rank);
+    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    const auto [first, last] = std::minmax({world_rank, twin.first_rank() + rank});
+    return {first, last, 2, first >= lo && last < end ? 2 : 1};
+  }
+  return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
+}
+
+Route TermCompiler::route(const PlannedTraffic& item, const Grid& grid, int rank) const {
+  const int world_rank = grid.first_rank() + rank;
+  if (item.verb == Verb::exchange) return route(world_rank, item.below, item.above);
+  Group group = this->group(item, grid, rank, 0);
+  if (widened_ > 1 && (item.axes & 1U) != 0) {
+    group.ranks *= widened_;
+    group.last = group.first + (group.last - group.first + 1) * widened_ - 1;
+  }
+  const int level = machine_.level_of(group.first, group.last);
+  double rings = 1;  // those of one group share a ring, the unit's others have their own
+  if (level > 0) {
+    const int unit = this->unit(level - 1), first = world_rank / unit * unit;
+    const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
+    const int inside = this->group(item, grid, rank, level).inside;
+    rings = std::max(1.0, static_cast<double>(there) / static_cast<double>(inside));
+  }
+  return {item.verb, level, group.ranks, sharing(level, rings)};
+}
+
+int TermCompiler::number(const Route& route) {
+  const auto found = std::find(terms_.routes.begin(), terms_.routes.end(), route);
+  if (found == terms_.routes.end()) {
+    terms_.routes.push_back(route);
+    return static_cast<int>(terms_.routes.size()) - 1;
+  }
+  return static_cast<int>(found - terms_.routes.begin());
+}
+
+Movement TermCompiler::movement(const Route& route, const Traffic& traffic) {
+  Movement movement{number(route), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes),
+                    static_cast<int>(terms_.candidates.size())};
+  for (const Algorithm algorithm : algorithms(route.verb))
+    terms_.candidates.push_back(
+        {algorithm, collective_cost(route.verb, algorithm, route.ranks, movement.bytes / movement.messages)});
+  return movement;
+}
+
+Movement TermCompiler::movement(const PlannedTraffic& item, const Grid& grid, int rank) {
+  return movement(route(item, grid, rank), item.traffic);
+}
+
+/// Operations of a layer's forward on one rank, whose block of its output is `y`.
+double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank) const {
+  if (!layer.at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
+    const ProductPlan& product = layer.at.products[0];
+    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
+  }
+  if (y.empty()) return 0;
+  if (!layer.op->algorithms()
+           .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
+    const auto channels = layer.at.y.shape().find('C');
+    const auto places = [&](const Box& box) {
+      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
+    };
+    const double weights = volume(layer.at.w[0], rank) / static_cast<double>(layer.weights[0].shape.volume());
+    return layer.op->flops(layer.input_shapes, layer.shape) * weights * places(y) / places(Box(layer.shape));
+  }
+  std::vector<Shape> inputs;
+  for (const auto& x : layer.at.x) inputs.push_back(local_shape(x, rank));
+  return layer.op->flops(inputs, local_shape(layer.at.y, rank));
+}
+
+KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
+  const bool product = !layer.at.products.empty(), conv = layer.op->kind().starts_with("conv");
+  const bool training = plan_.workload.training, again = layer.recompute && training;
+  KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others};
+  if (!times_.empty())
+    if (const auto found = times_.find(local_work(layer, rank, plan_.workload))) {
+      const double data = found->backward_data, filter = found->backward_filter;
+      // Both gradients at once take less.
+      const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
+      term.measured = true;
+      term.seconds = {found->forward, data * both + (again ? found->forward : 0), filter * both};
+      return term;
+    }
+  const Box y = layer.at.y.owned(rank);
+  const auto element = static_cast<double>(size_of(plan_.workload.dtype));
+  double elements = static_cast<double>(y.volume());
+  for (const auto* layouts : {&layer.at.x, &layer.at.w})
+    for (const auto& layout : *layouts) elements += volume(layout, rank);
+  term.flops = flops(layer, y, rank);
+  term.bytes = elements * element;
+  if (!layer.inputs.empty()) term.calls[0] = 1;
+  // Sums of weights that no contraction forms are formed with those of the inputs' gradient.
+  const bool apart = product || conv, trains = layer.trains();
+  if (training) {
+    term.calls[1] =
+        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (again ? term.calls[0] : 0);
+    term.calls[2] = apart && trains ? 1 : 0;
+  }
+  return term;
+}
+
+RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel,
+                                const std::vector<PlannedTraffic>& items, const Grid& grid, int rank) {
+  RankTerms terms{rank, kernel, {}};
+  terms.movements.reserve(items.size());
+  for (const PlannedTraffic& item : items) {
+    if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
+    const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
+    const bool ahead = item.pass == Pass::forward || layer.at.dy_halo;  // else it is the adjoint: what came goes back
+    terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
+                               ahead && item.purpose == Purpose::halo, item.purpose == Purpose::input});
+  }
+  return terms;
+}
+
+std::vector<int> TermCompiler::ranks(const Grid& grid) const {
+  if (widened_ == 0) return representatives(grid);
+  int inner = 0;
+  for (int axis = 0; axis < grid.axes(); ++axis) inner = inner * grid.extent(axis) + grid.extent(axis) / 2;
+  return inner == 0 ? std::vector{0} : std::vector{0, inner};
+}
+
+std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
+  const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
+  const Grid& grid = plan_.grid_of(index);
+  const bool flat = machine_.levels.size() == 1;  // all ways to others are the same
+  // A product's panels come from any rank of the grid, so that where a rank is in it matters to their level.
+  const AxisSet even = flat || layer.at.products.empty() ? even_axes(layer) : 0;
+  struct Twin {
+    KernelTerm kernel;
+    std::vector<PlannedTraffic> items;
+  };
+  std::map<int, Twin> twins;  // of ranks that do the same, by the first of them
+  std::vector<RankTerms> kept;
+  for (const int rank : ranks(grid)) {
+    const int first = without(grid, rank, even);
+    const auto [twin, fresh] = twins.try_emplace(first);
+    if (fresh)
+      twin->second = {kernel(layer, first), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
+    else if (flat)
+      continue;
+    RankTerms terms = on_rank(layer, twin->second.kernel, twin->second.items, grid, rank);
+    const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
+    if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
+    std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
+    kept.push_back(std::move(terms));
+  }
+  return kept;
+}
+
+bool TermCompiler::completes(int layer) const {
+  const auto of_layer = [&](const Bucket& bucket) { return bucket.last() == layer; };
+  return plan_.mirror || (plan_.layers[static_cast<std::size_t>(layer)].op->is_loss() && plan_.grids.size() > 1) ||
+         std::any_of(plan_.buckets.begin(), plan_.buckets.end(), of_layer);
+}
+
+std::vector<SumTerms> TermCompiler::sums(int layer) {
+  std::vector<SumTerms> all;
+  if (!completes(layer)) return all;
+  const Grid& grid = plan_.grid_of(layer);
+  for (const int rank : ranks(grid)) {
+    SumTerms terms;
+    for (const auto& item : plan_.step_traffic(layer, grid.first_rank() + rank))
+      (item.purpose == Purpose::sum        ? terms.sums
+       : item.purpose == Purpose::replicas ? terms.replicas
+                                           : terms.after)
+          .push_back(movement(item, grid, rank));
+    all.push_back(std::move(terms));
+  }
+  return all;
+}
+
+UpdateTerms TermCompiler::update(int group) const {
+  const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.place(group))];
+  const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
+  const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+  UpdateTerms most;
+  for (const int rank : representatives(grid)) {
+    Index updated = 0;
+    for (const auto& bucket : plan_.buckets)
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
+        updated += plan_.distributed ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
+    if (!times_.empty())
+      if (const auto found = times_.find(update_work(updated, plan_.workload))) {
+        most.seconds = std::max(most.seconds, found->forward);
+        continue;
+      }
+    // w and states twice, dw once
+    most.bytes = std::max(most.bytes, static_cast<double>(updated) * element * (3 + 2 * states));
+  }
+  return most;
+}
+
+std::vector<Movement> TermCompiler::transfer(const Boundary& boundary) {
+  const auto element = size_of(plan_.workload.dtype);
+  std::vector<Movement> all;
+  for (const auto* layout : {&boundary.from, &boundary.to})
+    for (const int inside : representatives(layout->grid())) {
+      const int rank = layout->grid().first_rank() + inside;
+      const TransferPlan plan = boundary.transfer(rank, false);
+      Traffic traffic;
+      int below = 0, above = 0;
+      for (const auto& transfer : layout == &boundary.from ? plan.sends : plan.recvs) {
+        traffic += {1, transfer.box.volume() * element};
+        below = std::max(below, rank - transfer.peer);
+        above = std::max(above, transfer.peer - rank);
+      }
+      if (traffic.messages > 0) all.push_back(movement(route(rank, below, above), traffic));
+    }
+  return all;
+}
+
+}  // namespace partita

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "cost_terms.hpp"
+
+namespace partita {
+
+/// True if some backward comes in two halves.
+bool splits_backward(const Schedule& schedule);
+
+/// Makes terms of the pieces of a plan. Of a machine it reads how many ranks a unit of each level holds, and nothing else.
+class TermCompiler {
+ public:
+  /// `split`: backwards come in two halves. With `widened` the first axis of the grid stands for one so many times as long,
+  /// and only a first and an inner rank are looked at. All that is given must outlive it.
+  TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, int widened = 0)
+      : plan_(plan), machine_(machine), times_(times), split_(split), widened_(widened) {}
+
+  int widened() const { return widened_; }
+  const CostTerms& terms() const { return terms_; }
+  CostTerms take() && { return std::move(terms_); }
+
+  /// One microbatch of the larger size, or of the smaller one: on the representatives of its grid, less those that cannot
+  /// take longer than another.
+  std::vector<RankTerms> layer(int layer, bool of_smaller);
+  /// None where the layer completes nothing.
+  std::vector<SumTerms> sums(int layer);
+  /// Of the weights of a group.
+  UpdateTerms update(int group) const;
+  /// Of what a layer leaves for another stage: one a representative.
+  std::vector<Movement> transfer(const Boundary& boundary);
+  /// Of an item of traffic of a rank of the grid.
+  Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
+  KernelTerm kernel(const LayerPlan& layer, int rank) const;
+
+ private:
+  /// The ranks of the world that a collective is over: how many, the first and the last, and how many from one up to another.
+  struct Group {
+    int first = 0, last = 0, ranks = 1, inside = 1;
+  };
+  Group group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const;
+  Route route(const PlannedTraffic& item, const Grid& grid, int rank) const;
+  /// Of an exchange of a rank of the world with ranks at most so far below and above it.
+  Route route(int rank, int below, int above) const;
+  double sharing(int level, double concurrent) const;
+  int unit(int level) const;
+  Movement movement(const Route& route, const Traffic& traffic);
+  int number(const Route& route);
+  double flops(const LayerPlan& layer, const Box& y, int rank) const;
+  RankTerms on_rank(const LayerPlan& layer, const KernelTerm& kernel, const std::vector<PlannedTraffic>& items,
+                    const Grid& grid, int rank);
+  std::vector<int> ranks(const Grid& grid) const;
+  bool completes(int layer) const;
+
+  const Plan& plan_;
+  const Machine& machine_;
+  const KernelTimes& times_;
+  bool split_;
+  int widened_;
+  CostTerms terms_;
+};
+
+}  // namespace partita
