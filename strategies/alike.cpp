@@ -1,6 +1,7 @@
 #include "alike.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <ranges>
 
 namespace partita {
@@ -77,15 +78,17 @@ AxisSet uneven_halo(const Layout& x, const Layout& y) {
   return axes;
 }
 
+/// A product's: where panels travel, those that they cut; what is used where it lies meets nobody's.
 AxisSet uneven(const ProductPlan& product) {
   AxisSet axes = uneven(product.finish);
-  const auto add = [&](const ProductOperand& operand, const Layout& used) {
+  const auto add = [&](const ProductOperand& operand, const Layout& used, bool travels) {
     axes |= uneven(operand.layout) | uneven(used) | mixed(operand.layout, used);
-    if (const int cut = product.cut_dim(operand); cut >= 0) axes |= used.sharding(cut) | operand.layout.sharding(cut);
+    if (const int cut = product.cut_dim(operand); travels && cut >= 0)
+      axes |= used.sharding(cut) | operand.layout.sharding(cut);
   };
-  add(product.a, product.a_used);
-  add(product.b, product.b_used);
-  add(product.c, product.c_made);
+  add(product.a, product.a_used, !(product.a.layout == product.a_used));
+  add(product.b, product.b_used, !(product.b.layout == product.b_used));
+  add(product.c, product.c_made, product.sums_slabs);
   return axes;
 }
 
@@ -97,6 +100,21 @@ bool alike(const LayerPlan& a, const LayerPlan& b) {
          a.needs_dx == b.needs_dx && a.departs.empty() && b.departs.empty() && a.y == b.y && same(a.at, b.at) &&
          same(a.arrive, b.arrive) && same(a.finish, b.finish) && same(a.finish_back, b.finish_back) &&
          same(a.leave, b.leave) && a.op->describe() == b.op->describe();
+}
+
+std::size_t likeness(const LayerPlan& layer) {
+  std::size_t likeness = std::hash<std::string_view>()(layer.op->kind());
+  const auto mix = [&](std::size_t value) {
+    likeness = (likeness ^ value) * 0x9e3779b97f4a7c15U;
+  };  // Fibonacci hashing
+  const auto mix_shape = [&](const Shape& shape) {
+    for (int d = 0; d < shape.dims(); ++d) mix(static_cast<std::size_t>(shape.extent(d)));
+  };
+  mix_shape(layer.shape);
+  for (const Shape& shape : layer.input_shapes) mix_shape(shape);
+  for (const auto& w : layer.at.w) mix_shape(w.shape());
+  mix(layer.at.y.sharding() << 16U | layer.y.sharding());
+  return likeness;
 }
 
 AxisSet even_axes(const LayerPlan& layer) {
@@ -118,9 +136,16 @@ AxisSet even_axes(const Plan& plan) {
   for (const auto* layers : {&plan.layers, &plan.smaller})
     for (const LayerPlan& layer : *layers)
       if (even != 0) even &= even_axes(layer);
-  if (plan.distributed)  // the shares of an update differ
-    for (const auto& bucket : plan.buckets) even &= ~bucket.axes;
+  for (const auto& bucket : plan.buckets) even &= even_axes(plan, bucket);
   return even;
+}
+
+AxisSet even_axes(const Plan& plan, const Bucket& bucket) {
+  AxisSet axes = plan.distributed ? bucket.axes : 0;  // its shares differ
+  const Grid& grid = plan.grid_of(bucket.last());
+  for (const auto& [layer, weight] : bucket.entries)
+    axes |= uneven(plan.layers[static_cast<std::size_t>(layer)].at.w[static_cast<std::size_t>(weight)]);
+  return grid.all() & ~axes;
 }
 
 int without(const Grid& grid, int rank, AxisSet axes) {

@@ -2,17 +2,25 @@
 
 #include "partita/strategies/plan.hpp"
 
+#include <cstddef>
+
 namespace partita {
 
 /// True if two layers of one stage cost the same on every rank, but for the sums that they complete: same operator, same
 /// layouts, same ways between them.
 bool alike(const LayerPlan& a, const LayerPlan& b);
 
+/// Equal for layers that are alike, and soon found.
+std::size_t likeness(const LayerPlan& layer);
+
 /// The axes along which ranks differ in no block's extents and in nothing that they send, but for whom they send it to:
 /// each coordinate has an equal share of what does not meet the others' shares.
 AxisSet even_axes(const LayerPlan& layer);
 
-/// The same of all of a plan with one stage; none for one with several.
+/// The axes along which all ranks hold as much of a bucket, and update as much of it.
+AxisSet even_axes(const Plan& plan, const Bucket& bucket);
+
+/// Those of all layers and buckets of a plan with one stage; none for one with several.
 AxisSet even_axes(const Plan& plan);
 
 /// The rank with coordinate 0 along some axes, and `rank`'s along all others.

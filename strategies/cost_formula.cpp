@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 namespace partita {
 
@@ -61,6 +62,7 @@ class CostFormula::Parts {
       const auto [found, fresh] = numbers.try_emplace(sizes, static_cast<int>(numbers.size()));
       if (fresh) distinct_.push_back({sizes.first, sizes.second});
       Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
+      ++group.counts[found->second];
       group.layers.insert(group.layers.begin(), {index, found->second, -1});
       if (plan.workload.training)
         if (auto sums = compiler.sums(index); !sums.empty()) {
@@ -74,7 +76,7 @@ class CostFormula::Parts {
     for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
       groups_[group].update = compiler.update(static_cast<int>(group));
     terms_ = std::move(compiler).take();
-    candidates_.clear();
+    known_.clear();
   }
 
   StepCost step(const Machine& machine) const {
@@ -117,6 +119,7 @@ class CostFormula::Parts {
   };
   struct Group {
     std::vector<Layer> layers;  // the last one first, as their backward runs
+    std::map<int, int> counts;  // of layers, by their price
     UpdateTerms update;
   };
   /// A microbatch of the larger size and one of the smaller size; -1 if there is none.
@@ -142,9 +145,10 @@ class CostFormula::Parts {
   /// The number of the layer's price among those of all layers that differ.
   int price_number(TermCompiler& compiler, int index, bool of_smaller) {
     const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
-    for (const auto& [other, stage, number] : candidates_)
+    auto& known = known_[likeness(layer)];
+    for (const auto& [other, stage, number] : known)
       if (stage == plan_.stage_of(index) && alike(layer, *other)) return number;
-    candidates_.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
+    known.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
     prices_.push_back(compiler.layer(index, of_smaller));
     return static_cast<int>(prices_.size()) - 1;
   }
@@ -232,11 +236,9 @@ class CostFormula::Parts {
       const int replica = plan_.replica_on(static_cast<int>(i), cost.stage);
       if (replica < 0) continue;
       const double microbatches = plan_.microbatches_of(replica);
-      PassCost passes;
-      for (const auto& [index, number, sums] : groups_[i].layers)
+      for (const auto& [number, layers] : groups_[i].counts)
         for (const PassCost LayerCost::*pass : passes_of_layer)
-          passes += priced.layers[static_cast<std::size_t>(number)].*pass;
-      cost.parts.passes += passes * microbatches;
+          cost.parts.passes += priced.layers[static_cast<std::size_t>(number)].*pass * (layers * microbatches);
       cost.parts.transfers += priced.busy[i] * microbatches;
       cost.parts.sums += priced.times.groups[i].reduce;
       cost.parts.update += priced.times.groups[i].step;
@@ -270,8 +272,8 @@ class CostFormula::Parts {
   GroupGraph graph_;
   double larger_;  // the share of microbatches of the larger size
   CostTerms terms_;
-  std::vector<Known> candidates_;               // layers with different prices
-  std::vector<std::vector<RankTerms>> prices_;  // theirs
+  std::unordered_map<std::size_t, std::vector<Known>> known_;  // layers with different prices, by likeness
+  std::vector<std::vector<RankTerms>> prices_;                 // theirs
   std::vector<Sizes> distinct_;
   std::vector<std::vector<SumTerms>> sums_;
   std::vector<Group> groups_;

@@ -51,6 +51,7 @@ MemoryUse Plan::memory(int layer, int world_rank) const {
     if (!bound.weights[i].trained || !workload.training) use[MemoryClass::weights] += elements * master;
   }
   for (const auto& bucket : buckets) {
+    if (layer < bucket.entries.front().layer || layer > bucket.entries.back().layer) continue;
     const auto offsets = this->offsets(bucket, rank);
     const Interval share = this->share(bucket, rank);
     for (std::size_t i = 0; i < bucket.entries.size(); ++i) {

@@ -1,7 +1,6 @@
 #include "cost_terms.hpp"
 
 #include <algorithm>
-#include <span>
 
 namespace partita {
 
@@ -40,13 +39,17 @@ Rates::Rates(const CostTerms& terms, const Machine& machine)
 
 const Candidate& Rates::cheapest(const Movement& movement) const {
   const Way& way = this->way(movement);
-  const Route& route = terms_.routes[static_cast<std::size_t>(movement.route)];
-  const auto candidates = std::span(terms_.candidates)
-                              .subspan(static_cast<std::size_t>(movement.candidates), algorithms(route.verb).size());
+  const Verb verb = terms_.routes[static_cast<std::size_t>(movement.route)].verb;
+  const Candidate* best = &terms_.candidates[static_cast<std::size_t>(movement.candidates)];
+  const Candidate* const end = best + algorithms(verb).size();
   const double beta = 1 / way.bandwidth;
-  const auto seconds = [&](const Candidate& each) { return each.cost.seconds(way.latency, beta, gamma_); };
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [&](const Candidate& a, const Candidate& b) { return seconds(a) < seconds(b); });
+  double least = best->cost.seconds(way.latency, beta, gamma_);
+  for (const Candidate* each = best + 1; each != end; ++each)
+    if (const double seconds = each->cost.seconds(way.latency, beta, gamma_); seconds < least) {
+      least = seconds;
+      best = each;
+    }
+  return *best;
 }
 
 double Rates::seconds(const Movement& movement) const {

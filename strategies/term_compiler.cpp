@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 namespace partita {
 
@@ -105,6 +104,22 @@ std::vector<int> strides_of(const Grid& grid) {
   return strides;
 }
 
+/// What ranks that do the same have in common, by the first of them.
+template <class T>
+class Twins {
+ public:
+  /// What there is for a rank, and whether it is new.
+  std::pair<T*, bool> of(int first) {
+    for (auto& [rank, common] : known_)
+      if (rank == first) return {&common, false};
+    known_.emplace_back(first, T{});
+    return {&known_.back().second, true};
+  }
+
+ private:
+  std::vector<std::pair<int, T>> known_;
+};
+
 }  // namespace
 
 int TermCompiler::unit(int level) const {
@@ -185,21 +200,22 @@ Movement TermCompiler::movement(const PlannedTraffic& item, const Grid& grid, in
   return movement(route(item, grid, rank), item.traffic);
 }
 
-/// Operations of a layer's forward on one rank, whose block of its output is `y`.
-double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank) const {
+/// Operations of a layer's forward on one rank, whose block of its output is `y`; `whole` keeps those of a convolution's all ranks.
+double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
   if (!layer.at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
     const ProductPlan& product = layer.at.products[0];
     return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
   }
   if (y.empty()) return 0;
-  if (!layer.op->algorithms()
-           .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
+  if (whole || !layer.op->algorithms()
+                    .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
     const auto channels = layer.at.y.shape().find('C');
     const auto places = [&](const Box& box) {
       return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
     };
     const double weights = volume(layer.at.w[0], rank) / static_cast<double>(layer.weights[0].shape.volume());
-    return layer.op->flops(layer.input_shapes, layer.shape) * weights * places(y) / places(Box(layer.shape));
+    if (!whole) whole = layer.op->flops(layer.input_shapes, layer.shape);
+    return *whole * weights * places(y) / places(Box(layer.shape));
   }
   std::vector<Shape> inputs;
   for (const auto& x : layer.at.x) inputs.push_back(local_shape(x, rank));
@@ -207,6 +223,11 @@ double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank) const
 }
 
 KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
+  std::optional<double> whole;
+  return kernel(layer, rank, whole);
+}
+
+KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
   const bool product = !layer.at.products.empty(), conv = layer.op->kind().starts_with("conv");
   const bool training = plan_.workload.training, again = layer.recompute && training;
   KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others};
@@ -224,7 +245,7 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
   double elements = static_cast<double>(y.volume());
   for (const auto* layouts : {&layer.at.x, &layer.at.w})
     for (const auto& layout : *layouts) elements += volume(layout, rank);
-  term.flops = flops(layer, y, rank);
+  term.flops = flops(layer, y, rank, whole);
   term.bytes = elements * element;
   if (!layer.inputs.empty()) term.calls[0] = 1;
   // Sums of weights that no contraction forms are formed with those of the inputs' gradient.
@@ -251,11 +272,15 @@ RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel
   return terms;
 }
 
-std::vector<int> TermCompiler::ranks(const Grid& grid) const {
-  if (widened_ == 0) return representatives(grid);
+const std::vector<int>& TermCompiler::ranks(int stage) {
+  if (ranks_.empty()) ranks_.resize(plan_.grids.size());
+  auto& ranks = ranks_[static_cast<std::size_t>(stage)];
+  if (!ranks.empty()) return ranks;
+  const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
+  if (widened_ == 0) return ranks = representatives(grid);
   int inner = 0;
   for (int axis = 0; axis < grid.axes(); ++axis) inner = inner * grid.extent(axis) + grid.extent(axis) / 2;
-  return inner == 0 ? std::vector{0} : std::vector{0, inner};
+  return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
 }
 
 std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
@@ -268,16 +293,17 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
     KernelTerm kernel;
     std::vector<PlannedTraffic> items;
   };
-  std::map<int, Twin> twins;  // of ranks that do the same, by the first of them
+  Twins<Twin> twins;
+  std::optional<double> whole;
   std::vector<RankTerms> kept;
-  for (const int rank : ranks(grid)) {
+  for (const int rank : ranks(plan_.stage_of(index))) {
     const int first = without(grid, rank, even);
-    const auto [twin, fresh] = twins.try_emplace(first);
+    const auto [twin, fresh] = twins.of(first);
     if (fresh)
-      twin->second = {kernel(layer, first), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
+      *twin = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
     else if (flat)
       continue;
-    RankTerms terms = on_rank(layer, twin->second.kernel, twin->second.items, grid, rank);
+    RankTerms terms = on_rank(layer, twin->kernel, twin->items, grid, rank);
     const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
     if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
     std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
@@ -286,19 +312,31 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
   return kept;
 }
 
-bool TermCompiler::completes(int layer) const {
-  const auto of_layer = [&](const Bucket& bucket) { return bucket.last() == layer; };
-  return plan_.mirror || (plan_.layers[static_cast<std::size_t>(layer)].op->is_loss() && plan_.grids.size() > 1) ||
-         std::any_of(plan_.buckets.begin(), plan_.buckets.end(), of_layer);
+/// The axes along which ranks have the same to sum for a layer; nothing if it completes nothing.
+std::optional<AxisSet> TermCompiler::even_sums(int index) const {
+  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+  bool completes = plan_.mirror || (layer.op->is_loss() && plan_.grids.size() > 1);
+  AxisSet even = plan_.mirror ? even_axes(layer) : plan_.grid_of(index).all();
+  for (const auto& bucket : plan_.buckets)
+    if (bucket.last() == index) {
+      completes = true;
+      even &= even_axes(plan_, bucket);
+    }
+  return completes ? std::optional(even) : std::nullopt;
 }
 
 std::vector<SumTerms> TermCompiler::sums(int layer) {
   std::vector<SumTerms> all;
-  if (!completes(layer)) return all;
+  const auto even = even_sums(layer);
+  if (!even) return all;
   const Grid& grid = plan_.grid_of(layer);
-  for (const int rank : ranks(grid)) {
+  Twins<std::vector<PlannedTraffic>> twins;
+  for (const int rank : ranks(plan_.stage_of(layer))) {
+    const auto [items, fresh] = twins.of(without(grid, rank, *even));
+    if (fresh) *items = plan_.step_traffic(layer, grid.first_rank() + rank);
+    if (!fresh && machine_.levels.size() == 1) continue;
     SumTerms terms;
-    for (const auto& item : plan_.step_traffic(layer, grid.first_rank() + rank))
+    for (const auto& item : *items)
       (item.purpose == Purpose::sum        ? terms.sums
        : item.purpose == Purpose::replicas ? terms.replicas
                                            : terms.after)
@@ -312,8 +350,12 @@ UpdateTerms TermCompiler::update(int group) const {
   const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.place(group))];
   const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
   const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+  AxisSet even = grid.all();
+  for (const auto& bucket : plan_.buckets)
+    if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group) even &= even_axes(plan_, bucket);
   UpdateTerms most;
   for (const int rank : representatives(grid)) {
+    if (without(grid, rank, even) != rank) continue;
     Index updated = 0;
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)

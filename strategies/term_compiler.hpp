@@ -2,6 +2,8 @@
 
 #include "cost_terms.hpp"
 
+#include <optional>
+
 namespace partita {
 
 /// True if some backward comes in two halves.
@@ -45,11 +47,12 @@ class TermCompiler {
   int unit(int level) const;
   Movement movement(const Route& route, const Traffic& traffic);
   int number(const Route& route);
-  double flops(const LayerPlan& layer, const Box& y, int rank) const;
+  KernelTerm kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const;
+  double flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const;
   RankTerms on_rank(const LayerPlan& layer, const KernelTerm& kernel, const std::vector<PlannedTraffic>& items,
                     const Grid& grid, int rank);
-  std::vector<int> ranks(const Grid& grid) const;
-  bool completes(int layer) const;
+  const std::vector<int>& ranks(int stage);
+  std::optional<AxisSet> even_sums(int layer) const;
 
   const Plan& plan_;
   const Machine& machine_;
@@ -57,6 +60,7 @@ class TermCompiler {
   bool split_;
   int widened_;
   CostTerms terms_;
+  std::vector<std::vector<int>> ranks_;  // that are looked at, by stage
 };
 
 }  // namespace partita
