@@ -4,6 +4,7 @@
 #include "partita/layouts/transfer.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace partita {
 
@@ -73,6 +74,34 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
   }
   const auto plan = plan_transfer(step.from, step.to, rank);
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
+}
+
+namespace {
+
+/// Blocks of `range`, cut over `axes` one inside the other, that meet `part`.
+int blocks_that_meet(const Grid& grid, std::span<const std::uint8_t> axes, Interval range, Interval part) {
+  if (intersect(range, part).empty()) return 0;
+  if (axes.empty()) return 1;
+  const int parts = grid.extent(axes.front());
+  int count = 0;
+  for (int i = 0; i < parts; ++i)
+    count += blocks_that_meet(grid, axes.subspan(1), balanced_block(range, parts, i), part);
+  return count;
+}
+
+}  // namespace
+
+Traffic received(const RedistributionStep& step, int rank, Index element_size) {
+  const Box needed = step.to.owned(rank);
+  if (needed.empty()) return {};
+  Index owners = 1;  // of distinct blocks: of equal ones one sends
+  for (int d = 0; d < needed.dims(); ++d) {
+    const AxisList& axes = step.from.axes(d);
+    owners *=
+        blocks_that_meet(step.from.grid(), {axes.begin(), axes.end()}, {0, step.from.shape().extent(d)}, needed[d]);
+  }
+  const Index own = intersect(step.from.owned(rank), needed).volume();
+  return {owners - (own > 0 ? 1 : 0), (needed.volume() - own) * element_size};
 }
 
 Index most_missing(const Layout& have, const Layout& need) {

@@ -78,19 +78,22 @@ const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Ind
   Shares alike = shares;
   alike.data = std::min(shares.data, shortened);
   const auto [found, fresh] = bound_.try_emplace({alike, samples});
-  if (!fresh) return found->second;
+  Bound& bound = found->second;
+  if (!fresh) return bound;
   Workload block = workload_;
   block.batch = samples * alike.data;
+  const Strategy on_grid(alike.grid());
   for (const auto& pattern : patterns(shares, spatial_)) {
-    Strategy strategy(alike.grid());
+    Strategy strategy = on_grid;
     strategy.layer("*", {.output = pattern});
     try {
-      found->second.plans.push_back(bind_run(classes_.model, strategy, block));
-      found->second.patterns.push_back(pattern);
+      bound.plans.push_back(bind_run(classes_.model, strategy, block));
+      bound.costs.patterns.push_back(pattern);
     } catch (const Error&) {  // a layout that some layer cannot run in is no candidate
     }
   }
-  return found->second;
+  price_shortened(bound, alike);
+  return bound;
 }
 
 const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {
@@ -99,46 +102,72 @@ const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {
   return costs_.emplace(std::pair(shares, samples), price(bind_patterns(shares, samples), shares)).first->second;
 }
 
-PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
-  PatternCosts costs{bound.patterns, {}, {}, {}, {}};
-  const auto& plans = bound.plans;
-  std::vector<Price> prices;
-  for (const auto& plan : plans)
-    prices.emplace_back(plan, machine_, times_, false, (shares.data + shortened - 1) / shortened);
-  const auto& layers = classes_.model.layers();
-  costs.microbatch.resize(layers.size());
-  costs.once.resize(layers.size());
-  costs.leaving.resize(layers.size());
-  const int ranks = shares.data * shares.split();
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    for (std::size_t p = 0; p < plans.size(); ++p) {
-      const LayerCost cost = prices[p].layer(static_cast<int>(i), false);
-      costs.microbatch[i].push_back(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() -
-                                    cost.inputs);
-      costs.once[i].push_back(sums(prices[p], plans[p].layers[i]));
-      const Layout& y = plans[p].layers[i].y;
-      const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
-      costs.leaving[i].push_back(prices[p].seconds(
-          {"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(), 0));
+void LayoutPrices::price_shortened(Bound& bound, const Shares& shares) const {
+  const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
+  PatternCosts& costs = bound.costs;
+  costs.microbatch.assign(layers, std::vector<double>(ways));
+  bound.sums.assign(layers, false);
+  for (std::size_t p = 0; p < ways; ++p) {
+    const Price price(bound.plans[p], machine_, times_, false, 1);
+    for (std::size_t i = 0; i < layers; ++i) {
+      costs.microbatch[i][p] = microbatch(price, i);
+      for (const auto& item : bound.plans[p].microbatch_traffic(static_cast<int>(i), 0))
+        if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
     }
+  }
+  costs.between = std::make_shared<const PatternCosts::Between>(price_between(bound.plans));
+}
+
+PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
+  PatternCosts costs = bound.costs;
+  const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
+  costs.once.assign(layers, std::vector<double>(ways));
+  costs.leaving = costs.once;
+  for (std::size_t p = 0; p < ways; ++p) {
+    const Price price(bound.plans[p], machine_, times_, false, (shares.data + shortened - 1) / shortened);
+    for (std::size_t i = 0; i < layers; ++i) {
+      const LayerPlan& layer = bound.plans[p].layers[i];
+      if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
+      costs.once[i][p] = sums(price, layer);
+      costs.leaving[i][p] = leaving(price, layer.y, shares.data * shares.split());
+    }
+  }
+  return costs;
+}
+
+/// Seconds of one microbatch, without what is between layouts.
+double LayoutPrices::microbatch(const Price& price, std::size_t layer) const {
+  const LayerCost cost = price.layer(static_cast<int>(layer), false);
+  return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() - cost.inputs;
+}
+
+/// Seconds of an output on its way from the first rank to the next stage, so many ranks away.
+double LayoutPrices::leaving(const Price& price, const Layout& y, int ranks) const {
+  const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
+  return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(),
+                       0);
+}
+
+PatternCosts::Between LayoutPrices::price_between(const std::vector<Plan>& plans) const {
+  PatternCosts::Between tables;
   Moves known;
   for (std::size_t i = 0; i < model_.layers().size(); ++i)
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int from = classes_.of_layer[static_cast<std::size_t>(model_.layers()[i].inputs[k])];
       const int to = classes_.of_layer[i];
-      const auto [found, fresh] = costs.between.try_emplace({from, to, k});
+      const auto [found, fresh] = tables.try_emplace({from, to, k});
       for (std::size_t a = 0; fresh && a < plans.size(); ++a) {
         auto& row = found->second.emplace_back();
         const Layout& y = plans[a].layers[static_cast<std::size_t>(from)].y;
-        for (std::size_t b = 0; b < plans.size(); ++b) {
-          const LayerPlan& layer = plans[b].layers[static_cast<std::size_t>(to)];
-          row.push_back(between(prices[b], y, layer.at.x[k], known));
-          if (workload_.training && layer.needs_dx[k])
-            row.back() += between(prices[b], layer.at.dx[k], y.dual(), known);
+        for (const Plan& plan : plans) {
+          const Price price(plan, machine_, times_, false, 1);
+          const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
+          row.push_back(between(price, y, layer.at.x[k], known));
+          if (workload_.training && layer.needs_dx[k]) row.back() += between(price, layer.at.dx[k], y.dual(), known);
         }
       }
     }
-  return costs;
+  return tables;
 }
 
 /// About the bytes of a bucket: they double from a sixteenth to the limit, as plan_buckets says.
@@ -178,10 +207,14 @@ double LayoutPrices::between(const Price& price, const Layout& from, const Layou
   for (const auto& move : alike)
     if (move.from == from && move.to == to) return move.seconds;
   double seconds = 0;
-  for (const auto& step : plan_redistribution(from, to))
-    if (const Traffic moved = traffic(step, 0, size_of(workload_.dtype)); moved.messages > 0)
-      seconds += price.seconds(
-          {"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, from.grid().size() - 1}, from.grid(), 0);
+  const Grid& grid = from.grid();
+  for (const auto& step : plan_redistribution(from, to)) {
+    const Index element = size_of(workload_.dtype);
+    const Traffic moved = step.verb == Verb::exchange ? received(step, 0, element) : traffic(step, 0, element);
+    if (moved.messages > 0)
+      seconds +=
+          price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);
+  }
   alike.push_back({from, to, seconds});
   return seconds;
 }
@@ -220,7 +253,7 @@ ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches) con
       node.push_back(costs.microbatch[c][p] * microbatches + costs.once[c][p]);
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int producer = model_.layers()[i].inputs[k];
-      auto table = costs.between.at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});
+      auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});
       for (auto& row : table)
         for (double& seconds : row) seconds *= microbatches;
       graph.edges.push_back({producer, static_cast<int>(i), std::move(table)});

@@ -6,12 +6,14 @@
 
 #include <limits>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
 namespace partita {
+
+class Price;
 
 /// How the ranks of one stage share a microbatch.
 struct Shares {
@@ -42,7 +44,8 @@ struct PatternCosts {
   std::vector<std::vector<double>> once;        ///< likewise, of the sums of gradients in a step
   std::vector<std::vector<double>> leaving;     ///< likewise, of a microbatch's output on its way to the next stage
   /// By the pattern of the producer and of the layer; of class of the producer, class of the layer, its input.
-  std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>> between;
+  using Between = std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>>;
+  std::shared_ptr<const Between> between;
 };
 
 /// Prices the patterns of grids. Grids of equal blocks share their binding.
@@ -69,13 +72,18 @@ class LayoutPrices {
 
  private:
   struct Bound {
-    std::vector<std::string> patterns;
-    std::vector<Plan> plans;
+    std::vector<Plan> plans;  // by pattern
+    PatternCosts costs;       // with the shortened first axis
+    std::vector<bool> sums;   // by class: that something of a microbatch is summed over the first axis
   };
   const Bound& bind_patterns(const Shares& shares, Index samples);
+  void price_shortened(Bound& bound, const Shares& shares) const;
   PatternCosts price(const Bound& bound, const Shares& shares) const;
+  double microbatch(const Price& price, std::size_t layer) const;
+  double leaving(const Price& price, const Layout& y, int ranks) const;
+  PatternCosts::Between price_between(const std::vector<Plan>& plans) const;
   double bucket_bytes() const;
-  double sums(const class Price& price, const LayerPlan& layer) const;
+  double sums(const Price& price, const LayerPlan& layer) const;
   struct Move {
     Layout from, to;
     double seconds = 0;

@@ -71,6 +71,12 @@ Index sliced(const State& state, const RedistributionStep& step, int rank, Point
   return first && local.contains(p) ? local.at(p) : 0;
 }
 
+void check_received(const RedistributionStep& step, int rank) {
+  Traffic planned;
+  for (const auto& recv : plan_transfer(step.from, step.to, rank).recvs) planned += {1, recv.box.volume() * 4};
+  EXPECT_EQ(received(step, rank, 4), planned) << step.from.print() << " to " << step.to.print();
+}
+
 /// The element as an exchange delivers it.
 Index exchanged(const State& state, const RedistributionStep& step, int rank, Point p) {
   const auto plan = plan_transfer(step.from.owned(), step.to.owned(), rank, step.from.grid());
@@ -105,6 +111,7 @@ State run(const State& state, const RedistributionStep& step) {
         default: ADD_FAILURE() << "no verb of a redistribution";
       }
     }
+    if (step.verb == Verb::exchange) check_received(step, rank);
   }
   return after;
 }

@@ -30,6 +30,9 @@ std::vector<RedistributionStep> plan_redistribution(const Layout& from, const La
 /// What `rank` sends in these steps, for elements of `element_size` bytes.
 Traffic traffic(const RedistributionStep& step, int rank, Index element_size);
 
+/// What `rank` receives in a step that is an exchange, without planning it: in each dimension blocks are counted.
+Traffic received(const RedistributionStep& step, int rank, Index element_size);
+
 /// Elements of `need` that the rank lacks most of which has `have`, of the ranks at the grid's corners: the first and the last
 /// along each axis, which have the largest and the smallest blocks.
 Index most_missing(const Layout& have, const Layout& need);
