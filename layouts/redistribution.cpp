@@ -104,17 +104,26 @@ Traffic received(const RedistributionStep& step, int rank, Index element_size) {
   return {owners - (own > 0 ? 1 : 0), (needed.volume() - own) * element_size};
 }
 
+namespace {
+
+/// What the rank owns that is the last along the axes in `last`, and the first along all others.
+Box corner(const Layout& layout, AxisSet last) {
+  Box box(layout.shape());
+  for (int d = 0; d < box.dims(); ++d)
+    for (const int axis : layout.axes(d)) {
+      const int parts = layout.grid().extent(axis);
+      box[d] = balanced_block(box[d], parts, (last >> axis & 1U) != 0 ? parts - 1 : 0);
+    }
+  return box;
+}
+
+}  // namespace
+
 Index most_missing(const Layout& have, const Layout& need) {
-  const Grid& grid = have.grid();
-  std::vector<int> corners{0};
-  int stride = 1;
-  for (int axis = grid.axes(); axis-- > 0; stride *= grid.extent(axis))
-    for (std::size_t i = 0, count = corners.size(); i < count && grid.extent(axis) > 1; ++i)
-      corners.push_back(corners[i] + (grid.extent(axis) - 1) * stride);
   Index most = 0;
-  for (const int rank : corners) {
-    const Box box = need.owned(rank);
-    most = std::max(most, box.volume() - intersect(have.owned(rank), box).volume());
+  for (AxisSet last = 0; last <= have.grid().all(); ++last) {
+    const Box box = corner(need, last);
+    most = std::max(most, box.volume() - intersect(corner(have, last), box).volume());
   }
   return most;
 }

@@ -41,6 +41,28 @@ struct Candidate {
   bool operator<(const Candidate& other) const { return seconds > other.seconds; }  // the least is the first of a queue
 };
 
+/// What computing takes on a rank that has an even share of every layer: kernels of that share, each launched.
+class Computing {
+ public:
+  Computing(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times)
+      : whole_(bind(model, Strategy(), workload)), formula_(whole_, machine, times), machine_(machine) {}
+
+  /// Seconds of all layers. A share of the work takes that share of the time that the whole takes on a machine whose kernels
+  /// take longer to launch, and are as slow as the shares are, by as much.
+  double seconds(double share) const {
+    Machine machine = machine_;
+    machine.kernel.value /= share;
+    for (auto& [kind, curve] : machine.efficiency)
+      for (auto& point : curve.points) point.first /= share;
+    return share * formula_.step(machine).parts.passes.compute;
+  }
+
+ private:
+  Plan whole_;
+  CostFormula formula_;
+  const Machine& machine_;
+};
+
 /// Consecutive parts: where they begin, but the first, and the greatest sum of one.
 struct Parts {
   std::vector<std::size_t> begins;
@@ -166,9 +188,9 @@ class Planner {
     return false;
   }
 
-  /// Stages, microbatches and grids, without layouts, as fast as if computing scaled perfectly.
+  /// Stages, microbatches and grids, without layouts, as fast as if they did nothing but compute and shared it evenly.
   std::vector<Candidate> outlines() const {
-    const Cost serial = estimate(bind(model_, Strategy(), workload_), machine_, times_);
+    const Computing computing(model_, workload_, machine_, times_);
     std::vector<Candidate> all;
     const auto layers = static_cast<int>(model_.layers().size());
     for (const int stages : divisors(options_.ranks)) {
@@ -178,7 +200,8 @@ class Planner {
         if (microbatches > workload_.batch) continue;
         for (const Shares& shares : grids(options_.ranks / stages, per_microbatch(microbatches))) {
           Candidate outline{.stages = stages, .microbatches = microbatches, .shares = shares};
-          outline.seconds = outline.pipelined(serial.parts.passes.compute * stages / options_.ranks, 0);
+          const double share = static_cast<double>(stages) / options_.ranks / microbatches;
+          outline.seconds = outline.pipelined(microbatches * computing.seconds(share), 0);
           all.push_back(std::move(outline));
         }
       }
