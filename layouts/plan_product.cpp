@@ -134,13 +134,33 @@ class ProductChooser {
   void enumerate(int axis, std::vector<Role>& roles, std::vector<ProductPlan>& ways) const {
     if (axis == grid_.axes()) {
       const Cut cut = cut_of(roles);
-      if (fits(cut)) keep(plan(cut), ways);
+      if (fits(cut) && could_be_best(cut, ways)) keep(plan(cut), ways);
       return;
     }
     for (const Role& role : roles_[static_cast<std::size_t>(axis)]) {
       roles[static_cast<std::size_t>(axis)] = role;
       enumerate(axis + 1, roles, ways);
     }
+  }
+
+  /// False if computing alone takes longer than the best of its kind.
+  bool could_be_best(const Cut& cut, const std::vector<ProductPlan>& ways) const {
+    const std::string algorithm = name(cut);
+    const auto same =
+        std::find_if(ways.begin(), ways.end(), [&](const ProductPlan& way) { return way.algorithm == algorithm; });
+    if (same == ways.end()) return true;
+    double flops = 2;
+    for (const char index : std::string_view("mnk")) {
+      const ProductOperand& operand = index == 'n' ? b_ : a_;
+      const auto [from, to] = dims_of(operand, index);
+      for (int d = from; d < to; ++d) {
+        Interval range{0, operand.layout.shape().extent(d)};
+        for (const int axis : cut.axes[Cut::place(index)][static_cast<std::size_t>(d - from)])
+          range = balanced_block(range, grid_.extent(axis), 0);
+        flops *= static_cast<double>(range.extent());
+      }
+    }
+    return Alternative{algorithm, flops}.total() <= same->alternatives[0].total();
   }
 
   static bool cheaper(const ProductPlan& x, const ProductPlan& y) {

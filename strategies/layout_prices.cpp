@@ -121,14 +121,14 @@ void LayoutPrices::price_shortened(Bound& bound, const Shares& shares) const {
 PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
   PatternCosts costs = bound.costs;
   const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
-  costs.once.assign(layers, std::vector<double>(ways));
-  costs.leaving = costs.once;
+  costs.sums.assign(layers, std::vector<double>(ways));
+  costs.waits = costs.leaving = costs.sums;
   for (std::size_t p = 0; p < ways; ++p) {
     const Price price(bound.plans[p], machine_, times_, false, (shares.data + shortened - 1) / shortened);
     for (std::size_t i = 0; i < layers; ++i) {
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
-      costs.once[i][p] = sums(price, layer);
+      std::tie(costs.sums[i][p], costs.waits[i][p]) = sums(price, layer);
       costs.leaving[i][p] = leaving(price, layer.y, shares.data * shares.split());
     }
   }
@@ -184,20 +184,23 @@ double LayoutPrices::bucket_bytes() const {
   return static_cast<double>(all) / std::max(buckets, 1);
 }
 
-/// Of the gradients that a layer forms, as its share of a bucket's.
-double LayoutPrices::sums(const Price& price, const LayerPlan& layer) const {
-  if (!workload_.training) return 0;
+/// Of the gradients that a layer forms, as its share of a bucket's, and of these what nothing hides.
+std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan& layer) const {
+  if (!workload_.training) return {};
   const Index master = size_of(master_dtype(workload_.dtype));
-  double seconds = 0;
+  double all = 0, waits = 0;
   for (std::size_t w = 0; w < layer.weights.size(); ++w) {
     const AxisSet axes = layer.weights[w].trained ? layer.at.dw[w].partial() : 0;
     if (layer.at.w[w].grid().group_size(axes) == 1) continue;
     const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
                               Pass::update, Purpose::sum,     0,    0};
-    seconds += price.seconds(full, layer.at.w[w].grid(), 0) / bucket_ *
-               static_cast<double>(layer.at.w[w].owned(0).volume() * master);
+    const Grid& grid = layer.at.w[w].grid();
+    const double seconds =
+        price.seconds(full, grid, 0) / bucket_ * static_cast<double>(layer.at.w[w].owned(0).volume() * master);
+    all += seconds;
+    waits += seconds * (1 - price.overlap(full, grid, 0));
   }
-  return seconds;
+  return {all, waits};
 }
 
 /// Of a redistribution on the first rank, which has the largest block.
@@ -224,7 +227,7 @@ std::pair<double, double> LayoutPrices::bound(const PatternCosts& costs, int mic
   for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
-      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.once[c][p]);
+      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.waits[c][p]);
     seconds += least * classes_.occurrences[c];
     longest = std::max(longest, least);
   }
@@ -244,13 +247,24 @@ std::vector<double> LayoutPrices::crossings(const PatternCosts& costs, const std
   return seconds;
 }
 
-ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches) const {
+double LayoutPrices::exposed(const PatternCosts& costs, const std::vector<int>& ways, double backward) const {
+  double all = 0, waits = 0;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const auto c = static_cast<std::size_t>(classes_.of_layer[i]), p = static_cast<std::size_t>(ways[i]);
+    all += costs.sums[c][p];
+    waits += costs.waits[c][p];
+  }
+  return std::max(0.0, all - waits - backward);
+}
+
+ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches, double hidden) const {
   ChoiceGraph graph;
   for (std::size_t i = 0; i < model_.layers().size(); ++i) {
     const auto c = static_cast<std::size_t>(classes_.of_layer[i]);
     auto& node = graph.nodes.emplace_back();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
-      node.push_back(costs.microbatch[c][p] * microbatches + costs.once[c][p]);
+      node.push_back(costs.microbatch[c][p] * microbatches + costs.waits[c][p] +
+                     hidden * (costs.sums[c][p] - costs.waits[c][p]));
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int producer = model_.layers()[i].inputs[k];
       auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});

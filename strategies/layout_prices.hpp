@@ -41,7 +41,8 @@ struct Classes {
 struct PatternCosts {
   std::vector<std::string> patterns;            ///< those in which every layer can run
   std::vector<std::vector<double>> microbatch;  ///< by class and pattern, without what is between layouts
-  std::vector<std::vector<double>> once;        ///< likewise, of the sums of gradients in a step
+  std::vector<std::vector<double>> sums;        ///< likewise, of gradients in a step
+  std::vector<std::vector<double>> waits;       ///< the part of these that no computing hides
   std::vector<std::vector<double>> leaving;     ///< likewise, of a microbatch's output on its way to the next stage
   /// By the pattern of the producer and of the layer; of class of the producer, class of the layer, its input.
   using Between = std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>>;
@@ -67,8 +68,10 @@ class LayoutPrices {
   std::pair<double, double> bound(const PatternCosts& costs, int microbatches) const;
   /// Seconds that a microbatch's outputs take to the next stage if a stage ends before a layer, by layer.
   std::vector<double> crossings(const PatternCosts& costs, const std::vector<int>& ways) const;
-  /// The choices of all layers in a step.
-  ChoiceGraph graph(const PatternCosts& costs, int microbatches) const;
+  /// The choices of all layers in a step, of whose sums of gradients so much of what computing could hide counts (0 to 1).
+  ChoiceGraph graph(const PatternCosts& costs, int microbatches, double hidden) const;
+  /// Seconds that the sums take longer than a last microbatch of `backward` seconds hides.
+  double exposed(const PatternCosts& costs, const std::vector<int>& ways, double backward) const;
 
  private:
   struct Bound {
@@ -83,7 +86,7 @@ class LayoutPrices {
   double leaving(const Price& price, const Layout& y, int ranks) const;
   PatternCosts::Between price_between(const std::vector<Plan>& plans) const;
   double bucket_bytes() const;
-  double sums(const Price& price, const LayerPlan& layer) const;
+  std::pair<double, double> sums(const Price& price, const LayerPlan& layer) const;
   struct Move {
     Layout from, to;
     double seconds = 0;

@@ -2,41 +2,38 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
+#include <utility>
 
 namespace partita {
 
 namespace {
 
-using Table = std::vector<std::vector<double>>;  // by the way of the node with the lower number, then of the other
+/// Costs by the ways of two nodes.
+class Table {
+ public:
+  Table(std::size_t rows, std::size_t columns) : columns_(columns), costs_(rows * columns) {}
+  double& at(std::size_t row, std::size_t column) { return costs_[row * columns_ + column]; }
+  double at(std::size_t row, std::size_t column) const { return costs_[row * columns_ + column]; }
 
-Table transposed(const Table& table) {
-  Table other(table.front().size(), std::vector<double>(table.size()));
-  for (std::size_t i = 0; i < table.size(); ++i)
-    for (std::size_t j = 0; j < table[i].size(); ++j) other[j][i] = table[i][j];
-  return other;
-}
+ private:
+  std::size_t columns_;
+  std::vector<double> costs_;
+};
 
-void add(Table& to, const Table& more) {
-  if (to.empty()) {
-    to = more;
-    return;
-  }
-  for (std::size_t i = 0; i < to.size(); ++i)
-    for (std::size_t j = 0; j < to[i].size(); ++j) to[i][j] += more[i][j];
-}
-
-std::size_t least(const std::vector<double>& costs) {
-  return static_cast<std::size_t>(std::min_element(costs.begin(), costs.end()) - costs.begin());
-}
+/// A node that was eliminated, for when its neighbours' ways are known.
+struct Eliminated {
+  int node = 0;
+  std::vector<std::pair<int, Table>> neighbours;  ///< by its own way, then the neighbour's
+};
 
 /// A graph without parallel edges that shrinks.
 class Elimination {
  public:
-  explicit Elimination(const ChoiceGraph& graph) : nodes_(graph.nodes) {
-    for (std::size_t i = 0; i < nodes_.size(); ++i) there_.insert(static_cast<int>(i));
-    for (const auto& edge : graph.edges) connect(edge.from, edge.to, edge.costs);
+  explicit Elimination(const ChoiceGraph& graph) : nodes_(graph.nodes), neighbours_(graph.nodes.size()) {
+    left_ = nodes_.size();
+    for (const auto& edge : graph.edges)
+      connect(edge.from, edge.to, [&](std::size_t a, std::size_t b) { return edge.costs[a][b]; });
+    for (int i = static_cast<int>(nodes_.size()); i-- > 0;) ready_.push_back(i);
   }
 
   Choice run() {
@@ -47,73 +44,98 @@ class Elimination {
   }
 
  private:
-  void connect(int a, int b, const Table& costs) {
-    add(edges_[a][b], costs);
-    add(edges_[b][a], transposed(costs));
-  }
+  using Neighbours = std::vector<std::pair<int, Table>>;
+
   std::vector<double>& node(int i) { return nodes_[static_cast<std::size_t>(i)]; }
+  Neighbours& neighbours(int i) { return neighbours_[static_cast<std::size_t>(i)]; }
+  bool there(int i) { return !node(i).empty(); }
 
-  void remove(int i) {
-    for (const auto& [other, table] : edges_[i]) edges_[other].erase(i);
-    edges_.erase(i);
-    there_.erase(i);
+  Table& edge(int a, int b) {
+    for (auto& [other, table] : neighbours(a))
+      if (other == b) return table;
+    return neighbours(a).emplace_back(b, Table(node(a).size(), node(b).size())).second;
+  }
+  template <class Cost>
+  void connect(int a, int b, Cost&& cost) {
+    Table &forth = edge(a, b), &back = edge(b, a);
+    for (std::size_t i = 0; i < node(a).size(); ++i)
+      for (std::size_t j = 0; j < node(b).size(); ++j) {
+        forth.at(i, j) += cost(i, j);
+        back.at(j, i) = forth.at(i, j);
+      }
   }
 
-  /// Fills in the ways of all nodes that are there.
-  void solve(Choice& choice) {
-    if (there_.empty()) return;
-    int at = -1;
-    for (const int i : there_)
-      if (const std::size_t degree = edges_[i].size(); degree <= 2 && (at < 0 || degree < edges_[at].size())) at = i;
-    at < 0 ? try_all(choice) : eliminate(at, choice);
-  }
-
-  void eliminate(int i, Choice& choice) {
-    const auto neighbours = edges_[i];
-    const auto own = node(i);
-    const auto cost = [&](std::size_t way, std::size_t a, std::size_t b) {
-      double sum = own[way];
-      std::size_t which = 0;
-      for (const auto& [other, table] : neighbours) sum += table[way][which++ == 0 ? a : b];
-      return sum;
-    };
-    const auto best = [&](std::size_t a, std::size_t b) {
-      std::vector<double> costs(own.size());
-      for (std::size_t way = 0; way < own.size(); ++way) costs[way] = cost(way, a, b);
-      const std::size_t way = least(costs);
-      return std::pair(way, costs[way]);
-    };
-    remove(i);
-    const int first = neighbours.empty() ? -1 : neighbours.begin()->first;
-    const int second = neighbours.size() < 2 ? -1 : neighbours.rbegin()->first;
-    if (second >= 0) {
-      Table table(node(first).size(), std::vector<double>(node(second).size()));
-      for (std::size_t a = 0; a < table.size(); ++a)
-        for (std::size_t b = 0; b < table[a].size(); ++b) table[a][b] = best(a, b).second;
-      connect(first, second, table);
-    } else if (first >= 0) {
-      for (std::size_t a = 0; a < node(first).size(); ++a) node(first)[a] += best(a, 0).second;
-    } else {
-      choice.cost += best(0, 0).second;
+  /// Takes a node out of the graph; what its edges cost is returned.
+  Neighbours remove(int i) {
+    Neighbours mine = std::move(neighbours(i));
+    neighbours(i).clear();
+    for (const auto& [other, table] : mine) {
+      std::erase_if(neighbours(other), [&](const auto& edge) { return edge.first == i; });
+      ready_.push_back(other);
     }
-    solve(choice);
-    const auto way_of = [&](int other) {
-      return other < 0 ? 0 : static_cast<std::size_t>(choice.ways[static_cast<std::size_t>(other)]);
+    --left_;
+    return mine;
+  }
+
+  /// Fills in the ways of all nodes that are left.
+  void solve(Choice& choice) {
+    std::vector<Eliminated> order;
+    std::vector<std::vector<double>> own(nodes_.size());
+    while (!ready_.empty()) {
+      const int i = ready_.back();
+      ready_.pop_back();
+      if (there(i) && neighbours(i).size() <= 2) order.push_back(eliminate(i, own, choice.cost));
+    }
+    if (left_ > 0) try_all(choice);
+    for (; !order.empty(); order.pop_back()) {
+      const auto& [i, mine] = order.back();
+      auto costs = own[static_cast<std::size_t>(i)];
+      for (const auto& [other, table] : mine)
+        for (std::size_t way = 0; way < costs.size(); ++way)
+          costs[way] += table.at(way, static_cast<std::size_t>(choice.ways[static_cast<std::size_t>(other)]));
+      choice.ways[static_cast<std::size_t>(i)] =
+          static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
+    }
+  }
+
+  /// What its best way costs goes over to its neighbours, at most two.
+  Eliminated eliminate(int i, std::vector<std::vector<double>>& own, double& cost) {
+    Neighbours mine = remove(i);
+    const auto costs = std::move(node(i));
+    node(i).clear();
+    const auto least = [&](auto&& of_edges) {
+      double best = std::numeric_limits<double>::infinity();
+      for (std::size_t way = 0; way < costs.size(); ++way) best = std::min(best, costs[way] + of_edges(way));
+      return best;
     };
-    choice.ways[static_cast<std::size_t>(i)] = static_cast<int>(best(way_of(first), way_of(second)).first);
+    if (mine.empty()) {
+      cost += least([](std::size_t) { return 0.0; });
+    } else if (mine.size() == 1) {
+      const auto& [first, table] = mine.front();
+      for (std::size_t a = 0; a < node(first).size(); ++a)
+        node(first)[a] += least([&](std::size_t way) { return table.at(way, a); });
+    } else {
+      const Table &x = mine[0].second, &y = mine[1].second;
+      connect(mine[0].first, mine[1].first, [&](std::size_t a, std::size_t b) {
+        return least([&](std::size_t way) { return x.at(way, a) + y.at(way, b); });
+      });
+    }
+    own[static_cast<std::size_t>(i)] = costs;
+    return {i, std::move(mine)};
   }
 
   /// Takes each way of one node in turn.
   void try_all(Choice& choice) {
-    const int i =
-        *std::min_element(there_.begin(), there_.end(), [&](int a, int b) { return node(a).size() < node(b).size(); });
+    int i = -1;
+    for (int each = 0; each < static_cast<int>(nodes_.size()); ++each)
+      if (there(each) && (i < 0 || node(each).size() < node(i).size())) i = each;
     Choice best;
     best.cost = std::numeric_limits<double>::infinity();
     for (std::size_t way = 0; way < node(i).size(); ++way) {
       Elimination rest = *this;
-      for (const auto& [other, table] : edges_[i])
-        for (std::size_t w = 0; w < table[way].size(); ++w) rest.node(other)[w] += table[way][w];
-      rest.remove(i);
+      for (const auto& [other, table] : rest.remove(i))
+        for (std::size_t w = 0; w < node(other).size(); ++w) rest.node(other)[w] += table.at(way, w);
+      rest.node(i).clear();
       Choice with = choice;
       with.cost += node(i)[way];
       with.ways[static_cast<std::size_t>(i)] = static_cast<int>(way);
@@ -123,9 +145,10 @@ class Elimination {
     choice = best;
   }
 
-  std::vector<std::vector<double>> nodes_;
-  std::set<int> there_;
-  std::map<int, std::map<int, Table>> edges_;
+  std::vector<std::vector<double>> nodes_;  // costs by way; none of one that was eliminated
+  std::vector<Neighbours> neighbours_;
+  std::vector<int> ready_;  // that may have few enough neighbours
+  std::size_t left_ = 0;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <sstream>
 
 namespace partita {
@@ -47,14 +48,20 @@ class Computing {
   Computing(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times)
       : whole_(bind(model, Strategy(), workload)), formula_(whole_, machine, times), machine_(machine) {}
 
-  /// Seconds of all layers. A share of the work takes that share of the time that the whole takes on a machine whose kernels
-  /// take longer to launch, and are as slow as the shares are, by as much.
-  double seconds(double share) const {
+  /// Seconds of all layers, and of the longest one. A share of the work takes that share of the time that the whole takes on a
+  /// machine whose kernels take longer to launch, and are as slow as the shares are, by as much.
+  std::pair<double, double> seconds(double share) const {
     Machine machine = machine_;
     machine.kernel.value /= share;
     for (auto& [kind, curve] : machine.efficiency)
       for (auto& point : curve.points) point.first /= share;
-    return share * formula_.step(machine).parts.passes.compute;
+    double all = 0, longest = 0;
+    for (const auto& layer : formula_.cost(machine).layers) {
+      const double one = layer.forward.compute + layer.backward_data.compute + layer.backward_filter.compute;
+      all += one;
+      longest = std::max(longest, one);
+    }
+    return {share * all, share * longest};
   }
 
  private:
@@ -133,14 +140,14 @@ class Planner {
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0;
     while (!queue.empty() && (examined < options_.examined || found_.empty())) {
-      Candidate candidate = queue.top();
+      const Candidate candidate = queue.top();
       queue.pop();
       if (candidate.known == Candidate::Known::layouts) {
         examine(candidate);
         ++examined;
         if (options_.progress) options_.progress(examined, std::max(examined, options_.examined));
-      } else if (refine(candidate, prices)) {
-        queue.push(std::move(candidate));
+      } else {
+        for (auto& more : refined(candidate, prices)) queue.push(std::move(more));
       }
     }
     if (examined == 0)
@@ -148,28 +155,48 @@ class Planner {
            options_.ranks, model_.name(), workload_.batch);
   }
 
-  /// Finds out more about what it costs; false if it cannot run.
-  bool refine(Candidate& candidate, LayoutPrices& prices) const {
+  /// What more is known of what it costs; none if it cannot run, or is another one too.
+  std::vector<Candidate> refined(Candidate candidate, LayoutPrices& prices) const {
     const Index samples = (per_microbatch(candidate.microbatches) + candidate.shares.data - 1) / candidate.shares.data;
     const PatternCosts& costs = prices.costs(candidate.shares, samples);
-    if (costs.patterns.empty()) return false;
+    if (costs.patterns.empty()) return {};
     if (candidate.known == Candidate::Known::ideal) {
       const auto [work, longest] = prices.bound(costs, candidate.microbatches);
       candidate.known = Candidate::Known::bound;
       candidate.seconds = candidate.pipelined(work, longest);
-      return true;
+      return {candidate};
     }
-    const ChoiceGraph graph = prices.graph(costs, candidate.microbatches);
-    Choice choice = least_cost(graph);
     candidate.known = Candidate::Known::layouts;
-    const Parts parts = least_longest(costs_of(graph, choice.ways), candidate.stages);
-    const auto crossings = prices.crossings(costs, choice.ways);
+    candidate.patterns = costs.patterns;
+    std::set<std::vector<int>>
+        choices;  // of layouts; prices are near enough to each other that one pattern for all may be best
+    for (std::size_t p = 0; p < costs.patterns.size(); ++p)
+      choices.emplace(model_.layers().size(), static_cast<int>(p));
+    for (const double hidden : {0.0, 0.5, 1.0})  // how much of the sums stays hidden depends on all choices
+      choices.insert(least_cost(prices.graph(costs, candidate.microbatches, hidden)).ways);
+    std::vector<Candidate> all;
+    const ChoiceGraph graph = prices.graph(costs, candidate.microbatches, 0);
+    for (const auto& ways : choices) {
+      candidate.ways = ways;
+      candidate.seconds = seconds(candidate, prices, costs, graph);
+      if (!could_be_data(candidate)) all.push_back(candidate);
+    }
+    return all;
+  }
+
+  /// Of a step with these layouts; sums of gradients, of which the graph has what nothing hides, hide behind a last backward.
+  static double seconds(const Candidate& candidate, const LayoutPrices& prices, const PatternCosts& costs,
+                        const ChoiceGraph& graph) {
+    const auto& ways = candidate.ways;
+    constexpr double backward = 2.0 / 3;  // of a microbatch: two of three passes
+    const auto each = costs_of(graph, ways);
+    const double work = std::accumulate(each.begin(), each.end(), 0.0);
+    const Parts parts = least_longest(each, candidate.stages);
+    const auto crossings = prices.crossings(costs, ways);
     std::vector<double> transfers;
     for (const std::size_t begin : parts.begins) transfers.push_back(crossings[begin]);
-    candidate.seconds = candidate.pipelined(choice.cost, parts.longest, transfers);
-    candidate.patterns = costs.patterns;
-    candidate.ways = std::move(choice.ways);
-    return !could_be_data(candidate);
+    return candidate.pipelined(work, parts.longest, transfers) +
+           prices.exposed(costs, ways, backward * work / candidate.microbatches) / candidate.stages;
   }
 
   /// True if another axis than the data axis cuts nothing but samples, so that the grid with a longer data axis is the same.
@@ -198,10 +225,10 @@ class Planner {
       for (int times = 1; times <= 8; times *= 2) {
         const int microbatches = stages == 1 ? times : times * stages;
         if (microbatches > workload_.batch) continue;
+        const auto [work, longest] = computing.seconds(static_cast<double>(stages) / options_.ranks / microbatches);
         for (const Shares& shares : grids(options_.ranks / stages, per_microbatch(microbatches))) {
           Candidate outline{.stages = stages, .microbatches = microbatches, .shares = shares};
-          const double share = static_cast<double>(stages) / options_.ranks / microbatches;
-          outline.seconds = outline.pipelined(microbatches * computing.seconds(share), 0);
+          outline.seconds = outline.pipelined(microbatches * work, microbatches * longest);
           all.push_back(std::move(outline));
         }
       }
@@ -223,11 +250,16 @@ class Planner {
     return all;
   }
 
-  Strategy strategy_of(const Candidate& candidate) const {
-    Strategy strategy(candidate.shares.grid());
+  /// The pattern that most layers have.
+  static int usual_way(const Candidate& candidate) {
     std::vector<int> count(candidate.patterns.size(), 0);
     for (const int way : candidate.ways) ++count[static_cast<std::size_t>(way)];
-    const auto usual = static_cast<int>(std::max_element(count.begin(), count.end()) - count.begin());
+    return static_cast<int>(std::max_element(count.begin(), count.end()) - count.begin());
+  }
+
+  Strategy strategy_of(const Candidate& candidate) const {
+    Strategy strategy(candidate.shares.grid());
+    const int usual = usual_way(candidate);
     if (const auto& rule = candidate.patterns[static_cast<std::size_t>(usual)]; !rule.empty())
       strategy.layer("*", {.output = rule});
     const auto shapes = model_.shapes(1);

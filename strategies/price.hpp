@@ -30,6 +30,12 @@ class Price {
     const Movement movement = compiler.movement(item, grid, rank);
     return Rates(compiler.terms(), machine_).seconds(movement);
   }
+  /// The share of these that goes on while a rank computes.
+  double overlap(const PlannedTraffic& item, const Grid& grid, int rank) const {
+    TermCompiler compiler = this->compiler();
+    const Movement movement = compiler.movement(item, grid, rank);
+    return Rates(compiler.terms(), machine_).way(movement).overlap;
+  }
 
  private:
   TermCompiler compiler() const { return {plan_, machine_, times_, split_, widened_}; }
