@@ -1,7 +1,9 @@
 #include "compare.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/balance.hpp"
 #include "text_file.hpp"
+#include "unfit.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -40,20 +42,24 @@ class Comparison {
   const MachineFiles& files() const { return files_; }
 
   Compared price(const std::string& name, const Strategy& strategy) {
-    const bool runs = world_ && strategy.ranks() == world_->size();
+    bool runs = world_ && strategy.ranks() == world_->size();
     if (runs && strategy.stage_count() > 1)
       measure(name, [&] {  // boundaries are placed by these
         Strategy serial;
         return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
       });
     Strategy placed;
-    Compared one{name, {}, {}, {}};
+    Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
-      placed = place_stages(options_, model_, strategy, files_);
+      placed = place(strategy);
       one.plan = bind(model_, placed, workload_);
     });
+    one.held = most_held(one.plan, limit());
+    runs = runs && (one.fits() || !limited());
     if (runs) measure(name, [&] { return one.plan; });
     agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, files_.times); });
+    if (!one.fits() && (!world_ || world_->rank() == 0))
+      one.remedies = remedies(model_, strategy, workload_, files_.machine, files_.times, limit());
     if (runs) one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
     return one;
   }
@@ -71,6 +77,18 @@ class Comparison {
   }
 
  private:
+  /// True if somebody said what a rank may hold: else it is the assumed machine's, and no reason not to run.
+  bool limited() const { return options_.trainer.memory_limit > 0 || !options_.machine.empty(); }
+
+  /// Stages of which no cut fits are placed all the same, so that it can be told what is missing.
+  Strategy place(const Strategy& strategy) const {
+    try {
+      return place_stages(options_, model_, strategy, files_);
+    } catch (const Error&) {  // what is wrong beside the memory is wrong without a limit too
+      return balanced(model_, strategy, workload_, files_.machine, files_.times);
+    }
+  }
+
   /// What is wrong with a strategy is wrong alike on all ranks, and says with which.
   void agreed(const std::string& name, const std::function<void()>& make) const {
     const auto named = [&] {
@@ -141,45 +159,65 @@ std::string reasons(const Compared& loser, const Compared& winner) {
   return text;
 }
 
-/// Where the stages lie: "a to b | c to d", a group each.
-void print_stages(const Compared& one) {
-  const auto& layers = one.plan.layers;
+/// Where the groups of layers lie: "stages of s: a to b | c to d", or with the stage of each where a stage has several.
+void print_groups(const Compared& one) {
+  const Plan& plan = one.plan;
+  const bool alike = plan.places.size() == plan.grids.size();
+  const auto& layers = plan.layers;
   std::string text;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (i == 0 || layers[i].group != layers[i - 1].group)
       text += fmt::format("{}{} to ", i == 0 ? "" : " | ", layers[i].name);
-    if (i + 1 == layers.size() || layers[i].group != layers[i + 1].group) text += layers[i].name;
+    if (i + 1 < layers.size() && layers[i].group == layers[i + 1].group) continue;
+    text += layers[i].name;
+    if (!alike) text += fmt::format(" on {}", plan.stage_of(static_cast<int>(i)));
   }
-  fmt::print("stages of {}: {}\n", one.name, text);
+  fmt::print("{} of {}: {}\n", alike ? "stages" : "groups of layers on the stages", one.name, text);
 }
 
+void print_unfit(const std::vector<Compared>& all, Index limit) {
+  constexpr std::size_t most = 4;
+  for (const auto& one : all)
+    if (!one.fits())
+      fmt::print("{} does not fit: {}\n  {}\n", one.name, print(one.held, limit), print(one.remedies, most, "\n    "));
+}
+
+/// The fastest of those that fit, with those that take as long, and why the others take longer.
 void print_verdict(std::vector<Compared> all, Index limit) {
+  constexpr double tie = 5e-4;  // 0.0 % as it would be printed
+  print_unfit(all, limit);
+  if (all.size() == 1) return;
+  std::erase_if(all, [](const Compared& one) { return !one.fits(); });
+  if (all.empty()) return fmt::print("none of them fits {} a rank\n", print_bytes(limit));
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
-  const auto fits = [&](const Compared& one) { return one.cost.memory.total <= limit; };
-  for (const auto& one : all)
-    if (!fits(one))
-      fmt::print("\n{} does not fit: it holds {} on a rank, {} more than there is; {}\n", one.name,
-                 print_bytes(one.cost.memory.total), print_bytes(one.cost.memory.total - limit),
-                 one.cost.memory.each.print());
-  const auto winner = std::find_if(all.begin(), all.end(), fits);
-  if (winner == all.end()) return fmt::print("\nnone of them fits the machine's {} a rank\n", print_bytes(limit));
-  if (all.size() == 1) return;
-  fmt::print("{} wins\n", winner->name);
-  for (const auto& one : all) {
-    if (&one == &*winner || one.cost.seconds < winner->cost.seconds) continue;
-    const auto why = reasons(one, *winner);
-    fmt::print("  {} takes {:.1f} % more{}{}\n", one.name, 100 * (one.cost.seconds / winner->cost.seconds - 1),
+  const Compared& winner = all.front();
+  const auto slower = std::find_if(
+      all.begin(), all.end(), [&](const Compared& one) { return one.cost.seconds >= (1 + tie) * winner.cost.seconds; });
+  std::string first;
+  for (auto one = all.begin(); one != slower; ++one) first += (first.empty() ? "" : " and ") + one->name;
+  fmt::print("{} {}\n", first, slower - all.begin() == 1 ? "wins" : "take as long as each other");
+  for (auto one = slower; one != all.end(); ++one) {
+    const auto why = reasons(*one, winner);
+    fmt::print("  {} takes {:.1f} % more{}{}\n", one->name, 100 * (one->cost.seconds / winner.cost.seconds - 1),
                why.empty() ? "" : ": ", why);
   }
 }
 
 /// What --measure could not run, and why.
 void print_not_run(const std::vector<Compared>& all, int ranks) {
-  for (const auto& one : all)
-    if (!one.measured)
-      fmt::print("\n{} was not run: it has {} rank{}, {} {} started\n", one.name, one.plan.ranks(),
-                 one.plan.ranks() == 1 ? "" : "s", ranks, ranks == 1 ? "was" : "were");
+  bool ran = false;
+  for (const auto& one : all) {
+    ran = ran || one.measured;
+    if (one.measured) continue;
+    const int needed = one.plan.ranks();
+    if (needed == ranks)
+      fmt::print("{} was not run: it does not fit\n", one.name);
+    else
+      fmt::print("{} was not run: it has {} rank{}, {} {} started; start it with mpiexec -n {}\n", one.name, needed,
+                 needed == 1 ? "" : "s", ranks, ranks == 1 ? "was" : "were", needed);
+  }
+  if (!ran) fmt::print("nothing was measured\n");
 }
 
 void print_table(const std::vector<Compared>& all, const MachineFiles& files, double alone) {
@@ -198,7 +236,7 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files, do
   for (const auto& one : all) print_row(one, alone, width);
   fmt::print("\n");
   for (const auto& one : all)
-    if (one.plan.grids.size() > 1) print_stages(one);
+    if (one.plan.grids.size() > 1) print_groups(one);
 }
 
 }  // namespace

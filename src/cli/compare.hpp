@@ -1,7 +1,7 @@
 #pragma once
 
 #include "machine_files.hpp"
-#include "partita/strategies/cost_model.hpp"
+#include "partita/strategies/fitting.hpp"
 #include "partita/train/timed_steps.hpp"
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,10 @@ struct Compared {
   std::string name;
   Plan plan;
   Cost cost;
-  std::optional<StepTimes> measured;
+  Holding held;                    ///< by the rank that holds most
+  std::vector<Remedy> remedies{};  ///< what would make it fit, where it does not; on rank 0
+  std::optional<StepTimes> measured{};
+  bool fits() const { return held.missing == 0; }
   double error() const { return cost.seconds / measured->median - 1; }
 };
 

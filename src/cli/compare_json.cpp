@@ -48,12 +48,28 @@ Json timeline_of(const Simulation& simulation) {
   return stages;
 }
 
-Json memory_of(const MemoryPeak& memory, Index limit) {
+Json memory_of(const Holding& held, Index limit) {
   Json classes;
   for (const auto each : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer,
                           MemoryClass::activations, MemoryClass::halos, MemoryClass::workspace})
-    classes[std::string(name(each))] = memory.each[each];
-  return {{"predicted", memory.total}, {"limit", limit}, {"classes", std::move(classes)}};
+    classes[std::string(name(each))] = held.memory.each[each];
+  return {{"predicted", held.memory.total},
+          {"limit", limit},
+          {"missing", held.missing},
+          {"rank", held.rank},
+          {"classes", std::move(classes)}};
+}
+
+Json remedies_of(const std::vector<Remedy>& remedies) {
+  Json list = Json::array();
+  for (const auto& each : remedies)
+    list.push_back({{"change", each.change},
+                    {"batch", each.batch},
+                    {"ranks", each.ranks},
+                    {"seconds", each.seconds},
+                    {"memory", each.held},
+                    {"missing", each.missing}});
+  return list;
 }
 
 }  // namespace
@@ -84,7 +100,8 @@ nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files
              {"bubble_rate", one.cost.simulation.bubble_rate()},
              {"messages", one.cost.traffic.messages},
              {"bytes", one.cost.traffic.bytes},
-             {"memory", memory_of(one.cost.memory, limit)}};
+             {"memory", memory_of(one.held, limit)}};
+    if (!one.fits()) row["remedies"] = remedies_of(one.remedies);
     if (one.measured) {
       row["measured"] = {{"seconds", one.measured->median},
                          {"spread", one.measured->spread},

@@ -3,8 +3,11 @@
 #include "partita/strategies/generators.hpp"
 #include "partita/strategies/planner.hpp"
 #include "text_file.hpp"
+#include "unfit.hpp"
 
 #include <unistd.h>
+
+#include <limits>
 
 namespace partita::cli {
 
@@ -36,12 +39,32 @@ void print_why_not(const std::string& rule, const Planned& best, const Model& mo
 
 std::string describe(const Strategy& strategy) {
   const auto grids = strategy.grids();
-  return fmt::format(
-      "{}grid \"{}\"{}{}, {} rules", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
-      strategy.grid().print(),
-      strategy.microbatches() > 1 ? fmt::format(", {} microbatches ({})", strategy.microbatches(), strategy.schedule())
-                                  : "",
-      strategy.update() == Strategy::Update::distributed ? ", distributed update" : "", strategy.rules().size());
+  return fmt::format("{}grid \"{}\"{}{}, {} rule{}",
+                     grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "", strategy.grid().print(),
+                     strategy.microbatches() > 1
+                         ? fmt::format(", {} microbatches ({})", strategy.microbatches(), strategy.schedule())
+                         : "",
+                     strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
+                     strategy.rules().size(), strategy.rules().size() == 1 ? "" : "s");
+}
+
+/// What the planner finds. Where nothing fits, its error with what would make the best of all strategies fit.
+std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
+                            const PlannerOptions& wanted) {
+  const auto all = [&](const PlannerOptions& options) {
+    return plan_strategies(model, workload, files.machine, files.times, options);
+  };
+  try {
+    return all(wanted);
+  } catch (const Error& error) {
+    PlannerOptions unlimited = wanted;
+    unlimited.memory_limit = std::numeric_limits<Index>::max();
+    const auto best = all(unlimited);  // what is wrong beside the memory is wrong here too
+    const Index limit = wanted.memory_limit > 0 ? wanted.memory_limit : static_cast<Index>(files.machine.memory.value);
+    constexpr std::size_t most = 3;
+    fail("{}; the fastest without that limit is {}: {}", error.what(), describe(best.front().strategy),
+         print(remedies(model, best.front().strategy, workload, files.machine, files.times, limit), most, "; "));
+  }
 }
 
 }  // namespace
@@ -63,7 +86,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   const std::string prefix = options.out;
   check_writable("--out", prefix + "-1.toml");
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
-  const auto found = plan_strategies(model, workload, files.machine, files.times, wanted);
+  const auto found = search(model, workload, files, wanted);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",

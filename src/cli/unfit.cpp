@@ -1,0 +1,29 @@
+#include "unfit.hpp"
+
+#include <algorithm>
+
+namespace partita::cli {
+
+std::string print(const Holding& held, Index limit) {
+  return fmt::format("rank {} holds {} ({}), {} more than {}; most of it is {}", held.rank,
+                     print_bytes(held.memory.total), held.memory.each.print(), print_bytes(held.missing),
+                     print_bytes(limit), name(held.most));
+}
+
+std::string print(const std::vector<Remedy>& remedies, std::size_t most, const char* between) {
+  if (remedies.empty()) return "no change that was tried lowers that";
+  const bool fits = remedies.front().missing == 0;
+  std::string text = fits ? "it would fit with" : "nothing that was tried makes it fit; the nearest are";
+  for (std::size_t i = 0; i < std::min(most, remedies.size()); ++i) {
+    const Remedy& each = remedies[i];
+    if (fits && each.missing > 0) break;
+    text += fmt::format("{}{}: ", i == 0 && between[0] != '\n' ? " " : between, each.change);
+    const double speed = static_cast<double>(each.batch) / each.seconds;
+    text += fits ? fmt::format("{} a rank on {} rank{}, {:.{}f} samples/s", print_bytes(each.held), each.ranks,
+                               each.ranks == 1 ? "" : "s", speed, speed < 10 ? 2 : 0)
+                 : fmt::format("{} too much", print_bytes(each.missing));
+  }
+  return text;
+}
+
+}  // namespace partita::cli
