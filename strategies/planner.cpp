@@ -281,7 +281,7 @@ class Planner {
 
   /// Binds and prices a candidate under each schedule; where it does not fit, with a shared update, and recomputing.
   void examine(const Candidate& candidate) {
-    for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"gpipe"} : options_.kinds) {
+    for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"1f1b"} : options_.kinds) {
       const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
       if (groups > static_cast<int>(model_.layers().size())) continue;  // a kind with several groups a stage
       if (kind == "chimera" && candidate.stages % 2 != 0) continue;

@@ -46,6 +46,7 @@ struct Texts {  // options that are parsed further after reading
   std::string dtype = "f32", decay = "none", method = "sgd", memory_limit = "0";
 };
 
+/// plan finds the strategy itself, and calibrate holds what it must.
 po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   po::options_description group("Model and strategy");
   auto add = group.add_options();
@@ -59,21 +60,28 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
     add("widths", po::value(&o.size.widths)->multitoken()->value_name("N..."),
         "features of mlp's hidden layers, between blanks (1024 1024); --width scales them");
   }
-  add("strategy", po::value(&o.strategy)->value_name("FILE"),
-      "strategy file (TOML); without one the ranks share the samples");
-  add("grid", po::value(&o.grid)->value_name("AXES"), "replaces the strategy's grid, e.g. \"data=2 y=2\"");
-  add("rule", po::value(&o.rules)->value_name("RULE"), "one more rule, e.g. \"conv*: N@data H@y\"; may be repeated");
-  add("memory-limit", po::value(&texts.memory_limit)->value_name("SIZE"),
-      "refuse what holds more tensors on a rank, e.g. 4GiB");
+  if (o.verb != "plan") {
+    add("strategy", po::value(&o.strategy)->value_name("FILE"),
+        "strategy file (TOML); without one the ranks share the samples");
+    add("grid", po::value(&o.grid)->value_name("AXES"), "replaces the strategy's grid, e.g. \"data=2 y=2\"");
+    add("rule", po::value(&o.rules)->value_name("RULE"), "one more rule, e.g. \"conv*: N@data H@y\"; may be repeated");
+  }
+  if (o.verb != "calibrate")
+    add("memory-limit", po::value(&texts.memory_limit)->value_name("SIZE"),
+        "refuse what holds more tensors on a rank, e.g. 4GiB");
   add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"), "global samples a step");
   return group;
 }
 
-po::options_description run_options(Options& o, Texts& texts) {
+void add_dtype(po::options_description& group, Texts& texts) {
+  group.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
+                      "f64, f32, bf16 or f16 (weights are kept in f32)");
+}
+
+/// How ranks compute and wait, of every verb that has some.
+po::options_description measure_options(Options& o) {
   po::options_description group("Run");
   auto add = group.add_options();
-  add("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
-      "f64, f32, bf16 or f16 (weights are kept in f32)");
   add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
       "auto, onednn or reference");
   add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
@@ -81,6 +89,13 @@ po::options_description run_options(Options& o, Texts& texts) {
       "where measured choices of kernels are kept; \"\": choose by rule, without measuring");
   add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
       "seconds that a rank waits for others before it ends the job; 0: for ever");
+  return group;
+}
+
+po::options_description run_options(Options& o, Texts& texts) {
+  po::options_description group = measure_options(o);
+  add_dtype(group, texts);
+  auto add = group.add_options();
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "exchange halos first, then compute");
   add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),
@@ -195,17 +210,25 @@ po::options_description plan_options(Options& o) {
   return group;
 }
 
-po::options_description measure_options(Options& o) {
-  po::options_description group("Run");
-  auto add = group.add_options();
-  add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
-      "auto, onednn or reference");
-  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
-  add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
-      "where measured choices of kernels are kept; \"\": choose by rule, without measuring");
-  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
-      "seconds that a rank waits for others before it ends the job; 0: for ever");
-  return group;
+/// All that a verb takes.
+po::options_description options_of(Options& o, Texts& texts, const std::string& program, bool builtin) {
+  po::options_description all(fmt::format("Usage: {} {} [options]", program, o.verb));
+  all.add_options()("help,h", "this text");
+  all.add(model_options(o, texts, builtin));
+  if (o.verb == "explain" || o.verb == "compare" || o.verb == "plan" || o.verb == "calibrate") {
+    po::options_description workload("Workload");
+    add_dtype(workload, texts);
+    all.add(workload).add(optimizer_options(o, texts));
+    if (o.verb != "calibrate") all.add(price_options(o));
+    if (o.verb == "plan") all.add(plan_options(o));
+    if (o.verb == "explain") all.add(explain_options(o));
+    if (o.verb == "compare") all.add(compare_options(o)).add(measure_options(o));
+    if (o.verb == "calibrate") all.add(calibrate_options(o)).add(measure_options(o));
+  } else {
+    all.add(run_options(o, texts));
+    if (o.verb == "train") all.add(price_options(o)).add(optimizer_options(o, texts)).add(train_options(o));
+  }
+  return all;
 }
 
 /// "4GiB", "500MB", "123456" in bytes; throws Error for anything else.
@@ -235,6 +258,10 @@ void check(const Options& o) {
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
   if (o.timeout < 0) fail("--timeout {}: it must be 0 (no limit) or more", o.timeout);
   if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
+  if (o.kinds.size() > 1 && std::count(o.kinds.begin(), o.kinds.end(), "none") > 0)
+    fail("--kinds {}: \"none\" stands alone, for one stage", fmt::join(o.kinds, " "));
+  if (!o.strategies.empty() && !o.strategy.empty())
+    fail("--strategy {} beside --strategies: name all files after --strategies", o.strategy);
   o.trainer.optimizer.check();
 }
 
@@ -255,24 +282,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     fail("there is no verb '{}'{}; the verbs are {}", options.verb, did_you_mean(options.verb, verbs),
          quoted_list(verbs));
 
-  po::options_description all(fmt::format("Usage: {} {} [options]", program, options.verb));
-  all.add_options()("help,h", "this text");
-  all.add(model_options(options, texts, builtin));
-  if (options.verb == "explain" || options.verb == "compare" || options.verb == "plan" || options.verb == "calibrate") {
-    po::options_description workload("Workload");
-    workload.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
-                           "f64, f32, bf16 or f16");
-    all.add(workload).add(optimizer_options(options, texts));
-    if (options.verb != "calibrate") all.add(price_options(options));
-    if (options.verb == "plan") all.add(plan_options(options));
-    if (options.verb == "explain") all.add(explain_options(options));
-    if (options.verb == "compare") all.add(compare_options(options)).add(measure_options(options));
-    if (options.verb == "calibrate") all.add(calibrate_options(options)).add(measure_options(options));
-  } else {
-    all.add(run_options(options, texts));
-    if (options.verb == "train")
-      all.add(price_options(options)).add(optimizer_options(options, texts)).add(train_options(options));
-  }
+  const auto all = options_of(options, texts, program, builtin);
   const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0) {
     std::ostringstream text;
@@ -280,7 +290,6 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     answer = text.str();
     return std::nullopt;
   }
-  if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();  // alone: beside others it is no kind
   options.trainer.dtype = parse_dtype(texts.dtype);
   options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";
@@ -290,6 +299,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   optimizer.method = parse_method(texts.method);
   if (options.verb != "evaluate" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
   check(options);
+  if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();
   return options;
 }
 

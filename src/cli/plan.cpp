@@ -39,12 +39,12 @@ void print_why_not(const std::string& rule, const Planned& best, const Model& mo
 
 std::string describe(const Strategy& strategy) {
   const auto grids = strategy.grids();
+  std::string microbatches;
+  if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
+  if (grids.size() > 1) microbatches += fmt::format(" ({})", strategy.schedule());
   return fmt::format("{}grid \"{}\"{}{}, {} rule{}",
                      grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "", strategy.grid().print(),
-                     strategy.microbatches() > 1
-                         ? fmt::format(", {} microbatches ({})", strategy.microbatches(), strategy.schedule())
-                         : "",
-                     strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
+                     microbatches, strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
                      strategy.rules().size(), strategy.rules().size() == 1 ? "" : "s");
 }
 

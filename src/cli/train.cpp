@@ -79,8 +79,8 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
              print_grids(plan));
   const std::string cut =
       plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
-  fmt::print("workload   batch {}{}, {}, {}\n", options.trainer.batch, cut, name(options.trainer.dtype),
-             options.trainer.optimizer.print());
+  fmt::print("workload   batch {}{}, {}{}\n", options.trainer.batch, cut, name(options.trainer.dtype),
+             plan.workload.training ? ", " + options.trainer.optimizer.print() : "");
 }
 
 struct Totals {

@@ -165,6 +165,14 @@ expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita:
 expect("schedule: memory", 1, ["--kind", "gpipe", "--memory-limit", "4"], "holds up to 8", "limit of 4", verb="schedule")
 expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind beside --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
 expect("explain: unwritable drawing", 2, ["--svg", "nowhere/x.svg"], "--svg nowhere/x.svg", "No such file", verb="explain")
+for option in (["--strategy", "s.toml"], ["--grid", "data=2"], ["--rule", "*: N"]):
+    expect(f"plan: {option[0]}", 1, ["--ranks", "2", *option], f"no option '{option[0]}'", verb="plan")
+expect("plan: none among kinds", 1, ["--ranks", "2", "--kinds", "none", "1f1b"], "--kinds none 1f1b", "alone", verb="plan")
+expect("calibrate: memory limit", 1, ["--memory-limit", "1GiB"], "no option '--memory-limit'", verb="calibrate")
+expect("compare: a strategy beside others", 1, ["--strategy", "s.toml", "--strategies", "s.toml"], "--strategy s.toml beside --strategies",
+       verb="compare", prepare=strategy(RULE.format("*", "N@data")))
+expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "fits 2 ranks", "weights .* activations",
+       "more than the limit of 1.0 KiB", "the nearest are .* too much", verb="plan")
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
 
 print(f"{len(failures)} failed")

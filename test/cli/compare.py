@@ -94,6 +94,17 @@ def priced(folder):
     check("a bubble in stages alone", rows["samples.toml"]["parts"]["bubble"] == 0 < rows["stages.toml"]["parts"]["bubble"])
     four = compare(folder, "--machine", "here.toml", strategies=["four.toml"]).stdout
     check("so are those of more ranks than measured", used(four) == (13, 13), four)
+    write(folder, "same.toml", SAMPLES)
+    same = compare(folder, strategies=["same.toml", "samples.toml", "stages.toml"]).stdout
+    check("what takes as long does not win", "same.toml and samples.toml take as long as each other\n  stages.toml takes" in same and
+          "wins" not in same, same)
+    check("stages", "stages of stages.toml: image to " in same, same)
+    write(folder, "folded.toml", '[schedule]\nkind = "v-half"\nmicrobatches = 4\n' + "".join(
+        f'[[stage]]\nlayers = ["{first}", "{last}"]\n' for first, last in
+        (("image", "conv1"), ("tanh1", "conv2"), ("tanh2", "fc1"), ("tanh3", "loss"))))
+    folded = compare(folder, strategies=["folded.toml"]).stdout
+    check("several groups of layers a stage", "groups of layers on the stages of folded.toml: image to conv1 on 0 | tanh1 to conv2 on 1 | "
+          "tanh2 to fc1 on 1 | tanh3 to loss on 0\n" in folded, folded)
     assumed = compare(folder).stdout
     check("without a machine two cores", "machine  two cores\n" in assumed and used(assumed) == (0, 26), assumed)
 
@@ -122,7 +133,8 @@ def measured(folder):
     new = compare(folder, "--measure", *QUICK, ranks=2, strategies=["samples.toml"]).stdout
     check("what is run is measured first", used(new) == (13, 13), new)
     one = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--backend", "reference", ranks=1).stdout
-    check("what has other ranks is not run, and says so", one.count("was not run: it has 2 ranks, 1 was started") == 2, one)
+    check("what has other ranks is not run, and says so", one.count(
+        "was not run: it has 2 ranks, 1 was started; start it with mpiexec -n 2") == 2 and "nothing was measured" in one, one)
     check("nor are times of another backend used", used(one)[0] == 0, one)
     two = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--threads", "2", ranks=1).stdout
     check("nor those of other threads", "those of --measure are of \"2 threads on" in two and used(two)[0] == 0, two)

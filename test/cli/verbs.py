@@ -69,6 +69,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("a loss a step", len(report["losses"]) == 8)
     check("bytes as predicted", report["predicted_bytes"] == report["measured_bytes"] > 0)
     evaluated = run(3, "evaluate", *SMALL, "--load", saved, "--json", other)
+    check("an evaluation has no optimizer", "sgd" not in evaluated and "adamw" in trained, evaluated)
     with open(other, encoding="utf-8") as file:
         again = json.load(file)
     check("a checkpoint on another grid has the loss that was trained", abs(again["test"]["loss"] - report["test"]["loss"]) < 1e-9,
