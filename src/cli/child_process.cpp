@@ -8,13 +8,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 namespace partita::cli {
 
@@ -39,17 +42,51 @@ std::string last_lines(const std::string& path) {
   constexpr std::size_t most = 8;
   std::istringstream text(read_text("output", path));
   std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);)
+  for (std::string line; std::getline(text, line);) {
+    if (line.ends_with('\r')) line.pop_back();
     if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
+  }
   std::string last;
   for (std::size_t i = lines.size() > most ? lines.size() - most : 0; i < lines.size(); ++i)
     last += (last.empty() ? "" : "\n") + lines[i];
   return last;
 }
 
+bool holds_nothing(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::file_size(path, error) == 0 || error;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Waits for the child's end, but for one that complains and whose ranks never say a word only as long as patience lasts.
+/// `complaint` is then what it said.
+int end_of(pid_t child, const std::string& output, const std::string& errors, const Patience& patience,
+           std::string& complaint) {
+  constexpr double before_killing = 5;
+  const double before_telling = patience.seconds > 0 ? std::min(patience.seconds, 5.0) : 5;
+  const double start = now();
+  double ended = 0;  // when it was told to end
+  bool told = false;
+  for (int status = 0, pause = 1;; pause = std::min(2 * pause, 50)) {
+    const pid_t done = waitpid(child, &status, WNOHANG);
+    if (done == child || (done < 0 && errno != EINTR)) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+    if (ended > 0 && now() - ended > before_killing) kill(child, SIGKILL);
+    if (ended > 0 || now() - start < (told ? patience.seconds : before_telling)) continue;
+    if (!holds_nothing(output) || holds_nothing(errors)) continue;
+    if (!told && patience.complains) patience.complains(last_lines(errors));
+    told = true;
+    if (patience.seconds <= 0 || now() - start < patience.seconds) continue;
+    complaint = fmt::format("no rank had started after {:.0f} s: {}", now() - start, last_lines(errors));
+    kill(child, SIGTERM);
+    ended = now();
+  }
+}
+
 }  // namespace
 
-ChildEnd run_child(const std::vector<std::string>& words, const std::string& folder) {
+ChildEnd run_child(const std::vector<std::string>& words, const std::string& folder, const Patience& patience) {
   const std::string output = folder + "/output.txt", errors = folder + "/errors.txt";
   std::vector<std::string> copies = words;
   std::vector<char*> arguments;
@@ -69,11 +106,11 @@ ChildEnd run_child(const std::vector<std::string>& words, const std::string& fol
   const bool failed = child > 0 && read(told[0], &error, sizeof error) == sizeof error;
   close(told[0]);
   if (child < 0) fail("no process can be started: {}", system_message(forked));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  std::string complaint;
+  const int status = end_of(child, output, errors, patience, complaint);
   if (failed) fail("{} cannot be started: {}", words[0], system_message(error));
   ChildEnd end{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), last_lines(errors)};
+  if (!complaint.empty()) end.message = complaint;  // what it says of its own end is no news
   if (end.message.empty()) end.message = last_lines(output);
   return end;
 }

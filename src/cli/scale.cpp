@@ -215,7 +215,11 @@ class Experiment {
   void measure(std::size_t i, ScaleRun& run) {
     const std::string json = folder_.path() + "/run.json";
     std::filesystem::remove(json);
-    const ChildEnd end = run_child(command(cases_[i], json), folder_.path());
+    const auto note = [](const std::string& message) {
+      fmt::print(stderr, "note: no rank has started yet; the launcher says\n{}\n", message);
+    };
+    const ChildEnd end =
+        run_child(command(cases_[i], json), folder_.path(), {static_cast<double>(options_.train.timeout), note});
     run.status = end.status;
     run.message = end.status == 0 ? "" : end.message;
     if (end.status == 0) read(cases_[i], json, run);

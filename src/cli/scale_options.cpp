@@ -8,7 +8,9 @@
 #include "version.hpp"
 
 #include <fmt/ranges.h>
+#include <netdb.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace partita::cli {
@@ -77,6 +79,28 @@ void check_train(const Options& o) {
     if (given) fail("{}: a run of scale is a few steps that are only timed; leave it out", option);
 }
 
+/// Throws Error for a host that no name service knows: some launchers wait for ever for one. (What ssh alone knows by that name can be
+/// given in a host file to --mpiexec.) A line is a host, perhaps with ":2" or more words behind it.
+void check_hosts(const std::string& path) {
+  std::istringstream lines(read_text("--hostfile", path));
+  int number = 0, hosts = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string host;
+    if (!(words >> host)) continue;
+    ++hosts;
+    if (std::count(host.begin(), host.end(), ':') == 1) host.resize(host.find(':'));  // more: an IPv6 address
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
+    if (found != nullptr) freeaddrinfo(found);
+    if (error == EAI_NONAME)
+      fail("--hostfile {}, line {}: the host '{}' is unknown ({}); write a name or an address, one a line", path,
+           number, host, gai_strerror(error));
+  }
+  if (hosts == 0) fail("--hostfile {}: it names no host; write a name or an address, one a line", path);
+}
+
 /// Its own words, or those of the MPI that was built against; that may be elsewhere where the program was installed.
 std::vector<std::string> launcher_words(const ScaleTexts& texts) {
   std::vector<std::string> words;
@@ -89,7 +113,7 @@ std::vector<std::string> launcher_words(const ScaleTexts& texts) {
     fail("there is no mpiexec, neither {} nor in PATH; name what starts ranks, e.g. --mpiexec srun", launcher);
   }
   if (!texts.hostfile.empty()) {
-    static_cast<void>(read_text("--hostfile", texts.hostfile));
+    check_hosts(texts.hostfile);
     words.insert(words.end(), {"--hostfile", texts.hostfile});
   }
   return words;

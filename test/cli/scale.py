@@ -136,9 +136,39 @@ def resume():
         check("a launcher that starts one rank for two", "but 1 was started" in result.stderr, result.stderr)
 
 
+def hosts():
+    """Of the launcher that knows host files as Hydra does; and one that never starts what it was asked to."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, text in enumerate(("localhost\n", "# two ranks\n\nlocalhost:2\n")):
+            write(folder, "hosts", text)
+            scale(folder, *SMALL, "--ranks", "2", "--repeats", "1", "--hostfile", "hosts", "--out", f"r{number}.json")
+            report = load(folder, f"r{number}.json")
+            check("ranks on a host of a file", "--hostfile hosts" in report["conditions"]["launcher"] and
+                  report["runs"][0]["seconds"] > 0, report)
+            os.remove(os.path.join(folder, f"r{number}.json"))
+            if "MPICH" not in report["conditions"]["mpi"]:
+                break  # Open MPI writes numbers of ranks in words of its own
+        write(folder, "launch", "#!/bin/sh\necho host b: connection refused >&2\nexec sleep 60\n")
+        os.chmod(os.path.join(folder, "launch"), stat.S_IRWXU)
+        start = time.monotonic()
+        result = scale(folder, *SMALL, "--ranks", "2", "--repeats", "2", "--mpiexec", "./launch", "--timeout", "1", "--out", "r.json",
+                       status=1)
+        check("a launcher that hangs is told of and ended", time.monotonic() - start < 10 and
+              "note: no rank has started yet; the launcher says\nhost b: connection refused\n" in result.stderr, result.stderr)
+        run = load(folder)["runs"][0]
+        check("and recorded", run["status"] == 143 and run["repeats"] == [] and
+              run["message"] == "no rank had started after 1 s: host b: connection refused", run)
+        check("of its runs nothing is left", sorted(os.listdir(folder)) == ["hosts", "launch", "r.json"])
+
+
 strong()
 strategies()
 resume()
+hosts()
+for refused_hosts, line in (("localhost:2\nno-such-host.invalid:2\n", "hosts, line 2: the host 'no-such-host.invalid' is unknown"),
+                            ("# none\n\n", "hosts: it names no host")):
+    refused("hosts", [*SMALL, "--ranks", "1", "--hostfile", "hosts", "--out", "r.json"], line,
+            prepare=lambda folder, text=refused_hosts: write(folder, "hosts", text))
 refused("no ranks", SMALL, "needs the numbers of ranks")
 refused("no number", ["--ranks", "two"], "two")
 refused("zero ranks", [*SMALL, "--ranks", "0", "2"], "--ranks 0")
