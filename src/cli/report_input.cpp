@@ -76,7 +76,8 @@ const std::vector<Field> strategy_fields{{"name", Kind::text},
                                          {"bytes", Kind::number, false},
                                          {"memory", Kind::object, false},
                                          {"measured", Kind::object, false},
-                                         {"error", Kind::text, false},
+                                         {"message", Kind::text, false},
+                                         {"remedies", Kind::list, false},
                                          {"layers", Kind::list, false},
                                          {"timeline", Kind::list, false}};
 
@@ -104,6 +105,9 @@ void check_strategy(const std::string& path, const std::string& place, const Jso
   if (json.value("measured", Json()).is_object())
     check(path, place + ".measured", json["measured"],
           {{"seconds", Kind::number, false}, {"spread", Kind::number, false}, {"memory", Kind::number, false}});
+  if (json.value("remedies", Json()).is_array())
+    check_all(path, place + ".remedies", json["remedies"],
+              {{"change", Kind::text}, {"memory", Kind::number}, {"missing", Kind::number}});
   if (json.value("layers", Json()).is_array()) check_all(path, place + ".layers", json["layers"], layer_fields);
   if (!json.value("timeline", Json()).is_array()) return;
   for (std::size_t stage = 0; stage < json["timeline"].size(); ++stage) {

@@ -12,6 +12,7 @@ import tempfile
 
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 CHROMIUM = sys.argv[3]
+MACHINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/two-cores.toml")
 PARTS = ["compute", "halo", "redistribution", "collective", "gradients", "transfer", "bubble", "optimizer"]
 # What the test looks for in the page once it is drawn, written where --dump-dom shows it.
 PROBE = """<script>
@@ -83,7 +84,7 @@ def compared():
                          measured={"seconds": 0.049, "spread": 0.02, "repeats": 5, "memory": 500 << 20}),
                 strategy("space", 4, [0.03, 0.008, 0.001, 0, 0.004, 0, 0, 0.002]),
                 strategy("pipeline", 4, [0.03, 0, 0, 0, 0, 0.003, 0.018, 0.001], timeline=timeline(4, 8), bubble_rate=0.27),
-                {"name": "</script><b>too large", "file": "l.toml", "ranks": 4, "error": "it needs 9 GiB and may use 4"}]}
+                {"name": "</script><b>too large", "file": "l.toml", "ranks": 4, "message": "it needs 9 GiB and may use 4"}]}
     content["strategies"][1]["memory"]["limit"] = 450 << 20
     return content
 
@@ -144,6 +145,38 @@ def drawn_in(folder):
         check("a picture of it", len(file.read()) > 50000)
 
 
+def as_written():
+    """What compare and scale themselves write, predicted and measured, with a strategy that does not fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = ["--model", "lenet5", "--width", "0.25", "--batch", "8"]
+        samples = 'grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'
+        write(folder, "samples.toml", samples)
+        write(folder, "stages.toml", 'stages = 2\n[schedule]\nmicrobatches = 4\n')
+        write(folder, "four.toml", samples.replace('"data=2"', '"data=2"\nstages = 2\n[schedule]\nmicrobatches = 4'))
+        run(LAUNCHER, "-n", "2", PROGRAM, "compare", *small, "--kernels", "", "--strategies", "samples.toml", "stages.toml", "four.toml",
+            "--measure", "--memory-limit", "100KiB", "--json", "c.json", folder=folder)
+        run(PROGRAM, "scale", *small, "--steps", "3", "--repeats", "1", "--ranks", "2", "--machine", MACHINE, "--out", "s.json",
+            folder=folder)
+        with open(os.path.join(folder, "c.json"), encoding="utf-8") as file:
+            rows = {row["name"]: row for row in json.load(file)["strategies"]}
+        check("one was measured, one had too many ranks, one did not fit", "measured" in rows["stages.toml"] and
+              "measured" not in rows["four.toml"] and rows["samples.toml"]["memory"]["missing"] > 0 and
+              "measured" not in rows["samples.toml"], rows.keys())
+        run(PROGRAM, "report", "c.json", "s.json", "--out", "page.html", folder=folder)
+        console, probe, dom = look(folder, "page.html")
+        check("nothing in the console", console == [], console)
+        titles = [canvas["title"].split(":")[0] for canvas in probe["drawn"]]
+        check(f"a canvas a subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of stages.toml",
+                                                         "Pipeline of four.toml", "Speed", "Efficiency"], titles)
+        check("something is drawn on each", all("0072b2" in canvas["colours"] for canvas in probe["drawn"]), probe["drawn"])
+        check("measured beside predicted", {"predicted", "measured", "spread", "repeats", "error"} <= set(probe["sorted"][0]["names"]))
+        tables = [table["down"] for table in probe["sorted"] if table["names"][0] == "layer"]
+        check("every layer of every strategy", [len(rows) for rows in tables] == [13] * 3, tables)
+        fits = next(r for r in rows["samples.toml"]["remedies"] if r["missing"] == 0)
+        check("what would make it fit", f"<strong>samples.toml</strong> does not fit its limit of memory; it would with {fits['change']} ("
+              in dom, dom[:3000])
+
+
 def large():
     """Many layers: the chart shows those that send most, the table all."""
     with tempfile.TemporaryDirectory() as folder:
@@ -187,6 +220,7 @@ def changed(change):
 
 
 drawn()
+as_written()
 large()
 printed()
 refused("no file", None, "needs the files", file=None)

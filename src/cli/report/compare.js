@@ -104,7 +104,7 @@ const microbatchLabels = {
 
 function timeline(parent, strategy) {
   const stages = strategy.timeline || [];
-  if (stages.every((actions) => actions.length === 0)) return;
+  if (stages.length < 2 || stages.every((actions) => actions.length === 0)) return;
   const unit = unitOf(stages.flatMap((actions) => actions.map((action) => action.end)), timeUnits);
   const rows = stages.map((_, i) => `stage ${i}`);
   const actions = stages.flatMap((list, i) => list.map(({action, start, end}) =>
@@ -158,8 +158,15 @@ function layerTable(parent, strategy) {
   ], strategy.layers);
 }
 
+// What would make a strategy fit, the cheapest first.
+function remediesOf(s) {
+  const fit = (s.remedies || []).filter((r) => r.missing === 0);
+  if (fit.length === 0) return " does not fit its limit of memory.";
+  return ` does not fit its limit of memory; it would with ${fit.map((r) => `${r.change} (${show.bytes(r.memory)})`).join(", or ")}.`;
+}
+
 function compareSection(parent, content) {
-  const strategies = content.strategies, sound = strategies.filter((s) => !s.error && given(s.seconds));
+  const strategies = content.strategies, sound = strategies.filter((s) => !s.message && given(s.seconds));
   const [best, ...others] = sortedBy(sound.filter((s) => !passesLimit(s)), (s) => s.seconds, false);
   if (!best) {
     parent.append(make("p", {className: "bad"}, "No strategy runs within its limit of memory."));
@@ -167,8 +174,9 @@ function compareSection(parent, content) {
     const times = others.length > 0 ? `, ${(others[0].seconds / best.seconds).toFixed(2)} times as fast as the next, ${others[0].name}` : "";
     parent.append(make("p", {}, make("strong", {}, best.name), ` takes ${show.time(best.seconds)} a step by prediction${times}.`));
   }
-  strategies.filter((s) => s.error).forEach((s) =>
-    parent.append(make("p", {}, make("strong", {}, s.name), " cannot run: ", make("span", {className: "bad"}, s.error))));
+  strategies.filter((s) => s.message).forEach((s) =>
+    parent.append(make("p", {}, make("strong", {}, s.name), " cannot run: ", make("span", {className: "bad"}, s.message))));
+  strategies.filter(passesLimit).forEach((s) => parent.append(make("p", {}, make("strong", {}, s.name), remediesOf(s))));
   strategyTable(parent, strategies);
   if (sound.length > 0) timeBars(parent, sound);
   memoryBars(parent, strategies);
