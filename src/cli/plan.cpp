@@ -2,6 +2,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/generators.hpp"
 #include "partita/strategies/planner.hpp"
+#include "plain_axes.hpp"
 #include "text_file.hpp"
 #include "unfit.hpp"
 
@@ -67,6 +68,15 @@ std::vector<Planned> search(const Model& model, const Workload& workload, const 
   }
 }
 
+/// With plain names of axes, priced anew, unless other blocks make it worse.
+Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
+  constexpr double worse = 1.001;
+  const Strategy strategy = with_plain_axes(found.strategy);
+  Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
+  const bool as_good = cost.seconds <= worse * found.cost.seconds && cost.memory.total <= found.cost.memory.total;
+  return as_good ? Planned{strategy, std::move(cost)} : found;
+}
+
 }  // namespace
 
 int plan(const Options& options, const ModelFactory& factory) {
@@ -86,7 +96,8 @@ int plan(const Options& options, const ModelFactory& factory) {
   const std::string prefix = options.out;
   check_writable("--out", prefix + "-1.toml");
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
-  const auto found = search(model, workload, files, wanted);
+  auto found = search(model, workload, files, wanted);
+  for (auto& each : found) each = renamed(each, model, workload, files);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",

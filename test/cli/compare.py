@@ -165,6 +165,27 @@ def limited(folder):
         result.stderr), result.stderr)
 
 
+def planned(folder):
+    """What plan writes says what it means, and costs what plan says."""
+    table = run(folder, "plan", "--model", "fashion-cnn", "--batch", "64", "--ranks", "4", "--out", "found").stdout
+    files = re.findall(r"^(found-\d\.toml) +([\d.]+) ", table, re.M)
+    check("three strategies", [name for name, _ in files] == [f"found-{n}.toml" for n in (1, 2, 3)], table)
+    run(folder, "compare", "--model", "fashion-cnn", "--batch", "64", "--json", "c.json", "--strategies", *[name for name, _ in files])
+    for (name, ms), row in zip(files, json.loads(read(folder, "c.json"))["strategies"]):
+        check(f"{name} costs what plan says", f"{1e3 * row['seconds']:.3f}" == ms and row["ranks"] == 4, (ms, row["seconds"]))
+    for name, _ in files:
+        text, cut = read(folder, name), {}
+        axes = re.findall(r"(\w+)=", re.search('grid = "(.*)"', text).group(1))
+        for dim, over in re.findall(r"(\w)@\(?([\w,]+)", text):
+            for axis in over.split(","):
+                cut.setdefault(axis, set()).add(dim)
+        usual = {"data": {"N"}, "c": {"C"}, "y": {"H"}, "x": {"W"}}
+        check(f"{name} has axes after what they cut: {cut}", set(cut) <= set(axes) and all(
+            usual[axis] == dims if axis in usual else axis[0] == "p" and len(dims) > 1 for axis, dims in cut.items()), text)
+        check(f"{name}: axes that stand together are one", not any(
+            text.count(f"{a},{b}") == len(re.findall(rf"\b{a}\b[,)\" ]", text)) > 0 for a, b in zip(axes, axes[1:])), text)
+
+
 def refused(folder, name, arguments, *patterns, ranks=0):
     result = run(folder, *arguments, ranks=ranks, status=2)
     lines = result.stderr.splitlines()
@@ -217,6 +238,7 @@ with tempfile.TemporaryDirectory() as made:
     left_aside(made)
     measured(made)
     limited(made)
+    planned(made)
     refusals(made)
     scaled(made)
     run(made, "calibrate", *SMALL, *QUICK, "--out", "three.toml", ranks=3)
