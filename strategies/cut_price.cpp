@@ -1,0 +1,201 @@
+#include "cut_price.hpp"
+
+#include "price.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace partita {
+
+namespace {
+
+template <class T>
+T between(const std::vector<T>& sums, int first, int end) {
+  return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
+}
+
+}  // namespace
+
+CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, Schedule schedule)
+    : schedule_(std::move(schedule)), places_(schedule_.places()) {
+  count_actions();
+  const int ranks = plan.ranks();  // of a stage
+  for (int a = 0; a < static_cast<int>(schedule_.stages.size()); ++a) {
+    auto& links = links_.emplace_back();
+    for (int b = 0; b < static_cast<int>(schedule_.stages.size()); ++b) {
+      const Level& level = machine.levels[static_cast<std::size_t>(machine.level_of(a * ranks, b * ranks))];
+      links.push_back({level.latency.value, level.bandwidth.value, level.overlap.value});
+    }
+  }
+  add_layers(plan, machine, times);
+  add_outputs(plan);
+}
+
+void CutPrice::add_outputs(const Plan& plan) {
+  messages_.assign(plan.layers.size() + 1, 0);
+  crossing_ = messages_;
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    Sent sent{static_cast<double>(plan.layers[i].y.owned(0).volume() * size_of(plan.workload.dtype)),
+              plan.layers[i].sends_gradient(),
+              {}};
+    for (std::size_t reader = i + 1; reader < plan.layers.size(); ++reader) {
+      const auto& inputs = plan.layers[reader].inputs;
+      if (std::count(inputs.begin(), inputs.end(), static_cast<int>(i)) > 0)
+        sent.readers.push_back(static_cast<int>(reader));
+    }
+    for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut) {
+      messages_[static_cast<std::size_t>(cut)] += 1;
+      crossing_[static_cast<std::size_t>(cut)] += sent.bytes;
+    }
+    sent_.push_back(std::move(sent));
+  }
+}
+
+void CutPrice::add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+  const Price price(plan, machine, times, splits_backward(schedule_));
+  for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
+  kept_ = under_way_ = {0};
+  Index weights = 0;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) weights += plan.memory(i, 0)[MemoryClass::weights];
+  const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    const LayerCost cost = price.layer(i, false);
+    const Sums sums = plan.workload.training ? price.sums(i) : Sums();
+    const MemoryUse use = plan.memory(i, 0);
+    const double replicas =  // gradients of both meet, in two halves there and back
+        schedule_.replicas() > 1 ? static_cast<double>(use[MemoryClass::gradients]) / links_.front().back().bandwidth
+                                 : 0;
+    forward_.push_back(forward_.back() + cost.forward.total());
+    data_.push_back(data_.back() + cost.backward_data.total());
+    filter_.push_back(filter_.back() + cost.backward_filter.total());
+    reduce_.push_back(reduce_.back() + sums.seconds * (1 - sums.overlap) + replicas);
+    step_.push_back(step_.back() + sums.after + update * static_cast<double>(use[MemoryClass::weights]));
+    kept_.push_back(kept_.back() + use[MemoryClass::weights] + use[MemoryClass::gradients] +
+                    use[MemoryClass::optimizer]);
+    under_way_.push_back(under_way_.back() + use[MemoryClass::activations] + use[MemoryClass::halos]);
+  }
+}
+
+void CutPrice::count_actions() {
+  const auto groups = static_cast<std::size_t>(schedule_.groups());
+  for (const auto& actions : schedule_.stages) {
+    actions_ += actions.size();
+    auto& counts = counts_.emplace_back(groups, 0);
+    for (const auto& action : actions)
+      if (action.kind == Action::Kind::forward) ++counts[static_cast<std::size_t>(action.group)];
+  }
+  for (std::size_t group = 0; group < groups; ++group) {
+    std::vector<GroupMemory> memory(groups, GroupMemory{0, 0, 0});
+    memory[group] = {1, kept_for_filter, 0};
+    const auto peaks = peak_memory(schedule_, memory);
+    held_.push_back(static_cast<int>(*std::max_element(peaks.begin(), peaks.end())));
+  }
+}
+
+double CutPrice::crossing(int cut) const {
+  const Link& link = links_.front().back();
+  const auto at = static_cast<std::size_t>(cut);
+  return messages_[at] * link.latency + crossing_[at] / link.bandwidth;
+}
+
+double CutPrice::seconds(int first, int end) const {
+  return between(forward_, first, end) + between(data_, first, end) + between(filter_, first, end) +
+         (1 - links_.front().back().overlap) * (crossing(first) + crossing(end));
+}
+
+Index CutPrice::bytes(int group, int first, int end) const {
+  return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end);
+}
+
+Index CutPrice::bytes(const std::vector<int>& ends) const {
+  Index most = 0;
+  for (const auto& counts : counts_) {
+    Index all = 0;
+    for (std::size_t g = 0; g < counts.size(); ++g)
+      if (counts[g] > 0) all += bytes(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    most = std::max(most, all);
+  }
+  return most;
+}
+
+CutPrice::Groups CutPrice::groups(const std::vector<int>& ends, bool edges) const {
+  Groups groups;
+  for (std::size_t g = 0; g < ends.size(); ++g) {
+    const int first = g == 0 ? 0 : ends[g - 1], end = ends[g];
+    groups.times.push_back({between(forward_, first, end), between(data_, first, end), between(filter_, first, end),
+                            between(reduce_, first, end), between(step_, first, end)});
+  }
+  add_transfers(ends, groups, edges);
+  return groups;
+}
+
+/// A stage takes in what it reads once, with the first of its groups that reads it; groups of one stage hand over for nothing.
+void CutPrice::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
+  std::map<std::pair<int, int>, double> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
+  const auto group_of = [&](int layer) {
+    return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
+  };
+  const auto place = [&](int group) { return places_[0][static_cast<std::size_t>(group)]; };
+  std::vector<std::pair<int, int>> taken;  // stages, and the group that takes it in there
+  for (int i = 0; i < layers(); ++i) {
+    const Sent& sent = sent_[static_cast<std::size_t>(i)];
+    const int from = group_of(i);
+    if (sent.readers.empty() || sent.readers.back() < ends[static_cast<std::size_t>(from)]) continue;
+    taken.assign(1, {place(from), from});
+    for (const int reader : sent.readers) {
+      const int to = group_of(reader);
+      if (to == from) continue;
+      const auto has = std::find_if(taken.begin(), taken.end(), [&](const auto& t) { return t.first == place(to); });
+      const bool travels = has == taken.end();
+      const int producer = travels ? from : has->second;
+      const Link& link = links_[static_cast<std::size_t>(place(from))][static_cast<std::size_t>(place(to))];
+      const double seconds = link.latency + sent.bytes / link.bandwidth, busy = seconds * (1 - link.overlap) / 2;
+      if (producer != to && edges) feeds[{to, producer}] += travels ? seconds * link.overlap : 0;
+      if (!travels) continue;
+      taken.emplace_back(place(to), to);
+      for (const int group : {from, to}) {
+        GroupTimes& times = groups.times[static_cast<std::size_t>(group)];
+        times.forward += busy;
+        if (sent.back) times.backward_data += busy;
+      }
+    }
+  }
+  for (const auto& [edge, seconds] : feeds) {
+    groups.edges.emplace_back(edge.second, edge.first);
+    groups.transfers.push_back(seconds);
+  }
+}
+
+double CutPrice::after(std::size_t stage, const Groups& groups) const {
+  double seconds = 0;
+  for (std::size_t g = 0; g < groups.times.size(); ++g)
+    if (counts_[stage][g] > 0) seconds += groups.times[g].reduce + groups.times[g].step;
+  return seconds;
+}
+
+double CutPrice::work(const std::vector<int>& ends) const {
+  const Groups groups = this->groups(ends, false);
+  double most = 0;
+  for (std::size_t stage = 0; stage < counts_.size(); ++stage) {
+    double seconds = after(stage, groups);
+    for (std::size_t g = 0; g < groups.times.size(); ++g) {
+      const GroupTimes& times = groups.times[g];
+      seconds += counts_[stage][g] * (times.forward + times.backward_data + times.backward_filter);
+    }
+    most = std::max(most, seconds);
+  }
+  return most;
+}
+
+double CutPrice::makespan(const std::vector<int>& ends) {
+  const Groups groups = this->groups(ends, true);
+  const GroupGraph graph(this->groups(), groups.edges);
+  auto& [edges, whole] = run_;
+  if (whole.stages.empty() || edges != groups.edges) {
+    edges = groups.edges;
+    whole = with_communication(schedule_, graph, true, places_);
+  }
+  return simulate(whole, graph, {groups.times, 0, groups.transfers}).makespan;
+}
+
+}  // namespace partita
