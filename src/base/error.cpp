@@ -44,7 +44,11 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
       best = &candidate;
     }
   }
-  return best == nullptr ? "" : fmt::format("; did you mean '{}'?", *best);
+  return best == nullptr ? "" : fmt::format(" (did you mean '{}'?)", *best);
+}
+
+std::string counted(std::int64_t count, std::string_view noun, std::string_view ending) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : ending);
 }
 
 std::string quoted_list(std::span<const std::string> items) {

@@ -182,7 +182,7 @@ TEST(Factory, NamesWhatThereIs) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "there is no backend 'refrence'; there are 'auto', 'reference', 'onednn'; did you mean 'reference'?");
+                 "there is no backend 'refrence'; there are 'auto', 'reference', 'onednn' (did you mean 'reference'?)");
   }
   EXPECT_THROW(make_backend("reference", DType::i32, 1), Error);
   EXPECT_THROW(make_backend("onednn", DType::f64, 1), Error);

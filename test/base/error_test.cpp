@@ -24,10 +24,10 @@ TEST(Error, BrokenInvariantEndsTheProcessAndSaysWhere) {
 
 TEST(DidYouMean, NamesTheNearest) {
   const std::vector<std::string> axes{"data", "y", "x", "channel"};
-  EXPECT_EQ(did_you_mean("dat", axes), "; did you mean 'data'?");
-  EXPECT_EQ(did_you_mean("chanel", axes), "; did you mean 'channel'?");
-  EXPECT_EQ(did_you_mean("adta", axes), "; did you mean 'data'?");
-  EXPECT_EQ(did_you_mean("z", axes), "; did you mean 'y'?");
+  EXPECT_EQ(did_you_mean("dat", axes), " (did you mean 'data'?)");
+  EXPECT_EQ(did_you_mean("chanel", axes), " (did you mean 'channel'?)");
+  EXPECT_EQ(did_you_mean("adta", axes), " (did you mean 'data'?)");
+  EXPECT_EQ(did_you_mean("z", axes), " (did you mean 'y'?)");
 }
 
 TEST(DidYouMean, IsSilentWhereNothingIsNear) {

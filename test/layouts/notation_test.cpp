@@ -74,7 +74,7 @@ TEST(Notation, ErrorsNameTheColumnAndDrawACaret) {
     std::string why;
   };
   const std::vector<Case> cases{
-      {"N@dta", 3, "there is no axis 'dta' in the grid \"data=2 y=3 x=2\"; did you mean 'data'?"},
+      {"N@dta", 3, "there is no axis 'dta' in the grid \"data=2 y=3 x=2\" (did you mean 'data'?)"},
       {"N@data H@elsewhere", 10, "there is no axis 'elsewhere' in the grid \"data=2 y=3 x=2\""},
       {"N@data D", 8, "there is no dimension 'D'; this tensor has N C H"},
       {"N@data NC@y", 8, "there is no dimension 'NC'"},

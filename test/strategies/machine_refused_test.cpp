@@ -9,7 +9,7 @@ TEST(Machine, RefusesWhatIsNoMachine) {
   expect_error([] { Machine::load("/no/such/machine.toml"); },
                {"the machine file /no/such/machine.toml cannot be read: No such file or directory"});
   EXPECT_EQ(refusal_of("name = \"cluster\"", "nmae = \"x\""),
-            "m.toml, line 1, column 1: a machine has no key 'nmae'; did you mean 'name'?; it has 'name', 'memory', "
+            "m.toml, line 1, column 1: a machine has no key 'nmae' (did you mean 'name'?); it has 'name', 'memory', "
             "'memory-bandwidth', 'arithmetic', 'kernel', 'efficiency', 'level'");
   EXPECT_EQ(refusal_of("name = \"cluster\"", ""), "m.toml, line 1, column 1: a machine needs name = \"...\"");
   EXPECT_EQ(refusal_of("name = \"cluster\"", "name = \"\""),
@@ -57,7 +57,7 @@ TEST(Machine, RefusesConstantsWithoutUnitOrSource) {
             "m.toml, line 5, column 12: kernel is in s and in us; leave one");
   EXPECT_EQ(
       refusal("kernel", "{ us = 5, form = \"x\" }"),
-      "m.toml, line 5, column 20: kernel has no key 'form'; did you mean 'from'?; it has 'from', 's', 'ms', 'us', "
+      "m.toml, line 5, column 20: kernel has no key 'form' (did you mean 'from'?); it has 'from', 's', 'ms', 'us', "
       "'ns'");
 }
 
@@ -75,7 +75,7 @@ TEST(Machine, RefusesUnitsOfAnotherQuantity) {
       "m.toml, line 25, column 1: 'all_reduce' of 2 ranks is in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, and in s, "
       "ms, us or ns, not GB/s");
   EXPECT_EQ(refusal_of("us = [2, 20]", "uss = [2, 20]"),
-            "m.toml, line 26, column 1: 'all_reduce' of 2 ranks has no key 'uss'; did you mean 'us'?; it has 'verb', "
+            "m.toml, line 26, column 1: 'all_reduce' of 2 ranks has no key 'uss' (did you mean 'us'?); it has 'verb', "
             "'ranks', 'from', 'B', 'KB', 'MB', 'GB', 'TB', 'KiB', 'MiB', 'GiB', 'TiB', 's', 'ms', 'us', 'ns'");
 }
 
@@ -122,7 +122,7 @@ TEST(Machine, RefusesCurvesThatAreNone) {
             "m.toml, line 11, column 9: operations of [efficiency.conv] must be a list of numbers, Gflop = [...]");
   EXPECT_EQ(
       refusal_of("[efficiency.conv]", "[efficiency.cnov]"),
-      "m.toml, line 10, column 13: [efficiency] has no key 'cnov'; did you mean 'conv'?; it has 'conv', 'product', "
+      "m.toml, line 10, column 13: [efficiency] has no key 'cnov' (did you mean 'conv'?); it has 'conv', 'product', "
       "'others'");
   EXPECT_EQ(refusal_of("[efficiency.others]", "[efficiency.product]").find("m.toml, line 6, column "), 0U);
   EXPECT_EQ(refusal_of("B = [8, 65536]", "B = [65536, 8]"),
@@ -134,7 +134,7 @@ TEST(Machine, RefusesCurvesThatAreNone) {
 TEST(Machine, RefusesVerbsThatAreNone) {
   EXPECT_EQ(
       refusal_of("verb = \"all_reduce\"", "verb = \"allreduce\""),
-      "m.toml, line 23, column 8: there is no verb 'allreduce'; did you mean 'all_reduce'?; there are 'exchange', "
+      "m.toml, line 23, column 8: there is no verb 'allreduce' (did you mean 'all_reduce'?); there are 'exchange', "
       "'all_reduce', 'all_gather', 'reduce_scatter', 'broadcast', 'all_to_all'");
   EXPECT_EQ(refusal_of("verb = \"all_reduce\"", ""),
             "m.toml, line 22, column 1: [[level.verb]] needs verb = \"...\": 'exchange', 'all_reduce', 'all_gather', "
@@ -160,7 +160,7 @@ TEST(Machine, RefusesLevelsThatDoNotNest) {
             "m.toml, line 31, column 9: the level 'network' has 6 ranks, no multiple of the 4 of 'node' inside it");
   EXPECT_EQ(network("ranks = { ranks = 8, from = \"x\" }"), "");
   EXPECT_EQ(network("rnaks = { ranks = 8, from = \"x\" }"),
-            "m.toml, line 31, column 1: [[level]] has no key 'rnaks'; did you mean 'ranks'?; it has 'name', 'ranks', "
+            "m.toml, line 31, column 1: [[level]] has no key 'rnaks' (did you mean 'ranks'?); it has 'name', 'ranks', "
             "'latency', 'bandwidth', 'links', 'fan-out', 'overlap', 'verb'");
   EXPECT_EQ(refusal_of("name = \"network\"", "name = \"node\""),
             "m.toml, line 30, column 8: there are two levels 'node'");

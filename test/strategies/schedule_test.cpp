@@ -331,7 +331,7 @@ TEST(Generators, SayWhatTheyRefuse) {
     return error_of([&] { generate(r); });
   };
   EXPECT_EQ(error([](auto& r) { r.kind = "1f1d"; }),
-            "there is no schedule '1f1d'; did you mean '1f1b'?; there are 'gpipe', '1f1b', 'interleaved', 'chimera', "
+            "there is no schedule '1f1d' (did you mean '1f1b'?); there are 'gpipe', '1f1b', 'interleaved', 'chimera', "
             "'zb-h1', 'zb-h2', 'zb-1p', 'zb-2p', 'zb-v', 'v-half', 'v-min', 'dualpipe-v'");
   EXPECT_EQ(error([](auto& r) { r.stages = 0; }), "a schedule of 0 stages; there must be 1 to 16384");
   EXPECT_EQ(error([](auto& r) { r.kind = "chimera", r.stages = 3; }),

@@ -262,7 +262,7 @@ TEST_F(Checkpoint, ATruncatedFileIsDamagedAtAnyLength) {
 TEST_F(Checkpoint, AMissingTensorIsNamedWithTheNearest) {
   save(path_, "a=2 b=2", on_four);
   EXPECT_EQ(load_error(path_, "x=3", {on_three[0], {"conv1/weigth", filter, DType::f32, "F@x"}}),
-            "checkpoint '" + path_ + "' has no tensor 'conv1/weigth'; did you mean 'conv1/weight'?");
+            "checkpoint '" + path_ + "' has no tensor 'conv1/weigth' (did you mean 'conv1/weight'?)");
   EXPECT_EQ(load_error(path_, "", {{"conv1", filter, DType::f32, ""}})
                 .find("checkpoint '" + path_ + "' has no tensor 'conv1'"),
             0U);

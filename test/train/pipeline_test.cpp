@@ -348,7 +348,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
             "s.toml, line 1, column 1: 'c2' would be in no stage; the last stage ends with 'loss'");
   EXPECT_EQ(error(stage("r1", "in")), "s.toml, line 1, column 1: its first layer 'r1' comes after its last, 'in'");
   EXPECT_NE(error(stage("in", "r3"))
-                .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain'; did you mean 'r1'?"),
+                .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain' (did you mean 'r1'?)"),
             std::string::npos);
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";

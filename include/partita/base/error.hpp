@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -42,8 +43,11 @@ inline void require(bool holds, std::string_view what, Where where = Where::here
   if (!holds) broken(what, where);
 }
 
-/// "; did you mean 'name'?" with the candidate nearest to `word` by edit distance, or "" if none is near.
+/// " (did you mean 'name'?)" with the candidate nearest to `word` by edit distance, or "" if none is near.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+/// "1 stage", "2 stages", or another ending of the plural.
+std::string counted(std::int64_t count, std::string_view noun, std::string_view ending = "s");
 
 /// `items` joined by ", ", each in quotes.
 std::string quoted_list(std::span<const std::string> items);
