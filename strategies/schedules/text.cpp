@@ -15,10 +15,22 @@ class Reader {
   Reader(std::string_view text, const std::string& file) : text_(text), schedule_{file, {}} {}
 
   Schedule read() && {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());
+    int empty = 0;  // the first line that is, of those that follow the last one with actions
     for (std::string_view rest = text_; !rest.empty();) {
       const auto end = rest.find('\n');
+      const std::string_view line = rest.substr(0, end);
       ++line_;
-      read_line(rest.substr(0, end));
+      if (trim(line).empty()) {
+        if (empty == 0) empty = line_;
+      } else if (empty > 0) {
+        fail(
+            "{}, line {}: an empty line is a stage without actions; take it out, or write commas for a stage that "
+            "idles",
+            schedule_.kind, empty);
+      }
+      read_line(line);
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
     while (!schedule_.stages.empty() && schedule_.stages.back().empty()) {
@@ -134,7 +146,7 @@ std::string print_csv(const Schedule& schedule) {
     std::string line;
     for (const auto& action : actions)
       if (action.is_compute()) line += fmt::format("{}{}", line.empty() ? "" : ",", action.print());
-    text += line + "\n";
+    text += (line.empty() ? "," : line) + "\n";  // an empty line is read as a slip
   }
   return text;
 }

@@ -91,10 +91,11 @@ Schedule single_stage(bool training);
 Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, bool training,
                             std::vector<std::vector<int>> places = {});
 
-/// As PyTorch's pipelining reads and writes it: a line a stage, a cell an action, empty cells (idle time) are left out.
-/// Without transfers and updates.
+/// As PyTorch's pipelining reads and writes it: a line a stage, a cell an action, empty cells (idle time) are left out, but for those of
+/// a stage that idles throughout. Without transfers and updates.
 std::string print_csv(const Schedule& schedule);
-/// Throws Error with file, line and cell for what is no action.
+/// Throws Error with file, line and cell for what is no action, and for an empty line before others: PyTorch takes it for a stage that
+/// idles, and mostly it is a slip.
 Schedule parse_csv(std::string_view text, const std::string& file);
 
 }  // namespace partita
