@@ -32,7 +32,13 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) 
     if (first < next)
       fail("{}: '{}' is in stage {} already; this stage must begin with {}", stage.place, stage.first,
            stages[static_cast<std::size_t>(first)], due.empty() ? "nothing: no layer is left" : "'" + due + "'");
-    if (first > next) fail("{}: '{}' would be in no stage; this stage must begin with it", stage.place, due);
+    if (first > next) {
+      for (const auto* later = &stage + 1; later <= &strategy.stages().back(); ++later)
+        if (model.find(later->first) == next)
+          fail("{}: stages are listed in the model's order; that of '{}' ({}) comes before this one", stage.place, due,
+               later->place);
+      fail("{}: '{}' would be in no stage; this stage must begin with it", stage.place, due);
+    }
     const int number = static_cast<int>(&stage - strategy.stages().data());
     stages.resize(static_cast<std::size_t>(last) + 1, number);
   }

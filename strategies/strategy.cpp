@@ -69,6 +69,10 @@ Strategy::Stage read_stage(const Reader& reader, const toml::table& table) {
   const auto* layers = table.get("layers");
   const auto* both = layers == nullptr ? nullptr : layers->as_array();
   const auto name = [&](std::size_t i) { return both->get(i)->value_exact<std::string>(); };
+  const auto* one = both != nullptr && both->size() == 1 ? both->get(0) : layers;
+  if (one != nullptr && one->is_string())
+    reader.refuse(*layers, "layers are a stage's first and last; for '{0}' alone write layers = [{1}, {1}]",
+                  one->as_string()->get(), quoted(one->as_string()->get()));
   if (both == nullptr || both->size() != 2 || !name(0) || !name(1))
     reader.refuse(layers == nullptr ? table : *layers,
                   "[[stage]] needs layers = [\"its first layer\", \"its last layer\"]");
@@ -203,6 +207,10 @@ Strategy& Strategy::schedule(const std::string& kind, int microbatches, int grou
 }
 
 Strategy Strategy::on(Grid grid) const {
+  for (const auto& stage : stages_)
+    if (stage.grid)
+      fail("{}: the stage has a grid of its own, \"{}\", which \"{}\" cannot replace; change it there", stage.place,
+           stage.grid->print(), grid.print());
   Strategy other = *this;
   other.grid_ = std::move(grid);
   return other;
@@ -225,6 +233,8 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   }
   read_schedule(reader, root, strategy);
   if (const auto* stages = root.get("stages"); stages != nullptr) {
+    if (stages->is_table() || stages->is_array_of_tables())
+      reader.refuse(*stages, "'stages' is a number of stages; one stage and its layers are written as [[stage]]");
     const auto value = stages->value_exact<std::int64_t>();
     if (!value || *value < 1 || *value > most_microbatches)
       reader.refuse(*stages, "'stages' must be a whole number, 1 to {}", most_microbatches);

@@ -92,7 +92,7 @@ class Strategy {
   const std::vector<Rule>& rules() const { return rules_; }
   /// Where it comes from: the file's path, or "".
   const std::string& file() const { return file_; }
-  /// The same strategy on another grid.
+  /// The same strategy on another grid, as every stage's. Throws Error if a stage has a grid of its own.
   Strategy on(Grid grid) const;
   /// As a TOML text that `parse` reads back.
   std::string print() const;
