@@ -119,6 +119,8 @@ std::string timeline_svg(const Simulation& simulation, const std::string& title)
       key += 150;
     }
   }
+  out +=
+      fmt::format("<text x=\"{}\" y=\"42\">in a bar its microbatch; darker: a later group of the stage</text>\n", key);
   out += bars;
   out += fmt::format(
       "<text x=\"{}\" y=\"{:.1f}\">0</text><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.6g}</text>\n</svg>\n",

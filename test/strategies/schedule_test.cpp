@@ -124,6 +124,30 @@ TEST(Simulator, BubblesInClosedForm) {
   EXPECT_DOUBLE_EQ(simulate(schedule, GroupGraph(16), equal_times(16, 4, {}, 0)).cost, 3 * 16 + 3 * 3 / 4.0);
 }
 
+// The table of kinds in the README: the bubble, and from how many microbatches on.
+TEST(Simulator, BubblesFromSoManyMicrobatchesOn) {
+  for (const int p : {2, 3, 4, 5, 8}) {
+    const auto bubble = [&](const std::string& kind, int m) { return run(request(kind, p, m)).cost - 3.0 * m; };
+    const auto expect = [&](const std::string& kind, double expected, int from) {
+      for (int m = from; m <= from + 2 * p; ++m)
+        EXPECT_NEAR(bubble(kind, m), expected, 1e-9) << kind << " " << p << " " << m;
+      if (from > 1) {
+        EXPECT_GT(bubble(kind, from - 1), expected + 1e-9) << kind << " " << p;
+      }
+    };
+    expect("gpipe", 3 * (p - 1), 1);
+    expect("1f1b", 3 * (p - 1), 1);
+    expect("zb-h1", p - 1, p);
+    expect("zb-1p", p - 1, p);
+    for (const std::string kind : {"zb-h2", "zb-2p", "zb-v"}) expect(kind, 0, 2 * p - 1);
+    expect("dualpipe-v", (p - 1) / 2.0, 2 * p);
+    for (int m = p; m <= 3 * p; ++m) {
+      EXPECT_LE(bubble("v-half", m), 1.5 * (p - 1)) << p << " " << m;
+      EXPECT_NEAR(bubble("v-min", m), 2 * (p - 1), 0.5) << p << " " << m;
+    }
+  }
+}
+
 TEST(Simulator, PeakActivations) {
   EXPECT_EQ(peaks("gpipe", 4, 8), (std::vector<double>{8, 8, 8, 8}));
   EXPECT_EQ(peaks("1f1b", 4, 8), (std::vector<double>{4, 3, 2, 1}));
