@@ -107,6 +107,17 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (options.picture && layer.shape.has('H') && layer.shape.has('W')) fmt::print("{}", picture(layer.y, 'H', 'W'));
 }
 
+void print_layers(const Plan& plan, const Options& options) {
+  for (int layer = 0, before = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
+    const int group = plan.layers[static_cast<std::size_t>(layer)].group;
+    if (plan.grids.size() > 1 && group != before)
+      fmt::print("\n== stage {}{} ==\n", plan.stage_of(layer),
+                 plan.places.size() > plan.grids.size() ? fmt::format(", group {}", group) : "");
+    before = group;
+    print_layer(plan, layer, options);
+  }
+}
+
 /// Axes along which every rank of a stage does the same work.
 void print_idle_axes(const Plan& plan) {
   for (std::size_t stage = 0; stage < plan.grids.size(); ++stage) {
@@ -122,19 +133,42 @@ void print_idle_axes(const Plan& plan) {
   }
 }
 
+/// e.g. "image to pool1 (group 0), loss (group 3)"; of the second replica after those of the first.
+std::string layers_of_stage(const Plan& plan, int stage) {
+  std::string text;
+  for (int replica = 0; replica < plan.replicas(); ++replica)
+    for (int group = 0; group < static_cast<int>(plan.places.size()); ++group) {
+      if (plan.place(group, replica) != stage) continue;
+      const auto in = [&](const LayerPlan& layer) { return layer.group == group; };
+      const auto first = std::find_if(plan.layers.begin(), plan.layers.end(), in);
+      const auto last = std::find_if(plan.layers.rbegin(), plan.layers.rend(), in);
+      text += (text.empty() ? "" : ", ") + first->name;
+      if (last->name != first->name) text += " to " + last->name;
+      if (plan.places.size() > plan.grids.size()) text += fmt::format(" (group {})", group);
+      if (replica > 0) text += " (second replica)";
+    }
+  return text;
+}
+
+std::string print_ranks(const Grid& grid) {
+  const int first = grid.first_rank(), last = first + grid.size() - 1;
+  return first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last);
+}
+
 /// What every rank runs when, and on which grids.
-void print_head(const Plan& plan, const ScheduleReport& schedule, const Options& options) {
+void print_head(const Plan& plan, const ScheduleReport& schedule, const std::string& note, const Options& options) {
   const bool alone = plan.grids.size() == 1;
-  fmt::print("{} on {} ({} ranks), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
+  fmt::print("{} on {} ({}), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
              alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
-             plan.ranks(), options.trainer.batch, name(options.trainer.dtype), options.rank);
+             counted(plan.ranks(), "rank"), options.trainer.batch, name(options.trainer.dtype), options.rank);
   if (plan.microbatches > 1)
-    fmt::print("in {} microbatches of {} samples{}; layouts and memory of a layer are those of one\n",
-               plan.microbatches, plan.samples(0).extent(), plan.smaller.empty() ? "" : " or one less");
+    fmt::print("in {} microbatches of {}{}; layouts and memory of a layer are those of one\n", plan.microbatches,
+               counted(plan.samples(0).extent(), "sample"), plan.smaller.empty() ? "" : " or one less");
+  if (!note.empty()) fmt::print("note: {}\n", note);
   if (alone && plan.microbatches == 1) return fmt::print("schedule: {}", plan.schedule.print());
   for (std::size_t stage = 0; !alone && stage < plan.grids.size(); ++stage)
-    fmt::print("  stage {}, ranks {} to {}, grid \"{}\"\n", stage, plan.grids[stage].first_rank(),
-               plan.grids[stage].first_rank() + plan.grids[stage].size() - 1, plan.grids[stage].print());
+    fmt::print("  stage {}, {}, grid \"{}\": {}\n", stage, print_ranks(plan.grids[stage]), plan.grids[stage].print(),
+               layers_of_stage(plan, static_cast<int>(stage)));
   fmt::print("the schedule in unit times, not measured ones; its actions include transfers and updates\n{}",
              print(schedule, 100));
 }
@@ -173,12 +207,8 @@ int explain(const Options& options, const ModelFactory& factory) {
   unit_times.filter_memory = kept_for_filter;
   const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
   if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
-  print_head(plan, schedule, options);
-  for (int layer = 0, stage = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
-    if (plan.grids.size() > 1 && plan.stage_of(layer) != stage)
-      fmt::print("\n== stage {} ==\n", stage = plan.stage_of(layer));
-    print_layer(plan, layer, options);
-  }
+  print_head(plan, schedule, fewer_microbatches(strategy, plan), options);
+  print_layers(plan, options);
   print_idle_axes(plan);
   const Traffic traffic = plan.traffic(options.rank);
   fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),

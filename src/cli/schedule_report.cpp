@@ -1,5 +1,6 @@
 #include "schedule_report.hpp"
 
+#include "partita/base/error.hpp"
 #include "partita/strategies/timeline.hpp"
 
 #include <fmt/format.h>
@@ -31,9 +32,11 @@ ScheduleReport examine(const Schedule& schedule, const GroupGraph& graph, const 
 
 std::string print(const ScheduleReport& report, int columns) {
   const auto& [schedule, times, transfer, simulation, peaks] = report;
-  std::string text = fmt::format("schedule     {}: {} stages, {} groups of layers, {} microbatches{}\n", schedule.kind,
-                                 schedule.stages.size(), schedule.groups(), schedule.microbatches(),
-                                 schedule.replicas() > 1 ? fmt::format(", {} replicas", schedule.replicas()) : "");
+  std::string text =
+      fmt::format("schedule     {}: {}, {} of layers, {}{}\n", schedule.kind,
+                  counted(static_cast<Index>(schedule.stages.size()), "stage"), counted(schedule.groups(), "group"),
+                  counted(schedule.microbatches(), "microbatch", "es"),
+                  schedule.replicas() > 1 ? fmt::format(", {} replicas", schedule.replicas()) : "");
   text += fmt::format(
       "times        forward {:g}, backward of inputs {:g}, of weights {:g} a stage and microbatch; transfer {:g}\n",
       times.forward, times.backward_data, times.backward_filter, transfer);
@@ -50,9 +53,16 @@ std::string print(const ScheduleReport& report, int columns) {
 
 std::string draw(const ScheduleReport& report) {
   const auto& schedule = report.schedule;
-  return timeline_svg(report.simulation,
-                      fmt::format("{}, {} stages, {} microbatches: bubble rate {:.4f}", schedule.kind,
-                                  schedule.stages.size(), schedule.microbatches(), report.simulation.bubble_rate()));
+  return timeline_svg(report.simulation, fmt::format("{}, {}, {}: bubble rate {:.4f}", schedule.kind,
+                                                     counted(static_cast<Index>(schedule.stages.size()), "stage"),
+                                                     counted(schedule.microbatches(), "microbatch", "es"),
+                                                     report.simulation.bubble_rate()));
+}
+
+std::string fewer_microbatches(const Strategy& strategy, const Plan& plan) {
+  if (plan.microbatches >= strategy.microbatches()) return "";
+  return fmt::format("the strategy asks for {} microbatches, but the batch has {}: one microbatch each",
+                     strategy.microbatches(), counted(plan.microbatches, "sample"));
 }
 
 }  // namespace partita::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/generators.hpp"
+#include "partita/strategies/plan.hpp"
 
 #include <string>
 #include <vector>
@@ -26,5 +27,8 @@ ScheduleReport examine(const Schedule& schedule, const GroupGraph& graph, const 
 std::string print(const ScheduleReport& report, int columns);
 /// The same as a drawing (SVG).
 std::string draw(const ScheduleReport& report);
+
+/// That a batch has fewer samples than the strategy asks for microbatches, where it has; else "".
+std::string fewer_microbatches(const Strategy& strategy, const Plan& plan);
 
 }  // namespace partita::cli

@@ -3,6 +3,7 @@
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost_model.hpp"
+#include "schedule_report.hpp"
 #include "text_file.hpp"
 #include "trace.hpp"
 
@@ -79,8 +80,11 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
              print_grids(plan));
   const std::string cut =
       plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
-  fmt::print("workload   batch {}{}, {}{}\n", options.trainer.batch, cut, name(options.trainer.dtype),
+  fmt::print("workload   batch {}{}, {}{}
+", options.trainer.batch, cut, name(options.trainer.dtype),
              plan.workload.training ? ", " + options.trainer.optimizer.print() : "");
+  if (const auto note = fewer_microbatches(setup.strategy, plan); !note.empty()) fmt::print("note       {}
+", note);
   std::fflush(stdout);  // who started this sees that it runs
 }
 
@@ -170,9 +174,7 @@ class Run {
     json_["epochs"] = Json::array();
     std::optional<Profile> profile;
     const Index before = trainer_.step();
-    if (first_ && trainer_.finished(*setup_.training))
-      fmt::print("note       the checkpoint has done {} steps already; --epochs counts from the first\n",
-                 trainer_.step());
+    if (first_ && trainer_.finished(*setup_.training)) print_nothing_left();
     Executor& executor = trainer_.executor(options_.trainer.batch, true);
     const std::size_t length = executor.actions();
     if (!options_.trace.empty()) executor.record(&actions_);
@@ -209,6 +211,16 @@ class Run {
       });
     }
     if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
+  }
+
+  /// Why a checkpoint is not trained on.
+  void print_nothing_left() const {
+    const auto& o = options_.trainer;
+    const bool by_steps = o.steps > 0 && trainer_.step() >= o.steps;
+    fmt::print(
+        "note       nothing is left to train: {} done before this run, and --{} {} counts from the first; give more\n",
+        trainer_.step() == 1 ? "1 step was" : fmt::format("{} steps were", trainer_.step()),
+        by_steps ? "steps" : "epochs", by_steps ? o.steps : o.epochs);
   }
 
   /// The schedule by the prices of the machine that was named.

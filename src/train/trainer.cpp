@@ -10,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <numeric>
+#include <sstream>
 
 namespace partita {
 
@@ -41,10 +42,17 @@ std::string print(const TrainerOptions& o) {
                      o.optimizer.print(), o.backend);
 }
 
-/// For a message, which is one line.
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ';');
-  return text;
+/// The first lines of two texts that differ; "nothing" for one that has ended.
+std::pair<std::string, std::string> first_difference(const std::string& one, const std::string& other) {
+  std::istringstream lines(one), others(other);
+  const auto next = [](std::istream& from) {
+    std::string line;
+    return std::getline(from, line) ? fmt::format("\"{}\"", line) : "nothing";
+  };
+  while (true) {
+    std::string a = next(lines), b = next(others);
+    if (a != b || a == "nothing") return {std::move(a), std::move(b)};
+  }
 }
 
 std::vector<Index> in_order(const Dataset& data) {
@@ -61,10 +69,11 @@ void check_ranks(const Strategy& strategy, int ranks) {
   const int size = strategy.ranks();
   if (size == ranks) return;
   if (!strategy.stages().empty() || strategy.stage_count() > 1)
-    fail("the strategy's {} stages have {} ranks together, but {} {} started; start it with `mpiexec -n {}`",
-         strategy.grids().size(), size, ranks, ranks == 1 ? "was" : "were", size);
-  fail("the grid \"{}\" has {} ranks, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
-       strategy.grid().print(), size, ranks, ranks == 1 ? "was" : "were", size, ranks);
+    fail("the strategy's {} {} {} together, but {} {} started; start it with `mpiexec -n {}`",
+         counted(static_cast<Index>(strategy.grids().size()), "stage"), strategy.grids().size() == 1 ? "has" : "have",
+         counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size);
+  fail("the grid \"{}\" has {}, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
+       strategy.grid().print(), counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size, ranks);
 }
 
 Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world)
@@ -296,9 +305,10 @@ void Trainer::load(const std::string& path, bool optimizer) {
   together(*world_, [&] {
     auto stored = checkpoint_attributes(path);
     for (const auto& [key, mine] : attributes())
-      if ((optimizer || key == "model") && stored[key] != mine)
-        fail("the checkpoint {} has another {}: \"{}\", here it is \"{}\"", path, key, one_line(stored[key]),
-             one_line(mine));
+      if ((optimizer || key == "model") && stored[key] != mine) {
+        const auto [there, here] = first_difference(stored[key], mine);
+        fail("the checkpoint {} has another {}: {}, here it is {}", path, key, there, here);
+      }
     for (const auto& [key, value] : {std::pair("step", &step), std::pair("samples", &samples)}) {
       const auto& text = stored[key];
       if (std::from_chars(text.data(), text.data() + text.size(), *value).ec != std::errc{})

@@ -112,6 +112,14 @@ expect("stage of unknown layers", 2, S, r"s\.toml, line 1", "'pol1'", "did you m
 expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no stage", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
 expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
 expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
+expect("stages in another order", 2, S, r"s\.toml, line 1", "in the model's order", r"'image' \(s\.toml, line 3, column 1\)",
+       prepare=strategy('[[stage]]\nlayers = ["conv2", "loss"]\n[[stage]]\nlayers = ["image", "pool1"]\n'))
+expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is a number", r"\[\[stage\]\]",
+       prepare=strategy(STAGES.format("pool1", "conv2", "loss").replace("stage", "stages")))
+expect("stage of one layer", 2, S, r"s\.toml, line 2", r"for 'image' alone write layers = \[.image., .image.\]",
+       prepare=strategy('[[stage]]\nlayers = "image"\n'))
+expect("grid beside those of stages", 2, [*S, "--grid", "data=2"], r"s\.toml, line 3", 'a grid of its own, "y=2"', '"data=2"',
+       prepare=strategy(STAGES.format("pool1", "conv2", "loss") + 'grid = "y=2"\n'))
 expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[stage]]\ngrid = "y=2"\n'))
 expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
@@ -132,6 +140,8 @@ expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5"
 expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
 
 expect("another seed", 2, ["--load", "w.h5", "--batch", "8", "--seed", "2"], r"w\.h5", 'seed: "1"', '"2"', prepare=checkpoint)
+expect("another model", 1, ["--load", "w.h5", "--batch", "8", "--width", "0.5"],
+       r'w\.h5 has another model: "conv1 = conv\(image\) 32 filters[^"]*", here it is "conv1 = conv\(image\) 16 filters[^"]*"$', prepare=checkpoint)
 expect("another data set", 2, ["--load", "w.h5", "--batch", "8", "--samples", "24", "--epochs", "2"], "8 samples", "24", prepare=checkpoint)
 expect("size of real data", 1, ["--data", "fashion-mnist", "--samples", "9"], "synthetic")
 
@@ -153,6 +163,8 @@ expect("schedule: too many", 1, ["--kind", "interleaved", "--microbatches", "200
 expect("schedule: no file", 1, C, r"s\.csv", "No such file", verb="schedule")
 expect("schedule: unknown action", 1, C, r's\.csv, line 2, cell 3: "1X0": there is no action X; there are F, B, I, W and R$',
        verb="schedule", prepare=csv("0F0,0B0\n1F0,,1X0\n"))
+expect("schedule: empty line", 1, C, r"s\.csv, line 2: an empty line is a stage without actions", verb="schedule",
+       prepare=csv("0F0,0B0\n\n1F0,1B0\n"))
 expect("schedule: missing microbatch", 1, C, r"^partita: s\.csv, line 2: stage 1: 1F1 is missing$", verb="schedule",
        prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"))
 expect("schedule: cycle", 1, C,

@@ -88,7 +88,8 @@ with tempfile.TemporaryDirectory() as folder:
     trace = os.path.join(folder, "t.json")
     staged = ["--strategy", str(STRATEGIES / "fashion-cnn-pipeline.toml")]
     check("explain of stages", all(part in run(0, "explain", *staged, "--batch", "16", "--rank", "5") for part in
-                                   ("on 3 stages (7 ranks)", 'stage 1, ranks 4 to 5, grid "c=2"', "== stage 2 ==", "y to 1")))
+                                   ("on 3 stages (7 ranks)", 'stage 1, ranks 4 to 5, grid "c=2": conv2 to pool2',
+                                    'stage 2, rank 6, grid "": fc1 to loss', "== stage 2 ==", "y to 1")))
     drawing = os.path.join(folder, "s.svg")
     table = run(3, "explain", *staged, "--batch", "16", "--svg", drawing)
     check("explain has a row a stage", all(part in table for part in (
@@ -97,7 +98,13 @@ with tempfile.TemporaryDirectory() as folder:
     with open(drawing, encoding="utf-8") as file:
         drawn = xml.etree.ElementTree.fromstring(file.read())
     check("and draws a bar an action", sum(g.tag.endswith("}g") for g in drawn) == 3 * 4 * 2)
+    check("with a legend", all(text in [t.text for t in drawn] for text in
+                               ("forward", "backward", "in a bar its microbatch; darker: a later group of the stage")))
     os.remove(drawing)
+    few = "the strategy asks for 4 microbatches, but the batch has 3 samples: one microbatch each"
+    check("explain of more microbatches than samples", f"note: {few}\n" in run(0, "explain", *staged, "--batch", "3"))
+    check("train with more microbatches than samples", f"note       {few}\n" in
+          run(7, "train", "--data", "synthetic", "--samples", "3", "--batch", "3", *staged, "--steps", "1", "--no-test"))
     piped = run(7, "train", *SMALL, *staged, "--steps", "4", "--json", other, "--trace", trace)
     with open(other, encoding="utf-8") as file:
         report = json.load(file)
@@ -117,7 +124,8 @@ with tempfile.TemporaryDirectory() as folder:
     alone = run(0, "schedule", "--kind", "v-half", "--stages", "2", "--microbatches", "3", "--filter-memory", "1")
     check("explain has the schedule as schedule prints it", all(  # but for its transfers and updates
         re.sub(r"^( +\d) +18 ", r"\1       34 ", line) in folded for line in alone.splitlines()), alone + folded)
-    check("explain of two groups a stage", "on 2 stages (2 ranks)" in folded and "on stage 1" in folded and
+    check("explain of two groups a stage", "on 2 stages (2 ranks)" in folded and "== stage 1, group 2 ==" in folded and
+          'stage 0, rank 0, grid "": image to bn1 (group 0), fc1 to loss (group 3)' in folded and "on stage 1" in folded and
           "on stage 3" not in folded, folded)
     run(2, "train", *SMALL, "--strategy", cut, "--steps", "3", "--trace", trace, "--no-test")
     with open(trace, encoding="utf-8") as file:
@@ -128,6 +136,10 @@ with tempfile.TemporaryDirectory() as folder:
     os.remove(trace)
     resumed = run(2, "train", *SMALL, "--load", saved, "--epochs", "3", "--optimizer", "adamw")
     check("training goes on with epoch 3", "epoch 3" in resumed and "epoch 2" not in resumed, resumed)
+    for limit, steps in (("--epochs", "2"), ("--steps", "5")):
+        done = run(2, "train", *SMALL, "--load", saved, limit, steps, "--optimizer", "adamw")
+        check(f"nothing is left for {limit}", f"note       nothing is left to train: 8 steps were done before this run, and {limit} "
+              f"{steps} counts from the first; give more\n" in done and "epoch" not in done.replace("--epochs", ""), done)
     check("nothing else was written", sorted(os.listdir(folder)) == ["e.json", "r.json", "w.h5"])
 
 # Real networks with the fast backend: all that the allocator handed out against what the plan says.
