@@ -36,13 +36,7 @@ void CutPrice::add_outputs(const Plan& plan) {
   crossing_ = messages_;
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     Sent sent{static_cast<double>(plan.layers[i].y.owned(0).volume() * size_of(plan.workload.dtype)),
-              plan.layers[i].sends_gradient(),
-              {}};
-    for (std::size_t reader = i + 1; reader < plan.layers.size(); ++reader) {
-      const auto& inputs = plan.layers[reader].inputs;
-      if (std::count(inputs.begin(), inputs.end(), static_cast<int>(i)) > 0)
-        sent.readers.push_back(static_cast<int>(reader));
-    }
+              plan.layers[i].sends_gradient(), plan.layers[i].readers};
     for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut) {
       messages_[static_cast<std::size_t>(cut)] += 1;
       crossing_[static_cast<std::size_t>(cut)] += sent.bytes;

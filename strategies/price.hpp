@@ -24,6 +24,11 @@ class Price {
     const auto ranks = compiler.sums(layer);
     return Rates(compiler.terms(), machine_).sums(ranks);
   }
+  /// Of the weights of a group.
+  double update(int group) const {
+    TermCompiler compiler = this->compiler();
+    return Rates(compiler.terms(), machine_).update(compiler.update(group));
+  }
   /// Of an item of traffic, hidden or not, on a rank of the grid.
   double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
     TermCompiler compiler = this->compiler();
