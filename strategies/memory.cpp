@@ -1,4 +1,4 @@
-#include "partita/strategies/plan.hpp"
+#include "memory.hpp"
 
 #include "partita/base/error.hpp"
 
@@ -21,11 +21,13 @@ class Replay {
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
         filters_(plan.places.size(), 0),
         sums_(plan.buckets.size()) {
-    for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer) {
-      const MemoryUse use = plan.memory(layer, rank);  // nothing of other stages' layers
-      for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
-        take(kept, use[kept]);
-    }
+    MemoryUse use;  // for good
+    for (const auto& layer : plan.layers)
+      if (plan.replica_on(layer.group, stage_) >= 0) add_weights(plan, layer, rank_, use);
+    for (const auto& bucket : plan.buckets)
+      if (plan.replica_on(group_of(bucket), stage_) >= 0) add_bucket(plan, bucket, -1, rank_, use);
+    for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
+      take(kept, use[kept]);
   }
 
   MemoryPeak run() {

@@ -1,5 +1,6 @@
 #include "partita/strategies/plan.hpp"
 
+#include "memory.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 
@@ -37,32 +38,41 @@ const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
   return less ? smaller : layers;
 }
 
+void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
+  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  for (std::size_t i = 0; i < layer.weights.size(); ++i) {
+    const Index elements = layer.at.w[i].owned(rank).volume();
+    const bool rounded =
+        layer.weights[i].trained && element != master;  // kept twice: the master, and what kernels read
+    if (rounded) use[MemoryClass::weights] += elements * element;
+    if (!layer.weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
+  }
+}
+
+void add_bucket(const Plan& plan, const Bucket& bucket, int layer, int rank, MemoryUse& use) {
+  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
+  const auto offsets = plan.offsets(bucket, rank);
+  const Interval share = plan.share(bucket, rank);
+  for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
+    if (layer >= 0 && bucket.entries[i].layer != layer) continue;
+    const Interval place{offsets[i], offsets[i + 1]};
+    use[MemoryClass::weights] += place.extent() * master;
+    use[MemoryClass::gradients] += place.extent() * element;
+    use[MemoryClass::optimizer] += intersect(place, share).extent() * master * states;
+  }
+}
+
 MemoryUse Plan::memory(int layer, int world_rank) const {
   const auto& bound = layers[static_cast<std::size_t>(layer)];
   if (replica_on(bound.group, stage_of_rank(world_rank)) < 0) return {};
   const int rank = rank_in_stage(world_rank);
-  const Index element = size_of(workload.dtype), master = size_of(master_dtype(workload.dtype));
+  const Index element = size_of(workload.dtype);
   MemoryUse use;
-  for (std::size_t i = 0; i < bound.weights.size(); ++i) {
-    const Index elements = bound.at.w[i].owned(rank).volume();
-    const bool rounded =
-        bound.weights[i].trained && element != master;  // kept twice: the master, and what kernels read
-    if (rounded) use[MemoryClass::weights] += elements * element;
-    if (!bound.weights[i].trained || !workload.training) use[MemoryClass::weights] += elements * master;
-  }
-  for (const auto& bucket : buckets) {
-    if (layer < bucket.entries.front().layer || layer > bucket.entries.back().layer) continue;
-    const auto offsets = this->offsets(bucket, rank);
-    const Interval share = this->share(bucket, rank);
-    for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
-      if (bucket.entries[i].layer != layer) continue;
-      const Interval place{offsets[i], offsets[i + 1]};
-      use[MemoryClass::weights] += place.extent() * master;
-      use[MemoryClass::gradients] += place.extent() * element;
-      use[MemoryClass::optimizer] +=
-          intersect(place, share).extent() * master * static_cast<Index>(workload.optimizer.states().size());
-    }
-  }
+  add_weights(*this, bound, rank, use);
+  for (const auto& bucket : buckets)
+    if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
+      add_bucket(*this, bucket, layer, rank, use);
   use[MemoryClass::activations] +=
       bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps().more;
   if (bound.op->keeps().z) use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
