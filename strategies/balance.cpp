@@ -3,6 +3,7 @@
 #include "cut_search.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/generators.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 
@@ -42,6 +43,11 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit) {
   if (strategy.stage_count() == 1) return strategy;
+  return place_stages(model, strategy, workload, machine, times, limit, affordable);
+}
+
+Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                      const KernelTimes& times, Index limit, double effort) {
   const auto groups = static_cast<int>(strategy.places().size()), layers = static_cast<int>(model.layers().size());
   if (groups > layers)
     fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
@@ -53,7 +59,7 @@ Strategy balanced(const Model& model, const Strategy& strategy, const Workload& 
   std::vector<std::string> names;
   for (const auto& layer : model.layers()) names.push_back(layer.name);
   CutPrice price(plan, machine, times, schedule_of(strategy, microbatches));
-  const auto ends = find_cut(price, limit);
+  const auto ends = find_cut(price, limit, effort, effort);
   if (ends.empty())
     fail(
         "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "

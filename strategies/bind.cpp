@@ -178,11 +178,25 @@ class Binder {
     bound.shape = shapes_[static_cast<std::size_t>(index)];
     bound.weights = layer.op->weights(bound.input_shapes);
     const LayoutRequest request = read_request(bound);
-    bound.at = layer.op->layouts(request);
+    const int alike = first_alike(bound, request);
+    bound.at = alike < 0 ? layer.op->layouts(request) : plan_.layers[static_cast<std::size_t>(alike)].at;
     bound.y = bound.op->is_loss() ? bound.at.y : request.output;
     for (std::size_t i = 0; i < bound.inputs.size(); ++i) cross(bound, i);
     connect(bound);
     return bound;
+  }
+
+  /// An earlier layer whose operator answered the same request, -1 if there is none. Choosing among products takes long, so
+  /// repeated blocks are asked for once.
+  int first_alike(const LayerPlan& bound, const LayoutRequest& request) {
+    if (bound.op->algorithms().empty()) return -1;
+    const std::string text = fmt::format("{} {}", bound.op->kind(), bound.op->describe());
+    for (const auto& [index, other, asked] : asked_) {
+      const LayerPlan& earlier = plan_.layers[static_cast<std::size_t>(index)];
+      if (earlier.input_shapes == bound.input_shapes && other == text && asked == request) return index;
+    }
+    asked_.push_back({static_cast<int>(plan_.layers.size()), text, request});
+    return -1;
   }
 
   LayoutRequest read_request(LayerPlan& bound) const {
@@ -323,6 +337,12 @@ class Binder {
   const Strategy& strategy_;
   std::vector<Shape> shapes_;
   std::vector<int> groups_;  // by layer
+  struct Asked {
+    int layer = 0;
+    std::string op;
+    LayoutRequest request;
+  };
+  std::vector<Asked> asked_;  // unlike requests
   Plan plan_;
 };
 

@@ -194,8 +194,8 @@ class Search {
 
 }  // namespace
 
-std::vector<int> find_cut(CutPrice& price, Index limit, double most) {
-  Search search(price, limit, affordable);
+std::vector<int> find_cut(CutPrice& price, Index limit, double most, double effort) {
+  Search search(price, limit, effort);
   std::optional<Cut> best = search.of_all(most);
   if (!best) {
     const auto seconds = [&](int g, int first, int end) {
@@ -204,7 +204,7 @@ std::vector<int> find_cut(CutPrice& price, Index limit, double most) {
     const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
     const auto even = even_cut(price, seconds);
     best = search.from(even.empty() ? even_cut(price, bytes) : even);
-    if (best->score.beyond > 0) best = Search(price, limit, affordable).from(even_cut(price, bytes));
+    if (best->score.beyond > 0) best = Search(price, limit, effort).from(even_cut(price, bytes));
   }
   return best->score.beyond == 0 ? best->ends : std::vector<int>();
 }

@@ -11,7 +11,7 @@ inline constexpr double affordable = 1 << 22;
 /// the schedules of all cuts have `most` actions together or fewer. Else local search: from the cut whose slowest group takes least
 /// (dynamic programming), boundaries move, one to any place or two by up to two layers, as long as the stage that works longest gains by
 /// it, then as long as the makespan does; then again with some of them elsewhere, as long as that is affordable. So without a limit
-/// it is never slower than that cut. Nothing if no cut that was found fits.
-std::vector<int> find_cut(CutPrice& price, Index limit, double most = affordable);
+/// it is never slower than that cut; `effort` is what that may take, in actions. Nothing if no cut that was found fits.
+std::vector<int> find_cut(CutPrice& price, Index limit, double most = affordable, double effort = affordable);
 
 }  // namespace partita

@@ -2,8 +2,8 @@
 
 #include "layout_prices.hpp"
 #include "partita/base/error.hpp"
-#include "partita/strategies/balance.hpp"
 #include "partita/strategies/generators.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -122,13 +122,6 @@ class Planner {
   std::vector<Planned> run() {
     search();
     if (found_.empty()) fail_unfit();
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
-    const auto same = [](const Planned& a, const Planned& b) {  // grids that differ in the names of axes alone
-      return std::abs(a.cost.seconds - b.cost.seconds) < 1e-4 * a.cost.seconds;
-    };
-    found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
-    found_.resize(std::min(found_.size(), static_cast<std::size_t>(options_.best)));
     return std::move(found_);
   }
 
@@ -139,16 +132,20 @@ class Planner {
     for (auto& outline : outlines()) queue.push(std::move(outline));
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0;
-    while (!queue.empty() && (examined < options_.examined || found_.empty())) {
-      const Candidate candidate = queue.top();
-      queue.pop();
-      if (candidate.known == Candidate::Known::layouts) {
-        examine(candidate);
+    while (!queue.empty() && found_.empty()) {
+      std::vector<Offer> offers;
+      for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
+        const Candidate candidate = queue.top();
+        queue.pop();
+        if (candidate.known != Candidate::Known::layouts) {
+          for (auto& more : refined(candidate, prices)) queue.push(std::move(more));
+          continue;
+        }
+        examine(candidate, offers);
         ++examined;
-        if (options_.progress) options_.progress(examined, std::max(examined, options_.examined));
-      } else {
-        for (auto& more : refined(candidate, prices)) queue.push(std::move(more));
+        if (options_.progress) options_.progress(examined, last);
       }
+      choose(std::move(offers));
     }
     if (examined == 0)
       fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks",
@@ -279,8 +276,14 @@ class Planner {
     return text;
   }
 
-  /// Binds and prices a candidate under each schedule; where it does not fit, with a shared update, and recomputing.
-  void examine(const Candidate& candidate) {
+  /// A candidate as a strategy, and the seconds of its step; not yet whether it fits.
+  struct Offer {
+    Strategy strategy;
+    double seconds = 0;
+  };
+
+  /// A candidate under each schedule.
+  void examine(const Candidate& candidate, std::vector<Offer>& offers) const {
     for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"1f1b"} : options_.kinds) {
       const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
       if (groups > static_cast<int>(model_.layers().size())) continue;  // a kind with several groups a stage
@@ -288,22 +291,52 @@ class Planner {
       Strategy strategy = strategy_of(candidate);
       if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
       if (candidate.stages > 1) strategy.stages(candidate.stages);
-      if (offer(strategy)) continue;
-      strategy.update(Strategy::Update::distributed);
-      if (offer(strategy)) continue;
-      strategy.layer("*", {.recompute = true});
-      offer(strategy);
+      strategy = placed(strategy);
+      const Plan plan = bind(model_, strategy, workload_);
+      offers.push_back({strategy, CostFormula(plan, machine_, times_).step(machine_).seconds});
     }
   }
 
-  /// True if it fits.
-  bool offer(const Strategy& strategy) {
-    const Strategy placed = balanced(model_, strategy, workload_, machine_, times_);
-    Cost cost = estimate(bind(model_, placed, workload_), machine_, times_);
+  Strategy placed(const Strategy& strategy) const {
+    constexpr double effort = 1 << 16;  // a sixty-fourth of what one strategy alone is worth
+    if (strategy.stage_count() == 1) return strategy;
+    return place_stages(model_, strategy, workload_, machine_, times_, 0, effort);
+  }
+
+  /// The best that fit. What would be among them but does not fit is tried with a shared update, and recomputing.
+  void choose(std::vector<Offer> offers) {
+    std::stable_sort(offers.begin(), offers.end(),
+                     [](const Offer& a, const Offer& b) { return a.seconds < b.seconds; });
+    for (auto& [strategy, seconds] : offers) {
+      if (!would_keep(seconds) || fits(strategy)) continue;
+      strategy.update(Strategy::Update::distributed);
+      if (fits(strategy)) continue;
+      strategy.layer("*", {.recompute = true});
+      fits(strategy);
+    }
+  }
+
+  /// Keeps it if it does.
+  bool fits(const Strategy& strategy) {
+    Cost cost = estimate(bind(model_, strategy, workload_), machine_, times_);
     const bool fits = cost.memory.total <= limit_;
     if (!fits && cost.memory.total < least_.total) least_ = cost.memory;
-    if (fits) found_.push_back({placed, std::move(cost)});
+    if (fits && would_keep(cost.seconds)) keep({strategy, std::move(cost)});
     return fits;
+  }
+
+  /// True if it is among the best; of those that differ in the names of axes alone, one is kept.
+  bool would_keep(double seconds) const {
+    const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < 1e-4 * seconds; };
+    return std::none_of(found_.begin(), found_.end(), same) &&
+           (found_.size() < static_cast<std::size_t>(options_.best) || seconds < found_.back().cost.seconds);
+  }
+
+  void keep(Planned planned) {
+    const auto at = std::find_if(found_.begin(), found_.end(),
+                                 [&](const Planned& other) { return other.cost.seconds > planned.cost.seconds; });
+    found_.insert(at, std::move(planned));
+    if (found_.size() > static_cast<std::size_t>(options_.best)) found_.pop_back();
   }
 
   [[noreturn]] void fail_unfit() const {

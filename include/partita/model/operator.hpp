@@ -37,6 +37,7 @@ struct LayoutRequest {
   DType dtype = DType::f32;                  ///< in which it computes
   bool training = true;
   bool needs_dx = true;  ///< of any input: something behind it has weights to train
+  bool operator==(const LayoutRequest&) const = default;
 };
 
 /// An all-reduce of doubles that an operator needs in the middle of its work.
@@ -88,7 +89,8 @@ class Operator {
   virtual ~Operator() = default;
   /// Names the kernel that runs it, and the layer's kind in `explain`: "conv", "relu", ...
   virtual std::string_view kind() const = 0;
-  /// Its parameters, e.g. "32 filters 3/1 pad 1"; enters the model's hash.
+  /// All of its parameters, e.g. "32 filters 3/1 pad 1": operators of one kind with equal words are taken to be equal, by the
+  /// model's hash and by binding.
   virtual std::string describe() const { return ""; }
   virtual int inputs() const { return 1; }
   /// Shape of the output for these inputs; throws Error (without the layer's name) if they do not fit.
