@@ -11,6 +11,7 @@
 #include <queue>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 namespace partita {
 
@@ -132,6 +133,7 @@ class Planner {
     for (auto& outline : outlines()) queue.push(std::move(outline));
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0;
+    std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
     while (!queue.empty() && found_.empty()) {
       std::vector<Offer> offers;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
@@ -141,6 +143,7 @@ class Planner {
           for (auto& more : refined(candidate, prices)) queue.push(std::move(more));
           continue;
         }
+        if (!seen.emplace(candidate.stages, candidate.microbatches, candidate.seconds).second) continue;
         examine(candidate, offers);
         ++examined;
         if (options_.progress) options_.progress(examined, last);
