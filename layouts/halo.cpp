@@ -19,6 +19,13 @@ Box Halo::needed(int rank) const {
   return box;
 }
 
+Halo Halo::on(const Grid& grid) const {
+  Halo halo = *this;
+  halo.owner_ = owner_.on(grid);
+  halo.consumer_ = consumer_.on(grid);
+  return halo;
+}
+
 TransferPlan Halo::transfer(int rank) const {
   const auto ranks = grid().group(rank, axes_);
   std::vector<Box> owned, needed;

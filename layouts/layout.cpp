@@ -65,6 +65,13 @@ Layout Layout::onto(const Shape& shape) const {
   return layout;
 }
 
+Layout Layout::on(const Grid& grid) const {
+  require(grid.same_axes(grid_), "the other grid has the same axes");
+  Layout layout = *this;
+  layout.grid_ = grid;
+  return layout;
+}
+
 Box Layout::owned(int rank) const {
   Box box(shape_);
   for (int d = 0; d < shape_.dims(); ++d)

@@ -24,6 +24,14 @@ const std::vector<std::string>& product_algorithms() {
   return names;
 }
 
+ProductPlan ProductPlan::on(const Grid& grid) const {
+  ProductPlan plan = *this;
+  for (Layout* layout : {&plan.a.layout, &plan.b.layout, &plan.c.layout, &plan.a_used, &plan.b_used, &plan.c_made})
+    *layout = layout->on(grid);
+  for (auto& step : plan.finish) step = {step.verb, step.axes, step.from.on(grid), step.to.on(grid)};
+  return plan;
+}
+
 int ProductPlan::cut_dim(const ProductOperand& operand) const {
   const auto dims = dims_of(operand, along);
   return dims.first == dims.second ? -1 : slowest(operand.layout.shape(), dims);

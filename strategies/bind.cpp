@@ -2,6 +2,7 @@
 #include "partita/layouts/notation.hpp"
 #include "partita/strategies/balance.hpp"
 #include "partita/strategies/plan.hpp"
+#include "rule_layout.hpp"
 #include "stages.hpp"
 
 #include <algorithm>
@@ -9,77 +10,6 @@
 namespace partita {
 
 namespace {
-
-constexpr std::string_view all_dims = "NCDHWLVF";
-
-/// One key of the merged rules of a layer, and the rule that it came from.
-struct Setting {
-  const std::string* text = nullptr;
-  const Strategy::Rule* rule = nullptr;
-};
-
-/// Rules merge key by key, later ones win.
-Setting setting(const Strategy& strategy, const std::string& layer, std::optional<std::string> LayerRule::*key) {
-  Setting found;
-  for (const auto& rule : strategy.rules())
-    if ((rule.rule.*key) && rule.matches(layer)) found = {&*(rule.rule.*key), &rule};
-  return found;
-}
-
-bool is_dim(const std::string& text) { return text.size() == 1 && all_dims.find(text[0]) != std::string_view::npos; }
-
-/// A pattern's layout without the dimensions that this layer lacks and the axes that its stage's grid lacks, which it notes.
-/// What is left keeps its column.
-std::string drop_missing(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
-                         std::vector<std::string>& notes) {
-  std::string text = *from.text;
-  const auto words = parse_notation(text);
-  const auto note = [&](const std::string& lacks) {
-    notes.push_back(fmt::format("{} of \"{}\": {}", key, from.rule->match, lacks));
-  };
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto& dim = words[i].dim;
-    const auto& axes = words[i].axes;
-    const auto end = i + 1 < words.size() ? words[i + 1].dim.column : text.size();
-    const auto replace = [&](std::string by) {
-      by.resize(end - dim.column, ' ');
-      text.replace(dim.column, end - dim.column, by);
-    };
-    if (is_dim(dim.text) && !shape.has(dim.text[0])) {
-      replace("");
-      if (!axes.empty()) note("it has no " + dim.text);
-      continue;
-    }
-    std::string kept;
-    std::size_t there = 0;
-    for (const auto& axis : axes) {
-      if (grid.find(axis.text) < 0) {
-        note(fmt::format("its stage's grid \"{}\" has no {}", grid.print(), axis.text));
-        continue;
-      }
-      kept += (there++ == 0 ? "" : ",") + axis.text;
-    }
-    if (there == axes.size()) continue;
-    if (there == 0)
-      replace(is_dim(dim.text) ? dim.text : "");
-    else
-      replace(fmt::format("{}@({})", dim.text, kept));
-  }
-  return text;
-}
-
-/// The layout that a setting asks for; a plain name's must fit exactly. Only an output may be a pending sum.
-Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
-                   std::vector<std::string>& notes) {
-  try {
-    Layout layout =
-        Layout::parse(from.rule->exact() ? *from.text : drop_missing(from, shape, grid, key, notes), shape, grid);
-    if (layout.partial() != 0 && key != "output") fail("\"{}\": only an output may be a pending sum", *from.text);
-    return layout;
-  } catch (const Error& error) {
-    fail("{}: {} = {}", from.rule->place, key, error.what());
-  }
-}
 
 class Binder {
  public:
@@ -178,25 +108,26 @@ class Binder {
     bound.shape = shapes_[static_cast<std::size_t>(index)];
     bound.weights = layer.op->weights(bound.input_shapes);
     const LayoutRequest request = read_request(bound);
-    const int alike = first_alike(bound, request);
-    bound.at = alike < 0 ? layer.op->layouts(request) : plan_.layers[static_cast<std::size_t>(alike)].at;
+    bound.at = layouts(bound, request);
     bound.y = bound.op->is_loss() ? bound.at.y : request.output;
     for (std::size_t i = 0; i < bound.inputs.size(); ++i) cross(bound, i);
     connect(bound);
     return bound;
   }
 
-  /// An earlier layer whose operator answered the same request, -1 if there is none. Choosing among products takes long, so
-  /// repeated blocks are asked for once.
-  int first_alike(const LayerPlan& bound, const LayoutRequest& request) {
-    if (bound.op->algorithms().empty()) return -1;
+  /// What the operator answers to a request. Choosing among products takes long, so repeated blocks ask once, on whatever stage.
+  OperatorLayouts layouts(const LayerPlan& bound, const LayoutRequest& request) {
+    if (bound.op->algorithms().empty()) return bound.op->layouts(request);
+    const Grid& grid = request.output.grid();
     const std::string text = fmt::format("{} {}", bound.op->kind(), bound.op->describe());
     for (const auto& [index, other, asked] : asked_) {
       const LayerPlan& earlier = plan_.layers[static_cast<std::size_t>(index)];
-      if (earlier.input_shapes == bound.input_shapes && other == text && asked == request) return index;
+      if (earlier.input_shapes == bound.input_shapes && other == text && asked.output.grid().same_axes(grid) &&
+          asked.on(grid) == request)
+        return earlier.at.on(grid);
     }
     asked_.push_back({static_cast<int>(plan_.layers.size()), text, request});
-    return -1;
+    return bound.op->layouts(request);
   }
 
   LayoutRequest read_request(LayerPlan& bound) const {

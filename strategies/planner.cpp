@@ -132,9 +132,10 @@ class Planner {
     std::priority_queue<Candidate> queue;
     for (auto& outline : outlines()) queue.push(std::move(outline));
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
-    int examined = 0;
+    constexpr int most_rounds = 8;  // then it is not worth the time: what comes is slower, and seldom smaller
+    int examined = 0, rounds = 0;
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
-    while (!queue.empty() && found_.empty()) {
+    for (; !queue.empty() && found_.empty() && rounds < most_rounds; ++rounds) {
       std::vector<Offer> offers;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
@@ -215,6 +216,9 @@ class Planner {
     return false;
   }
 
+  /// Microbatches a stage, at most: more are slower, but hold less.
+  static constexpr int most_times = 64;
+
   /// Stages, microbatches and grids, without layouts, as fast as if they did nothing but compute and shared it evenly.
   std::vector<Candidate> outlines() const {
     const Computing computing(model_, workload_, machine_, times_);
@@ -222,7 +226,7 @@ class Planner {
     const auto layers = static_cast<int>(model_.layers().size());
     for (const int stages : divisors(options_.ranks)) {
       if (stages > layers || (stages > 1 && options_.kinds.empty())) continue;
-      for (int times = 1; times <= 8; times *= 2) {
+      for (int times = 1; times <= most_times; times *= 2) {
         const int microbatches = stages == 1 ? times : times * stages;
         if (microbatches > workload_.batch) continue;
         const auto [work, longest] = computing.seconds(static_cast<double>(stages) / options_.ranks / microbatches);
@@ -279,7 +283,10 @@ class Planner {
     return text;
   }
 
-  /// A candidate as a strategy, and the seconds of its step; not yet whether it fits.
+  // What placing the stages may take, in simulated actions: of all that are examined, and of those that may be kept.
+  static constexpr double quick = 1 << 16, thorough = 1 << 20;
+
+  /// A candidate as a strategy, its stages not yet placed, and about the seconds of its step; not yet whether it fits.
   struct Offer {
     Strategy strategy;
     double seconds = 0;
@@ -294,16 +301,19 @@ class Planner {
       Strategy strategy = strategy_of(candidate);
       if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
       if (candidate.stages > 1) strategy.stages(candidate.stages);
-      strategy = placed(strategy);
-      const Plan plan = bind(model_, strategy, workload_);
+      const Plan plan = bind(model_, placed(strategy, quick), workload_);
       offers.push_back({strategy, CostFormula(plan, machine_, times_).step(machine_).seconds});
     }
   }
 
-  Strategy placed(const Strategy& strategy) const {
-    constexpr double effort = 1 << 16;  // a sixty-fourth of what one strategy alone is worth
+  /// With stages that fit the limit, if there are any.
+  Strategy placed(const Strategy& strategy, double effort) const {
     if (strategy.stage_count() == 1) return strategy;
-    return place_stages(model_, strategy, workload_, machine_, times_, 0, effort);
+    try {
+      return place_stages(model_, strategy, workload_, machine_, times_, limit_, effort);
+    } catch (const Error&) {
+      return place_stages(model_, strategy, workload_, machine_, times_, 0, effort);
+    }
   }
 
   /// The best that fit. What would be among them but does not fit is tried with a shared update, and recomputing.
@@ -320,7 +330,8 @@ class Planner {
   }
 
   /// Keeps it if it does.
-  bool fits(const Strategy& strategy) {
+  bool fits(const Strategy& unplaced) {
+    const Strategy strategy = placed(unplaced, thorough);
     Cost cost = estimate(bind(model_, strategy, workload_), machine_, times_);
     const bool fits = cost.memory.total <= limit_;
     if (!fits && cost.memory.total < least_.total) least_ = cost.memory;
@@ -368,6 +379,8 @@ class Planner {
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options) {
   if (options.ranks < 1) fail("a strategy for {} ranks; there must be 1 or more", options.ranks);
+  if (options.best < 1) fail("the best {} strategies; ask for 1 or more", options.best);
+  if (options.examined < 1) fail("{} candidates to examine; there must be 1 or more", options.examined);
   return Planner(model, workload, machine, times, options).run();
 }
 

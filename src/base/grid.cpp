@@ -124,8 +124,11 @@ std::string Grid::print(AxisSet axes) const {
 }
 
 bool Grid::operator==(const Grid& other) const {
-  return axes_ == other.axes_ || (axes_->names == other.axes_->names && axes_->extents == other.axes_->extents &&
-                                  axes_->first_rank == other.axes_->first_rank);
+  return axes_ == other.axes_ || (same_axes(other) && axes_->first_rank == other.axes_->first_rank);
+}
+
+bool Grid::same_axes(const Grid& other) const {
+  return axes_->names == other.axes_->names && axes_->extents == other.axes_->extents;
 }
 
 }  // namespace partita

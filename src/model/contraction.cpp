@@ -103,7 +103,7 @@ class Chooser {
     const Layout x = product_.x.with(channels(product_.x), axes);
     const Layout y = product_.x.onto(product_.y).with(product_.y.find('C'), axes);
     const Index of_x = x.shape()['C'] / product_.groups, of_y = y.shape()['C'] / product_.groups;
-    for (int rank = 0; rank < x.grid().size(); ++rank) {
+    for (const int rank : x.grid().group(0, set_of(axes))) {
       const Interval in = x.owned(rank)[channels(x)], out = y.owned(rank)[channels(y)];
       if (in.lo % of_x != 0 || in.hi % of_x != 0 || out.lo % of_y != 0 || in.lo / of_x != out.lo / of_y ||
           in.hi / of_x != out.hi / of_y || out.hi % of_y != 0)

@@ -368,3 +368,30 @@ TEST(Bind, GroupNormKeepsShardsOfWholeGroups) {
   EXPECT_EQ(cut.at.y.sharding(), 0U) << "a rank needs all channels of a group";
   EXPECT_FALSE(moves_nothing(cut));
 }
+
+TEST(Bind, RepeatedLayersAreTheSameOnTheirOwnStagesGrid) {
+  ModelSize size;
+  size.widths = {64, 64, 64, 64, 64, 64};
+  const Model model = builtin_model("mlp", size);
+  const Workload workload{.batch = 8, .optimizer = {}};
+  const auto bound = [&](int stages) {
+    Strategy strategy("c=2");
+    strategy.layer("*", {.output = "N C@c"}).stages(stages);
+    return bind(model, strategy, workload);
+  };
+  const Plan one = bound(1), three = bound(3);
+  for (std::size_t i = 0; i < three.layers.size(); ++i) {
+    const Grid& grid = three.grid_of(static_cast<int>(i));
+    const OperatorLayouts &at = three.layers[i].at, &alone = one.layers[i].at;
+    EXPECT_EQ(at.y.grid(), grid) << three.layers[i].name;
+    EXPECT_EQ(at.y.print(), alone.y.print());
+    ASSERT_EQ(at.products.size(), alone.products.size());
+    for (std::size_t p = 0; p < at.products.size(); ++p) {
+      EXPECT_EQ(at.products[p].c_made, alone.products[p].c_made.on(grid)) << three.layers[i].name;
+      EXPECT_EQ(at.products[p].a.layout.grid(), grid);
+      EXPECT_EQ(at.products[p].panels, alone.products[p].panels);
+    }
+    for (const auto* all : {&at.x, &at.dx, &at.w, &at.dw})
+      for (const Layout& layout : *all) EXPECT_EQ(layout.grid(), grid);
+  }
+}

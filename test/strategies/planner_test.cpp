@@ -166,6 +166,11 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   options.ranks = 0;
   EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
             "a strategy for 0 ranks; there must be 1 or more");
+  const auto refused = [](const PlannerOptions& asked) {
+    return error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, asked); });
+  };
+  EXPECT_EQ(refused({.best = 0}), "the best 0 strategies; ask for 1 or more");
+  EXPECT_EQ(refused({.examined = 0}), "0 candidates to examine; there must be 1 or more");
 }
 
 TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {

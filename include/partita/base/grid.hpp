@@ -51,6 +51,8 @@ class Grid {
   std::string print(AxisSet axes) const;
 
   bool operator==(const Grid& other) const;
+  /// Equal axes, wherever in the world they lie.
+  bool same_axes(const Grid& other) const;
 
  private:
   struct Axes;

@@ -27,6 +27,9 @@ class Halo {
   /// Of the channels a rank needs those that it owns: halos are spatial.
   Box needed(int rank) const;
 
+  /// The same on another grid of the same axes.
+  Halo on(const Grid& grid) const;
+
   /// This rank's part of the exchange.
   TransferPlan transfer(int rank) const;
   /// What this rank sends, for elements of `element_size` bytes.

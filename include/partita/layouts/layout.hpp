@@ -60,6 +60,9 @@ class Layout {
   /// dropped.
   Layout onto(const Shape& shape) const;
 
+  /// This layout on another grid of the same axes; throws Error for other axes.
+  Layout on(const Grid& grid) const;
+
   /// What the rank holds: nested balanced blocks, half-open in global coordinates; may be empty.
   Box owned(int rank) const;
   /// `owned` of every rank of the grid.

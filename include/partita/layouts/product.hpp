@@ -55,6 +55,8 @@ struct ProductPlan {
   std::vector<RedistributionStep> finish;  ///< else: c_made -> c
   std::vector<Alternative> alternatives;   ///< the best of each kind, the one that was taken first
 
+  /// The same on another grid of the same axes.
+  ProductPlan on(const Grid& grid) const;
   /// Which dimension of an operand the panels cut; -1 for the one without the index `along`.
   int cut_dim(const ProductOperand& operand) const;
   /// What `rank` has of `layout` (the operand's) in a slab.

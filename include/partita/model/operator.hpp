@@ -38,6 +38,8 @@ struct LayoutRequest {
   bool training = true;
   bool needs_dx = true;  ///< of any input: something behind it has weights to train
   bool operator==(const LayoutRequest&) const = default;
+  /// The same on another grid of the same axes.
+  LayoutRequest on(const Grid& grid) const;
 };
 
 /// An all-reduce of doubles that an operator needs in the middle of its work.
@@ -66,6 +68,8 @@ struct OperatorLayouts {
   std::string algorithm = "";                  ///< which one it is, where there are several
   std::vector<Alternative> alternatives = {};  ///< all that were weighed, the one that was taken first
   std::vector<ProductPlan> products = {};      ///< of a layer that is matrix products: of y, and in training dx and dw
+  /// The same on another grid of the same axes.
+  OperatorLayouts on(const Grid& grid) const;
 };
 
 /// What a loss compares its input with.

@@ -13,10 +13,10 @@ struct PlannerOptions {
   int ranks = 1;
   Index memory_limit = 0;  ///< bytes a rank; 0: the machine's
   int best = 3;            ///< strategies to return
-  int examined = 12;       ///< of the most promising ones, bound and priced whole
+  int examined = 12;       ///< candidates to bind and price whole, the most promising; as many again while none fits
   int most_split = 64;     ///< ranks that share the samples of one block at most: spatial and channel axes together
-  std::vector<std::string> kinds{"1f1b", "zb-h1"};  ///< schedules of several stages
-  std::function<void(int done, int all)> progress{};
+  std::vector<std::string> kinds{"1f1b", "zb-h1"};    ///< schedules of several stages
+  std::function<void(int done, int all)> progress{};  ///< after each candidate that was examined, of so many
 };
 
 /// A strategy that was found, with its price.
@@ -27,13 +27,15 @@ struct Planned {
 
 /// The cheapest strategies for so many ranks, the best first, of those that fit the memory limit:
 ///
-///     stages x microbatches x grids      all divisors of the ranks; samples (data), H (y), W (x) and channels (c) share a stage
+///     stages x microbatches x grids      divisors of the ranks; 1, 2, 4, ... 64 microbatches a stage; samples (data), the first two
+///                                        dimensions of space (y, x; x <= y) and channels (c) share a stage
 ///     layouts                            every layer chooses one of the grid's patterns: least_cost (Jia et al. 2018)
-///     boundaries of stages               balanced
+///     boundaries of stages               as `balanced` places them, with less effort
 ///     schedule, update, recomputation    the given kinds; distributed and recomputing where memory asks for it
 ///
-/// Candidates are ordered by the sum of their layers' and redistributions' prices; the most promising are bound and priced whole.
-/// Throws Error if nothing fits, saying what is missing least, in which class, and what would make it fit.
+/// Best first: what could be least, by what computing alone takes, is priced by its layers, redistributions and sums, what then
+/// could be least is bound and priced whole. Throws Error for numbers below 1, if no grid of so many ranks can run the model, and
+/// if nothing fits that was tried, saying what is missing least and in which class.
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options);
 

@@ -1,0 +1,27 @@
+#include "partita/model/operator.hpp"
+
+namespace partita {
+
+LayoutRequest LayoutRequest::on(const Grid& grid) const {
+  LayoutRequest request = *this;
+  for (auto& layout : request.arriving) layout = layout.on(grid);
+  for (auto& layout : request.input)
+    if (layout) layout = layout->on(grid);
+  request.output = output.on(grid);
+  if (weights) request.weights = weights->on(grid);
+  return request;
+}
+
+OperatorLayouts OperatorLayouts::on(const Grid& grid) const {
+  OperatorLayouts layouts = *this;
+  for (auto* all : {&layouts.x, &layouts.dx, &layouts.w, &layouts.dw})
+    for (auto& layout : *all) layout = layout.on(grid);
+  layouts.y = y.on(grid);
+  if (x_halo) layouts.x_halo = x_halo->on(grid);
+  if (dy_halo) layouts.dy_halo = dy_halo->on(grid);
+  for (auto& collective : layouts.collectives) collective.layout = collective.layout.on(grid);
+  for (auto& product : layouts.products) product = product.on(grid);
+  return layouts;
+}
+
+}  // namespace partita
