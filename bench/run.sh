@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs all benchmarks on this machine, one thread a rank, and writes bench/results/DATE-HOST.jsonl and the same as a table.
-#   bash bench/run.sh [SUBJECT...]     of: checkpoint collective conv halo matmul pipeline redistribute schedule train
+#   bash bench/run.sh [SUBJECT...]     of: checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 ninja -C build >/dev/null || { echo "bench/run.sh: build first, with test/run.sh --fast" >&2; exit 2; }
@@ -12,19 +12,21 @@ run() {  # RANKS SUBJECT
   echo "$2 on $1 ranks" >&2
   build/mpiexec -n "$1" "build/bench/$2" | tee -a "$results"
 }
-for subject in "${@:-checkpoint collective conv halo matmul pipeline redistribute schedule train}"; do
+for subject in "${@:-checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train}"; do
   for one in $subject; do
     case $one in
       checkpoint) run 1 checkpoint ;;
       conv) run 1 conv && run 2 conv ;;
       collective) run 2 collective && run 8 collective ;;
+      estimate) run 1 estimate ;;
       halo) run 2 halo ;;
       matmul) run 2 matmul ;;
       pipeline) run 2 pipeline ;;
+      predict) run 2 predict ;;
       redistribute) run 2 redistribute ;;
       schedule) run 1 schedule ;;
       train) run 2 train ;;
-      *) echo "bench/run.sh: there is no subject '$one'; there are checkpoint, collective, conv, halo, matmul, pipeline, redistribute, schedule and train" >&2; exit 2 ;;
+      *) echo "bench/run.sh: there is no subject '$one'; there are checkpoint, collective, conv, estimate, halo, matmul, pipeline, predict, redistribute, schedule and train" >&2; exit 2 ;;
     esac
   done
 done
