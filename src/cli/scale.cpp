@@ -87,8 +87,8 @@ class Experiment {
         if (failed_.count(i) == 0 && static_cast<int>(run.repeats.size()) <= round) measure(i, run);
       }
     write();
-    fmt::print("{} scaling of {}, {}, {} thread{} a rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
-               results_.dtype, results_.threads, results_.threads == 1 ? "" : "s", results_.conditions.processor);
+    fmt::print("{} scaling of {}, {}, {} a rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
+               results_.dtype, counted(results_.threads, "thread"), results_.conditions.processor);
     fmt::print("{}", results_.table());
     return failed_.empty() ? 0 : 1;
   }
@@ -148,8 +148,8 @@ class Experiment {
     size_ = open_data(options_for(most), model_, true)->size();
     for (const auto& each : cases_)
       if (batch(each.ranks) > samples(each.ranks))
-        fail("--batch {}: with {} ranks a step takes {} samples, but the training set has {}", options_.batch,
-             each.ranks, batch(each.ranks), samples(each.ranks));
+        fail("--batch {}: with {} a step takes {}, but the training set has {}", options_.batch,
+             counted(each.ranks, "rank"), counted(batch(each.ranks), "sample"), samples(each.ranks));
   }
 
   int most_ranks() const {
@@ -180,7 +180,8 @@ class Experiment {
     }
     if (there_ > 0) fmt::print(stderr, "{} of {} runs are in {} already\n", there_, there_ + all_, options_.out);
     if (options_.launcher.size() == 1 && most_ranks() > results_.conditions.cores)
-      fmt::print(stderr, "note: {} ranks share {} cores\n", most_ranks(), results_.conditions.cores);
+      fmt::print(stderr, "note: {} share {}\n", counted(most_ranks(), "rank"),
+                 counted(results_.conditions.cores, "core"));
     started_ = now();
   }
 
@@ -245,8 +246,8 @@ class Experiment {
     const std::string what = run.status == 0 ? fmt::format("{:.2f} ms a step", 1e3 * run.repeats.back())
                                              : fmt::format("failed with status {}", run.status);
     const double left = (now() - started_) / done_ * (all_ - done_);
-    fmt::print(stderr, "run {}/{}  {}, {} rank{}, batch {}: {}{}\n", there_ + done_, there_ + all_, run.strategy,
-               run.ranks, run.ranks == 1 ? "" : "s", run.batch, what,
+    fmt::print(stderr, "run {}/{}  {}, {}, batch {}: {}{}\n", there_ + done_, there_ + all_, run.strategy,
+               counted(run.ranks, "rank"), run.batch, what,
                all_ > done_ ? "; about " + print_time(left) + " left" : "");
     if (run.status != 0) fmt::print(stderr, "{}\n", run.message);
   }
