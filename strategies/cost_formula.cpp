@@ -108,6 +108,7 @@ class CostFormula::Parts {
     cost.transfers = priced.transfers;
     std::call_once(looked_for_, [&] { worst_ = worst_ranks(); });
     cost.memory = worst_.memory;
+    cost.memory_rank = worst_.memory_rank;
     cost.traffic = worst_.traffic;
     return cost;
   }
@@ -139,6 +140,7 @@ class CostFormula::Parts {
   };
   struct WorstRanks {
     MemoryPeak memory;
+    int memory_rank = 0;
     Traffic traffic;
   };
 
@@ -252,12 +254,14 @@ class CostFormula::Parts {
     WorstRanks worst;
     const AxisSet even = even_axes(plan_);
     for (const Grid& grid : plan_.grids)
-      for (const int rank : representatives(grid)) {
-        if (without(grid, rank, even) != rank) continue;
-        if (const MemoryPeak memory = plan_.peak(grid.first_rank() + rank); memory.total > worst.memory.total)
+      for (const int inside : representatives(grid)) {
+        if (without(grid, inside, even) != inside) continue;
+        const int rank = grid.first_rank() + inside;
+        if (const MemoryPeak memory = plan_.peak(rank); memory.total > worst.memory.total) {
           worst.memory = memory;
-        if (const Traffic traffic = plan_.traffic(grid.first_rank() + rank); traffic.bytes > worst.traffic.bytes)
-          worst.traffic = traffic;
+          worst.memory_rank = rank;
+        }
+        if (const Traffic traffic = plan_.traffic(rank); traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
       }
     return worst;
   }

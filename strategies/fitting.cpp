@@ -1,6 +1,7 @@
 #include "partita/strategies/fitting.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/layouts/notation.hpp"
 #include "partita/strategies/balance.hpp"
 
 #include <algorithm>
@@ -9,20 +10,11 @@
 
 namespace partita {
 
-Holding most_held(const Plan& plan, Index limit) {
-  Holding most;
-  for (const auto& grid : plan.grids)
-    for (const int inside : representatives(grid)) {
-      const int rank = grid.first_rank() + inside;
-      if (const MemoryPeak peak = plan.peak(rank); peak.total > most.memory.total) {
-        most.rank = rank;
-        most.memory = peak;
-      }
-    }
-  most.missing = std::max<Index>(0, most.memory.total - limit);
-  const auto& bytes = most.memory.each.bytes;
-  most.most = static_cast<MemoryClass>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
-  return most;
+Holding most_held(const Cost& cost, Index limit) {
+  const auto& bytes = cost.memory.each.bytes;
+  const auto most = std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
+  const Index missing = limit > 0 ? std::max<Index>(0, cost.memory.total - limit) : 0;
+  return {cost.memory_rank, cost.memory, missing, static_cast<MemoryClass>(most)};
 }
 
 namespace {
@@ -34,8 +26,11 @@ struct Variant {
   Workload workload;
 };
 
+/// Makes it, where it can be made: no grid has more axes or ranks than there may be. Throws Error where not.
+using Change = std::function<Variant()>;
+
 /// Steps of one change, the smallest first.
-using Family = std::vector<Variant>;
+using Family = std::vector<Change>;
 
 Strategy distributed(Strategy strategy) { return strategy.update(Strategy::Update::distributed); }
 Strategy recomputing(Strategy strategy) { return strategy.layer("*", {.recompute = true}); }
@@ -56,6 +51,21 @@ Grid lengthened(const Grid& grid, const std::string& changed, int times) {
   return Grid::parse(text);
 }
 
+/// A layout's notation with one more axis that cuts a dimension, after those that cut it already.
+std::string with_cut(const std::string& layout, const std::string& dim, const std::string& axis) {
+  std::vector<Placement> words = parse_notation(layout);
+  auto word = std::find_if(words.begin(), words.end(), [&](const Placement& each) { return each.dim.text == dim; });
+  if (word == words.end()) word = words.insert(word, Placement{{dim, 0}, {}});
+  word->axes.push_back({axis, 0});
+  std::string text;
+  for (const auto& [name, axes] : words) {
+    text += fmt::format("{}{}", text.empty() ? "" : " ", name.text);
+    for (std::size_t i = 0; i < axes.size(); ++i) text += fmt::format("{}{}", i == 0 ? "@(" : ",", axes[i].text);
+    if (!axes.empty()) text += ")";
+  }
+  return text;
+}
+
 class Search {
  public:
   Search(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
@@ -63,7 +73,7 @@ class Search {
       : model_(model), strategy_(strategy), workload_(workload), machine_(machine), times_(times), limit_(limit) {}
 
   std::vector<Remedy> run() {
-    const auto now = price({"", strategy_, workload_});
+    const auto now = price(as("", strategy_));
     std::vector<Remedy> found;
     for (const Family& family : families())
       if (const auto best = best_of(family); best && (!now || best->held < now->held)) found.push_back(*best);
@@ -74,14 +84,17 @@ class Search {
   }
 
  private:
+  Change as(const std::string& change, const Strategy& strategy) const {
+    return [=, this] { return Variant{change, strategy, workload_}; };
+  }
+
   std::vector<Family> families() const {
     const Strategy both = recomputing(distributed(strategy_));
     const std::string both_text = fmt::format("{} and {}", update_text, recompute_text);
     std::vector<Family> all;
-    if (strategy_.update() != Strategy::Update::distributed)
-      all.push_back({{update_text, distributed(strategy_), workload_}});
-    all.push_back({{recompute_text, recomputing(strategy_), workload_}});
-    all.push_back({{both_text, both, workload_}});
+    if (strategy_.update() != Strategy::Update::distributed) all.push_back({as(update_text, distributed(strategy_))});
+    all.push_back({as(recompute_text, recomputing(strategy_))});
+    all.push_back({as(both_text, both)});
     all.push_back(more_microbatches(strategy_, ""));
     all.push_back(more_microbatches(both, fmt::format(" with {}", both_text)));
     all.push_back(smaller_batches());
@@ -92,12 +105,13 @@ class Search {
   Family more_microbatches(const Strategy& strategy, const std::string& with) const {
     Family family;
     const std::string kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
-    for (Index count = 2 * strategy.microbatches(); count <= std::min<Index>(workload_.batch, 1 << 16); count *= 2) {
-      Strategy cut = strategy;
-      const int groups = strategy.schedule() == "single" ? 0 : strategy.groups_per_stage();
-      cut.schedule(kind, static_cast<int>(count), groups);
-      family.push_back({fmt::format("{} microbatches ({}){}", count, kind, with), cut, workload_});
-    }
+    const int groups = strategy.schedule() == "single" ? 0 : strategy.groups_per_stage();
+    for (Index count = 2 * strategy.microbatches(); count <= std::min<Index>(workload_.batch, 1 << 16); count *= 2)
+      family.push_back([=, this] {
+        Strategy cut = strategy;
+        cut.schedule(kind, static_cast<int>(count), groups);
+        return Variant{fmt::format("{} microbatches ({}){}", count, kind, with), cut, workload_};
+      });
     return family;
   }
 
@@ -105,46 +119,48 @@ class Search {
     Family family;
     Workload smaller = workload_;
     while ((smaller.batch /= 2) > 0)
-      family.push_back({fmt::format("a batch of {}", smaller.batch), strategy_, smaller});
+      family.push_back([=, this] { return Variant{fmt::format("a batch of {}", smaller.batch), strategy_, smaller}; });
     return family;
   }
 
   void add_ranks(std::vector<Family>& all) const {
     const auto& stages = strategy_.stages();
-    if (strategy_.stage_count() > 1 && stages.empty()) {
-      Strategy more = strategy_;
-      more.stages(2 * strategy_.stage_count());
-      all.push_back({{fmt::format("stages = {}", more.stage_count()), more, workload_}});
-    }
+    if (strategy_.stage_count() > 1 && stages.empty())
+      all.push_back({[this] {
+        Strategy more = strategy_;
+        more.stages(2 * strategy_.stage_count());
+        return Variant{fmt::format("stages = {}", more.stage_count()), more, workload_};
+      }});
     if (std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.grid.has_value(); })) return;
     const Grid& grid = strategy_.grid();
-    for (int axis = 0; axis < grid.axes(); ++axis) all.push_back(longer(grid.name(axis), strategy_));
-    if (grid.axes() == 0) all.push_back(longer("data", cutting("N@data")));
-    for (const auto& [name, cut] : {std::pair("y", "H@y"), std::pair("c", "C@c")})
-      if (grid.find(name) < 0) all.push_back(longer(name, cutting(cut)));
+    for (const auto& axis : grid.names()) all.push_back(longer(axis, [this] { return strategy_; }));
+    for (const auto& [axis, dim] : {std::pair("data", "N"), {"y", "H"}, {"c", "C"}})
+      if (grid.find(axis) < 0) all.push_back(longer(axis, [=, this] { return cutting(dim, axis); }));
   }
 
   /// The strategy on longer grids.
-  Family longer(const std::string& axis, const Strategy& strategy) const {
+  Family longer(const std::string& axis, const std::function<Strategy()>& strategy) const {
     Family family;
-    for (const int times : {2, 4, 8}) {
-      const Grid grid = lengthened(strategy_.grid(), axis, times);
-      family.push_back({fmt::format("the grid \"{}\"", grid.print()), strategy.on(grid), workload_});
-    }
+    for (const int times : {2, 4, 8})
+      family.push_back([=, this] {
+        const Grid grid = lengthened(strategy_.grid(), axis, times);
+        return Variant{fmt::format("the grid \"{}\"", grid.print()), strategy().on(grid), workload_};
+      });
     return family;
   }
 
   /// Every output cut once more, whatever it is cut over already. Later rules win, so all are said again, in their order.
-  Strategy cutting(const std::string& cut) const {
+  Strategy cutting(const std::string& dim, const std::string& axis) const {
     Strategy strategy = strategy_;
     bool said = false;
     for (const auto& each : strategy_.rules()) {
       if (!each.rule.output) continue;
-      const bool lacks = each.exact() && !has(each.match, cut[0]);  // such a rule must fit
-      strategy.layer(each.match, {.output = *each.rule.output + (lacks ? "" : " " + cut)}, each.place);
+      const bool lacks = each.exact() && !has(each.match, dim[0]);  // such a rule must fit
+      strategy.layer(each.match, {.output = lacks ? *each.rule.output : with_cut(*each.rule.output, dim, axis)},
+                     each.place);
       said = true;
     }
-    return said ? strategy : strategy.layer("*", {.output = cut});
+    return said ? strategy : strategy.layer("*", {.output = with_cut("", dim, axis)});
   }
 
   bool has(const std::string& layer, char dim) const {
@@ -163,9 +179,10 @@ class Search {
     }
   }
 
-  /// Nothing where the variant cannot be bound.
-  std::optional<Remedy> price(const Variant& variant) const {
+  /// Nothing where the variant cannot be made or bound.
+  std::optional<Remedy> price(const Change& change) const {
     try {
+      const Variant variant = change();
       const Plan plan = bind(model_, placed(variant), variant.workload);
       const Cost cost = estimate(plan, machine_, times_);
       const Index held = cost.memory.total;
@@ -178,8 +195,8 @@ class Search {
 
   std::optional<Remedy> best_of(const Family& family) const {
     std::optional<Remedy> best;
-    for (const auto& variant : family) {
-      const auto next = price(variant);
+    for (const Change& change : family) {
+      const auto next = price(change);
       if (next && (!best || next->held < best->held)) best = next;
       if (best && best->missing == 0) break;
     }

@@ -42,8 +42,8 @@ class Comparison {
   const MachineFiles& files() const { return files_; }
 
   Compared price(const std::string& name, const Strategy& strategy) {
-    bool runs = world_ && strategy.ranks() == world_->size();
-    if (runs && strategy.stage_count() > 1)
+    const bool ours = world_ && strategy.ranks() == world_->size();
+    if (ours && strategy.stage_count() > 1)
       measure(name, [&] {  // boundaries are placed by these
         Strategy serial;
         return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
@@ -53,33 +53,34 @@ class Comparison {
     agreed(name, [&] {
       placed = place(strategy);
       one.plan = bind(model_, placed, workload_);
+      one.cost = estimate(one.plan, files_.machine, files_.times);
     });
-    one.held = most_held(one.plan, limit());
-    runs = runs && (one.fits() || !limited());
-    if (runs) measure(name, [&] { return one.plan; });
+    one.held = most_held(one.cost, limit());
+    if (!ours || !one.fits()) return one;
+    measure(name, [&] { return one.plan; });
     agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, files_.times); });
-    if (!one.fits() && (!world_ || world_->rank() == 0))
-      one.remedies = remedies(model_, strategy, workload_, files_.machine, files_.times, limit());
-    if (runs) one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
+    one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
     return one;
   }
 
-  /// Bytes that a rank may hold.
-  Index limit() const {
-    return options_.trainer.memory_limit > 0 ? options_.trainer.memory_limit
-                                             : static_cast<Index>(files_.machine.memory.value);
+  /// What would make a strategy fit.
+  std::vector<Remedy> remedies_of(const Strategy& strategy) const {
+    return remedies(model_, strategy, workload_, files_.machine, files_.times, limit());
   }
+
+  /// Bytes that a rank may hold; 0 for any.
+  Index limit() const { return limit_of(options_, files_.machine); }
+
   /// Seconds of a step on one rank; by measured times too where strategies are measured, if one rank can hold it.
   double alone() {
     const Plan serial = bind(model_, Strategy(), workload_);
-    if (world_ && serial.peak(0).total <= limit()) measure("one rank", [&] { return serial; });
+    // Nobody asked for one rank to be run: where nobody said a limit either, the assumed machine's memory is one.
+    const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
+    if (world_ && serial.peak(0).total <= room) measure("one rank", [&] { return serial; });
     return estimate(serial, files_.machine, files_.times).seconds;
   }
 
  private:
-  /// True if somebody said what a rank may hold: else it is the assumed machine's, and no reason not to run.
-  bool limited() const { return options_.trainer.memory_limit > 0 || !options_.machine.empty(); }
-
   /// Stages of which no cut fits are placed all the same, so that it can be told what is missing.
   Strategy place(const Strategy& strategy) const {
     try {
@@ -179,7 +180,8 @@ void print_unfit(const std::vector<Compared>& all, Index limit) {
   constexpr std::size_t most = 4;
   for (const auto& one : all)
     if (!one.fits())
-      fmt::print("{} does not fit: {}\n  {}\n", one.name, print(one.held, limit), print(one.remedies, most, "\n    "));
+      fmt::print("{} does not fit: {}\n  {}\n", one.name, print(one.held, limit),
+                 print(one.remedies, most, "\n    ", "\n    "));
 }
 
 /// The fastest of those that fit, with those that take as long, and why the others take longer.
@@ -214,8 +216,8 @@ void print_not_run(const std::vector<Compared>& all, int ranks) {
     if (needed == ranks)
       fmt::print("{} was not run: it does not fit\n", one.name);
     else
-      fmt::print("{} was not run: it has {} rank{}, {} {} started; start it with mpiexec -n {}\n", one.name, needed,
-                 needed == 1 ? "" : "s", ranks, ranks == 1 ? "was" : "were", needed);
+      fmt::print("{} was not run: it has {}, {} {} started; start it with mpiexec -n {}\n", one.name,
+                 counted(needed, "rank"), ranks, ranks == 1 ? "was" : "were", needed);
   }
   if (!ran) fmt::print("nothing was measured\n");
 }
@@ -254,6 +256,9 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   std::vector<Compared> all;
   for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
   const double alone = comparison->alone();  // one rank: no machine holds fewer
+  // After the last measurement, and by all alike: else ranks would wait for the first one's answers.
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!all[i].fits()) all[i].remedies = comparison->remedies_of(strategies[i].second);
   const MachineFiles& files = comparison->files();
   const Index limit = comparison->limit();
   if (!first) return 0;

@@ -54,7 +54,7 @@ Json memory_of(const Holding& held, Index limit) {
                           MemoryClass::activations, MemoryClass::halos, MemoryClass::workspace})
     classes[std::string(name(each))] = held.memory.each[each];
   return {{"predicted", held.memory.total},
-          {"limit", limit},
+          {"limit", limit > 0 ? Json(limit) : Json()},
           {"missing", held.missing},
           {"rank", held.rank},
           {"classes", std::move(classes)}};

@@ -218,7 +218,7 @@ int explain(const Options& options, const ModelFactory& factory) {
              memory.each.print());
   if (plan.workload.training) print_price(plan, files, options);
   std::fflush(stdout);
-  check_memory(plan, options.trainer.memory_limit);
+  check_memory(plan, limit_of(options, files.machine));
   return 0;
 }
 

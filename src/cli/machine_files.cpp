@@ -14,10 +14,14 @@ Workload make_workload(const Options& options) {
           options.trainer.optimizer};
 }
 
+Index limit_of(const Options& options, const Machine& machine) {
+  if (options.trainer.memory_limit > 0) return options.trainer.memory_limit;
+  return options.machine.empty() ? 0 : static_cast<Index>(machine.memory.value);
+}
+
 Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files) {
-  const auto memory = options.machine.empty() ? 0 : static_cast<Index>(files.machine.memory.value);
-  const Index limit = options.trainer.memory_limit > 0 ? options.trainer.memory_limit : memory;
-  return balanced(model, strategy, make_workload(options), files.machine, files.times, limit);
+  return balanced(model, strategy, make_workload(options), files.machine, files.times,
+                  limit_of(options, files.machine));
 }
 
 MeasureOptions measure_options(const Options& options) {

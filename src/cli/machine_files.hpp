@@ -19,8 +19,11 @@ std::string times_path(const std::string& machine);
 
 /// The workload that the options describe.
 Workload make_workload(const Options& options);
-/// Places the boundaries of stages where the strategy leaves that open, by the machine's prices, alike in every verb. A stage holds
-/// at most what --memory-limit says, or a machine that was named.
+/// Bytes that a rank may hold, alike in every verb: what --memory-limit says, else the memory of a machine that was named, else 0 for
+/// any: the default machine's is assumed, and binds nobody.
+Index limit_of(const Options& options, const Machine& machine);
+/// Places the boundaries of stages where the strategy leaves that open, by the machine's prices, alike in every verb. A rank
+/// of a stage holds at most limit_of().
 Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files);
 
 /// How --backend, --threads and --kernels ask for times to be measured.

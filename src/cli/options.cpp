@@ -68,7 +68,7 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   }
   if (o.verb != "calibrate")
     add("memory-limit", po::value(&texts.memory_limit)->value_name("SIZE"),
-        "refuse what holds more tensors on a rank, e.g. 4GiB");
+        "refuse what holds more tensors on a rank, e.g. 4GiB; without it a --machine says how much");
   add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"), "global samples a step");
   return group;
 }

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <limits>
 
 namespace partita::cli {
@@ -43,28 +44,50 @@ std::string describe(const Strategy& strategy) {
   std::string microbatches;
   if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
   if (grids.size() > 1) microbatches += fmt::format(" ({})", strategy.schedule());
-  return fmt::format("{}grid \"{}\"{}{}, {} rule{}",
-                     grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "", strategy.grid().print(),
-                     microbatches, strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
-                     strategy.rules().size(), strategy.rules().size() == 1 ? "" : "s");
+  return fmt::format("{}grid \"{}\"{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
+                     strategy.grid().print(), microbatches,
+                     strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
+                     counted(static_cast<Index>(strategy.rules().size()), "rule"));
 }
 
-/// What the planner finds. Where nothing fits, its error with what would make the best of all strategies fit.
+/// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, or throw.
+class CountingLine {
+ public:
+  CountingLine() = default;
+  CountingLine(const CountingLine&) = delete;
+  CountingLine& operator=(const CountingLine&) = delete;
+  ~CountingLine() {
+    if (begun_) std::fputs("\n", stderr);
+  }
+  void show(int done, int most) {
+    fmt::print(stderr, "\r{} of at most {} candidates examined", done, most);
+    begun_ = true;
+  }
+
+ private:
+  bool begun_ = false;
+};
+
+/// What the planner finds within `limit` bytes a rank; 0 for any. Where nothing fits, its error with what would make the best of all
+/// strategies fit.
 std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
-                            const PlannerOptions& wanted) {
-  const auto all = [&](const PlannerOptions& options) {
+                            const PlannerOptions& wanted, Index limit) {
+  const auto all = [&](Index within) {
+    PlannerOptions options = wanted;
+    options.memory_limit = within;
+    CountingLine line;
+    if (isatty(STDERR_FILENO) != 0) options.progress = [&](int done, int most) { line.show(done, most); };
     return plan_strategies(model, workload, files.machine, files.times, options);
   };
+  constexpr Index any = std::numeric_limits<Index>::max();
+  if (limit == 0) return all(any);
   try {
-    return all(wanted);
+    return all(limit);
   } catch (const Error& error) {
-    PlannerOptions unlimited = wanted;
-    unlimited.memory_limit = std::numeric_limits<Index>::max();
-    const auto best = all(unlimited);  // what is wrong beside the memory is wrong here too
-    const Index limit = wanted.memory_limit > 0 ? wanted.memory_limit : static_cast<Index>(files.machine.memory.value);
+    const auto best = all(any);  // what is wrong beside the memory is wrong here too
     constexpr std::size_t most = 3;
     fail("{}; the fastest without that limit is {}: {}", error.what(), describe(best.front().strategy),
-         print(remedies(model, best.front().strategy, workload, files.machine, files.times, limit), most, "; "));
+         print(remedies(model, best.front().strategy, workload, files.machine, files.times, limit), most, " ", "; "));
   }
 }
 
@@ -87,16 +110,10 @@ int plan(const Options& options, const ModelFactory& factory) {
   wanted.ranks = options.ranks;
   wanted.best = options.best;
   wanted.kinds = options.kinds;
-  wanted.memory_limit = options.trainer.memory_limit;
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  if (terminal)
-    wanted.progress = [](int done, int all) {
-      fmt::print(stderr, "\r{} of {} outlines{}", done, all, done == all ? "\n" : "");
-    };
   const std::string prefix = options.out;
   check_writable("--out", prefix + "-1.toml");
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
-  auto found = search(model, workload, files, wanted);
+  auto found = search(model, workload, files, wanted, limit_of(options, files.machine));
   for (auto& each : found) each = renamed(each, model, workload, files);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);

@@ -34,12 +34,13 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     setup.model = make_model(options, factory);
     setup.strategy = make_strategy(options, world.size());
     check_ranks(setup.strategy, world.size());
-    setup.strategy = place_stages(options, setup.model, setup.strategy, load_machine(options));
+    const MachineFiles files = load_machine(options);
+    setup.strategy = place_stages(options, setup.model, setup.strategy, files);
     const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
-    check_memory(plan, options.trainer.memory_limit);
+    check_memory(plan, limit_of(options, files.machine));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
@@ -216,9 +217,10 @@ class Run {
     const auto& o = options_.trainer;
     const bool by_steps = o.steps > 0 && trainer_.step() >= o.steps;
     fmt::print(
-        "note       nothing is left to train: {} done before this run, and --{} {} counts from the first; give more\n",
-        trainer_.step() == 1 ? "1 step was" : fmt::format("{} steps were", trainer_.step()),
-        by_steps ? "steps" : "epochs", by_steps ? o.steps : o.epochs);
+        "note       nothing is left to train: {} {} done before this run, and --{} {} counts from the first; give "
+        "more\n",
+        counted(trainer_.step(), "step"), trainer_.step() == 1 ? "was" : "were", by_steps ? "steps" : "epochs",
+        by_steps ? o.steps : o.epochs);
   }
 
   /// The schedule by the prices of the machine that was named.

@@ -1,5 +1,7 @@
 #include "unfit.hpp"
 
+#include "partita/base/error.hpp"
+
 #include <algorithm>
 
 namespace partita::cli {
@@ -10,17 +12,17 @@ std::string print(const Holding& held, Index limit) {
                      print_bytes(limit), name(held.most));
 }
 
-std::string print(const std::vector<Remedy>& remedies, std::size_t most, const char* between) {
+std::string print(const std::vector<Remedy>& remedies, std::size_t most, const char* before, const char* between) {
   if (remedies.empty()) return "no change that was tried lowers that";
   const bool fits = remedies.front().missing == 0;
   std::string text = fits ? "it would fit with" : "nothing that was tried makes it fit; the nearest are";
   for (std::size_t i = 0; i < std::min(most, remedies.size()); ++i) {
     const Remedy& each = remedies[i];
     if (fits && each.missing > 0) break;
-    text += fmt::format("{}{}: ", i == 0 && between[0] != '\n' ? " " : between, each.change);
+    text += fmt::format("{}{}: ", i == 0 ? before : between, each.change);
     const double speed = static_cast<double>(each.batch) / each.seconds;
-    text += fits ? fmt::format("{} a rank on {} rank{}, {:.{}f} samples/s", print_bytes(each.held), each.ranks,
-                               each.ranks == 1 ? "" : "s", speed, speed < 10 ? 2 : 0)
+    text += fits ? fmt::format("{} a rank on {}, {:.{}f} samples/s", print_bytes(each.held),
+                               counted(each.ranks, "rank"), speed, speed < 10 ? 2 : 0)
                  : fmt::format("{} too much", print_bytes(each.missing));
   }
   return text;

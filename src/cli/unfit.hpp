@@ -10,8 +10,8 @@ namespace partita::cli {
 /// "rank 3 holds 5.0 GiB (weights ..., activations ...), 1.0 GiB more than 4.0 GiB; most of it is activations".
 std::string print(const Holding& held, Index limit);
 
-/// What makes it fit, the cheapest first and at most so many, each after `between`: "it would fit with a batch of 32: 2.1 GiB a rank
-/// on 4 ranks, 14.2 samples/s; ...". Where nothing does, what the nearest changes lack.
-std::string print(const std::vector<Remedy>& remedies, std::size_t most, const char* between);
+/// What makes it fit, the cheapest first and at most so many: "it would fit with", `before` the first and `between` them, "a batch of
+/// 32: 2.1 GiB a rank on 4 ranks, 14.2 samples/s". Where nothing does, what the nearest changes lack.
+std::string print(const std::vector<Remedy>& remedies, std::size_t most, const char* before, const char* between);
 
 }  // namespace partita::cli

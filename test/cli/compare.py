@@ -4,6 +4,7 @@ build/partita."""
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -159,6 +160,18 @@ def limited(folder):
     shared = compare(folder, "--memory-limit", some, strategies=["samples.toml", "done.toml"]).stdout
     check("what is named fits when it is done", 'optimizer = "distributed": ' in text and "done.toml does not fit" not in shared and
           "done.toml wins" in shared, text + shared)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/two-cores.toml"), encoding="utf-8") as file:
+        write(folder, "tight.toml", re.sub(r"\nmemory += {.*?}", '\nmemory = { MiB = 1, from = "a test" }', file.read()))
+    more = ["--model", "lenet5", "--width", "0.25", "--batch", "256"]
+    bound = run(folder, "compare", *more, "--machine", "tight.toml", "--strategies", "samples.toml", "--json", "l.json").stdout
+    check("the memory of a machine that is named", "more than 1.0 MiB; most of it" in bound and
+          json.loads(read(folder, "l.json"))["strategies"][0]["memory"]["limit"] == 1 << 20, bound)
+    for verb in ("explain", "train"):
+        refused(folder, f"{verb} by the same limit", [verb, *more, "--machine", "tight.toml"], "more than the memory limit of 1.0 MiB")
+    large = run(folder, "compare", "--model", "resnet50", "--batch", "2048", "--strategies", "samples.toml", "--json", "l.json").stdout
+    memory = json.loads(read(folder, "l.json"))["strategies"][0]["memory"]
+    check("that of the assumed one is none", memory["predicted"] > 12 << 30 and memory["limit"] is None and memory["missing"] == 0 and
+          "does not fit" not in large, large)
     result = run(folder, "plan", *SMALL, "--ranks", "2", "--memory-limit", "1KiB", status=2)
     check("plan says so too", len(result.stderr.splitlines()) == 1 and re.search(
         r"fits 2 ranks .* KiB more than the limit of 1.0 KiB; .*nothing that was tried makes it fit; the nearest are the grid",
@@ -184,6 +197,17 @@ def planned(folder):
             usual[axis] == dims if axis in usual else axis[0] == "p" and len(dims) > 1 for axis, dims in cut.items()), text)
         check(f"{name}: axes that stand together are one", not any(
             text.count(f"{a},{b}") == len(re.findall(rf"\b{a}\b[,)\" ]", text)) > 0 for a, b in zip(axes, axes[1:])), text)
+
+
+def progress(folder):
+    """On a terminal plan counts candidates on a line that it ends, though fewer were there than it was to examine."""
+    terminal, theirs = pty.openpty()
+    subprocess.run([PROGRAM, "plan", *SMALL, "--ranks", "1", "--out", "one"], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs,
+                   timeout=100, check=True)
+    os.close(theirs)
+    text = os.read(terminal, 1 << 16).decode()
+    done, most = map(int, re.search(r"\r(\d+) of at most (\d+) candidates examined\r\n$", text).groups())
+    check(f"{done} of at most {most} candidates, and the line is ended", done < most and text.count("\n") == 1, text)
 
 
 def refused(folder, name, arguments, *patterns, ranks=0):
@@ -239,6 +263,7 @@ with tempfile.TemporaryDirectory() as made:
     measured(made)
     limited(made)
     planned(made)
+    progress(made)
     refusals(made)
     scaled(made)
     run(made, "calibrate", *SMALL, *QUICK, "--out", "three.toml", ranks=3)

@@ -25,23 +25,29 @@ const Remedy* find(const std::vector<Remedy>& all, const std::string& change) {
 }
 
 Index held_by(const Strategy& strategy, Index samples = batch) {
-  return most_held(bound(two_convolutions(), strategy, samples), 0).memory.total;
+  return estimate(bound(two_convolutions(), strategy, samples), round_machine()).memory.total;
 }
 
 TEST(Fitting, OfTheFullestRank) {
   const Plan plan =
       bound(two_convolutions(), Strategy("data=3").layer("*", {.output = "N@data"}), 16);  // 6, 5, 5 samples
+  const Cost cost = estimate(plan, round_machine());
   const Index held = plan.peak(0).total;
-  const Holding some = most_held(plan, held - 10);
+  const Holding some = most_held(cost, held - 10);
   EXPECT_EQ(some.rank, 0);
   EXPECT_EQ(some.memory.total, held);
   EXPECT_EQ(some.missing, 10);
   EXPECT_EQ(some.most, MemoryClass::activations);
-  EXPECT_EQ(most_held(plan, held).missing, 0);
+  EXPECT_EQ(most_held(cost, held).missing, 0);
+  EXPECT_EQ(most_held(cost, 0).missing, 0) << "there is no limit";
   // Stages of unlike size: "a" and its input hold less than "b", the loss and both their outputs.
   Strategy staged;
   staged.stage({"in", "in"}).stage({"a", "loss"}).schedule("gpipe", 2);
-  EXPECT_EQ(most_held(bound(two_convolutions(), staged, batch), 0).rank, 1);
+  const Plan stages = bound(two_convolutions(), staged, batch);
+  ASSERT_GT(stages.peak(1).total, stages.peak(0).total);
+  const Holding second = most_held(estimate(stages, round_machine()), 0);
+  EXPECT_EQ(second.rank, 1);
+  EXPECT_EQ(second.memory.total, stages.peak(1).total);
 }
 
 // Serially: input 2, a 4, b 4 planes of 64 places, in f32.
@@ -119,6 +125,40 @@ TEST(Fitting, NewAxesCutWhatHasTheirDimension) {
   const auto all = remedies(lenet, named, workload(), round_machine(), {}, 1000);
   EXPECT_TRUE(std::any_of(all.begin(), all.end(),
                           [](const Remedy& r) { return r.change.starts_with("the grid \"data=2 y="); }));
+}
+
+/// That the change is found, and holds what `done` does.
+void expect_remedy(const Strategy& strategy, const std::string& change, const Strategy& done) {
+  const Index held = held_by(done);
+  ASSERT_LT(held, held_by(strategy));
+  const auto all = remedies_within(strategy, held);
+  const Remedy* found = find(all, change);
+  ASSERT_NE(found, nullptr) << change;
+  EXPECT_EQ(found->held, held) << change;
+}
+
+// What is cut over another axis already, or named without any, is named once.
+TEST(Fitting, NewAxesCutWhatIsNamedAlready) {
+  expect_remedy(all_as("data=2 rows=2", "N@data H@rows"), "the grid \"data=2 rows=2 y=2\"",
+                all_as("data=2 rows=2 y=2", "N@data H@(rows,y)"));
+  expect_remedy(all_as("", "N C"), "the grid \"data=2\"", all_as("data=2", "N@data C"));
+}
+
+TEST(Fitting, SamplesAreCutWhereNoAxisDoes) {
+  expect_remedy(all_as("y=2", "H@y"), "the grid \"y=2 data=2\"", all_as("y=2 data=2", "N@data H@y"));
+}
+
+// What cannot be made any larger is left out, and the rest is found.
+TEST(Fitting, GridsAndStagesHaveAnEnd) {
+  std::string axes;
+  for (char axis = 'a'; axis <= 'p'; ++axis) axes += fmt::format("{}_={} ", axis, axis == 'a' ? 2 : 1);
+  const auto all = remedies_within(all_as(axes, "N@a_"), 100);
+  EXPECT_NE(find(all, "optimizer = \"distributed\""), nullptr);
+  EXPECT_TRUE(
+      std::none_of(all.begin(), all.end(), [](const Remedy& r) { return r.change.find("y=") != std::string::npos; }));
+  Strategy staged;
+  staged.stages(40000).schedule("gpipe", 4);
+  EXPECT_NO_THROW(remedies_within(staged, 100));
 }
 
 }  // namespace

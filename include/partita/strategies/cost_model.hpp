@@ -61,6 +61,7 @@ struct Cost {
   int stage = 0;                  ///< that works longest
   Traffic traffic;                ///< of the rank that sends most, a step
   MemoryPeak memory;              ///< of the rank that holds most
+  int memory_rank = 0;            ///< that rank, of the world; of several the first
   double samples_per_second = 0;
 };
 

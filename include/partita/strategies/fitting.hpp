@@ -15,8 +15,8 @@ struct Holding {
   MemoryClass most = MemoryClass::weights;  ///< the class that takes most of it
 };
 
-/// Of the ranks that have a stage's largest and smallest blocks and inner ones. `limit` in bytes.
-Holding most_held(const Plan& plan, Index limit);
+/// By a plan's price. `limit` in bytes; 0 for none.
+Holding most_held(const Cost& cost, Index limit);
 
 /// One change that may make a strategy fit, bound and priced.
 struct Remedy {
@@ -36,7 +36,7 @@ struct Remedy {
 ///     activations   computed once more in backward; with that both
 ///     microbatches  twice as many, four times ... down to one sample; alone, and with both
 ///     the batch     halves, down to one sample
-///     ranks         2, 4 and 8 times as many along each axis, or along a new one for H and for C; twice as many `stages`
+///     ranks         2, 4 and 8 times as many along each axis, or along a new one for N, H or C; twice as many `stages`
 ///
 /// Of the steps of one change the smallest that fits is taken, or the one that lacks least. Those that fit come first, the cheapest
 /// of them foremost; the others by what they lack. A change that cannot be bound, or that lowers nothing, is left out.
