@@ -8,5 +8,6 @@ print(f"{platform.machine()}, {platform.system()} {platform.release()}\n")
 print("| subject | case | ranks | seconds | spread | ratio | against |\n|---|---|---|---|---|---|---|")
 with open(sys.argv[1], encoding="utf-8") as file:
     for row in map(json.loads, file):
-        print(f"| {row['subject']} | {row['case']} | {row['ranks']} | {row['seconds']:.2e} | {row['spread']:.2f} | "
-              f"{row['ratio']:.2f} | {row['against']} |")
+        if not row["case"].startswith("summary"):
+            print(f"| {row['subject']} | {row['case']} | {row['ranks']} | {row['seconds']:.2e} | {row['spread']:.2f} | "
+                  f"{row['ratio']:.2f} | {row['against']} |")
