@@ -68,18 +68,16 @@ std::string Halo::widths() const {
   return text;
 }
 
-Halo halo_of(const Layout& x, const Layout& y, Halo::Reads reads) { return {x, y, std::move(reads)}; }
-
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  return halo_of(x, y, [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
-    return inputs_of(windows, out, shape);
-  });
+  return {x, y, [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
+            return inputs_of(windows, out, shape);
+          }};
 }
 
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  return halo_of(y, x, [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
-    return outputs_of(windows, in, shape);
-  });
+  return {y, x, [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
+            return outputs_of(windows, in, shape);
+          }};
 }
 
 }  // namespace partita

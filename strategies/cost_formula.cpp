@@ -54,11 +54,12 @@ class CostFormula::Parts {
       : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_(share_of_larger(plan)) {
     TermCompiler compiler(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.places.size());
+    Known known;
     std::map<std::pair<int, int>, int> numbers;
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
       const int index = static_cast<int>(i);
-      const std::pair sizes{price_number(compiler, index, false),
-                            larger_ == 1 ? -1 : price_number(compiler, index, true)};
+      const std::pair sizes{price_number(compiler, known, index, false),
+                            larger_ == 1 ? -1 : price_number(compiler, known, index, true)};
       const auto [found, fresh] = numbers.try_emplace(sizes, static_cast<int>(numbers.size()));
       if (fresh) distinct_.push_back({sizes.first, sizes.second});
       Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
@@ -76,7 +77,6 @@ class CostFormula::Parts {
     for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
       groups_[group].update = compiler.update(static_cast<int>(group));
     terms_ = std::move(compiler).take();
-    known_.clear();
   }
 
   StepCost step(const Machine& machine) const {
@@ -144,10 +144,17 @@ class CostFormula::Parts {
     Traffic traffic;
   };
 
+  /// A layer, and the number of its price.
+  struct Numbered {
+    const LayerPlan* layer;
+    int stage, number;
+  };
+  using Known = std::unordered_map<std::size_t, std::vector<Numbered>>;  // layers with different prices, by likeness
+
   /// The number of the layer's price among those of all layers that differ.
-  int price_number(TermCompiler& compiler, int index, bool of_smaller) {
+  int price_number(TermCompiler& compiler, Known& all, int index, bool of_smaller) {
     const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
-    auto& known = known_[likeness(layer)];
+    auto& known = all[likeness(layer)];
     for (const auto& [other, stage, number] : known)
       if (stage == plan_.stage_of(index) && alike(layer, *other)) return number;
     known.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
@@ -266,18 +273,12 @@ class CostFormula::Parts {
     return worst;
   }
 
-  struct Known {
-    const LayerPlan* layer;
-    int stage, number;
-  };
-
   const Plan& plan_;
   std::vector<int> units_;  // ranks, by level
   GroupGraph graph_;
   double larger_;  // the share of microbatches of the larger size
   CostTerms terms_;
-  std::unordered_map<std::size_t, std::vector<Known>> known_;  // layers with different prices, by likeness
-  std::vector<std::vector<RankTerms>> prices_;                 // theirs
+  std::vector<std::vector<RankTerms>> prices_;  // of layers that differ
   std::vector<Sizes> distinct_;
   std::vector<std::vector<SumTerms>> sums_;
   std::vector<Group> groups_;

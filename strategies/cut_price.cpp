@@ -14,33 +14,62 @@ T between(const std::vector<T>& sums, int first, int end) {
   return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
 }
 
+/// Between a rank of one stage and the same one of another, where these are on the farthest level: the slowest holds its stage up.
+Route farthest_route(const Machine& machine, const Grid& grid, int from, int to) {
+  const int first = std::min(from, to) * grid.size(), apart = std::abs(to - from) * grid.size();
+  Route farthest = exchange_route(machine, first, 0, apart);
+  for (const int rank : representatives(grid))
+    if (const Route route = exchange_route(machine, first + rank, 0, apart); route.level > farthest.level)
+      farthest = route;
+  return farthest;
+}
+
 }  // namespace
 
 CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, Schedule schedule)
     : schedule_(std::move(schedule)), places_(schedule_.places()) {
   count_actions();
-  const int ranks = plan.ranks();  // of a stage
-  for (int a = 0; a < static_cast<int>(schedule_.stages.size()); ++a) {
-    auto& links = links_.emplace_back();
-    for (int b = 0; b < static_cast<int>(schedule_.stages.size()); ++b) {
-      const Level& level = machine.levels[static_cast<std::size_t>(machine.level_of(a * ranks, b * ranks))];
-      links.push_back({level.latency.value, level.bandwidth.value, level.overlap.value});
-    }
-  }
+  add_links(plan, machine);
   add_layers(plan, machine, times);
   add_outputs(plan);
 }
 
+/// As estimate() prices them: with the links that ranks share, what the network above them can take, and measured exchanges.
+void CutPrice::add_links(const Plan& plan, const Machine& machine) {
+  const auto stages = static_cast<int>(schedule_.stages.size());
+  CostTerms terms;
+  const auto number = [&](const Route& route) {
+    const auto found = std::find(terms.routes.begin(), terms.routes.end(), route);
+    const auto at = static_cast<int>(found - terms.routes.begin());
+    if (found == terms.routes.end()) terms.routes.push_back(route);
+    return at;
+  };
+  for (int from = 0; from < stages; ++from) {
+    auto& links = between_.emplace_back();
+    for (int to = 0; to < stages; ++to) links.push_back(number(farthest_route(machine, plan.grid(), from, to)));
+  }
+  const int level = terms.routes[static_cast<std::size_t>(between_.front().back())].level;
+  const int meeting = number({Verb::all_reduce, level, 2, sharing(machine, level, plan.ranks())});
+  const Rates rates(terms, machine);
+  bandwidth_ = rates.way({meeting}).bandwidth;
+  for (int route = 0; route < meeting; ++route) {
+    Link& link = links_.emplace_back(Link{rates.way({route}).overlap, {}});
+    for (const auto& layer : plan.layers)
+      link.seconds.push_back(rates.seconds(
+          Movement{route, 1, static_cast<double>(layer.y.owned(0).volume() * size_of(plan.workload.dtype))}));
+  }
+}
+
+const CutPrice::Link& CutPrice::link(int from, int to) const {
+  return links_[static_cast<std::size_t>(between_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)])];
+}
+
 void CutPrice::add_outputs(const Plan& plan) {
-  messages_.assign(plan.layers.size() + 1, 0);
-  crossing_ = messages_;
+  crossing_.assign(plan.layers.size() + 1, 0);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    Sent sent{static_cast<double>(plan.layers[i].y.owned(0).volume() * size_of(plan.workload.dtype)),
-              plan.layers[i].sends_gradient(), plan.layers[i].readers};
-    for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut) {
-      messages_[static_cast<std::size_t>(cut)] += 1;
-      crossing_[static_cast<std::size_t>(cut)] += sent.bytes;
-    }
+    Sent sent{plan.layers[i].sends_gradient(), plan.layers[i].readers};
+    for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut)
+      crossing_[static_cast<std::size_t>(cut)] += farthest().seconds[i];
     sent_.push_back(std::move(sent));
   }
 }
@@ -57,8 +86,7 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
     const Sums sums = plan.workload.training ? price.sums(i) : Sums();
     const MemoryUse use = plan.memory(i, 0);
     const double replicas =  // gradients of both meet, in two halves there and back
-        schedule_.replicas() > 1 ? static_cast<double>(use[MemoryClass::gradients]) / links_.front().back().bandwidth
-                                 : 0;
+        schedule_.replicas() > 1 ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
     forward_.push_back(forward_.back() + cost.forward.total());
     data_.push_back(data_.back() + cost.backward_data.total());
     filter_.push_back(filter_.back() + cost.backward_filter.total());
@@ -86,15 +114,11 @@ void CutPrice::count_actions() {
   }
 }
 
-double CutPrice::crossing(int cut) const {
-  const Link& link = links_.front().back();
-  const auto at = static_cast<std::size_t>(cut);
-  return messages_[at] * link.latency + crossing_[at] / link.bandwidth;
-}
+double CutPrice::crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
 
 double CutPrice::seconds(int first, int end) const {
   return between(forward_, first, end) + between(data_, first, end) + between(filter_, first, end) +
-         (1 - links_.front().back().overlap) * (crossing(first) + crossing(end));
+         (1 - farthest().overlap) * (crossing(first) + crossing(end));
 }
 
 Index CutPrice::bytes(int group, int first, int end) const {
@@ -142,8 +166,8 @@ void CutPrice::add_transfers(const std::vector<int>& ends, Groups& groups, bool 
       const auto has = std::find_if(taken.begin(), taken.end(), [&](const auto& t) { return t.first == place(to); });
       const bool travels = has == taken.end();
       const int producer = travels ? from : has->second;
-      const Link& link = links_[static_cast<std::size_t>(place(from))][static_cast<std::size_t>(place(to))];
-      const double seconds = link.latency + sent.bytes / link.bandwidth, busy = seconds * (1 - link.overlap) / 2;
+      const Link& link = this->link(place(from), place(to));
+      const double seconds = link.seconds[static_cast<std::size_t>(i)], busy = seconds * (1 - link.overlap) / 2;
       if (producer != to && edges) feeds[{to, producer}] += travels ? seconds * link.overlap : 0;
       if (!travels) continue;
       taken.emplace_back(place(to), to);

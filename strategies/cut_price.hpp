@@ -8,8 +8,8 @@
 namespace partita {
 
 /// Prices the ways to cut a model into groups of consecutive layers for a schedule, without binding each. A cut is where its groups
-/// end. Layers are priced once, for one microbatch, in a plan of one stage; what one stage leaves for another travels between their
-/// first ranks, and holds both groups up as far as nothing is computed meanwhile.
+/// end. Layers are priced once, for one microbatch, in a plan of one stage; what one stage leaves for another travels from each rank to
+/// the same one of the other, and holds both groups up as far as nothing is computed meanwhile.
 class CutPrice {
  public:
   /// `plan`: one stage, one microbatch. `schedule`: forwards and backwards of all groups and microbatches.
@@ -45,15 +45,18 @@ class CutPrice {
   /// Of a stage once a step.
   double after(std::size_t stage, const Groups& groups) const;
   void add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times);
+  void add_links(const Plan& plan, const Machine& machine);
   void add_outputs(const Plan& plan);
   void count_actions();
 
   struct Link {
-    double latency = 0, bandwidth = 1, overlap = 0;
+    double overlap = 0;
+    std::vector<double> seconds;  // by layer: of a microbatch's output
   };
+  const Link& link(int from, int to) const;
+  const Link& farthest() const { return link(0, static_cast<int>(between_.size()) - 1); }
   struct Sent {
-    double bytes = 0;          // of a microbatch's output
-    bool back = false;         // and its gradient
+    bool back = false;         // a microbatch's output, and its gradient too
     std::vector<int> readers;  // ascending
   };
   Schedule schedule_;
@@ -62,11 +65,13 @@ class CutPrice {
   std::vector<std::vector<int>> counts_;  // by stage and group: microbatches
   std::vector<int> held_;                 // by group: microbatches at most
   std::size_t actions_ = 0;
-  std::vector<std::vector<Link>> links_;                         // between stages
+  std::vector<Link> links_;                // that differ
+  std::vector<std::vector<int>> between_;  // stages: which of them
+  double bandwidth_ = 1;                   // between a rank's two replicas that are farthest apart
   std::vector<double> forward_, data_, filter_, reduce_, step_;  // sums of seconds up to a layer
   std::vector<Index> kept_, under_way_;                          // of bytes for good, and of a microbatch
-  std::vector<double> messages_, crossing_;  // by layer: outputs and their bytes across a boundary before it
-  std::vector<Sent> sent_;                   // by layer
+  std::vector<double> crossing_;  // by layer: seconds of what crosses a boundary before it
+  std::vector<Sent> sent_;        // by layer
 };
 
 }  // namespace partita

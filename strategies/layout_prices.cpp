@@ -23,15 +23,7 @@ std::string word(char dim, const std::vector<std::pair<std::string, int>>& axes)
   return count == 1 ? fmt::format(" {}@{}", dim, text) : fmt::format(" {}@({})", dim, text);
 }
 
-}  // namespace
-
-std::string Shares::grid(int most_data) const {
-  std::string text;
-  for (const auto& [name, extent] : {std::pair("data", std::min(data, most_data)), {"y", y}, {"x", x}, {"c", c}})
-    if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, extent);
-  return text;
-}
-
+/// Each once.
 std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
   const std::pair<std::string, int> data{"data", s.data}, y{"y", s.y}, x{"x", s.x}, c{"c", s.c};
   const auto space = [&] {
@@ -45,6 +37,15 @@ std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
     if (std::find(all.begin(), all.end(), rule) == all.end()) all.push_back(rule);
   }
   return all;
+}
+
+}  // namespace
+
+std::string Shares::grid() const {
+  std::string text;
+  for (const auto& [name, extent] : {std::pair("data", data), {"y", y}, {"x", x}, {"c", c}})
+    if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, extent);
+  return text;
 }
 
 Classes::Classes(const Model& whole) : model(whole.name()) {
@@ -108,7 +109,7 @@ void LayoutPrices::price_shortened(Bound& bound, const Shares& shares) const {
   costs.microbatch.assign(layers, std::vector<double>(ways));
   bound.sums.assign(layers, false);
   for (std::size_t p = 0; p < ways; ++p) {
-    const Price price(bound.plans[p], machine_, times_, false, 1);
+    const Price price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
     for (std::size_t i = 0; i < layers; ++i) {
       costs.microbatch[i][p] = microbatch(price, i);
       for (const auto& item : bound.plans[p].microbatch_traffic(static_cast<int>(i), 0))
@@ -123,8 +124,9 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
   const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
   costs.sums.assign(layers, std::vector<double>(ways));
   costs.waits = costs.leaving = costs.sums;
+  const Grid whole = Grid::parse(shares.grid());
   for (std::size_t p = 0; p < ways; ++p) {
-    const Price price(bound.plans[p], machine_, times_, false, (shares.data + shortened - 1) / shortened);
+    const Price price(bound.plans[p], machine_, times_, false, &whole);
     for (std::size_t i = 0; i < layers; ++i) {
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
@@ -160,7 +162,7 @@ PatternCosts::Between LayoutPrices::price_between(const std::vector<Plan>& plans
         auto& row = found->second.emplace_back();
         const Layout& y = plans[a].layers[static_cast<std::size_t>(from)].y;
         for (const Plan& plan : plans) {
-          const Price price(plan, machine_, times_, false, 1);
+          const Price price(plan, machine_, times_, false, &plan.grid());
           const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
           row.push_back(between(price, y, layer.at.x[k], known));
           if (workload_.training && layer.needs_dx[k]) row.back() += between(price, layer.at.dx[k], y.dual(), known);
@@ -257,14 +259,14 @@ double LayoutPrices::exposed(const PatternCosts& costs, const std::vector<int>& 
   return std::max(0.0, all - waits - backward);
 }
 
-ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches, double hidden) const {
+ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches, double exposed) const {
   ChoiceGraph graph;
   for (std::size_t i = 0; i < model_.layers().size(); ++i) {
     const auto c = static_cast<std::size_t>(classes_.of_layer[i]);
     auto& node = graph.nodes.emplace_back();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       node.push_back(costs.microbatch[c][p] * microbatches + costs.waits[c][p] +
-                     hidden * (costs.sums[c][p] - costs.waits[c][p]));
+                     exposed * (costs.sums[c][p] - costs.waits[c][p]));
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int producer = model_.layers()[i].inputs[k];
       auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});

@@ -4,7 +4,6 @@
 #include "partita/strategies/cost_model.hpp"
 #include "partita/strategies/plan.hpp"
 
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,12 +20,9 @@ struct Shares {
   int split() const { return y * x * c; }
   auto operator<=>(const Shares&) const = default;
 
-  /// Axes of one rank are left out. `most_data` shortens the first, for pricing: blocks and messages stay what they are.
-  std::string grid(int most_data = std::numeric_limits<int>::max()) const;
+  /// Axes of one rank are left out.
+  std::string grid() const;
 };
-
-/// The ways in which a layer can lie on a grid, as the text of a rule; each once. `spatial` are the two dimensions that y and x cut.
-std::vector<std::string> patterns(const Shares& shares, const std::string& spatial);
 
 /// A model with one layer of each kind, so that repeated blocks are bound and priced once. Layers of one class are alike under any
 /// pattern that all layers follow: operator, shapes and whose gradients they form.
@@ -49,7 +45,8 @@ struct PatternCosts {
   std::shared_ptr<const Between> between;
 };
 
-/// Prices the patterns of grids. Grids of equal blocks share their binding.
+/// Prices patterns, the ways in which a layer can lie on a grid, each as the text of a rule; `spatial` are the two dimensions that y
+/// and x cut. Grids of equal blocks share their binding.
 class LayoutPrices {
  public:
   LayoutPrices(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
@@ -68,8 +65,8 @@ class LayoutPrices {
   std::pair<double, double> bound(const PatternCosts& costs, int microbatches) const;
   /// Seconds that a microbatch's outputs take to the next stage if a stage ends before a layer, by layer.
   std::vector<double> crossings(const PatternCosts& costs, const std::vector<int>& ways) const;
-  /// The choices of all layers in a step, of whose sums of gradients so much of what computing could hide counts (0 to 1).
-  ChoiceGraph graph(const PatternCosts& costs, int microbatches, double hidden) const;
+  /// The choices of all layers in a step, of whose sums of gradients so much of what computing could hide counts (0, all is hidden, to 1).
+  ChoiceGraph graph(const PatternCosts& costs, int microbatches, double exposed) const;
   /// Seconds that the sums take longer than a last microbatch of `backward` seconds hides.
   double exposed(const PatternCosts& costs, const std::vector<int>& ways, double backward) const;
 

@@ -9,10 +9,9 @@ namespace partita {
 class Price {
  public:
   /// As TermCompiler's.
-  Price(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, int widened = 0)
-      : plan_(plan), machine_(machine), times_(times), split_(split), widened_(widened) {}
+  Price(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, const Grid* whole = nullptr)
+      : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {}
 
-  int widened() const { return widened_; }
   /// One microbatch of the larger size, or of the smaller one.
   LayerCost layer(int layer, bool of_smaller) const {
     TermCompiler compiler = this->compiler();
@@ -43,13 +42,13 @@ class Price {
   }
 
  private:
-  TermCompiler compiler() const { return {plan_, machine_, times_, split_, widened_}; }
+  TermCompiler compiler() const { return {plan_, machine_, times_, split_, whole_}; }
 
   const Plan& plan_;
   const Machine& machine_;
   const KernelTimes& times_;
   bool split_;
-  int widened_;
+  const Grid* whole_;
 };
 
 }  // namespace partita

@@ -104,6 +104,11 @@ std::vector<int> strides_of(const Grid& grid) {
   return strides;
 }
 
+/// Ranks that a unit of the level holds.
+int unit_of(const Machine& machine, int level) {
+  return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+}
+
 /// What ranks that do the same have in common, by the first of them.
 template <class T>
 class Twins {
@@ -122,24 +127,19 @@ class Twins {
 
 }  // namespace
 
-int TermCompiler::unit(int level) const {
-  return static_cast<int>(machine_.levels[static_cast<std::size_t>(level)].ranks.value);
+double sharing(const Machine& machine, int level, double concurrent) {
+  return std::min(concurrent, level == 0 ? 1.0 : static_cast<double>(unit_of(machine, level - 1)));
 }
 
-/// Of a unit's links (a node's, at the level between nodes), when so many of its ranks use them at once.
-double TermCompiler::sharing(int level, double concurrent) const {
-  return std::min(concurrent, level == 0 ? 1.0 : static_cast<double>(unit(level - 1)));
-}
-
-Route TermCompiler::route(int rank, int below, int above) const {
-  const int level = std::max(machine_.level_of(rank - below, rank), machine_.level_of(rank, rank + above));
-  return {Verb::exchange, level, 2, sharing(level, std::max({below, above, 1}))};
+Route exchange_route(const Machine& machine, int rank, int below, int above) {
+  const int level = std::max(machine.level_of(rank - below, rank), machine.level_of(rank, rank + above));
+  return {Verb::exchange, level, 2, sharing(machine, level, std::max({below, above, 1}))};
 }
 
 /// `inside` counts those in the unit below `level` that the rank is in.
 TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
   const int world_rank = grid.first_rank() + rank;
-  const int unit = level > 0 ? this->unit(level - 1) : 1;
+  const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
   const int lo = world_rank / unit * unit, end = lo + unit;
   if (item.axes != 0) {
     const auto strides = strides_of(grid);
@@ -159,23 +159,21 @@ TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& 
   return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
 }
 
-Route TermCompiler::route(const PlannedTraffic& item, const Grid& grid, int rank) const {
+// A rank has the same number in the whole grid, whose first axis is the major one.
+Route TermCompiler::route(const PlannedTraffic& item, const Grid& here, int rank) const {
+  const Grid& grid = whole_ == nullptr ? here : *whole_;
   const int world_rank = grid.first_rank() + rank;
-  if (item.verb == Verb::exchange) return route(world_rank, item.below, item.above);
-  Group group = this->group(item, grid, rank, 0);
-  if (widened_ > 1 && (item.axes & 1U) != 0) {
-    group.ranks *= widened_;
-    group.last = group.first + (group.last - group.first + 1) * widened_ - 1;
-  }
+  if (item.verb == Verb::exchange) return exchange_route(machine_, world_rank, item.below, item.above);
+  const Group group = this->group(item, grid, rank, 0);
   const int level = machine_.level_of(group.first, group.last);
   double rings = 1;  // those of one group share a ring, the unit's others have their own
   if (level > 0) {
-    const int unit = this->unit(level - 1), first = world_rank / unit * unit;
+    const int unit = unit_of(machine_, level - 1), first = world_rank / unit * unit;
     const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
     const int inside = this->group(item, grid, rank, level).inside;
     rings = std::max(1.0, static_cast<double>(there) / static_cast<double>(inside));
   }
-  return {item.verb, level, group.ranks, sharing(level, rings)};
+  return {item.verb, level, group.ranks, sharing(machine_, level, rings)};
 }
 
 int TermCompiler::number(const Route& route) {
@@ -277,7 +275,7 @@ const std::vector<int>& TermCompiler::ranks(int stage) {
   auto& ranks = ranks_[static_cast<std::size_t>(stage)];
   if (!ranks.empty()) return ranks;
   const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
-  if (widened_ == 0) return ranks = representatives(grid);
+  if (whole_ == nullptr) return ranks = representatives(grid);
   int inner = 0;
   for (int axis = 0; axis < grid.axes(); ++axis) inner = inner * grid.extent(axis) + grid.extent(axis) / 2;
   return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
@@ -385,7 +383,7 @@ std::vector<Movement> TermCompiler::transfer(const Boundary& boundary) {
         below = std::max(below, rank - transfer.peer);
         above = std::max(above, transfer.peer - rank);
       }
-      if (traffic.messages > 0) all.push_back(movement(route(rank, below, above), traffic));
+      if (traffic.messages > 0) all.push_back(movement(exchange_route(machine_, rank, below, above), traffic));
     }
   return all;
 }

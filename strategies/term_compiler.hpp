@@ -9,15 +9,22 @@ namespace partita {
 /// True if some backward comes in two halves.
 bool splits_backward(const Schedule& schedule);
 
+/// Of a unit's links (a node's, at the level between nodes), when so many of its ranks use them at once.
+double sharing(const Machine& machine, int level, double concurrent);
+
+/// The way of an exchange of a rank of the world with ranks at most so far below and above it.
+Route exchange_route(const Machine& machine, int rank, int below, int above);
+
 /// Makes terms of the pieces of a plan. Of a machine it reads how many ranks a unit of each level holds, and nothing else.
 class TermCompiler {
  public:
-  /// `split`: backwards come in two halves. With `widened` the first axis of the grid stands for one so many times as long,
-  /// and only a first and an inner rank are looked at. All that is given must outlive it.
-  TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, int widened = 0)
-      : plan_(plan), machine_(machine), times_(times), split_(split), widened_(widened) {}
+  /// `split`: backwards come in two halves. With `whole` the plan's only grid stands for that one, which has the same axes, the
+  /// first one longer: collectives are among its ranks, and only a first and an inner rank are looked at. All that is given must
+  /// outlive it.
+  TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
+               const Grid* whole = nullptr)
+      : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {}
 
-  int widened() const { return widened_; }
   const CostTerms& terms() const { return terms_; }
   CostTerms take() && { return std::move(terms_); }
 
@@ -41,10 +48,6 @@ class TermCompiler {
   };
   Group group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const;
   Route route(const PlannedTraffic& item, const Grid& grid, int rank) const;
-  /// Of an exchange of a rank of the world with ranks at most so far below and above it.
-  Route route(int rank, int below, int above) const;
-  double sharing(int level, double concurrent) const;
-  int unit(int level) const;
   Movement movement(const Route& route, const Traffic& traffic);
   int number(const Route& route);
   KernelTerm kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const;
@@ -58,7 +61,7 @@ class TermCompiler {
   const Machine& machine_;
   const KernelTimes& times_;
   bool split_;
-  int widened_;
+  const Grid* whole_;
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // that are looked at, by stage
 };

@@ -27,7 +27,7 @@ OperatorLayouts ResampleOperator::layouts(const LayoutRequest& request) const {
       in[d] = out.empty() ? Interval{} : dims[static_cast<std::size_t>(d - first_spatial)].inputs_of(out[d]);
     return in;
   };
-  return {.x = {x}, .y = y, .dx = {x}, .x_halo = halo_of(x, y, reads)};
+  return {.x = {x}, .y = y, .dx = {x}, .x_halo = Halo(x, y, reads)};
 }
 
 std::string UpsampleOperator::describe() const {

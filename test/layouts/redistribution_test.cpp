@@ -160,6 +160,35 @@ TEST(Redistribution, TakesLayoutsOfThreeAxesToOthers) {
     for (std::size_t j = i % 7; j < layouts.size(); j += 7) check(layouts[i], layouts[j]);
 }
 
+/// Of all ranks.
+Index most_lacking(const Layout& have, const Layout& need) {
+  Index most = 0;
+  for (int rank = 0; rank < have.grid().size(); ++rank) {
+    const Box box = need.owned(rank);
+    most = std::max(most, box.volume() - intersect(have.owned(rank), box).volume());
+  }
+  return most;
+}
+
+TEST(Redistribution, CornersLackMostOfEvenBlocks) {
+  for (const auto* grid : {"a=3 b=2", "a=2 b=3"})
+    for (const Index n : {1, 4, 6, 7, 12})
+      for (const Index h : {3, 6, 8, 12}) {
+        const auto layouts = test::all_layouts(Shape{{'N', n}, {'H', h}}, Grid::parse(grid));
+        for (const auto& have : layouts)
+          for (const auto& need : layouts) {
+            const Index most = most_lacking(have, need), corners = most_missing(have, need);
+            const std::string what = fmt::format("{}: {}x{}, {} to {}", grid, n, h, have.print(), need.print());
+            EXPECT_LE(corners, most) << what;
+            if (n % 6 == 0 && h % 6 == 0) {
+              EXPECT_EQ(corners, most) << what;
+            } else if (n >= 6 && h >= 6) {  // no block is empty
+              EXPECT_GE(2 * corners, most) << what;
+            }
+          }
+      }
+}
+
 TEST(Redistribution, UsesTheVocabulary) {
   const auto grid = Grid::parse("y=2 x=2");
   const Shape shape{{'N', 5}, {'H', 3}};

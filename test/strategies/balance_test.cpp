@@ -148,6 +148,56 @@ std::vector<Index> under_way(const Strategy& strategy) {
   return held;
 }
 
+/// Nodes of four ranks that share two links, below a network that takes half of what these bring; and exchanges as measured.
+std::vector<Machine> busy_networks() {
+  Machine shared = clustered_machine(4, 2);
+  shared.levels[1].bandwidth = {1e7, ""};
+  shared.levels[1].fan_out = {2, ""};
+  Machine measured = shared;
+  measured.levels[1].verbs[{Verb::exchange, 2}] = {{{100, 100 * us}, {1e4, 5000 * us}, {1e5, 20000 * us}}, ""};
+  return {shared, measured};
+}
+
+Strategy on_nodes(int stages) {
+  Strategy strategy = all_as("data=4", "N@data");
+  return strategy.stages(stages).schedule("1f1b", 4);
+}
+
+// All ranks of a node send at once. A chain hands over one output at a boundary, whose transfer `estimate` prices alone.
+TEST(Balance, ACrossingCostsWhatEstimateSays) {
+  Model model("chain");
+  auto t = model.input("in", {.channels = 8, .spatial = {}});
+  for (const Index width : {64, 500, 20, 300}) t = model.linear(fmt::format("l{}", width), t, {.features = width});
+  model.mean_squared_error("loss", t);
+  const auto layers = static_cast<int>(model.layers().size());
+  const Plan alone = bind(model, all_as("data=4", "N@data"), of_batch(12));
+  for (const Machine& machine : busy_networks()) {
+    const CutPrice price(alone, machine, {}, schedule_of(on_nodes(2)));
+    for (int cut = 1; cut < layers; ++cut) {
+      const Strategy strategy = with_stages(model, on_nodes(2), {cut, layers});
+      const Cost cost = estimate(bind(model, strategy, of_batch(48)), machine);
+      expect_seconds(price.crossing(cut), cost.transfers[0], fmt::format("before layer {}", cut));
+    }
+  }
+}
+
+// Losses that meet over such a network take more of a step than over others.
+TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
+  for (const Machine& machine : busy_networks())
+    for (std::uint64_t seed = 0; seed < 8; ++seed)
+      for (const int stages : {2, 3}) {
+        const Model model = drawn_chain(seed, 7, 600);
+        const auto layers = static_cast<int>(model.layers().size());
+        if (stages > layers) continue;
+        double best = 1e9;
+        for_cuts(layers, stages, [&](const auto& ends) {
+          best = std::min(best, seconds(model, with_stages(model, on_nodes(stages), ends), 48, machine));
+        });
+        const Strategy strategy = balanced(model, on_nodes(stages), of_batch(48), machine, {});
+        EXPECT_LE(seconds(model, strategy, 48, machine), 1.02 * best) << "seed " << seed << ", " << strategy.print();
+      }
+}
+
 TEST(Balance, FitsTheMemory) {
   for (const auto& [kind, stages] : {std::pair("1f1b", 3), std::pair("zb-v", 2), std::pair("chimera", 2)}) {
     const Strategy asked = in_stages(stages, kind, 4);
@@ -190,7 +240,9 @@ TEST(Balance, FitsTheMemory) {
         moved += ends == free ? 0 : 1;
       }
     }
-    EXPECT_GT(moved, asked.schedule() == "chimera" ? -1 : 10) << kind << ": a limit that binds moves boundaries";
+    if (asked.schedule() != "chimera") {
+      EXPECT_GT(moved, 10) << kind << ": a limit that binds moves boundaries";
+    }
     EXPECT_GE(refused, 30) << kind;
   }
 }

@@ -19,7 +19,8 @@ class Halo {
   /// The box that a rank needs to compute (or because it owns) the box `out` of the consumer.
   using Reads = std::function<Box(const Box& out)>;
 
-  /// Both layouts place samples alike, on one grid.
+  /// The halo of `owner`'s tensor for `consumer`'s: every rank needs `reads` of what it owns of the latter, of the channels that
+  /// it owns of the former. Both layouts place samples alike, on one grid.
   Halo(const Layout& owner, const Layout& consumer, Reads reads);
 
   const Grid& grid() const { return owner_.grid(); }
@@ -44,9 +45,6 @@ class Halo {
   std::shared_ptr<const Reads> reads_;
   AxisSet axes_ = 0;  // that cut space: ranks that differ along others have nothing to do with each other
 };
-
-/// The halo of x for y: every rank needs `reads` of the outputs that it owns, of the channels that it owns of x.
-Halo halo_of(const Layout& x, const Layout& y, Halo::Reads reads);
 
 /// The halo of x for y = window(x): every rank needs the inputs that its own outputs read.
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows);

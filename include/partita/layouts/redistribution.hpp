@@ -33,12 +33,13 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size);
 /// What `rank` receives in a step that is an exchange, without planning it: in each dimension blocks are counted.
 Traffic received(const RedistributionStep& step, int rank, Index element_size);
 
-/// Elements of `need` that the rank lacks most of which has `have`, of the ranks at the grid's corners: the first and the last
-/// along each axis, which have the largest and the smallest blocks.
+/// Elements of `need` that a rank lacks which has `have`: the most of those at the grid's corners, the first and the last along each
+/// axis. That is the most of all ranks where shards divide the extents; others may lack twice as much, or more where blocks are empty.
 Index most_missing(const Layout& have, const Layout& need);
 
 /// Elements that pass `rank`'s link in this step if its collective runs as a ring (p ranks, n elements in all): all-gather
-/// and reduce-scatter n (p-1)/p, all-reduce 2n (p-1)/p, an exchange the most that a rank receives. Thakur et al. 2005.
+/// and reduce-scatter n (p-1)/p, all-reduce 2n (p-1)/p (Thakur et al. 2005). Of an exchange, whatever the rank, what one at the
+/// grid's corners receives at most (most_missing).
 double wire_elements(const RedistributionStep& step, int rank);
 /// The same for an all-reduce of n elements over p ranks.
 double wire_of_all_reduce(double n, int p);
