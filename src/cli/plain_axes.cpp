@@ -81,6 +81,7 @@ class Axes {
     made.update(strategy_.update()).bucket_bytes(strategy_.bucket_bytes());
     if (strategy_.schedule() != "single")
       made.schedule(strategy_.schedule(), strategy_.microbatches(), strategy_.groups_per_stage());
+    if (strategy_.stages().empty()) made.stages(strategy_.stage_count());
     for (const auto& stage : strategy_.stages()) made.stage(stage);
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       auto [match, rule, place] = strategy_.rules()[i];
@@ -105,7 +106,7 @@ class Axes {
         const auto a = std::find(word.axes.begin(), word.axes.end(), first);
         const auto b = std::find(word.axes.begin(), word.axes.end(), second);
         if (a == word.axes.end() && b == word.axes.end()) continue;
-        if (a == word.axes.end() || b != a + 1) return false;
+        if (a == word.axes.end() || b == word.axes.end() || b != a + 1) return false;
       }
     return true;
   }
@@ -118,7 +119,7 @@ class Axes {
     if (dims.empty()) return axis;
     if (dims.size() > 1) return "p";
     const std::string& dim = *dims.begin();
-    return dim == "N" ? "data" : dim == "C" ? "c" : dim == "W" ? "x" : "y";
+    return dim == "N" ? "data" : dim == "C" ? "c" : dim == "D" ? "z" : dim == "W" ? "x" : "y";
   }
 
   const Strategy& strategy_;

@@ -192,7 +192,7 @@ def planned(folder):
         for dim, over in re.findall(r"(\w)@\(?([\w,]+)", text):
             for axis in over.split(","):
                 cut.setdefault(axis, set()).add(dim)
-        usual = {"data": {"N"}, "c": {"C"}, "y": {"H"}, "x": {"W"}}
+        usual = {"data": {"N"}, "c": {"C"}, "z": {"D"}, "y": {"H"}, "x": {"W"}}
         check(f"{name} has axes after what they cut: {cut}", set(cut) <= set(axes) and all(
             usual[axis] == dims if axis in usual else axis[0] == "p" and len(dims) > 1 for axis, dims in cut.items()), text)
         check(f"{name}: axes that stand together are one", not any(
