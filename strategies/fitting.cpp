@@ -135,7 +135,8 @@ class Search {
     const Grid& grid = strategy_.grid();
     for (const auto& axis : grid.names()) all.push_back(longer(axis, [this] { return strategy_; }));
     for (const auto& [axis, dim] : {std::pair("data", "N"), {"y", "H"}, {"c", "C"}})
-      if (grid.find(axis) < 0) all.push_back(longer(axis, [=, this] { return cutting(dim, axis); }));
+      if (grid.find(axis) < 0)
+        all.push_back(longer(axis, [this, dim = dim, axis = axis] { return cutting(dim, axis); }));
   }
 
   /// The strategy on longer grids.

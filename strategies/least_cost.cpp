@@ -111,7 +111,8 @@ class Elimination {
     if (mine.empty()) {
       cost += least([](std::size_t) { return 0.0; });
     } else if (mine.size() == 1) {
-      const auto& [first, table] = mine.front();
+      const int first = mine.front().first;
+      const Table& table = mine.front().second;
       for (std::size_t a = 0; a < node(first).size(); ++a)
         node(first)[a] += least([&](std::size_t way) { return table.at(way, a); });
     } else {

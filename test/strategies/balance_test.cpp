@@ -199,7 +199,8 @@ TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
 }
 
 TEST(Balance, FitsTheMemory) {
-  for (const auto& [kind, stages] : {std::pair("1f1b", 3), std::pair("zb-v", 2), std::pair("chimera", 2)}) {
+  for (const auto& [kind, count] : {std::pair("1f1b", 3), std::pair("zb-v", 2), std::pair("chimera", 2)}) {
+    const int stages = count;
     const Strategy asked = in_stages(stages, kind, 4);
     const auto groups = asked.places().size();
     const auto held = under_way(asked);
