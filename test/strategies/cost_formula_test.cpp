@@ -5,6 +5,7 @@
 
 #include "plain_price.hpp"
 #include "priced.hpp"
+#include "support/cases.hpp"
 #include "support/error_of.hpp"
 #include "support/random_case.hpp"
 
@@ -187,7 +188,7 @@ TEST(CostFormulas, LeaveOutWhatCostsNothingMore) {
 }
 
 TEST(CostFormulas, LeaveOutNothingOfDrawnPlans) {
-  for (std::uint64_t seed = 1000; seed < 1250 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1000; seed < 1000 + cases(250) && !HasFailure(); ++seed) {
     const RandomCase drawn(seed);
     const Plan plan =
         bind(drawn.model, drawn.strategy, {.batch = drawn.batch, .dtype = DType::f32, .optimizer = drawn.optimizer});

@@ -4,6 +4,7 @@
 #include "partita/strategies/cost_model.hpp"
 
 #include "priced.hpp"
+#include "support/cases.hpp"
 #include "support/error_of.hpp"
 #include "support/random_case.hpp"
 
@@ -129,7 +130,7 @@ TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {
 }
 
 TEST(CostOfSchedules, PartsOfDrawnPlansSumToAStep) {
-  for (std::uint64_t seed = 0; seed < 400 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < cases(400) && !HasFailure(); ++seed) {
     const RandomCase drawn(seed);
     const Plan plan =
         bind(drawn.model, drawn.strategy, {.batch = drawn.batch, .dtype = DType::f32, .optimizer = drawn.optimizer});

@@ -3,10 +3,9 @@
 // one alone, PARTITA_CASES=n sets how many.
 #include "support/master.hpp"
 #include "partita/comm/threads.hpp"
+#include "support/cases.hpp"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 namespace partita::test {
 namespace {
@@ -74,26 +73,20 @@ bool check_case(std::uint64_t seed) {
   }
 }
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(Master, EveryStrategyTrainsToTheSerialResult) {
   if (const auto seed = number_from_environment("PARTITA_SEED", 0); seed != 0) {
     check_case(seed);
     return;
   }
-  const std::uint64_t cases =
-      number_from_environment("PARTITA_CASES", std::getenv("PARTITA_LONG") == nullptr ? 300 : 5000);
+  const std::uint64_t count = number_from_environment("PARTITA_CASES", lengthy() ? 5000 : cases(300));
   std::uint64_t magnifying = 0;
-  for (std::uint64_t seed = 1; seed <= cases && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
+  for (std::uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
   std::vector<std::string> algorithms = product_algorithms();
   algorithms.insert(algorithms.end(), {"stationary-x", "stationary-y", "stationary-w", "groups", "stages",
                                        "two groups a stage", "microbatches on stages"});
-  for (const auto& algorithm : algorithms) EXPECT_GE(taken[algorithm], cases / 100) << algorithm << " was hardly run";
+  for (const auto& algorithm : algorithms) EXPECT_GE(taken[algorithm], count / 100) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
-  EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";
+  EXPECT_LE(magnifying, count / 100) << "cases whose bounds were widened to what rounding decides";
 }
 
 }  // namespace

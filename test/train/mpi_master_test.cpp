@@ -1,5 +1,6 @@
 // The master test over MPI: drawn cases whose grid has as many ranks as were started.
 #include "partita/comm/delaying.hpp"
+#include "support/cases.hpp"
 #include "support/master.hpp"
 #include "support/mpi_world.hpp"
 
@@ -31,7 +32,7 @@ void expect_same_bits(const RankResult& mine, const RankResult& again) {
 TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
   const auto shared = mpi_world();
   Communicator& world = *shared;
-  const int cases = std::getenv("PARTITA_LONG") == nullptr ? 12 : 200;
+  const int cases = lengthy() ? 200 : 12;
   const char* replay = std::getenv("PARTITA_SEED");
   int done = 0, magnifying = 0;
   for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < cases; ++seed) {
