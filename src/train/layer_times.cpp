@@ -25,14 +25,53 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// The same layers for one microbatch, each a group of its own on the stage that it was on. `layers` are of either size.
+/// What an action on a group of layers is for each of them, with backward whole or in halves; none for what is not timed.
+std::vector<Kind> kinds_of(Kind kind, bool split) {
+  if (kind == Kind::forward) return {Kind::forward};
+  if (kind == Kind::backward && split) return {Kind::backward_data, Kind::backward_filter};
+  if (kind == Kind::backward || kind == Kind::backward_data) return {split ? Kind::backward_data : Kind::backward};
+  if (kind == Kind::backward_filter && split) return {Kind::backward_filter};
+  return {};
+}
+
+/// The first of a plan's microbatches that go through its first replica -> their numbers among these. With more in flight
+/// caches are no colder.
+std::map<int, int> some_microbatches(const Plan& plan) {
+  constexpr std::size_t most = 4;
+  std::map<int, int> some;
+  for (int m = 0; m < plan.microbatches && some.size() < most; ++m)
+    if (plan.replica_of(m) == 0) some.emplace(m, static_cast<int>(some.size()));
+  return some;
+}
+
+/// The plan's schedule of these, layer by layer: so a layer finds in the caches what it finds there in a step.
+Schedule in_layers(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
+  const auto some = some_microbatches(plan);
+  std::map<int, std::vector<int>> members;
+  for (std::size_t i = 0; i < layers.size(); ++i) members[layers[i].group].push_back(static_cast<int>(i));
+  Schedule schedule{"layer by layer", std::vector<std::vector<Action>>(plan.grids.size())};
+  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage)
+    for (const Action& action : plan.schedule.stages[stage]) {
+      const auto microbatch = some.find(action.microbatch);
+      if (action.replica != 0 || microbatch == some.end()) continue;
+      std::vector<int> order = members[action.group];
+      if (action.kind != Kind::forward) std::reverse(order.begin(), order.end());
+      for (const int layer : order)
+        for (const Kind kind : kinds_of(action.kind, split))
+          schedule.stages[stage].push_back({kind, layer, microbatch->second});
+    }
+  return schedule;
+}
+
+/// The same layers, each a group of its own on the stage that it was on. `layers` are of either size.
 Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
+  const Schedule schedule = in_layers(plan, layers, split);
   Plan apart = plan;
   apart.layers = layers;
   apart.smaller.clear();
   apart.mirror.reset();
-  apart.microbatches = 1;
-  apart.workload.batch = layers.front().shape['N'];
+  apart.microbatches = schedule.microbatches();
+  apart.workload.batch = layers.front().shape['N'] * apart.microbatches;
   apart.places.clear();
   const auto first_reader = [&](std::size_t layer, int group) {
     for (std::size_t i = layer; i < layers.size(); ++i)
@@ -40,19 +79,11 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
         return static_cast<int>(i);
     broken("a boundary has a reader");
   };
-  Schedule schedule{"layer by layer", std::vector<std::vector<Action>>(plan.grids.size())};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     apart.places.push_back(plan.place(layers[i].group));
     apart.layers[i].group = static_cast<int>(i);
     apart.layers[i].recompute = false;
     for (auto& boundary : apart.layers[i].departs) boundary.group = first_reader(i, boundary.group);
-  }
-  for (int i = 0; i < static_cast<int>(layers.size()); ++i)
-    schedule.stages[static_cast<std::size_t>(apart.places[static_cast<std::size_t>(i)])].push_back({Kind::forward, i});
-  for (int i = static_cast<int>(layers.size()); plan.workload.training && i-- > 0;) {
-    auto& list = schedule.stages[static_cast<std::size_t>(apart.places[static_cast<std::size_t>(i)])];
-    list.push_back({split ? Kind::backward_data : Kind::backward, i});
-    if (split) list.push_back({Kind::backward_filter, i});
   }
   apart.schedule = with_communication(schedule, graph_of(apart), plan.workload.training);
   return apart;
