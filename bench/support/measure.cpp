@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 #include <thread>
 
 namespace partita::bench {
@@ -77,6 +78,49 @@ Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::
   const double median = quantile(our_times, 0.5);
   return {median, (quantile(our_times, 0.75) - quantile(our_times, 0.25)) / median,
           quantile(their_times, 0.5) / median};
+}
+
+namespace {
+
+/// The least of a few sums of 64 KiB, of the slowest rank.
+double time_sum(MPI_Comm comm) {
+  std::vector<float> numbers(1 << 14);
+  double least = 1e9;
+  for (int i = 0; i < 20; ++i) {
+    meet(comm);
+    const double start = now();
+    MPI_Allreduce(MPI_IN_PLACE, numbers.data(), static_cast<int>(numbers.size()), MPI_FLOAT, MPI_SUM, comm);
+    least = std::min(least, now() - start);
+  }
+  return slowest(comm, least);
+}
+
+}  // namespace
+
+SteadyCores::SteadyCores(MPI_Comm comm, double seconds) : comm_(comm) {
+  std::vector<double> sums;
+  for (const double start = now(); sums.empty() || slowest(comm_, now() - start) < seconds;) {
+    sums.push_back(time_sum(comm_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  usual_ = quantile(sums, 0.5);
+}
+
+bool SteadyCores::steady() const {
+  const double ratio = time_sum(comm_) / usual_;
+  return ratio > 0.7 && ratio < 1.4;
+}
+
+void SteadyCores::run(const std::function<void()>& what) {
+  constexpr double longest = 300;
+  for (;; ++thrown_) {
+    for (const double start = now(); !steady();)
+      if (slowest(comm_, now() - start) > longest)
+        throw std::runtime_error(
+            "the cores have stayed nearer to each other, or farther, than at first for five minutes");
+    what();
+    if (steady()) return;
+  }
 }
 
 void print(MPI_Comm comm, const std::string& subject, const std::string& what, const Comparison& comparison,

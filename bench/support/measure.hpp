@@ -26,6 +26,28 @@ struct Comparison {
 Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
                    double budget = 1);
 
+/// For ranks on a virtual machine, whose cores its host moves about: while they share no cache, what one wrote takes the other
+/// two to seven times as long to read, for seconds or minutes at a time. Whatever is to be compared is measured in one of these
+/// states, the one that was met most often at the start.
+class SteadyCores {
+ public:
+  /// Looks at sums of 64 KiB for some seconds. Collective, as all of it.
+  explicit SteadyCores(MPI_Comm comm, double seconds = 15);
+  /// Waits for the state, runs it, and runs it again if the state was another one afterwards. Throws if it does not come
+  /// back within five minutes.
+  void run(const std::function<void()>& what);
+  /// Seconds of the sum in this state, and how many runs were thrown away so far.
+  double sum() const { return usual_; }
+  int thrown() const { return thrown_; }
+
+ private:
+  bool steady() const;
+
+  MPI_Comm comm_;
+  double usual_;
+  int thrown_ = 0;
+};
+
 /// Prints one line on rank 0: {"subject": ..., "case": ..., "ranks": ..., "seconds": ..., "spread": ..., "ratio": ...,
 /// "against": ...}
 void print(MPI_Comm comm, const std::string& subject, const std::string& what, const Comparison& comparison,
