@@ -1,8 +1,10 @@
 // Measured step times of many models under many strategies beside the cost model's, on 2 ranks. The machine and the local work of
-// each layer are measured first, apart from each other; nothing is fitted to a step.
+// each layer are measured first, apart from each other; nothing is fitted to a step. At last what the planner takes for 2 ranks.
+//   build/mpiexec -n 2 build/bench/predict [MODEL [verbose]]
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin.hpp"
 #include "partita/strategies/balance.hpp"
+#include "partita/strategies/planner.hpp"
 #include "partita/train/kernel_choice.hpp"
 #include "partita/train/measure_machine.hpp"
 #include "partita/train/timed_steps.hpp"
@@ -25,6 +27,8 @@ struct Subject {
   Model model;
   Index batch = 1;
   std::vector<std::string> strategies;
+
+  Workload workload() const { return {.batch = batch, .optimizer = {}}; }
 };
 
 /// One strategy by a short name.
@@ -120,71 +124,119 @@ double rank_correlation(const std::vector<Row>& rows) {
   return ab / std::sqrt(aa * bb);
 }
 
+double least_measured(const std::vector<Row>& rows) {
+  const auto less = [](const Row& a, const Row& b) { return a.measured < b.measured; };
+  return std::min_element(rows.begin(), rows.end(), less)->measured;
+}
+
 /// What is lost by taking the strategy that is predicted best: its measured time over the best measured one.
 double regret(const std::vector<Row>& rows) {
-  const auto less = [](double Row::*time) { return [time](const Row& a, const Row& b) { return a.*time < b.*time; }; };
-  const auto pick = std::min_element(rows.begin(), rows.end(), less(&Row::predicted));
-  const auto best = std::min_element(rows.begin(), rows.end(), less(&Row::measured));
-  return pick->measured / best->measured - 1;
+  const auto less = [](const Row& a, const Row& b) { return a.predicted < b.predicted; };
+  return std::min_element(rows.begin(), rows.end(), less)->measured / least_measured(rows) - 1;
 }
 
-/// What rank `rank` computes under a plan, added to what is known.
-void add_times(KernelTimes& times, const Plan& plan, int rank, const MeasureOptions& options, bench::SteadyCores& cores,
-               Communicator& world) {
-  KernelTimes found;
-  cores.run([&] { found = measure_layers(plan, rank, options, times, world); });
-  times = found;
-}
+/// What is known of the machine and of local work, and how more is found out.
+class Measurements {
+ public:
+  Measurements(const MeasureOptions& options, std::shared_ptr<Communicator> world)
+      : options_(options),
+        world_(std::move(world)),
+        cores_(MPI_COMM_WORLD),
+        machine_(measure_machine(options, *world_)) {
+    cores_.run([&] { machine_.levels = measure_levels(world_->size(), Index{32} << 20, *world_); });
+  }
+  const Machine& machine() const { return machine_; }
+  const bench::SteadyCores& cores() const { return cores_; }
 
-/// The median of a few measurements, each made while the cores lay as at first.
-StepTimes step_times(const Subject& subject, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, bench::SteadyCores& cores,
-                     const std::shared_ptr<Communicator>& world) {
-  std::array<StepTimes, 3> times;
-  for (auto& each : times)
-    cores.run([&] { each = time_steps(subject.model, strategy, workload, options, 1.0, world); });
-  std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
-  return times[1];
-}
-
-Row measure(const Subject& subject, const std::string& name, const Machine& machine, KernelTimes& times,
-            const MeasureOptions& options, bench::SteadyCores& cores, const std::shared_ptr<Communicator>& world) {
-  const Workload workload{.batch = subject.batch, .optimizer = {}};
-  Strategy strategy = strategy_of(name);
-  if (strategy.stage_count() > 1) {  // boundaries by measured times
+  /// Measures what rank `rank` computes under a plan, unless it is known.
+  void add_times(const Plan& plan, int rank) {
+    KernelTimes found;
+    cores_.run([&] { found = measure_layers(plan, rank, options_, times_, *world_); });
+    times_ = found;
+  }
+  /// The same with its stages' boundaries by measured times.
+  Strategy balanced(const Subject& subject, const Strategy& strategy) {
+    if (strategy.stage_count() == 1) return strategy;
     Strategy serial;
     serial.schedule("gpipe", strategy.microbatches());
-    add_times(times, bind(subject.model, serial, workload), 0, options, cores, *world);
-    strategy = balanced(subject.model, strategy, workload, machine, times);
+    add_times(bind(subject.model, serial, subject.workload()), 0);
+    return partita::balanced(subject.model, strategy, subject.workload(), machine_, times_);
   }
-  const Plan plan = bind(subject.model, strategy, workload);
-  add_times(times, plan, world->rank(), options, cores, *world);
-  const Cost cost = estimate(plan, machine, times);
-  const StepTimes steps = step_times(subject, strategy, workload, options, cores, world);
-  const Row row{steps.median, cost.seconds};
-  const auto& p = cost.parts;
-  if (world->rank() == 0)
+  /// What the planner takes, once all that it takes has been measured.
+  Strategy planned(const Subject& subject) {
+    for (;;) {
+      PlannerOptions options;
+      options.ranks = world_->size();
+      const Strategy best =
+          plan_strategies(subject.model, subject.workload(), machine_, times_, options).front().strategy;
+      const std::string before = times_.print();
+      add_times(bind(subject.model, best, subject.workload()), world_->rank());
+      if (times_.print() == before) return best;
+    }
+  }
+  Row row(const Subject& subject, const std::string& name, const Strategy& strategy) {
+    const Plan plan = bind(subject.model, strategy, subject.workload());
+    add_times(plan, world_->rank());
+    const Cost cost = estimate(plan, machine_, times_);
+    const StepTimes steps = step_times(subject, strategy);
+    if (world_->rank() == 0) print(subject.name + " " + name, steps, cost);
+    return {steps.median, cost.seconds};
+  }
+
+ private:
+  /// The median of a few measurements, each made while the cores lay as at first.
+  StepTimes step_times(const Subject& subject, const Strategy& strategy) {
+    std::array<StepTimes, 3> times;
+    for (auto& each : times)
+      cores_.run([&] { each = time_steps(subject.model, strategy, subject.workload(), options_, 1.0, world_); });
+    std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
+    return times[1];
+  }
+  static void print(const std::string& what, const StepTimes& steps, const Cost& cost) {
+    const auto& p = cost.parts;
     fmt::print(
-        R"({{"subject": "predict", "case": "{} {}", "ranks": 2, "seconds": {:.4e}, "spread": {:.3f}, "predicted": {:.4e}, )"
+        R"({{"subject": "predict", "case": "{}", "ranks": 2, "seconds": {:.4e}, "spread": {:.3f}, "predicted": {:.4e}, )"
         R"("error": {:.4f}, "compute": {:.3e}, "halo": {:.3e}, "redistribution": {:.3e}, "product": {:.3e}, )"
         R"("collective": {:.3e}, "transfers": {:.3e}, "sums": {:.3e}, "update": {:.3e}, "bubble": {:.3e}, "ratio": {:.3f}, "against": "the cost model"}})"
         "\n",
-        subject.name, name, row.measured, steps.spread, row.predicted, row.error(), p.passes.compute, p.passes.halo,
-        p.passes.redistribution, p.passes.product, p.passes.collective, p.transfers, p.sums, p.update, p.bubble,
-        row.predicted / row.measured);
-  std::fflush(stdout);
-  return row;
-}
+        what, steps.median, steps.spread, cost.seconds, cost.seconds / steps.median - 1, p.passes.compute,
+        p.passes.halo, p.passes.redistribution, p.passes.product, p.passes.collective, p.transfers, p.sums, p.update,
+        p.bubble, cost.seconds / steps.median);
+    std::fflush(stdout);
+  }
 
-void summarize(const std::string& what, const std::vector<Row>& rows, bool one_model) {
+  MeasureOptions options_;
+  std::shared_ptr<Communicator> world_;
+  bench::SteadyCores cores_;
+  Machine machine_;
+  KernelTimes times_;
+};
+
+void summarize(const std::string& what, const std::vector<Row>& rows, const std::string& more) {
   std::vector<double> errors;
   for (const auto& row : rows) errors.push_back(std::abs(row.error()));
   std::sort(errors.begin(), errors.end());
   fmt::print(R"({{"subject": "predict", "case": "summary of {}", "ranks": 2, "seconds": 0, "spread": 0, "rows": {}, )"
-             R"("median_error": {:.4f}, "worst_error": {:.4f})",
-             what, rows.size(), errors[errors.size() / 2], errors.back());
-  if (one_model) fmt::print(R"(, "rank_correlation": {:.3f}, "regret": {:.4f})", rank_correlation(rows), regret(rows));
-  fmt::print("}}\n");
+             R"("median_error": {:.4f}, "worst_error": {:.4f}{}}})"
+             "\n",
+             what, rows.size(), errors[errors.size() / 2], errors.back(), more);
+  std::fflush(stdout);
+}
+
+/// All strategies of a model, and the planner's.
+std::vector<Row> rows_of(const Subject& subject, Measurements& measurements, bool prints) {
+  std::vector<Row> rows;
+  for (const auto& name : subject.strategies)
+    rows.push_back(measurements.row(subject, name, measurements.balanced(subject, strategy_of(name))));
+  const double correlation = rank_correlation(rows), lost = regret(rows), best = least_measured(rows);
+  const Strategy planned = measurements.planned(subject);
+  if (prints) fmt::print(stderr, "{}, planned:\n{}", subject.name, planned.print());
+  rows.push_back(measurements.row(subject, "as planned", planned));
+  if (prints)
+    summarize(subject.name, rows,
+              fmt::format(R"(, "rank_correlation": {:.3f}, "regret": {:.4f}, "regret_of_plan": {:.4f})", correlation,
+                          lost, std::max(rows.back().measured / best - 1, 0.0)));
+  return rows;
 }
 
 }  // namespace
@@ -197,23 +249,18 @@ int main(int argc, char** argv) {
   MeasureOptions options;
   options.kernel_folder = default_kernel_folder();
   options.budget = 4;
-  bench::SteadyCores cores(MPI_COMM_WORLD);
-  Machine machine = measure_machine(options, *world);
-  cores.run([&] { machine.levels = measure_levels(2, Index{32} << 20, *world); });
-  if (argc > 2 && world->rank() == 0) fmt::print(stderr, "{}", machine.print());
-  KernelTimes times;
+  Measurements measurements(options, world);
+  const bool prints = world->rank() == 0;
+  if (argc > 2 && prints) fmt::print(stderr, "{}", measurements.machine().print());
   std::vector<Row> all;
   for (const auto& subject : subjects()) {
     if (argc > 1 && subject.name != argv[1]) continue;
-    std::vector<Row> rows;
-    for (const auto& name : subject.strategies)
-      rows.push_back(measure(subject, name, machine, times, options, cores, world));
-    if (world->rank() == 0) summarize(subject.name, rows, true);
+    const auto rows = rows_of(subject, measurements, prints);
     all.insert(all.end(), rows.begin(), rows.end());
   }
-  if (world->rank() == 0 && !all.empty()) summarize("all", all, false);
-  if (world->rank() == 0)
+  if (prints && !all.empty()) summarize("all", all, "");
+  if (prints)
     fmt::print(stderr, "{} measurements were repeated, since cores had been moved; a sum of 64 KiB took {:.0f} us\n",
-               cores.thrown(), 1e6 * cores.sum());
+               measurements.cores().thrown(), 1e6 * measurements.cores().sum());
   return 0;
 }
