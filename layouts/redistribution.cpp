@@ -120,12 +120,14 @@ Box corner(const Layout& layout, AxisSet last) {
 }  // namespace
 
 Index most_missing(const Layout& have, const Layout& need) {
+  if (AxisSet further = 0; refines(need, have, further)) return 0;
+  const Index whole = corner(need, 0).volume();  // no rank needs more
   Index most = 0;
   const AxisSet axes = have.sharding() | need.sharding();  // along others boxes are the same
   for (AxisSet last = axes;; last = (last - 1) & axes) {   // all its subsets
     const Box box = corner(need, last);
     most = std::max(most, box.volume() - intersect(corner(have, last), box).volume());
-    if (last == 0) return most;
+    if (last == 0 || most == whole) return most;
   }
 }
 
