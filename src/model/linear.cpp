@@ -38,13 +38,32 @@ Kept LinearOperator::keeps() const {
 
 namespace {
 
-/// Of the products, and of the redistribution of x.
-double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
+/// Of the redistribution of x, and of the product of y.
+double cost_of_y(const ProductPlan& of_y, const LayoutRequest& request) {
   double total = 0;
-  for (const auto& step : plan_redistribution(request.arriving[0], way.x[0])) total += wire_elements(step, 0);
-  for (std::size_t i = 0; i < way.products.size(); ++i)
+  for (const auto& step : plan_redistribution(request.arriving[0], of_y.a.layout)) total += wire_elements(step, 0);
+  return total + of_y.alternatives[0].total();
+}
+
+/// Of all products too.
+double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
+  double total = cost_of_y(way.products[0], request);
+  for (std::size_t i = 1; i < way.products.size(); ++i)
     if (i != 1 || request.needs_dx) total += way.products[i].alternatives[0].total();
   return total;
+}
+
+/// What the gradients' products cost at least: their operations, an even share each, and the sum of dw over ranks of other samples.
+double least_of_gradients(const ProductPlan& of_y, const LayoutRequest& request) {
+  const Layout &w = of_y.b.layout, &y = of_y.c.layout;
+  const auto volume = [](const Layout& layout) { return static_cast<double>(layout.shape().volume()); };
+  const double flops = 2 * std::sqrt(volume(of_y.a.layout) * volume(w) * volume(y)) / w.grid().size();
+  const int summed = w.grid().group_size(y.sharding('N') & w.replicated());
+  const Alternative least{.algorithm = {},
+                          .flops = request.needs_dx ? 2 * flops : flops,
+                          .words = wire_of_all_reduce(static_cast<double>(w.owned(0).volume()), summed),
+                          .messages = 2 * std::log2(summed)};
+  return request.training ? least.total() : 0;
 }
 
 ProductPlan plan_named(const char* product, const ProductOperand& a, const ProductOperand& b, const ProductOperand& c,
@@ -63,21 +82,26 @@ ProductPlan plan_named(const char* product, const ProductOperand& a, const Produ
 OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   const auto asked = named_algorithms(request.algorithm);
-  // Weights that nobody speaks of are whole on the ranks that share samples.
-  const AxisSet whole = asked[0] == "auto" ? request.output.sharding('N') : 0;
-  OperatorLayouts best = layouts(request, x, whole);
-  const std::vector<Alternative> ways = best.products[0].alternatives;
-  const auto consider = [&](OperatorLayouts way) {
-    if (total_of(way, request) < total_of(best, request)) best = std::move(way);
+  OperatorLayouts best = layouts(request, product_of_y(request, x, asked[0]));
+  const ProductPlan first = best.products[0];
+  double least = total_of(best, request);
+  const auto consider = [&](const ProductPlan& of_y) {
+    if (cost_of_y(of_y, request) + least_of_gradients(of_y, request) >= least) return;
+    OperatorLayouts way = layouts(request, of_y);
+    if (const double total = total_of(way, request); total < least) {
+      best = std::move(way);
+      least = total;
+    }
   };
   const bool x_is_settled = request.input[0] || asked[0] != "auto" || (asked.size() > 2 && asked[2] != "auto");
-  if (!x_is_settled) consider(layouts(request, best.products[0].a_used, whole));
+  if (!x_is_settled && !(first.a_used == x)) consider(product_of_y(request, first.a_used, asked[0]));
   if (request.weights || !request.training || asked[0] != "auto") return best;
-  for (const auto& way : ways) {
-    if (way.algorithm.empty()) continue;
-    LayoutRequest named = request;
-    named.algorithm = way.algorithm + request.algorithm.substr(asked[0].size());
-    consider(layouts(named, x, whole));
+  const auto& ways = first.alternatives;
+  for (const auto& each : ways) {
+    if (each.algorithm == first.algorithm || each.algorithm.empty()) continue;
+    const ProductPlan of_y = product_of_y(request, x, each.algorithm);
+    const bool same_gradients = of_y.b.layout == first.b.layout && of_y.c.layout == first.c.layout;
+    if (!same_gradients) consider(of_y);
   }
   auto& taken = best.products[0].alternatives;
   for (const auto& way : ways)
@@ -85,25 +109,29 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   return best;
 }
 
-//     y[n f]  = sum over c of x[n c] w[f c]
-//     dx[n c] = sum over f of dy[n f] w[f c]
-//     dw[f c] = sum over n of dy[n f] x[n c]       c stands for all of C D H W
-OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layout& x, AxisSet whole) const {
+//     y[n f]  = sum over c of x[n c] w[f c]        c stands for all of C D H W
+ProductPlan LinearOperator::product_of_y(const LayoutRequest& request, const Layout& x,
+                                         const std::string& algorithm) const {
   const std::array shapes{x.shape()};
-  const auto specs = weights(shapes);
-  const auto asked = named_algorithms(request.algorithm);
-  const auto algorithm = [&](std::size_t product) { return product < asked.size() ? asked[product] : "auto"; };
-
   // An activation is applied to whole sums.
   const Layout wanted = linear_.activation ? request.output.with_partial(0) : request.output;
+  // Weights that nobody speaks of are whole on the ranks that share samples.
+  const bool settled = named_algorithms(request.algorithm)[0] != "auto";
+  const Layout any_w(weights(shapes)[0].shape, x.grid());
+  return plan_named("y", {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
+                    {.algorithm = algorithm,
+                     .b_follows = !request.weights,
+                     .b_whole = settled ? 0 : request.output.sharding('N'),
+                     .completes = linear_.activation.has_value()});
+}
+
+//     dx[n c] = sum over f of dy[n f] w[f c]
+//     dw[f c] = sum over n of dy[n f] x[n c]
+OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const ProductPlan& of_y) const {
+  const auto asked = named_algorithms(request.algorithm);
+  const auto algorithm = [&](std::size_t product) { return product < asked.size() ? asked[product] : "auto"; };
   const bool short_sums = size_of(request.dtype) < size_of(DType::f32);
-  const Layout any_w(specs[0].shape, x.grid());
-  const ProductPlan of_y = plan_named("y", {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
-                                      {.algorithm = algorithm(0),
-                                       .b_follows = !request.weights,
-                                       .b_whole = whole,
-                                       .completes = linear_.activation.has_value()});
-  const Layout &y = of_y.c.layout, &w = of_y.b.layout, dx = request.arriving[0].dual();
+  const Layout &x = of_y.a.layout, &y = of_y.c.layout, &w = of_y.b.layout, dx = request.arriving[0].dual();
   OperatorLayouts layouts{.x = {x}, .y = y, .dx = {dx}, .w = {w}, .dw = {w}, .products = {of_y}};
   if (request.training) {
     const Layout dy = y.dual();
@@ -119,7 +147,8 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Layo
     layouts.products.insert(layouts.products.end(), {of_dx, of_dw});
   }
   if (linear_.bias) {
-    layouts.w.push_back(Layout(specs[1].shape, x.grid()).with(0, y.axes(1)));
+    const std::array shapes{x.shape()};
+    layouts.w.push_back(Layout(weights(shapes)[1].shape, x.grid()).with(0, y.axes(1)));
     layouts.dw.push_back(layouts.w[1].with_partial(y.sharding('N')));
   }
   return layouts;

@@ -209,8 +209,10 @@ class LinearOperator final : public Operator {
   const Linear& linear() const { return linear_; }
 
  private:
-  /// With x in this layout; weights that follow from the product of y are not cut over `whole`.
-  OperatorLayouts layouts(const LayoutRequest& request, const Layout& x, AxisSet whole) const;
+  /// With x in this layout.
+  ProductPlan product_of_y(const LayoutRequest& request, const Layout& x, const std::string& algorithm) const;
+  /// With y formed like this.
+  OperatorLayouts layouts(const LayoutRequest& request, const ProductPlan& of_y) const;
   Linear linear_;
 };
 
