@@ -1,9 +1,11 @@
 #include "memory.hpp"
 
+#include "held_memory.hpp"
 #include "partita/base/error.hpp"
+#include "stage_layers.hpp"
 
 #include <algorithm>
-#include <memory>
+#include <unordered_map>
 
 namespace partita {
 
@@ -17,6 +19,7 @@ class Replay {
       : plan_(plan),
         stage_(plan.stage_of_rank(rank)),
         rank_(plan.rank_in_stage(rank)),
+        stage_layers_(plan, stage_),
         element_(size_of(plan.workload.dtype)),
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
         filters_(plan.places.size(), 0),
@@ -27,34 +30,44 @@ class Replay {
     for (const auto& bucket : plan.buckets)
       if (plan.replica_on(group_of(bucket), stage_) >= 0) add_bucket(plan, bucket, -1, rank_, use);
     for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
-      take(kept, use[kept]);
+      memory_.take(kept, use[kept]);
   }
 
   MemoryPeak run() {
     for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(stage_)]) {
       layers_ = &plan_.layers_of(action.microbatch);
       m_ = &microbatches_[static_cast<std::size_t>(action.microbatch)];
-      if (m_->outputs.empty()) begin();
+      if (m_->places.empty()) m_->places.resize(stage_layers_.count());
       group_ = action.group;
       replica_ = action.replica;
       action.is_transfer() ? cross(action) : perform(action);
     }
-    return peak_;
+    return memory_.peak();
   }
 
  private:
-  using Buffer = std::shared_ptr<const Index>;
+  using Buffer = HeldMemory::Buffer;
 
+  /// Of a layer in a microbatch.
+  struct Place {
+    Buffer output, gradient, dy;
+    std::vector<Buffer> saved;
+    bool live = false;
+  };
   /// As train/layer_group.hpp has it.
   struct Microbatch {
     Buffer images, target;
-    std::vector<Buffer> outputs, gradients, dy, sent;
+    std::vector<Place> places;  // of the layers that the stage runs or reads
+    std::vector<Buffer> sent;
     std::vector<std::pair<std::size_t, Buffer>> arriving_gradients;
-    std::vector<std::vector<Buffer>> saved;
-    std::vector<bool> live;
   };
 
-  bool mine(std::size_t i) const { return (*layers_)[i].group == group_; }
+  const StageLayers::Replica& replica() const { return stage_layers_.replica(replica_); }
+  Place& at(std::size_t i) { return m_->places[stage_layers_.number(i)]; }
+  /// The layers of the group: the first, and behind the last.
+  std::size_t first() const { return stage_layers_.of_group(group_).first; }
+  std::size_t end() const { return stage_layers_.of_group(group_).second; }
+  bool mine(std::size_t i) const { return i >= first() && i < end(); }
 
   void perform(const Action& action) {
     using enum Action::Kind;
@@ -68,22 +81,12 @@ class Replay {
       case backward_filter: ++filters_[static_cast<std::size_t>(group_)]; return run_backward_filter();
       case reduce:
         leaving_.clear();
-        if (plan_.microbatches_of(replica_) == 0)  // its sums have not begun
-          for (std::size_t i = layers_->size(); i-- > 0;)
-            if (mine(i)) start_buckets(static_cast<int>(i));
+        if (replica().microbatches == 0)  // its sums have not begun
+          for (std::size_t i = end(); i-- > first();) start_buckets(static_cast<int>(i));
         return;
       case step: return gather();
       default: return;
     }
-  }
-
-  void begin() {
-    const std::size_t count = layers_->size();
-    m_->outputs.assign(count, {});
-    m_->gradients.assign(count, {});
-    m_->dy.assign(count, {});
-    m_->saved.assign(count, {});
-    m_->live.assign(count, false);
   }
 
   /// As train/stage_exchange.cpp.
@@ -91,17 +94,17 @@ class Replay {
     using enum Action::Kind;
     const bool back = action.kind == send_gradient || action.kind == receive_gradient;
     const bool own = action.kind == send_output || action.kind == receive_gradient;
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
+    const auto [first, end] = stage_layers_.of_group(own ? action.group : action.peer);
+    for (std::size_t i = first; i < end; ++i) {
       const LayerPlan& layer = (*layers_)[i];
-      if (layer.group != (own ? action.group : action.peer) || (back && !layer.sends_gradient())) continue;
+      if (back && !layer.sends_gradient()) continue;
       for (const auto& boundary : layer.departs) {
         if (boundary.group != (own ? action.peer : action.group)) continue;
-        if (action.kind == send_output) m_->sent.push_back(convert_layout(m_->outputs[i], boundary.settle));
-        if (action.kind == receive_input)
-          m_->outputs[i] = hold(MemoryClass::activations, volume(boundary.to) * element_);
+        if (action.kind == send_output) m_->sent.push_back(convert_layout(at(i).output, boundary.settle));
+        if (action.kind == receive_input) at(i).output = hold(MemoryClass::activations, volume(boundary.to) * element_);
         if (action.kind == send_gradient) {
-          leaving_.push_back(m_->gradients[i]);
-          m_->gradients[i] = {};
+          leaving_.push_back(at(i).gradient);
+          at(i).gradient = {};
         }
         if (action.kind == receive_gradient)
           m_->arriving_gradients.emplace_back(i, hold(MemoryClass::activations, volume(boundary.from) * element_));
@@ -113,42 +116,34 @@ class Replay {
     m_->sent.clear();
     leaving_.clear();
     for (auto& [layer, gradient] : m_->arriving_gradients)
-      if (!m_->gradients[layer]) m_->gradients[layer] = gradient;
+      if (!at(layer).gradient) at(layer).gradient = gradient;
     m_->arriving_gradients.clear();
   }
 
   bool here(std::size_t i) const { return plan_.stage_of(static_cast<int>(i), replica_) == stage_; }
-  int first_group() const {
-    int group = 0;
-    while (plan_.place(group, replica_) != stage_) ++group;
-    return group;
-  }
-
   /// What the rank brings: at the microbatch's first forward on the stage.
   void read() {
-    if (group_ != first_group()) return;
+    if (group_ != replica().first_group) return;
     const auto& loss = layers_->back();
     const Target target = loss.op->target(loss.input_shapes[0]);
     if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
     if (here(layers_->size() - 1))
-      m_->target = hold(MemoryClass::activations,
-                        volume(loss.at.x[0].onto(target.shape)) * (target.labels ? size_of(DType::i32) : element_));
+      m_->target = hold(MemoryClass::activations, loss.at.x[0].onto(target.shape).owned(rank_).volume() *
+                                                      (target.labels ? size_of(DType::i32) : element_));
   }
 
   void run_forward(int microbatch) {
-    if (!plan_.workload.training && microbatch > 0 && group_ == first_group())
+    if (!plan_.workload.training && microbatch > 0 && group_ == replica().first_group)
       microbatches_[static_cast<std::size_t>(microbatch) - 1] = {};
     read();
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      if (!mine(i)) continue;
+    for (std::size_t i = first(); i < end(); ++i) {
       forward_layer(i);
       settle(i);
     }
   }
 
   void run_backward() {
-    for (std::size_t i = layers_->size(); i-- > 0;) {
-      if (!mine(i)) continue;
+    for (std::size_t i = end(); i-- > first();) {
       const LayerPlan& layer = (*layers_)[i];
       if (layer.has_backward()) {
         const Buffer dy = start_backward(i);
@@ -164,21 +159,20 @@ class Replay {
   }
 
   void release_arrived() {
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      if (here(i)) continue;
-      const auto readers = plan_.readers(static_cast<int>(i), stage_, replica_);
-      if (!readers.empty() && mine(static_cast<std::size_t>(readers.front()))) m_->outputs[i] = {};
-    }
+    for (std::size_t i = first(); i < end(); ++i)
+      for (const int input : (*layers_)[i].inputs)
+        if (const auto j = static_cast<std::size_t>(input);
+            !here(j) && replica().readers[j].front() == static_cast<int>(i))
+          at(j).output = {};
   }
 
   void run_backward_data() {
-    for (std::size_t i = layers_->size(); i-- > 0;) {
-      if (!mine(i)) continue;
+    for (std::size_t i = end(); i-- > first();) {
       const LayerPlan& layer = (*layers_)[i];
       if (layer.has_backward()) {
         const Buffer dy = start_backward(i);
         if (layer.needs_any_dx()) form_data(i);
-        m_->dy[i] = dy;
+        at(i).dy = dy;
       }
       if (!layer.trains()) release(i);
     }
@@ -186,8 +180,7 @@ class Replay {
   }
 
   void run_backward_filter() {
-    for (std::size_t i = layers_->size(); i-- > 0;) {
-      if (!mine(i)) continue;
+    for (std::size_t i = end(); i-- > first();) {
       if ((*layers_)[i].trains()) multiply((*layers_)[i], 2);
       start_buckets(static_cast<int>(i));
       release(i);
@@ -197,25 +190,23 @@ class Replay {
   }
 
   void release(std::size_t i) {
-    m_->gradients[i] = {};
-    m_->dy[i] = {};
-    m_->saved[i].clear();
-    m_->outputs[i] = {};
+    const bool live = at(i).live;
+    at(i) = {};
+    at(i).live = live;
   }
 
-  void take(MemoryClass memory, Index bytes) {
-    now_[memory] += bytes;
-    peak_.each[memory] = std::max(peak_.each[memory], now_[memory]);
-    peak_.total = std::max(peak_.total, now_.total());
+  Buffer hold(MemoryClass memory, Index bytes) { return memory_.hold(memory, bytes); }
+  /// Elements that the rank has of a layout of the plan, counted once.
+  Index volume(const Layout& layout) {
+    const auto [known, fresh] = volumes_.try_emplace(&layout);
+    if (fresh) known->second = layout.owned(rank_).volume();
+    return known->second;
   }
-  Buffer hold(MemoryClass memory, Index bytes) {
-    take(memory, bytes);
-    return {new Index(bytes), [this, memory](const Index* held) {
-              now_[memory] -= *held;
-              delete held;
-            }};
+  Index workspace(const ProductPlan& product) {
+    const auto [known, fresh] = workspaces_.try_emplace(&product);
+    if (fresh) known->second = product.workspace(rank_);
+    return known->second;
   }
-  Index volume(const Layout& layout) const { return layout.owned(rank_).volume(); }
 
   Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps,
                         MemoryClass memory = MemoryClass::activations) {
@@ -243,7 +234,7 @@ class Replay {
   void multiply(const LayerPlan& layer, std::size_t which) {
     if (which >= layer.at.products.size()) return;
     const ProductPlan& product = layer.at.products[which];
-    hold(MemoryClass::workspace, product.workspace(rank_) * element_);
+    hold(MemoryClass::workspace, workspace(product) * element_);
     if (product.finish.empty()) return;
     const Buffer made = product.sums_slabs && product.cut_dim(product.c) < 0
                             ? hold(MemoryClass::workspace, volume(product.c_made) * element_)
@@ -257,65 +248,65 @@ class Replay {
     const Kept kept = layer.op->keeps();
     std::vector<Buffer> x;
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      x.push_back(convert_layout(m_->outputs[static_cast<std::size_t>(layer.inputs[j])], layer.arrive[j]));
+      x.push_back(convert_layout(at(static_cast<std::size_t>(layer.inputs[j])).output, layer.arrive[j]));
     const Buffer y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer.at.y) * element_);
-    if (kept.z) m_->saved[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
+    if (kept.z) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
     multiply(layer, 0);
     const Buffer with_halo = x.empty() ? Buffer() : extended(layer.at.x_halo, layer.at.x[0]);
     if (kept.x) {
       const auto held = with_halo ? std::vector{with_halo} : x;
-      m_->saved[i].insert(m_->saved[i].end(), held.begin(), held.end());
+      at(i).saved.insert(at(i).saved.end(), held.begin(), held.end());
     }
-    if (kept.y) m_->saved[i].push_back(y);
-    if (kept.more > 0) m_->saved[i].push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
-    m_->outputs[i] = convert_layout(y, layer.finish);
-    m_->live[i] = true;
+    if (kept.y) at(i).saved.push_back(y);
+    if (kept.more > 0) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
+    at(i).output = convert_layout(y, layer.finish);
+    at(i).live = true;
   }
 
   void settle(std::size_t i) {
     const LayerPlan& layer = (*layers_)[i];
     if (!plan_.workload.training || layer.recompute || !layer.has_backward()) {
-      m_->saved[i].clear();
-      m_->live[i] = false;
+      at(i).saved.clear();
+      at(i).live = false;
     }
     for (const int input : layer.inputs)
-      if (plan_.readers(input, stage_, replica_).back() == static_cast<int>(i) &&
-          !plan_.needs_output(input, stage_, replica_))
-        m_->outputs[static_cast<std::size_t>(input)] = {};
+      if (const auto j = static_cast<std::size_t>(input);
+          replica().readers[j].back() == static_cast<int>(i) && !replica().needs_output[j])
+        at(j).output = {};
   }
 
   void restore(std::size_t i) {
     for (const int input : (*layers_)[i].inputs)
       if (const auto j = static_cast<std::size_t>(input);
-          mine(j) && (!m_->outputs[j] || ((*layers_)[j].recompute && !m_->live[j])))
+          mine(j) && (!at(j).output || ((*layers_)[j].recompute && !at(j).live)))
         restore(j);
     forward_layer(i);
   }
 
   void release_restored() {
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      if (!mine(i) || !(*layers_)[i].recompute || !m_->outputs[i]) continue;
+    for (std::size_t i = first(); i < end(); ++i) {
+      if (!(*layers_)[i].recompute || !at(i).output) continue;
       const auto wait = [&](int reader) {
         const auto r = static_cast<std::size_t>(reader);
-        return (*layers_)[r].recompute && !m_->live[r];
+        return (*layers_)[r].recompute && !at(r).live;
       };
-      const auto readers = plan_.readers(static_cast<int>(i), stage_, replica_);
-      if (std::none_of(readers.begin(), readers.end(), wait)) m_->outputs[i] = {};
+      const auto& readers = replica().readers[i];
+      if (std::none_of(readers.begin(), readers.end(), wait)) at(i).output = {};
     }
   }
 
   Buffer start_backward(std::size_t i) {
     const LayerPlan& layer = (*layers_)[i];
-    if (!m_->live[i]) {
+    if (!at(i).live) {
       restore(i);
       release_restored();
     }
     Buffer dy;
-    if (!layer.op->is_loss()) dy = convert_layout(m_->gradients[i], layer.finish_back);
-    m_->gradients[i] = {};
-    if (layer.needs_any_dx()) m_->saved[i].push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
+    if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer.finish_back);
+    at(i).gradient = {};
+    if (layer.needs_any_dx()) at(i).saved.push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
     const bool fused = !layer.at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
-    m_->saved[i].push_back(fused ? hold(MemoryClass::activations, volume(layer.at.y) * element_) : dy);  // dz
+    at(i).saved.push_back(fused ? hold(MemoryClass::activations, volume(layer.at.y) * element_) : dy);  // dz
     return dy;
   }
 
@@ -328,14 +319,14 @@ class Replay {
     for (std::size_t j = 0; j < dx.size(); ++j) {
       if (!layer.needs_dx[j]) continue;
       const Buffer gradient = convert_layout(dx[j], layer.leave[j]);
-      auto& sum = m_->gradients[static_cast<std::size_t>(layer.inputs[j])];
+      auto& sum = at(static_cast<std::size_t>(layer.inputs[j])).gradient;
       if (!sum) sum = gradient;
     }
   }
 
   void start_buckets(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
-    if (filters_[static_cast<std::size_t>(group_)] < plan_.microbatches_of(replica_)) return;
+    if (filters_[static_cast<std::size_t>(group_)] < replica().microbatches) return;
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       const Bucket& bucket = plan_.buckets[b];
       if (bucket.last() != layer) continue;
@@ -363,9 +354,11 @@ class Replay {
   const Plan& plan_;
   int stage_, group_ = 0, replica_ = 0;  // the rank's stage, and what the action is of
   int rank_;                             // in the stage
+  StageLayers stage_layers_;
   Index element_;
-  MemoryUse now_;
-  MemoryPeak peak_;
+  HeldMemory memory_;
+  std::unordered_map<const Layout*, Index> volumes_;
+  std::unordered_map<const ProductPlan*, Index> workspaces_;
   std::vector<Microbatch> microbatches_;
   const std::vector<LayerPlan>* layers_ = nullptr;  // of the action, and its microbatch
   Microbatch* m_ = nullptr;
