@@ -1,7 +1,6 @@
 #include "traffic.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace partita {
 
@@ -217,14 +216,16 @@ Index elements(const Plan& plan, const Bucket& bucket, int rank) {
 
 std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
   const auto i = static_cast<std::size_t>(layer);
-  std::map<const std::vector<LayerPlan>*, int> times;
-  for (int j = 0; j < microbatches; ++j) ++times[&layers_of(j)];
+  const auto times = [&](const std::vector<LayerPlan>& bound) {
+    int count = 0;
+    for (int j = 0; j < microbatches; ++j) count += &layers_of(j) == &bound ? 1 : 0;
+    return count;
+  };
   std::vector<PlannedTraffic> all;
   const auto append = [&](const std::vector<LayerPlan>& bound, int replica) {
-    if (const auto found = times.find(&bound); found != times.end()) {
-      const TrafficList list(*this, bound[i], replica, rank, found->second);
-      all.insert(all.end(), list.list.begin(), list.list.end());
-    }
+    if (bound.empty()) return;
+    const TrafficList list(*this, bound[i], replica, rank, times(bound));
+    all.insert(all.end(), list.list.begin(), list.list.end());
   };
   append(layers, 0);
   append(smaller, 0);
@@ -250,9 +251,16 @@ std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool o
 }
 
 Traffic Plan::traffic(int rank) const {
+  const int stage = stage_of_rank(rank);
+  const auto concerns = [&](const LayerPlan& layer) {
+    const auto arrives = [&](const Boundary& boundary) { return place(boundary.group) == stage; };
+    return mirror || place(layer.group) == stage || layer.op->is_loss() ||  // of which all stages hear
+           std::any_of(layer.departs.begin(), layer.departs.end(), arrives);
+  };
   Traffic total;
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer)
-    for (const auto& item : traffic(layer, rank)) total += item.traffic;
+    if (concerns(layers[static_cast<std::size_t>(layer)]))
+      for (const auto& item : traffic(layer, rank)) total += item.traffic;
   return total;
 }
 
