@@ -78,6 +78,13 @@ AxisSet uneven_halo(const Layout& x, const Layout& y) {
   return axes;
 }
 
+/// What crosses to the same grid of another stage goes to the same coordinates. Of equal blocks the first sends all.
+AxisSet even_axes(const Boundary& boundary) {
+  const Grid& grid = boundary.from.grid();
+  if (!grid.same_axes(boundary.to.grid())) return 0;
+  return grid.all() & ~(uneven(boundary.from) | uneven(boundary.to) | mixed(boundary.from, boundary.to));
+}
+
 /// A product's: where panels travel, those that they cut; what is used where it lies meets nobody's.
 AxisSet uneven(const ProductPlan& product) {
   AxisSet axes = uneven(product.finish);
@@ -130,13 +137,18 @@ AxisSet even_axes(const LayerPlan& layer) {
   return layer.at.y.grid().all() & ~axes;
 }
 
-AxisSet even_axes(const Plan& plan) {
-  if (plan.grids.size() > 1) return 0;
-  AxisSet even = plan.grid().all();
+AxisSet even_axes(const Plan& plan, int stage) {
+  if (plan.mirror) return 0;
+  AxisSet even = plan.grids[static_cast<std::size_t>(stage)].all();
   for (const auto* layers : {&plan.layers, &plan.smaller})
-    for (const LayerPlan& layer : *layers)
-      if (even != 0) even &= even_axes(layer);
-  for (const auto& bucket : plan.buckets) even &= even_axes(plan, bucket);
+    for (const LayerPlan& layer : *layers) {
+      const bool here = plan.place(layer.group) == stage;
+      if (here) even &= even_axes(layer);
+      for (const auto& boundary : layer.departs)
+        if (here || plan.place(boundary.group) == stage) even &= even_axes(boundary);
+    }
+  for (const auto& bucket : plan.buckets)
+    if (plan.stage_of(bucket.last()) == stage) even &= even_axes(plan, bucket);
   return even;
 }
 

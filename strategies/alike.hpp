@@ -20,8 +20,9 @@ AxisSet even_axes(const LayerPlan& layer);
 /// The axes along which all ranks hold as much of a bucket, and update as much of it.
 AxisSet even_axes(const Plan& plan, const Bucket& bucket);
 
-/// Those of all layers and buckets of a plan with one stage; none for one with several.
-AxisSet even_axes(const Plan& plan);
+/// Those of all layers and buckets of a stage, and of what crosses to others or comes from them, of which the first coordinate sends
+/// most; none where there are two replicas.
+AxisSet even_axes(const Plan& plan, int stage);
 
 /// The rank with coordinate 0 along some axes, and `rank`'s along all others.
 int without(const Grid& grid, int rank, AxisSet axes);

@@ -259,8 +259,9 @@ class CostFormula::Parts {
   /// The most memory and traffic of a rank; of those that do the same, of the first.
   WorstRanks worst_ranks() const {
     WorstRanks worst;
-    const AxisSet even = even_axes(plan_);
-    for (const Grid& grid : plan_.grids)
+    for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
+      const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
+      const AxisSet even = even_axes(plan_, stage);
       for (const int inside : representatives(grid)) {
         if (without(grid, inside, even) != inside) continue;
         const int rank = grid.first_rank() + inside;
@@ -270,6 +271,7 @@ class CostFormula::Parts {
         }
         if (const Traffic traffic = plan_.traffic(rank); traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
       }
+    }
     return worst;
   }
 
