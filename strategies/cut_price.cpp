@@ -1,9 +1,11 @@
 #include "cut_price.hpp"
 
+#include "alike.hpp"
 #include "price.hpp"
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 namespace partita {
 
@@ -23,6 +25,25 @@ Route farthest_route(const Machine& machine, const Grid& grid, int from, int to)
       farthest = route;
   return farthest;
 }
+
+/// Prices layers of a plan of one stage, those that are alike once.
+class LayerCosts {
+ public:
+  LayerCosts(const Plan& plan, const Price& price) : plan_(plan), price_(price) {}
+
+  LayerCost of(int index) {
+    const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+    auto& known = known_[likeness(layer)];
+    for (const auto& [other, cost] : known)
+      if (alike(layer, *other)) return cost;
+    return known.emplace_back(&layer, price_.layer(index, false)).second;
+  }
+
+ private:
+  const Plan& plan_;
+  const Price& price_;
+  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // by likeness
+};
 
 }  // namespace
 
@@ -76,15 +97,20 @@ void CutPrice::add_outputs(const Plan& plan) {
 
 void CutPrice::add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times) {
   const Price price(plan, machine, times, splits_backward(schedule_));
+  LayerCosts costs(plan, price);
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
   kept_ = under_way_ = {0};
+  std::vector<MemoryUse> uses;
   Index weights = 0;
-  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) weights += plan.memory(i, 0)[MemoryClass::weights];
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    uses.push_back(plan.memory(i, 0));
+    weights += uses.back()[MemoryClass::weights];
+  }
   const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    const LayerCost cost = price.layer(i, false);
+    const LayerCost cost = costs.of(i);
     const Sums sums = plan.workload.training ? price.sums(i) : Sums();
-    const MemoryUse use = plan.memory(i, 0);
+    const MemoryUse& use = uses[static_cast<std::size_t>(i)];
     const double replicas =  // gradients of both meet, in two halves there and back
         schedule_.replicas() > 1 ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
     forward_.push_back(forward_.back() + cost.forward.total());
@@ -100,18 +126,24 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
 
 void CutPrice::count_actions() {
   const auto groups = static_cast<std::size_t>(schedule_.groups());
+  Schedule apart;               // a stage for each group of each stage
+  std::vector<std::size_t> of;  // which group that is
   for (const auto& actions : schedule_.stages) {
     actions_ += actions.size();
-    auto& counts = counts_.emplace_back(groups, 0);
-    for (const auto& action : actions)
-      if (action.kind == Action::Kind::forward) ++counts[static_cast<std::size_t>(action.group)];
+    std::map<int, std::vector<Action>> by_group;
+    for (const auto& action : actions) by_group[action.group].push_back(action);
+    auto& counts = counts_.emplace_back();
+    for (auto& each : by_group) {
+      const auto forwards = std::count_if(each.second.begin(), each.second.end(),
+                                          [](const Action& action) { return action.kind == Action::Kind::forward; });
+      if (forwards > 0) counts.push_back({static_cast<std::size_t>(each.first), static_cast<int>(forwards)});
+      of.push_back(static_cast<std::size_t>(each.first));
+      apart.stages.push_back(std::move(each.second));
+    }
   }
-  for (std::size_t group = 0; group < groups; ++group) {
-    std::vector<GroupMemory> memory(groups, GroupMemory{0, 0, 0});
-    memory[group] = {1, kept_for_filter, 0};
-    const auto peaks = peak_memory(schedule_, memory);
-    held_.push_back(static_cast<int>(*std::max_element(peaks.begin(), peaks.end())));
-  }
+  held_.assign(groups, 0);
+  const auto peaks = peak_memory(apart, std::vector<GroupMemory>(groups, {1, kept_for_filter, 0}));
+  for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
 }
 
 double CutPrice::crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
@@ -129,8 +161,7 @@ Index CutPrice::bytes(const std::vector<int>& ends) const {
   Index most = 0;
   for (const auto& counts : counts_) {
     Index all = 0;
-    for (std::size_t g = 0; g < counts.size(); ++g)
-      if (counts[g] > 0) all += bytes(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    for (const auto& [g, count] : counts) all += bytes(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
     most = std::max(most, all);
   }
   return most;
@@ -186,8 +217,7 @@ void CutPrice::add_transfers(const std::vector<int>& ends, Groups& groups, bool 
 
 double CutPrice::after(std::size_t stage, const Groups& groups) const {
   double seconds = 0;
-  for (std::size_t g = 0; g < groups.times.size(); ++g)
-    if (counts_[stage][g] > 0) seconds += groups.times[g].reduce + groups.times[g].step;
+  for (const auto& [g, count] : counts_[stage]) seconds += groups.times[g].reduce + groups.times[g].step;
   return seconds;
 }
 
@@ -196,9 +226,9 @@ double CutPrice::work(const std::vector<int>& ends) const {
   double most = 0;
   for (std::size_t stage = 0; stage < counts_.size(); ++stage) {
     double seconds = after(stage, groups);
-    for (std::size_t g = 0; g < groups.times.size(); ++g) {
+    for (const auto& [g, count] : counts_[stage]) {
       const GroupTimes& times = groups.times[g];
-      seconds += counts_[stage][g] * (times.forward + times.backward_data + times.backward_filter);
+      seconds += count * (times.forward + times.backward_data + times.backward_filter);
     }
     most = std::max(most, seconds);
   }

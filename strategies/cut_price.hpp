@@ -62,8 +62,12 @@ class CutPrice {
   Schedule schedule_;
   std::pair<std::vector<std::pair<int, int>>, Schedule> run_;  // the last cut's edges, and what is run with them
   std::vector<std::vector<int>> places_;
-  std::vector<std::vector<int>> counts_;  // by stage and group: microbatches
-  std::vector<int> held_;                 // by group: microbatches at most
+  struct Count {
+    std::size_t group = 0;
+    int microbatches = 0;
+  };
+  std::vector<std::vector<Count>> counts_;  // by stage: of its groups
+  std::vector<int> held_;                   // by group: microbatches at most
   std::size_t actions_ = 0;
   std::vector<Link> links_;                // that differ
   std::vector<std::vector<int>> between_;  // stages: which of them

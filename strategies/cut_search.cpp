@@ -29,10 +29,12 @@ std::vector<int> best_cut(int layers, int groups, const Cost& cost, const Combin
   of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
     for (int end = g; end <= layers; ++end)
-      for (int first = g - 1; first < end; ++first)
-        if (of(g - 1, first).cost < never)
-          if (const double with = combine(of(g - 1, first).cost, cost(g - 1, first, end)); with < of(g, end).cost)
-            of(g, end) = {with, first};
+      for (int first = g - 1; first < end; ++first) {
+        const double before = of(g - 1, first).cost;
+        if (before >= of(g, end).cost) continue;  // a group more costs no less
+        if (const double with = combine(before, cost(g - 1, first, end)); with < of(g, end).cost)
+          of(g, end) = {with, first};
+      }
   std::vector<int> ends;
   if (of(groups, layers).cost == never) return ends;
   for (int g = groups, end = layers; g > 0; end = of(g--, end).first) ends.push_back(end);
