@@ -43,28 +43,32 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit) {
   if (strategy.stage_count() == 1) return strategy;
-  return place_stages(model, strategy, workload, machine, times, limit, affordable);
+  return place_stages(bind_uncut(model, strategy, workload), strategy, workload, machine, times, limit, affordable);
 }
 
-Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                      const KernelTimes& times, Index limit, double effort) {
-  const auto groups = static_cast<int>(strategy.places().size()), layers = static_cast<int>(model.layers().size());
+Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload) {
+  const auto groups = strategy.places().size(), layers = model.layers().size();
   if (groups > layers)
     fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
          strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
-  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+  const Index microbatches = std::min<Index>(strategy.microbatches(), workload.batch);
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
-  const Plan plan = bind(model, in_one_stage(strategy), one);
+  return bind(model, in_one_stage(strategy), one);
+}
+
+Strategy place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                      const KernelTimes& times, Index limit, double effort) {
+  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   std::vector<std::string> names;
-  for (const auto& layer : model.layers()) names.push_back(layer.name);
-  CutPrice price(plan, machine, times, schedule_of(strategy, microbatches));
+  for (const auto& layer : uncut.layers) names.push_back(layer.name);
+  CutPrice price(uncut, machine, times, schedule_of(strategy, microbatches));
   const auto ends = find_cut(price, limit, effort, effort);
   if (ends.empty())
     fail(
         "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "
         "recompute = true",
-        model.name(), strategy.stage_count(), print_bytes(limit));
+        uncut.model, strategy.stage_count(), print_bytes(limit));
   return with_ends(strategy, names, ends);
 }
 

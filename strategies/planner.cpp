@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <set>
 #include <sstream>
@@ -294,25 +295,27 @@ class Planner {
 
   /// A candidate under each schedule.
   void examine(const Candidate& candidate, std::vector<Offer>& offers) const {
+    const Strategy alone = strategy_of(candidate);
+    std::optional<Plan> uncut;  // the same for all kinds
     for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"1f1b"} : options_.kinds) {
       const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
       if (groups > static_cast<int>(model_.layers().size())) continue;  // a kind with several groups a stage
       if (kind == "chimera" && candidate.stages % 2 != 0) continue;
-      Strategy strategy = strategy_of(candidate);
+      Strategy strategy = alone;
       if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
       if (candidate.stages > 1) strategy.stages(candidate.stages);
-      const Plan plan = bind(model_, placed(strategy, quick), workload_);
+      if (candidate.stages > 1 && !uncut) uncut = bind_uncut(model_, strategy, workload_);
+      const Plan plan = bind(model_, uncut ? placed(*uncut, strategy, quick) : strategy, workload_);
       offers.push_back({strategy, CostFormula(plan, machine_, times_).step(machine_).seconds});
     }
   }
 
   /// With stages that fit the limit, if there are any.
-  Strategy placed(const Strategy& strategy, double effort) const {
-    if (strategy.stage_count() == 1) return strategy;
+  Strategy placed(const Plan& uncut, const Strategy& strategy, double effort) const {
     try {
-      return place_stages(model_, strategy, workload_, machine_, times_, limit_, effort);
+      return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort);
     } catch (const Error&) {
-      return place_stages(model_, strategy, workload_, machine_, times_, 0, effort);
+      return place_stages(uncut, strategy, workload_, machine_, times_, 0, effort);
     }
   }
 
@@ -331,7 +334,8 @@ class Planner {
 
   /// Keeps it if it does.
   bool fits(const Strategy& unplaced) {
-    const Strategy strategy = placed(unplaced, thorough);
+    const Strategy strategy =
+        unplaced.stage_count() == 1 ? unplaced : placed(bind_uncut(model_, unplaced, workload_), unplaced, thorough);
     Cost cost = estimate(bind(model_, strategy, workload_), machine_, times_);
     const bool fits = cost.memory.total <= limit_;
     if (!fits && cost.memory.total < least_.total) least_ = cost.memory;

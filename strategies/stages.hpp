@@ -17,9 +17,12 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
 /// The layers of a model for a batch that runs as one: no schedule, no buckets, and nothing asked of the model as a whole.
 Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload);
 
+/// All layers of a strategy of several stages in one, for one microbatch: what place_stages cuts, whatever the schedule.
+Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload);
+
 /// As `balanced`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
 /// simulates.
-Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+Strategy place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
                       const KernelTimes& times, Index limit, double effort);
 
 /// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
