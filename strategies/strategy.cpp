@@ -159,8 +159,7 @@ std::vector<int> Strategy::places() const {
 std::vector<Grid> Strategy::grids() const {
   if (stages_.empty()) {
     std::vector<Grid> grids;
-    for (int stage = 0; stage < stage_count_; ++stage)
-      grids.push_back(Grid::parse(grid_.print(), stage * grid_.size()));
+    for (int stage = 0; stage < stage_count_; ++stage) grids.push_back(grid_.at(stage * grid_.size()));
     return grids;
   }
   const auto places = this->places();
@@ -177,7 +176,7 @@ std::vector<Grid> Strategy::grids() const {
   }
   std::vector<Grid> grids;
   for (int first = 0; const Stage* entry : entries) {
-    grids.push_back(Grid::parse(entry->grid.value_or(grid_).print(), first));
+    grids.push_back(entry->grid.value_or(grid_).at(first));
     constexpr int most = 1 << 20;
     if (grids.back().size() > most - first) fail("the stages have more than {} ranks together", most);
     first += grids.back().size();

@@ -13,7 +13,6 @@ struct Grid::Axes {
   std::vector<int> extents;
   std::vector<int> strides;  // ranks between neighbours along an axis
   int size = 1;
-  int first_rank = 0;
 };
 
 namespace {
@@ -36,7 +35,6 @@ Grid::Grid() : axes_(std::make_shared<const Axes>()) {}
 
 Grid Grid::parse(std::string_view text, int first_rank) {
   auto axes = std::make_shared<Axes>();
-  axes->first_rank = first_rank;
   for (std::size_t at = text.find_first_not_of(" \t"); at < text.size(); at = text.find_first_not_of(" \t", at)) {
     const auto word = text.substr(at, text.find_first_of(" \t", at) - at);
     const auto equals = word.find('=');
@@ -63,11 +61,17 @@ Grid Grid::parse(std::string_view text, int first_rank) {
   for (std::size_t a = axes->extents.size(); a-- > 0; stride *= axes->extents[a]) axes->strides[a] = stride;
   Grid grid;
   grid.axes_ = std::move(axes);
+  grid.first_rank_ = first_rank;
+  return grid;
+}
+
+Grid Grid::at(int first_rank) const {
+  Grid grid = *this;
+  grid.first_rank_ = first_rank;
   return grid;
 }
 
 int Grid::size() const { return axes_->size; }
-int Grid::first_rank() const { return axes_->first_rank; }
 int Grid::axes() const { return static_cast<int>(axes_->names.size()); }
 const std::string& Grid::name(int axis) const { return axes_->names[static_cast<std::size_t>(axis)]; }
 int Grid::extent(int axis) const { return axes_->extents[static_cast<std::size_t>(axis)]; }
@@ -123,12 +127,10 @@ std::string Grid::print(AxisSet axes) const {
   return "(" + text + ")";
 }
 
-bool Grid::operator==(const Grid& other) const {
-  return axes_ == other.axes_ || (same_axes(other) && axes_->first_rank == other.axes_->first_rank);
-}
+bool Grid::operator==(const Grid& other) const { return first_rank_ == other.first_rank_ && same_axes(other); }
 
 bool Grid::same_axes(const Grid& other) const {
-  return axes_->names == other.axes_->names && axes_->extents == other.axes_->extents;
+  return axes_ == other.axes_ || (axes_->extents == other.axes_->extents && axes_->names == other.axes_->names);
 }
 
 }  // namespace partita

@@ -25,8 +25,11 @@ class Grid {
   /// below 1, a name that is no identifier. "" is one rank.
   static Grid parse(std::string_view text, int first_rank = 0);
 
+  /// The same axes from another rank of the world on.
+  Grid at(int first_rank) const;
+
   int size() const;
-  int first_rank() const;
+  int first_rank() const { return first_rank_; }
   int axes() const;
   const std::string& name(int axis) const;
   int extent(int axis) const;
@@ -56,7 +59,8 @@ class Grid {
 
  private:
   struct Axes;
-  std::shared_ptr<const Axes> axes_;
+  std::shared_ptr<const Axes> axes_;  // shared by copies, wherever they lie
+  int first_rank_ = 0;
 };
 
 }  // namespace partita
