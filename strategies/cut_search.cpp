@@ -28,7 +28,7 @@ std::vector<int> best_cut(int layers, int groups, const Cost& cost, const Combin
   };
   of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
-    for (int end = g; end <= layers; ++end)
+    for (int end = g; end <= layers - groups + g; ++end)  // each group that follows has a layer
       for (int first = g - 1; first < end; ++first) {
         const double before = of(g - 1, first).cost;
         if (before >= of(g, end).cost) continue;  // a group more costs no less
@@ -194,14 +194,33 @@ class Search {
   double effort_;  // that is left, about a simulated action each
 };
 
+/// What CutPrice::seconds says, asked once of each range of layers.
+class Seconds {
+ public:
+  explicit Seconds(const CutPrice& price)
+      : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, never) {
+    for (int first = 0; first < price.layers(); ++first)
+      for (int end = first + 1; end <= price.layers(); ++end) known_[place(first, end)] = price.seconds(first, end);
+  }
+  double of(int first, int end) const { return known_[place(first, end)]; }
+
+ private:
+  std::size_t place(int first, int end) const {
+    return static_cast<std::size_t>(first) * ends_ + static_cast<std::size_t>(end);
+  }
+  std::size_t ends_;
+  std::vector<double> known_;
+};
+
 }  // namespace
 
 std::vector<int> find_cut(CutPrice& price, Index limit, double most, double effort) {
   Search search(price, limit, effort);
   std::optional<Cut> best = search.of_all(most);
   if (!best) {
+    const Seconds known(price);
     const auto seconds = [&](int g, int first, int end) {
-      return limit == 0 || price.bytes(g, first, end) <= limit ? price.seconds(first, end) : never;
+      return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : never;
     };
     const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
     const auto even = even_cut(price, seconds);

@@ -44,7 +44,10 @@ class Simulator {
         last_(schedule.stages.size(), -1),
         causes_(schedule.stages.size()) {
     result_.stages.resize(schedule.stages.size());
-    for (std::size_t s = 0; s < schedule.stages.size(); ++s) result_.stages[s].reserve(schedule.stages[s].size());
+    for (std::size_t s = 0; s < schedule.stages.size(); ++s) {
+      result_.stages[s].reserve(schedule.stages[s].size());
+      causes_[s].reserve(schedule.stages[s].size());
+    }
   }
 
   Simulation run() && {
