@@ -75,6 +75,32 @@ Classes::Classes(const Model& whole) : model(whole.name()) {
   }
 }
 
+/// Numbers layouts that differ, and prices each way from one to another once.
+class LayoutPrices::Moves {
+ public:
+  std::size_t number(const Layout& layout) {
+    auto& alike = by_volume_[layout.shape().volume()];
+    const auto same = std::find_if(alike.begin(), alike.end(), [&](std::size_t n) { return layouts_[n] == layout; });
+    if (same != alike.end()) return *same;
+    alike.push_back(layouts_.size());
+    layouts_.push_back(layout);
+    return alike.back();
+  }
+  /// As price(from, to) says.
+  template <class Price>
+  double seconds(std::size_t from, std::size_t to, const Price& price) {
+    if (from == to) return 0;
+    const auto [found, fresh] = known_.try_emplace({from, to});
+    if (fresh) found->second = price(layouts_[from], layouts_[to]);
+    return found->second;
+  }
+
+ private:
+  std::vector<Layout> layouts_;
+  std::map<Index, std::vector<std::size_t>> by_volume_;
+  std::map<std::pair<std::size_t, std::size_t>, double> known_;
+};
+
 const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Index samples) {
   Shares alike = shares;
   alike.data = std::min(shares.data, shortened);
@@ -127,10 +153,11 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
   const Grid whole = Grid::parse(shares.grid());
   for (std::size_t p = 0; p < ways; ++p) {
     const Price price(bound.plans[p], machine_, times_, false, &whole);
+    SumRates rates;
     for (std::size_t i = 0; i < layers; ++i) {
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
-      std::tie(costs.sums[i][p], costs.waits[i][p]) = sums(price, layer);
+      std::tie(costs.sums[i][p], costs.waits[i][p]) = sums(price, layer, rates);
       costs.leaving[i][p] = leaving(price, layer.y, shares.data * shares.split());
     }
   }
@@ -152,24 +179,42 @@ double LayoutPrices::leaving(const Price& price, const Layout& y, int ranks) con
 
 PatternCosts::Between LayoutPrices::price_between(const std::vector<Plan>& plans) const {
   PatternCosts::Between tables;
-  Moves known;
+  Moves moves;
   for (std::size_t i = 0; i < model_.layers().size(); ++i)
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int from = classes_.of_layer[static_cast<std::size_t>(model_.layers()[i].inputs[k])];
       const int to = classes_.of_layer[i];
       const auto [found, fresh] = tables.try_emplace({from, to, k});
-      for (std::size_t a = 0; fresh && a < plans.size(); ++a) {
-        auto& row = found->second.emplace_back();
-        const Layout& y = plans[a].layers[static_cast<std::size_t>(from)].y;
-        for (const Plan& plan : plans) {
-          const Price price(plan, machine_, times_, false, &plan.grid());
-          const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
-          row.push_back(between(price, y, layer.at.x[k], known));
-          if (workload_.training && layer.needs_dx[k]) row.back() += between(price, layer.at.dx[k], y.dual(), known);
-        }
-      }
+      if (fresh) found->second = price_between(plans, from, to, k, moves);
     }
   return tables;
+}
+
+/// By the pattern of class `from`, and of class `to`, which reads it as input k.
+std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<Plan>& plans, int from, int to,
+                                                             std::size_t k, Moves& moves) const {
+  struct Ends {
+    std::size_t y, x, dx, dy;
+    bool back;
+  };
+  std::vector<Ends> ends;
+  for (const Plan& plan : plans) {
+    const Layout& y = plan.layers[static_cast<std::size_t>(from)].y;
+    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
+    ends.push_back({moves.number(y), moves.number(layer.at.x[k]), moves.number(layer.at.dx[k]), moves.number(y.dual()),
+                    workload_.training && layer.needs_dx[k]});
+  }
+  std::vector<std::vector<double>> table;
+  for (const Ends& producer : ends) {
+    auto& row = table.emplace_back();
+    for (std::size_t b = 0; b < plans.size(); ++b) {
+      const Price price(plans[b], machine_, times_, false, &plans[b].grid());
+      const auto seconds = [&](const Layout& have, const Layout& need) { return between(price, have, need); };
+      row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
+      if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
+    }
+  }
+  return table;
 }
 
 /// About the bytes of a bucket: they double from a sixteenth to the limit, as plan_buckets says.
@@ -187,30 +232,31 @@ double LayoutPrices::bucket_bytes() const {
 }
 
 /// Of the gradients that a layer forms, as its share of a bucket's, and of these what nothing hides.
-std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan& layer) const {
+std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan& layer, SumRates& rates) const {
   if (!workload_.training) return {};
   const Index master = size_of(master_dtype(workload_.dtype));
   double all = 0, waits = 0;
   for (std::size_t w = 0; w < layer.weights.size(); ++w) {
     const AxisSet axes = layer.weights[w].trained ? layer.at.dw[w].partial() : 0;
     if (layer.at.w[w].grid().group_size(axes) == 1) continue;
-    const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
-                              Pass::update, Purpose::sum,     0,    0};
-    const Grid& grid = layer.at.w[w].grid();
-    const double seconds =
-        price.seconds(full, grid, 0) / bucket_ * static_cast<double>(layer.at.w[w].owned(0).volume() * master);
+    const auto [found, fresh] = rates.try_emplace(axes);
+    auto& [of_byte, overlap] = found->second;
+    if (fresh) {
+      const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
+                                Pass::update, Purpose::sum,     0,    0};
+      const Grid& grid = layer.at.w[w].grid();
+      of_byte = price.seconds(full, grid, 0) / bucket_;
+      overlap = price.overlap(full, grid, 0);
+    }
+    const double seconds = of_byte * static_cast<double>(layer.at.w[w].owned(0).volume() * master);
     all += seconds;
-    waits += seconds * (1 - price.overlap(full, grid, 0));
+    waits += seconds * (1 - overlap);
   }
   return {all, waits};
 }
 
 /// Of a redistribution on the first rank, which has the largest block.
-double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to, Moves& known) const {
-  if (from == to) return 0;
-  auto& alike = known[from.shape().volume()];
-  for (const auto& move : alike)
-    if (move.from == from && move.to == to) return move.seconds;
+double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
@@ -220,7 +266,6 @@ double LayoutPrices::between(const Price& price, const Layout& from, const Layou
       seconds +=
           price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);
   }
-  alike.push_back({from, to, seconds});
   return seconds;
 }
 

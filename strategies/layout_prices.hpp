@@ -81,15 +81,15 @@ class LayoutPrices {
   PatternCosts price(const Bound& bound, const Shares& shares) const;
   double microbatch(const Price& price, std::size_t layer) const;
   double leaving(const Price& price, const Layout& y, int ranks) const;
+  class Moves;
   PatternCosts::Between price_between(const std::vector<Plan>& plans) const;
+  std::vector<std::vector<double>> price_between(const std::vector<Plan>& plans, int from, int to, std::size_t k,
+                                                 Moves& moves) const;
   double bucket_bytes() const;
-  std::pair<double, double> sums(const Price& price, const LayerPlan& layer) const;
-  struct Move {
-    Layout from, to;
-    double seconds = 0;
-  };
-  using Moves = std::map<Index, std::vector<Move>>;  // by volume
-  double between(const Price& price, const Layout& from, const Layout& to, Moves& known) const;
+  using SumRates =
+      std::map<AxisSet, std::pair<double, double>>;  // seconds of a byte, and the share that computing hides
+  std::pair<double, double> sums(const Price& price, const LayerPlan& layer, SumRates& rates) const;
+  double between(const Price& price, const Layout& from, const Layout& to) const;
 
   const Model& model_;
   Classes classes_;
