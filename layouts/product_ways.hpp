@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -65,7 +66,7 @@ class ProductWays {
     bool in_slabs = false;
   };
   using Cut = std::array<std::uint8_t, max_axes>;  // of an operand, by axis: which dimension; `summed` over it, or none
-  using Known = std::map<Cut, Moved>;
+  using Known = std::pmr::map<Cut, Moved>;
 
   AxisList axes_of(char index, int dim, const Roles& roles) const;
   void exchange(const Layout& have, const Layout& need, Moved& moved) const;
@@ -75,7 +76,8 @@ class ProductWays {
 
   const ProductOperand &a_, &b_, &c_;
   const ProductRequest& request_;
-  Known of_a_, of_b_, of_c_;
+  std::pmr::monotonic_buffer_resource memory_;
+  Known of_a_{&memory_}, of_b_{&memory_}, of_c_{&memory_};
 };
 
 }  // namespace partita

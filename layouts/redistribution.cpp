@@ -117,14 +117,24 @@ Box corner(const Layout& layout, AxisSet last) {
   return box;
 }
 
+/// True if a dimension's blocks are all equal, and those of one layout parts of those of the other.
+bool nests_evenly(const Layout& have, const Layout& need, int d) {
+  const auto &a = have.axes(d), &b = need.axes(d);
+  const auto &coarse = a.size() < b.size() ? a : b, &fine = a.size() < b.size() ? b : a;
+  return std::equal(coarse.begin(), coarse.end(), fine.begin()) &&
+         have.shape().extent(d) % have.grid().group_size(have.sharding(d) | need.sharding(d)) == 0;
+}
+
 }  // namespace
 
 Index most_missing(const Layout& have, const Layout& need) {
   if (AxisSet further = 0; refines(need, have, further)) return 0;
   const Index whole = corner(need, 0).volume();  // no rank needs more
   Index most = 0;
-  const AxisSet axes = have.sharding() | need.sharding();  // along others boxes are the same
-  for (AxisSet last = axes;; last = (last - 1) & axes) {   // all its subsets
+  AxisSet axes = 0;  // along others what is missing is the same
+  for (int d = 0; d < need.shape().dims(); ++d)
+    if (!nests_evenly(have, need, d)) axes |= have.sharding(d) | need.sharding(d);
+  for (AxisSet last = axes;; last = (last - 1) & axes) {  // all its subsets
     const Box box = corner(need, last);
     most = std::max(most, box.volume() - intersect(corner(have, last), box).volume());
     if (last == 0 || most == whole) return most;
