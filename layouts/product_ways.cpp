@@ -118,14 +118,15 @@ ProductWays::Moved ProductWays::summed(const Roles& roles) const {
   return moved;
 }
 
+/// Of each axis which of the operand's dimensions it cuts, or that what it cuts is summed, or that it does neither.
 ProductWays::Cut ProductWays::cut_of(const ProductOperand& operand, const Roles& roles) {
-  constexpr std::uint8_t none = 0, summed = 1, dimensions = 2;
-  Cut cut{};
-  for (std::size_t axis = 0; axis < roles.size(); ++axis) {
-    const auto [from, to] = dims_of(operand, roles[axis].index);
-    cut[axis] = from < to                  ? static_cast<std::uint8_t>(dimensions + from + roles[axis].dim)
-                : roles[axis].index == 'k' ? summed
-                                           : none;
+  constexpr int bits = 4, neither = 0, summed = 1, dimensions = 2;
+  static_assert(max_axes * bits <= 64 && dimensions + max_dims <= 1 << bits);
+  Cut cut = 0;
+  for (const Role& role : roles) {
+    const auto [from, to] = dims_of(operand, role.index);
+    const int part = from < to ? dimensions + from + role.dim : role.index == 'k' ? summed : neither;
+    cut = cut << bits | static_cast<Cut>(part);
   }
   return cut;
 }

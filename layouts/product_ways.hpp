@@ -2,7 +2,6 @@
 
 #include "product_dims.hpp"
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory_resource>
@@ -65,7 +64,7 @@ class ProductWays {
     double words = 0, messages = 0;
     bool in_slabs = false;
   };
-  using Cut = std::array<std::uint8_t, max_axes>;  // of an operand, by axis: which dimension; `summed` over it, or none
+  using Cut = std::uint64_t;  // of an operand: four bits an axis
   using Known = std::pmr::map<Cut, Moved>;
 
   AxisList axes_of(char index, int dim, const Roles& roles) const;

@@ -67,7 +67,9 @@ void CutPrice::add_links(const Plan& plan, const Machine& machine) {
   };
   for (int from = 0; from < stages; ++from) {
     auto& links = between_.emplace_back();
-    for (int to = 0; to < stages; ++to) links.push_back(number(farthest_route(machine, plan.grid(), from, to)));
+    for (int to = 0; to < stages; ++to)  // there as back
+      links.push_back(to < from ? between_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)]
+                                : number(farthest_route(machine, plan.grid(), from, to)));
   }
   const int level = terms.routes[static_cast<std::size_t>(between_.front().back())].level;
   const int meeting = number({Verb::all_reduce, level, 2, sharing(machine, level, plan.ranks())});
