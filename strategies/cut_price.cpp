@@ -245,7 +245,7 @@ double CutPrice::makespan(const std::vector<int>& ends) {
     edges = groups.edges;
     whole = with_communication(schedule_, graph, true, places_);
   }
-  return simulate(whole, graph, {groups.times, 0, groups.transfers}).makespan;
+  return partita::makespan(whole, graph, {groups.times, 0, groups.transfers});
 }
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 #include "schedules/stuck.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace partita {
 
@@ -34,8 +35,10 @@ namespace {
 /// Works the lists off, a stage as far as it gets before the next one.
 class Simulator {
  public:
-  Simulator(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times)
+  /// `keeps`: when each action ran, and why then.
+  Simulator(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times, bool keeps)
       : schedule_(schedule),
+        keeps_(keeps),
         times_(times),
         dependencies_(schedule, graph),
         done_(dependencies_.size()),
@@ -43,6 +46,7 @@ class Simulator {
         clocks_(schedule.stages.size(), 0),
         last_(schedule.stages.size(), -1),
         causes_(schedule.stages.size()) {
+    if (!keeps) return;
     result_.stages.resize(schedule.stages.size());
     for (std::size_t s = 0; s < schedule.stages.size(); ++s) {
       result_.stages[s].reserve(schedule.stages[s].size());
@@ -51,6 +55,19 @@ class Simulator {
   }
 
   Simulation run() && {
+    work_off();
+    measure();
+    trace_back();
+    return std::move(result_);
+  }
+
+  double makespan() && {
+    work_off();
+    return std::accumulate(clocks_.begin(), clocks_.end(), 0.0, [](double a, double b) { return std::max(a, b); });
+  }
+
+ private:
+  void work_off() {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t stage = 0; stage < heads_.size(); ++stage)
@@ -59,12 +76,8 @@ class Simulator {
     for (std::size_t stage = 0; stage < heads_.size(); ++stage)
       if (heads_[stage] < schedule_.stages[stage].size())
         fail_stuck(schedule_, heads_, [&](int waiting) { return wait(waiting); });
-    measure();
-    trace_back();
-    return std::move(result_);
   }
 
- private:
   /// Where an action was done, and the predecessor that let it start last.
   struct Done {
     int stage = -1, position = 0;
@@ -76,7 +89,6 @@ class Simulator {
 
   bool advance(std::size_t stage) {
     const auto& actions = schedule_.stages[stage];
-    auto& spans = result_.stages[stage];
     const std::size_t head = heads_[stage];
     if (head == actions.size()) return false;
     const Action& action = actions[head];
@@ -95,13 +107,16 @@ class Simulator {
       }
     });
     if (!ready) return false;
-    spans.push_back({action, start, start + times_.of(action)});
+    const double end = start + times_.of(action);
     if (!action.is_transfer()) {
-      clocks_[stage] = spans.back().end;
+      clocks_[stage] = end;
       last_[stage] = static_cast<int>(head);
     }
-    causes_[stage].push_back(cause);
-    done_[dependencies_.index(action)] = {static_cast<int>(stage), static_cast<int>(head), spans.back().end};
+    if (keeps_) {
+      result_.stages[stage].push_back({action, start, end});
+      causes_[stage].push_back(cause);
+    }
+    done_[dependencies_.index(action)] = {static_cast<int>(stage), static_cast<int>(head), end};
     ++heads_[stage];
     return true;
   }
@@ -152,6 +167,7 @@ class Simulator {
   }
 
   const Schedule& schedule_;
+  bool keeps_;
   const ScheduleTimes& times_;
   Dependencies dependencies_;
   std::vector<Done> done_;
@@ -165,7 +181,11 @@ class Simulator {
 }  // namespace
 
 Simulation simulate(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times) {
-  return Simulator(schedule, graph, times).run();
+  return Simulator(schedule, graph, times, true).run();
+}
+
+double makespan(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times) {
+  return Simulator(schedule, graph, times, false).makespan();
 }
 
 double Simulation::idle(int stage) const {

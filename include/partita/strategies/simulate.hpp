@@ -57,4 +57,7 @@ struct Simulation {
 /// Throws Error, as check_order does, for a schedule that cannot run to its end.
 Simulation simulate(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times);
 
+/// Its makespan alone, in less time. Throws as simulate() does.
+double makespan(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times);
+
 }  // namespace partita
