@@ -91,10 +91,11 @@ std::vector<Planned> search(const Model& model, const Workload& workload, const 
   }
 }
 
-/// With plain names of axes, priced anew, unless other blocks make it worse.
+/// With plain names of axes, priced anew where they are others, unless other blocks make it worse.
 Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
   constexpr double worse = 1.001;
   const Strategy strategy = with_plain_axes(found.strategy);
+  if (strategy.print() == found.strategy.print()) return found;
   Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
   const bool as_good = cost.seconds <= worse * found.cost.seconds && cost.memory.total <= found.cost.memory.total;
   return as_good ? Planned{strategy, std::move(cost)} : found;
