@@ -174,10 +174,11 @@ class Planner {
         choices;  // of layouts; prices are near enough to each other that one pattern for all may be best
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       choices.emplace(model_.layers().size(), static_cast<int>(p));
-    for (const double hidden : {0.0, 0.5, 1.0})  // how much of the sums stays hidden depends on all choices
-      choices.insert(least_cost(prices.graph(costs, candidate.microbatches, hidden)).ways);
-    std::vector<Candidate> all;
     const ChoiceGraph graph = prices.graph(costs, candidate.microbatches, 0);
+    choices.insert(least_cost(graph).ways);
+    for (const double exposed : {0.5, 1.0})  // how much of the sums stays hidden depends on all choices
+      choices.insert(least_cost(prices.graph(costs, candidate.microbatches, exposed)).ways);
+    std::vector<Candidate> all;
     for (const auto& ways : choices) {
       candidate.ways = ways;
       candidate.seconds = seconds(candidate, prices, costs, graph);
