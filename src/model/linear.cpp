@@ -1,6 +1,7 @@
 #include "partita/base/error.hpp"
 #include "partita/model/operators.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace partita {
@@ -66,6 +67,16 @@ double least_of_gradients(const ProductPlan& of_y, const LayoutRequest& request)
   return request.training ? least.total() : 0;
 }
 
+/// Other layouts of x than that in which it arrives: as a product used it, and with all features gathered. Each once.
+std::vector<Layout> others_of_x(const Layout& x, const Layout& used) {
+  Layout gathered = x;
+  for (int d = 1; d < x.shape().dims(); ++d) gathered = gathered.with(d, {});
+  std::vector<Layout> others;
+  for (const Layout& each : {used, gathered})
+    if (!(each == x) && std::find(others.begin(), others.end(), each) == others.end()) others.push_back(each);
+  return others;
+}
+
 ProductPlan plan_named(const char* product, const ProductOperand& a, const ProductOperand& b, const ProductOperand& c,
                        const ProductRequest& request) {
   try {
@@ -77,15 +88,17 @@ ProductPlan plan_named(const char* product, const ProductOperand& a, const Produ
 
 }  // namespace
 
-// Where x is gathered for y and again for dw, it may cost less to gather it once; and where the weights lie as the product of y
-// takes them, another way of y may cost less over all three, their gradients' sum included.
+// Where x is gathered for y and again for dw, it may cost less to gather it once, or with all its features, so that weights and
+// gradients stay where they are; and where the weights lie as the product of y takes them, another way of y may cost less over all three, their gradients' sum included.
 OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   const auto asked = named_algorithms(request.algorithm);
   OperatorLayouts best = layouts(request, product_of_y(request, x, asked[0]));
   const ProductPlan first = best.products[0];
   double least = total_of(best, request);
+  const auto held = [](const ProductPlan& of_y) { return of_y.b.layout.owned(0).volume(); };
   const auto consider = [&](const ProductPlan& of_y) {
+    if (held(of_y) > held(first)) return;  // what to hold and to update more weights takes is in no product
     if (cost_of_y(of_y, request) + least_of_gradients(of_y, request) >= least) return;
     OperatorLayouts way = layouts(request, of_y);
     if (const double total = total_of(way, request); total < least) {
@@ -94,7 +107,8 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
     }
   };
   const bool x_is_settled = request.input[0] || asked[0] != "auto" || (asked.size() > 2 && asked[2] != "auto");
-  if (!x_is_settled && !(first.a_used == x)) consider(product_of_y(request, first.a_used, asked[0]));
+  if (!x_is_settled)
+    for (const Layout& at : others_of_x(x, first.a_used)) consider(product_of_y(request, at, asked[0]));
   if (request.weights || !request.training || asked[0] != "auto") return best;
   const auto& ways = first.alternatives;
   for (const auto& each : ways) {
