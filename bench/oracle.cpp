@@ -198,14 +198,14 @@ Json run(const Case& c, std::uint64_t seed) {
     Executor& executor = trainer.executor(c.batch, true);
     executor.keep_outputs(true);
     const Plan& plan = executor.plan();
-    const Shape image = plan.layers[0].shape, target = executor.target().shape;
+    const Shape image = plan.layers[0]->shape, target = executor.target().shape;
     const Batch batch{Tensor(DType::f64, image.names(), executor.images()),
                       Tensor(DType::f64, target.names(), executor.target_box())};
     fill(batch.images, image, [&](Index i) { return Random(seed, 1).normal(i); });
     fill(batch.target, target, [&](Index i) { return Random(seed, 2).normal(i); });
     for (std::size_t l = 0; l < plan.layers.size(); ++l)
-      for (std::size_t w = 0; w < plan.layers[l].weights.size(); ++w) {
-        const auto& spec = plan.layers[l].weights[w];
+      for (std::size_t w = 0; w < plan.layers[l]->weights.size(); ++w) {
+        const auto& spec = plan.layers[l]->weights[w];
         if (!spec.trained) continue;
         const Tensor& mine = trainer.parameters().layer(l).master[w].local;
         fill(mine, spec.shape, [&](Index i) { return Random(seed, 10 * l + w + 3).normal(i); });
@@ -217,11 +217,11 @@ Json run(const Case& c, std::uint64_t seed) {
     loss = result.loss;
     found["image"].add(image, batch.images);
     found["target"].add(target, batch.target);
-    found["y"].add(plan.layers[2].shape, executor.output(2));
+    found["y"].add(plan.layers[2]->shape, executor.output(2));
     for (std::size_t l = 0; l < plan.layers.size(); ++l)
       for (std::size_t w = 0; w < trainer.parameters().layer(l).gradient.size(); ++w)
-        found["d " + plan.layers[l].name + "/" + plan.layers[l].weights[w].name].add(
-            plan.layers[l].weights[w].shape, trainer.parameters().layer(l).gradient[w]);
+        found["d " + plan.layers[l].name + "/" + plan.layers[l]->weights[w].name].add(
+            plan.layers[l]->weights[w].shape, trainer.parameters().layer(l).gradient[w]);
   });
   Json json = c.described;
   json["grid"] = c.grid;

@@ -63,7 +63,7 @@ class Run {
     return o;
   }
   Batch batch(int m) const {
-    const Shape images = executor_.plan().layers.front().shape, labels = executor_.target(m).shape;
+    const Shape images = executor_.plan().layers.front()->shape, labels = executor_.target(m).shape;
     const auto own = [&](DType dtype, const Shape& shape, const Box& box) {
       return Tensor(dtype, shape.names(), box, trainer_allocator(), MemoryClass::activations);
     };

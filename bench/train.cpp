@@ -41,7 +41,7 @@ class Steps {
                  {.batch = c.batch, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
                  comm),
         executor_(trainer_.executor(c.batch, true)) {
-    const Shape images = executor_.plan().layers.front().shape, labels = executor_.target().shape;
+    const Shape images = executor_.plan().layers.front()->shape, labels = executor_.target().shape;
     batch_ = {Tensor(DType::f32, images.names(), executor_.images()),
               Tensor(DType::i32, labels.names(), executor_.target_box())};
     fill(batch_.images, images, [](Index i) { return Random(1, 1).normal(i); });

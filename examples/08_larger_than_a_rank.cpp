@@ -23,7 +23,7 @@ namespace {
 
 /// One drawn sample, of which the rank holds its own box.
 Batch draw(const Executor& executor) {
-  const Shape& image = executor.plan().layers.front().shape;
+  const Shape& image = executor.plan().layers.front()->shape;
   const Batch batch{Tensor(DType::f64, image.names(), executor.images()),
                     Tensor(DType::i32, executor.target().shape.names(), executor.target_box())};
   fill(batch.images, image, [](Index i) { return Random(1, 1).normal(i); });

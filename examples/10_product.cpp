@@ -46,7 +46,7 @@ void show(const ProductPlan& p, const char* algebra) {
 int main() {
   constexpr std::size_t fc = 2;  // the third layer
   const Plan summa = plan_of("r=2 c=2", "N@r C@c", "F@c C@r");
-  const auto& products = summa.layers[fc].at.products;
+  const auto& products = summa.layers[fc]->at.products;
   show(products[0], "y = x w'");
   show(products[1], "dx = dy w");
   show(products[2], "dw = dy' x");

@@ -102,11 +102,12 @@ AxisSet uneven(const ProductPlan& product) {
 }  // namespace
 
 bool alike(const LayerPlan& a, const LayerPlan& b) {
-  return a.shape == b.shape && a.op->kind() == b.op->kind() && a.input_shapes == b.input_shapes &&
-         a.weights.size() == b.weights.size() && a.trains() == b.trains() && a.recompute == b.recompute &&
-         a.needs_dx == b.needs_dx && a.departs.empty() && b.departs.empty() && a.y == b.y && same(a.at, b.at) &&
-         same(a.arrive, b.arrive) && same(a.finish, b.finish) && same(a.finish_back, b.finish_back) &&
-         same(a.leave, b.leave) && a.op->describe() == b.op->describe();
+  if (a.recompute != b.recompute || !a.departs.empty() || !b.departs.empty()) return false;
+  if (a.binding == b.binding) return true;
+  return a->shape == b->shape && a.op->kind() == b.op->kind() && a->input_shapes == b->input_shapes &&
+         a->weights.size() == b->weights.size() && a.trains() == b.trains() && a->needs_dx == b->needs_dx &&
+         a->y == b->y && same(a->at, b->at) && same(a->arrive, b->arrive) && same(a->finish, b->finish) &&
+         same(a->finish_back, b->finish_back) && same(a->leave, b->leave) && a.op->describe() == b.op->describe();
 }
 
 std::size_t likeness(const LayerPlan& layer) {
@@ -117,24 +118,24 @@ std::size_t likeness(const LayerPlan& layer) {
   const auto mix_shape = [&](const Shape& shape) {
     for (int d = 0; d < shape.dims(); ++d) mix(static_cast<std::size_t>(shape.extent(d)));
   };
-  mix_shape(layer.shape);
-  for (const Shape& shape : layer.input_shapes) mix_shape(shape);
-  for (const auto& w : layer.at.w) mix_shape(w.shape());
-  mix(layer.at.y.sharding() << 16U | layer.y.sharding());
+  mix_shape(layer->shape);
+  for (const Shape& shape : layer->input_shapes) mix_shape(shape);
+  for (const auto& w : layer->at.w) mix_shape(w.shape());
+  mix(layer->at.y.sharding() << 16U | layer->y.sharding());
   return likeness;
 }
 
 AxisSet even_axes(const LayerPlan& layer) {
-  AxisSet axes = uneven(layer.at.y) | uneven(layer.y) | uneven(layer.finish) | uneven(layer.finish_back);
-  for (const auto* layouts : {&layer.at.x, &layer.at.dx, &layer.at.w})
+  AxisSet axes = uneven(layer->at.y) | uneven(layer->y) | uneven(layer->finish) | uneven(layer->finish_back);
+  for (const auto* layouts : {&layer->at.x, &layer->at.dx, &layer->at.w})
     for (const Layout& layout : *layouts) axes |= uneven(layout);
-  for (const auto* ways : {&layer.arrive, &layer.leave})
+  for (const auto* ways : {&layer->arrive, &layer->leave})
     for (const auto& steps : *ways) axes |= uneven(steps);
-  for (const auto& collective : layer.at.collectives) axes |= uneven(collective.layout);
-  for (const auto& product : layer.at.products) axes |= uneven(product);
-  if (layer.at.x_halo || layer.at.dy_halo) axes |= uneven_halo(layer.at.x[0], layer.at.y);
+  for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
+  for (const auto& product : layer->at.products) axes |= uneven(product);
+  if (layer->at.x_halo || layer->at.dy_halo) axes |= uneven_halo(layer->at.x[0], layer->at.y);
   for (const auto& boundary : layer.departs) axes |= uneven(boundary.settle) | uneven(boundary.from);
-  return layer.at.y.grid().all() & ~axes;
+  return layer->at.y.grid().all() & ~axes;
 }
 
 AxisSet even_axes(const Plan& plan, int stage) {
@@ -156,7 +157,7 @@ AxisSet even_axes(const Plan& plan, const Bucket& bucket) {
   AxisSet axes = plan.distributed ? bucket.axes : 0;  // its shares differ
   const Grid& grid = plan.grid_of(bucket.last());
   for (const auto& [layer, weight] : bucket.entries)
-    axes |= uneven(plan.layers[static_cast<std::size_t>(layer)].at.w[static_cast<std::size_t>(weight)]);
+    axes |= uneven(plan.layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)]);
   return grid.all() & ~axes;
 }
 

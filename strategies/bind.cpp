@@ -1,5 +1,4 @@
 #include "partita/base/error.hpp"
-#include "partita/layouts/notation.hpp"
 #include "partita/strategies/balance.hpp"
 #include "partita/strategies/plan.hpp"
 #include "rule_layout.hpp"
@@ -14,24 +13,21 @@ namespace {
 class Binder {
  public:
   Binder(const Model& model, const Strategy& strategy, const Workload& workload, int replica = 0)
-      : model_(model),
-        strategy_(strategy),
-        shapes_(model.shapes(workload.batch)),
-        groups_(groups_of_layers(model, strategy)) {
+      : model_(model), known_(model.layers().size()), groups_(groups_of_layers(model, strategy)) {
     plan_.model = model.name();
     plan_.grids = strategy.grids();
     plan_.places = replica == 0 ? strategy.places() : mirrored(strategy.places());
     plan_.workload = workload;
+    settings_ = settings_of_layers(model, strategy, plan_.grids);
   }
 
   /// All layers for a batch that runs as one.
   Plan bind() && {
-    check_rules();
     plan_.layers.reserve(model_.layers().size());
     for (std::size_t i = 0; i < model_.layers().size(); ++i) {
       const auto& layer = model_.layers()[i];
       try {
-        plan_.layers.push_back(bind_layer(static_cast<int>(i)));
+        bind_layer(static_cast<int>(i));
       } catch (const Error& error) {
         fail("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what());
       }
@@ -42,163 +38,198 @@ class Binder {
   }
 
  private:
-  void check_rules() const {
-    std::vector<std::string> names;
-    for (const auto& layer : model_.layers()) names.push_back(layer.name);
-    for (const auto& rule : strategy_.rules()) {
-      const auto matches = [&](const std::string& name) { return rule.matches(name); };
-      if (std::none_of(names.begin(), names.end(), matches))
-        fail("{}: match = \"{}\" is no layer of the model '{}'{}; it has {}", rule.place, rule.match, model_.name(),
-             did_you_mean(rule.match, names), quoted_list(names));
-      if (!rule.exact()) check_pattern(rule);
+  /// What a layer leaves for its readers.
+  struct Leaving {
+    int layout = 0;       // of layouts_
+    bool trains = false;  // it or something before it has weights to train
+    bool operator==(const Leaving&) const = default;
+  };
+  /// What an input finds.
+  struct Arriving {
+    Leaving left;
+    int crosses = -1;  // for the stage's first reader of another stage's layer: its first input that is this layer
+    bool operator==(const Arriving&) const = default;
+  };
+  /// A binding, and all that decided it but for the operator.
+  struct Known {
+    int stage = 0;
+    LayerSettings settings;
+    std::vector<Arriving> arriving;
+    LayoutRequest request;
+    std::shared_ptr<const LayerBinding> binding;
+    Leaving leaving;
+  };
+
+  void bind_layer(int index) {
+    const Layer& layer = model_.layers()[static_cast<std::size_t>(index)];
+    const int group = groups_[static_cast<std::size_t>(index)];
+    look_at_inputs(layer, group);
+    const Known& known = find_or_make(layer, index, stage(group));
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (arriving_[i].crosses == static_cast<int>(i)) cross(layer.inputs[i], group, known.binding->at.x[i].dual());
+    plan_.layers.push_back({.group = group,
+                            .name = layer.name,
+                            .op = layer.op,
+                            .inputs = layer.inputs,
+                            .readers = {},
+                            .departs = {},
+                            .recompute = false,
+                            .binding = known.binding});
+    leaving_.push_back(known.leaving);
+  }
+
+  /// Of an input from another stage, what the first reader here takes, which decides how it arrives; before there is one, an
+  /// equal placement on this grid.
+  void look_at_inputs(const Layer& layer, int group) {
+    arriving_.clear();
+    for (const int producer : layer.inputs) {
+      arriving_.push_back({leaving_[static_cast<std::size_t>(producer)]});
+      const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+      if (stage(from.group) == stage(group)) continue;
+      auto& [left, crosses] = arriving_.back();
+      const auto same_stage = [&](const Boundary& boundary) { return stage(boundary.group) == stage(group); };
+      const auto known = std::find_if(from.departs.begin(), from.departs.end(), same_stage);
+      left.layout = number(known != from.departs.end() ? known->to : placed_alike(from->y.dual(), grid(stage(group))));
+      if (known == from.departs.end())
+        crosses =
+            static_cast<int>(std::find(layer.inputs.begin(), layer.inputs.end(), producer) - layer.inputs.begin());
     }
   }
 
-  /// A dimension that none of a pattern's layers has is a slip, and so is an axis that the grid lacks, even where the
-  /// dimension before it is dropped.
-  void check_pattern(const Strategy::Rule& rule) const {
-    check_pattern(rule, "output", rule.rule.output, [&](std::size_t i) { return std::vector{shapes_[i]}; });
-    check_pattern(rule, "input", rule.rule.input,
-                  [&](std::size_t i) { return model_.inputs_of(static_cast<int>(i), shapes_); });
-    check_pattern(rule, "weights", rule.rule.weights, [&](std::size_t i) {
-      std::vector<Shape> shapes;
-      for (const auto& weight : model_.layers()[i].op->weights(model_.inputs_of(static_cast<int>(i), shapes_)))
-        shapes.push_back(weight.shape);
-      return shapes;
-    });
+  /// The place of an equal layout in layouts_.
+  int number(const Layout& layout) {
+    const auto found = std::find(layouts_.begin(), layouts_.end(), layout);
+    if (found != layouts_.end()) return static_cast<int>(found - layouts_.begin());
+    layouts_.push_back(layout);
+    return static_cast<int>(layouts_.size()) - 1;
   }
+  const Layout& layout(const Leaving& left) const { return layouts_[static_cast<std::size_t>(left.layout)]; }
 
-  /// `shapes_of(i)` are those that the key speaks of in layer i.
-  template <class ShapesOf>
-  void check_pattern(const Strategy::Rule& rule, std::string_view key, const std::optional<std::string>& text,
-                     ShapesOf&& shapes_of) const {
-    if (!text) return;
-    const auto any_has = [&](char dim) {
-      for (std::size_t i = 0; i < shapes_.size(); ++i)
-        if (rule.matches(model_.layers()[i].name))
-          for (const Shape& shape : shapes_of(i))
-            if (shape.has(dim)) return true;
-      return false;
-    };
-    try {
-      for (const auto& [dim, axes] : parse_notation(*text)) {
-        for (const auto& axis : axes)
-          if (std::none_of(plan_.grids.begin(), plan_.grids.end(),
-                           [&](const Grid& grid) { return grid.find(axis.text) >= 0; }))
-            fail_notation(*text, axis.column,
-                          fmt::format("the grid \"{}\" has no axis '{}'{}", plan_.grid().print(), axis.text,
-                                      did_you_mean(axis.text, plan_.grid().names())));
-        if (!axes.empty() && is_dim(dim.text) && !any_has(dim.text[0]))
-          fail_notation(*text, dim.column,
-                        fmt::format("no layer that \"{}\" matches has a dimension {}", rule.match, dim.text));
-      }
-    } catch (const Error& error) {
-      fail("{}: {} = {}", rule.place, key, error.what());
+  /// Equal layers of which the rules say the same, and that find the same, are bound once.
+  const Known& find_or_make(const Layer& layer, int index, int stage) {
+    const LayerSettings& settings = settings_[static_cast<std::size_t>(index)];
+    auto& known = known_[static_cast<std::size_t>(layer.like)];
+    for (const Known& each : known)
+      if (each.stage == stage && each.arriving == arriving_ && each.settings.same(settings)) return each;
+    LayerBinding made;
+    for (const auto& [left, crosses] : arriving_) {
+      made.input_shapes.push_back(layout(left).shape());
+      made.needs_dx.push_back(left.trains);
     }
-  }
-
-  LayerPlan bind_layer(int index) {
-    const auto& layer = model_.layers()[static_cast<std::size_t>(index)];
-    LayerPlan bound;
-    bound.group = groups_[static_cast<std::size_t>(index)];
-    bound.name = layer.name;
-    bound.op = layer.op;
-    bound.inputs = layer.inputs;
-    bound.input_shapes = model_.inputs_of(index, shapes_);
-    bound.shape = shapes_[static_cast<std::size_t>(index)];
-    bound.weights = layer.op->weights(bound.input_shapes);
-    const LayoutRequest request = read_request(bound);
-    bound.at = layouts(bound, request);
-    bound.y = bound.op->is_loss() ? bound.at.y : request.output;
-    for (std::size_t i = 0; i < bound.inputs.size(); ++i) cross(bound, i);
-    connect(bound);
-    return bound;
+    made.shape = model_.shape(index, made.input_shapes, plan_.workload.batch);
+    made.weights = layer.op->weights(made.input_shapes);
+    Known fresh{stage, settings, arriving_, read_request(*layer.op, settings, grid(stage), made), nullptr, {}};
+    made.at = layouts(*layer.op, fresh.request, known);
+    made.y = layer.op->is_loss() ? made.at.y : fresh.request.output;
+    connect(made);
+    fresh.leaving = {number(made.y), made.trains() || made.needs_any_dx()};
+    fresh.binding = std::make_shared<const LayerBinding>(std::move(made));
+    known.push_back(std::move(fresh));
+    return known.back();
   }
 
   /// What the operator answers to a request. Choosing among products takes long, so repeated blocks ask once, on whatever stage.
-  OperatorLayouts layouts(const LayerPlan& bound, const LayoutRequest& request) {
-    if (bound.op->algorithms().empty()) return bound.op->layouts(request);
+  static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request, const std::vector<Known>& earlier) {
+    if (op.algorithms().empty()) return op.layouts(request);
     const Grid& grid = request.output.grid();
-    const std::string text = fmt::format("{} {}", bound.op->kind(), bound.op->describe());
-    for (const auto& [index, other, asked] : asked_) {
-      const LayerPlan& earlier = plan_.layers[static_cast<std::size_t>(index)];
-      if (earlier.input_shapes == bound.input_shapes && other == text && asked.output.grid().same_axes(grid) &&
-          asked.on(grid) == request)
-        return earlier.at.on(grid);
-    }
-    asked_.push_back({static_cast<int>(plan_.layers.size()), text, request});
-    return bound.op->layouts(request);
+    for (const Known& each : earlier)
+      if (each.request.output.grid().same_axes(grid) && each.request.on(grid) == request)
+        return each.binding->at.on(grid);
+    return op.layouts(request);
   }
 
-  LayoutRequest read_request(LayerPlan& bound) const {
+  /// Notes in `made`, whose shapes are known, what the rules say in vain.
+  LayoutRequest read_request(const Operator& op, const LayerSettings& settings, const Grid& grid,
+                             LayerBinding& made) const {
     LayoutRequest request;
     request.dtype = plan_.workload.dtype;
     request.training = plan_.workload.training;
-    request.needs_dx = false;
-    const Grid& grid = grid_of(bound);
-    const Setting input = setting(strategy_, bound.name, &LayerRule::input);
-    const Setting weights = setting(strategy_, bound.name, &LayerRule::weights);
-    if (bound.inputs.empty()) drop_key(input, "input", "inputs", bound);
-    if (bound.weights.empty()) drop_key(weights, "weights", "weights", bound);
-    for (const int producer : bound.inputs) {
-      request.arriving.push_back(arriving(bound, producer));
-      request.needs_dx = request.needs_dx || trains(producer);
-      const auto& shape = shapes_[static_cast<std::size_t>(producer)];
-      request.input.push_back(
-          input.text == nullptr ? std::nullopt : std::optional(read_layout(input, shape, grid, "input", bound.notes)));
+    request.needs_dx = made.needs_any_dx();
+    if (made.input_shapes.empty()) drop_key(settings.input, "input", "inputs", made);
+    if (made.weights.empty()) drop_key(settings.weights, "weights", "weights", made);
+    for (const auto& [left, crosses] : arriving_) {
+      request.arriving.push_back(layout(left));
+      request.input.emplace_back();
+      if (settings.input.text != nullptr)
+        request.input.back() = read_layout(settings.input, layout(left).shape(), grid, "input", made.notes);
     }
-    const Setting output = setting(strategy_, bound.name, &LayerRule::output);
-    if (output.text != nullptr)
-      request.output = read_layout(output, bound.shape, grid, "output", bound.notes);
-    else if (!bound.inputs.empty())
-      request.output = bound.op->follow(request.arriving[0], bound.shape);
+    if (settings.output.text != nullptr)
+      request.output = read_layout(settings.output, made.shape, grid, "output", made.notes);
+    else if (!arriving_.empty())
+      request.output = op.follow(request.arriving[0], made.shape);
     else
-      request.output = Layout(bound.shape, grid);
-    if (weights.text != nullptr && !bound.weights.empty())
-      request.weights = read_layout(weights, bound.weights[0].shape, grid, "weights", bound.notes);
-    request.algorithm = read_algorithm(bound);
+      request.output = Layout(made.shape, grid);
+    if (settings.weights.text != nullptr && !made.weights.empty())
+      request.weights = read_layout(settings.weights, made.weights[0].shape, grid, "weights", made.notes);
+    request.algorithm = read_algorithm(op, settings.algorithm, made);
     return request;
   }
 
   /// A key that a layer has no use for: refused where the rule names the layer, dropped from a pattern.
-  static void drop_key(const Setting& setting, std::string_view key, std::string_view lacks, LayerPlan& bound) {
+  static void drop_key(const Setting& setting, std::string_view key, std::string_view lacks, LayerBinding& made) {
     if (setting.text == nullptr) return;
     if (setting.rule->exact())
       fail("{}: {} = \"{}\": the layer has no {}", setting.rule->place, key, *setting.text, lacks);
-    bound.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
+    made.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
   }
 
   /// "auto" where nothing is said, or where a pattern names what this kind of layer lacks.
-  std::string read_algorithm(LayerPlan& bound) const {
-    const Setting algorithm = setting(strategy_, bound.name, &LayerRule::algorithm);
-    if (algorithm.text == nullptr || *algorithm.text == "auto") return "auto";
-    auto names = bound.op->algorithms();
-    if (!algorithm.rule->exact() && names.empty()) {
-      bound.notes.push_back(fmt::format("algorithm of \"{}\": it has one", algorithm.rule->match));
+  static std::string read_algorithm(const Operator& op, const Setting& setting, LayerBinding& made) {
+    if (setting.text == nullptr || *setting.text == "auto") return "auto";
+    auto names = op.algorithms();
+    if (!setting.rule->exact() && names.empty()) {
+      made.notes.push_back(fmt::format("algorithm of \"{}\": it has one", setting.rule->match));
       return "auto";
     }
     names.insert(names.begin(), "auto");
-    const auto asked = named_algorithms(*algorithm.text);
-    if (static_cast<int>(asked.size()) > bound.op->products())
-      fail("{}: algorithm = \"{}\": a {} takes up to {} names, not {}", algorithm.rule->place, *algorithm.text,
-           bound.op->kind(), bound.op->products(), asked.size());
+    const auto asked = named_algorithms(*setting.text);
+    if (static_cast<int>(asked.size()) > op.products())
+      fail("{}: algorithm = \"{}\": a {} takes up to {} names, not {}", setting.rule->place, *setting.text, op.kind(),
+           op.products(), asked.size());
     for (const auto& one : asked)
       if (std::find(names.begin(), names.end(), one) == names.end())
-        fail("{}: algorithm = \"{}\": there is no \"{}\"; a {} has {}{}", algorithm.rule->place, *algorithm.text, one,
-             bound.op->kind(), quoted_list(names), did_you_mean(one, names));
-    return *algorithm.text;
+        fail("{}: algorithm = \"{}\": there is no \"{}\"; a {} has {}{}", setting.rule->place, *setting.text, one,
+             op.kind(), quoted_list(names), did_you_mean(one, names));
+    return *setting.text;
   }
 
-  bool asks_to_recompute(const LayerPlan& bound) const {
-    const Strategy::Rule* decides = nullptr;  // the last one that says so
-    for (const auto& rule : strategy_.rules())
-      if (rule.rule.recompute && rule.matches(bound.name)) decides = &rule;
-    if (decides == nullptr || !*decides->rule.recompute) return false;
-    const bool cannot = bound.inputs.empty() || bound.op->is_loss();
-    if (cannot && decides->exact())
-      fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", bound.name, bound.op->kind(),
-           decides->place, bound.inputs.empty() ? "an input" : "a loss");
+  /// The redistributions on all sides of a layer whose layouts are known.
+  void connect(LayerBinding& made) const {
+    for (std::size_t i = 0; i < arriving_.size(); ++i) {
+      const auto& [left, crosses] = arriving_[i];
+      const Layout y = crosses < 0 ? layout(left) : made.at.x[static_cast<std::size_t>(crosses)].dual();
+      made.arrive.push_back(plan_redistribution(y, made.at.x[i]));
+      made.leave.push_back(plan_redistribution(made.at.dx[i], y.dual()));
+    }
+    made.finish = plan_redistribution(made.at.y, made.y);
+    made.finish_back = plan_redistribution(made.y.dual(), made.at.y.dual());
+  }
+
+  /// A layer's output goes to a group on another stage, which takes it as `to`.
+  void cross(int producer, int group, const Layout& to) {
+    LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+    from.departs.push_back({group, from->y.dual(), to, plan_redistribution(from->y, from->y.dual())});
+  }
+
+  bool asks_to_recompute(const LayerPlan& layer, const Strategy::Rule* rule) const {
+    if (rule == nullptr || !*rule->rule.recompute) return false;
+    const bool cannot = layer.inputs.empty() || layer.op->is_loss();
+    if (cannot && rule->exact())
+      fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", layer.name, layer.op->kind(), rule->place,
+           layer.inputs.empty() ? "an input" : "a loss");
     return !cannot;
+  }
+
+  /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.
+  void mark_recomputed() {
+    std::vector<bool> feeds(plan_.layers.size(), false);
+    for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+      LayerPlan& layer = plan_.layers[i];
+      layer.recompute = asks_to_recompute(layer, settings_[i].recompute) && (layer.has_backward() || feeds[i]);
+      for (const int input : layer.inputs)
+        if (layer.recompute && plan_.layers[static_cast<std::size_t>(input)].group == layer.group)
+          feeds[static_cast<std::size_t>(input)] = true;
+    }
   }
 
   void note_readers() {
@@ -209,71 +240,16 @@ class Binder {
           readers.push_back(i);
   }
 
-  /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.
-  void mark_recomputed() {
-    std::vector<bool> feeds(plan_.layers.size(), false);
-    for (std::size_t i = plan_.layers.size(); i-- > 0;) {
-      LayerPlan& layer = plan_.layers[i];
-      layer.recompute = asks_to_recompute(layer) && (layer.has_backward() || feeds[i]);
-      for (const int input : layer.inputs)
-        if (layer.recompute && plan_.layers[static_cast<std::size_t>(input)].group == layer.group)
-          feeds[static_cast<std::size_t>(input)] = true;
-    }
-  }
-
   int stage(int group) const { return plan_.places[static_cast<std::size_t>(group)]; }
-  const Grid& grid_of(const LayerPlan& bound) const {
-    return plan_.grids[static_cast<std::size_t>(stage(bound.group))];
-  }
-
-  /// The layout in which a layer finds what `producer` leaves: that one's y, or on another stage what the first reader there
-  /// takes. Before there is one, an equal placement on this grid.
-  Layout arriving(const LayerPlan& bound, int producer) const {
-    const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
-    if (stage(from.group) == stage(bound.group)) return from.y;
-    for (const auto& boundary : from.departs)
-      if (stage(boundary.group) == stage(bound.group)) return boundary.to;
-    return placed_alike(from.y.dual(), grid_of(bound));
-  }
-
-  /// The first reader of another stage's layer decides how that arrives here.
-  void cross(const LayerPlan& bound, std::size_t i) {
-    LayerPlan& from = plan_.layers[static_cast<std::size_t>(bound.inputs[i])];
-    if (stage(from.group) == stage(bound.group)) return;
-    for (const auto& boundary : from.departs)
-      if (stage(boundary.group) == stage(bound.group)) return;
-    from.departs.push_back(
-        {bound.group, from.y.dual(), bound.at.x[i].dual(), plan_redistribution(from.y, from.y.dual())});
-  }
-
-  /// The redistributions on all sides of a layer whose layouts are known.
-  void connect(LayerPlan& bound) const {
-    for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
-      const Layout y = arriving(bound, bound.inputs[i]);
-      bound.arrive.push_back(plan_redistribution(y, bound.at.x[i]));
-      bound.leave.push_back(plan_redistribution(bound.at.dx[i], y.dual()));
-      bound.needs_dx.push_back(trains(bound.inputs[i]));
-    }
-    bound.finish = plan_redistribution(bound.at.y, bound.y);
-    bound.finish_back = plan_redistribution(bound.y.dual(), bound.at.y.dual());
-  }
-
-  /// True if a layer or anything before it has weights to train.
-  bool trains(int index) const {
-    const auto& bound = plan_.layers[static_cast<std::size_t>(index)];
-    return bound.trains() || bound.needs_any_dx();
-  }
+  const Grid& grid(int stage) const { return plan_.grids[static_cast<std::size_t>(stage)]; }
 
   const Model& model_;
-  const Strategy& strategy_;
-  std::vector<Shape> shapes_;
-  std::vector<int> groups_;  // by layer
-  struct Asked {
-    int layer = 0;
-    std::string op;
-    LayoutRequest request;
-  };
-  std::vector<Asked> asked_;  // unlike requests
+  std::vector<std::vector<Known>> known_;  // by Layer::like
+  std::vector<int> groups_;                // by layer
+  std::vector<LayerSettings> settings_;    // by layer; they refer to the strategy
+  std::vector<Layout> layouts_;            // unlike ones
+  std::vector<Leaving> leaving_;           // by layer
+  std::vector<Arriving> arriving_;         // by input of the layer that is bound
   Plan plan_;
 };
 
@@ -348,7 +324,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
 Strategy settled(Strategy strategy, const Plan& plan) {
   if (strategy.stage_count() > 1) strategy = with_boundaries(strategy, plan.layers);
   for (const auto& layer : plan.layers)
-    if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer.at.w[0].print()}, "the plan");
+    if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
   return strategy;
 }
 

@@ -23,12 +23,12 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
   std::map<std::tuple<int, AxisSet, AxisSet>, Open> open;  // groups of layers share no bucket: their ranks differ
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
     const auto& bound = layers[static_cast<std::size_t>(layer)];
-    for (std::size_t weight = 0; weight < bound.weights.size(); ++weight) {
-      if (!bound.weights[weight].trained) continue;
-      const AxisSet axes = bound.at.dw[weight].partial(), sharding = norms ? bound.at.w[weight].sharding() : 0;
+    for (std::size_t weight = 0; weight < bound->weights.size(); ++weight) {
+      if (!bound->weights[weight].trained) continue;
+      const AxisSet axes = bound->at.dw[weight].partial(), sharding = norms ? bound->at.w[weight].sharding() : 0;
       auto& [bucket, bytes, cap] =
           open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, limit / 16}).first->second;
-      const Index more = bound.at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block
+      const Index more = bound->at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block
       if (!bucket.entries.empty() && bytes + more > cap) {
         done.push_back(std::move(bucket));
         bucket = {axes, sharding, {}};

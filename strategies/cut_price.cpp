@@ -79,7 +79,7 @@ void CutPrice::add_links(const Plan& plan, const Machine& machine) {
     Link& link = links_.emplace_back(Link{rates.way({route}).overlap, {}});
     for (const auto& layer : plan.layers)
       link.seconds.push_back(rates.seconds(
-          Movement{route, 1, static_cast<double>(layer.y.owned(0).volume() * size_of(plan.workload.dtype))}));
+          Movement{route, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}));
   }
 }
 

@@ -34,15 +34,15 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
   std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
                                  workload.training ? "" : " evaluation");
   const bool back = workload.training;
-  for (std::size_t i = 0; i < layer.at.x.size(); ++i)
-    text += fmt::format(" x {}{}{}{}", extents(layer.at.x[i].owned(rank)), conversions(layer.arrive[i], rank),
-                        back && layer.needs_dx[i] ? " dx" : "",
-                        back && layer.needs_dx[i] ? conversions(layer.leave[i], rank) : "");
-  text += halo(layer.at.x_halo, rank);
-  for (const auto& w : layer.at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
-  text += fmt::format(" y {}{}", extents(layer.at.y.owned(rank)), conversions(layer.finish, rank));
-  if (back) text += conversions(layer.finish_back, rank) + halo(layer.at.dy_halo, rank);
-  for (const auto& product : layer.at.products)
+  for (std::size_t i = 0; i < layer->at.x.size(); ++i)
+    text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)), conversions(layer->arrive[i], rank),
+                        back && layer->needs_dx[i] ? " dx" : "",
+                        back && layer->needs_dx[i] ? conversions(layer->leave[i], rank) : "");
+  text += halo(layer->at.x_halo, rank);
+  for (const auto& w : layer->at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
+  text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->finish, rank));
+  if (back) text += conversions(layer->finish_back, rank) + halo(layer->at.dy_halo, rank);
+  for (const auto& product : layer->at.products)
     text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
                         extents(product.b_used.owned(rank)), product.panels.size());
   for (const auto& boundary : layer.departs) text += conversions(boundary.settle, rank);

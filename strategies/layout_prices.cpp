@@ -158,7 +158,7 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
       std::tie(costs.sums[i][p], costs.waits[i][p]) = sums(price, layer, rates);
-      costs.leaving[i][p] = leaving(price, layer.y, shares.data * shares.split());
+      costs.leaving[i][p] = leaving(price, layer->y, shares.data * shares.split());
     }
   }
   return costs;
@@ -236,19 +236,19 @@ std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan
   if (!workload_.training) return {};
   const Index master = size_of(master_dtype(workload_.dtype));
   double all = 0, waits = 0;
-  for (std::size_t w = 0; w < layer.weights.size(); ++w) {
-    const AxisSet axes = layer.weights[w].trained ? layer.at.dw[w].partial() : 0;
-    if (layer.at.w[w].grid().group_size(axes) == 1) continue;
+  for (std::size_t w = 0; w < layer->weights.size(); ++w) {
+    const AxisSet axes = layer->weights[w].trained ? layer->at.dw[w].partial() : 0;
+    if (layer->at.w[w].grid().group_size(axes) == 1) continue;
     const auto [found, fresh] = rates.try_emplace(axes);
     auto& [of_byte, overlap] = found->second;
     if (fresh) {
       const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
                                 Pass::update, Purpose::sum,     0,    0};
-      const Grid& grid = layer.at.w[w].grid();
+      const Grid& grid = layer->at.w[w].grid();
       of_byte = price.seconds(full, grid, 0) / bucket_;
       overlap = price.overlap(full, grid, 0);
     }
-    const double seconds = of_byte * static_cast<double>(layer.at.w[w].owned(0).volume() * master);
+    const double seconds = of_byte * static_cast<double>(layer->at.w[w].owned(0).volume() * master);
     all += seconds;
     waits += seconds * (1 - overlap);
   }

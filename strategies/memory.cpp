@@ -125,10 +125,10 @@ class Replay {
   void read() {
     if (group_ != replica().first_group) return;
     const auto& loss = layers_->back();
-    const Target target = loss.op->target(loss.input_shapes[0]);
-    if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front().y) * element_);
+    const Target target = loss.op->target(loss->input_shapes[0]);
+    if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front()->y) * element_);
     if (here(layers_->size() - 1))
-      m_->target = hold(MemoryClass::activations, loss.at.x[0].onto(target.shape).owned(rank_).volume() *
+      m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).owned(rank_).volume() *
                                                       (target.labels ? size_of(DType::i32) : element_));
   }
 
@@ -232,8 +232,8 @@ class Replay {
 
   /// What a product gathers and sums passes.
   void multiply(const LayerPlan& layer, std::size_t which) {
-    if (which >= layer.at.products.size()) return;
-    const ProductPlan& product = layer.at.products[which];
+    if (which >= layer->at.products.size()) return;
+    const ProductPlan& product = layer->at.products[which];
     hold(MemoryClass::workspace, workspace(product) * element_);
     if (product.finish.empty()) return;
     const Buffer made = product.sums_slabs && product.cut_dim(product.c) < 0
@@ -248,18 +248,18 @@ class Replay {
     const Kept kept = layer.op->keeps();
     std::vector<Buffer> x;
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      x.push_back(convert_layout(at(static_cast<std::size_t>(layer.inputs[j])).output, layer.arrive[j]));
-    const Buffer y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer.at.y) * element_);
-    if (kept.z) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer.at.y) * element_));
+      x.push_back(convert_layout(at(static_cast<std::size_t>(layer.inputs[j])).output, layer->arrive[j]));
+    const Buffer y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
+    if (kept.z) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
     multiply(layer, 0);
-    const Buffer with_halo = x.empty() ? Buffer() : extended(layer.at.x_halo, layer.at.x[0]);
+    const Buffer with_halo = x.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
     if (kept.x) {
       const auto held = with_halo ? std::vector{with_halo} : x;
       at(i).saved.insert(at(i).saved.end(), held.begin(), held.end());
     }
     if (kept.y) at(i).saved.push_back(y);
-    if (kept.more > 0) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer.at.y) * kept.more));
-    at(i).output = convert_layout(y, layer.finish);
+    if (kept.more > 0) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer->at.y) * kept.more));
+    at(i).output = convert_layout(y, layer->finish);
     at(i).live = true;
   }
 
@@ -302,23 +302,23 @@ class Replay {
       release_restored();
     }
     Buffer dy;
-    if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer.finish_back);
+    if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer->finish_back);
     at(i).gradient = {};
-    if (layer.needs_any_dx()) at(i).saved.push_back(extended(layer.at.dy_halo, layer.at.y.dual()));
-    const bool fused = !layer.at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
-    at(i).saved.push_back(fused ? hold(MemoryClass::activations, volume(layer.at.y) * element_) : dy);  // dz
+    if (layer.needs_any_dx()) at(i).saved.push_back(extended(layer->at.dy_halo, layer->at.y.dual()));
+    const bool fused = !layer->at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
+    at(i).saved.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : dy);  // dz
     return dy;
   }
 
   void form_data(std::size_t i) {
     const LayerPlan& layer = (*layers_)[i];
     std::vector<Buffer> dx;
-    for (const auto& layout : layer.at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
+    for (const auto& layout : layer->at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
     multiply(layer, 1);
-    if (!layer.at.dy_halo) static_cast<void>(extended(layer.at.x_halo, layer.at.dx[0]));
+    if (!layer->at.dy_halo) static_cast<void>(extended(layer->at.x_halo, layer->at.dx[0]));
     for (std::size_t j = 0; j < dx.size(); ++j) {
-      if (!layer.needs_dx[j]) continue;
-      const Buffer gradient = convert_layout(dx[j], layer.leave[j]);
+      if (!layer->needs_dx[j]) continue;
+      const Buffer gradient = convert_layout(dx[j], layer->leave[j]);
       auto& sum = at(static_cast<std::size_t>(layer.inputs[j])).gradient;
       if (!sum) sum = gradient;
     }

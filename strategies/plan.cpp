@@ -10,13 +10,11 @@ namespace partita {
 
 DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-bool LayerPlan::trains() const {
+bool LayerBinding::trains() const {
   return std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; });
 }
 
-bool LayerPlan::sends_gradient() const { return trains() || needs_any_dx(); }
-
-bool LayerPlan::needs_any_dx() const {
+bool LayerBinding::needs_any_dx() const {
   return std::any_of(needs_dx.begin(), needs_dx.end(), [](bool needs) { return needs; });
 }
 
@@ -40,12 +38,12 @@ const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
 
 void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
   const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
-  for (std::size_t i = 0; i < layer.weights.size(); ++i) {
-    const Index elements = layer.at.w[i].owned(rank).volume();
+  for (std::size_t i = 0; i < layer->weights.size(); ++i) {
+    const Index elements = layer->at.w[i].owned(rank).volume();
     const bool rounded =
-        layer.weights[i].trained && element != master;  // kept twice: the master, and what kernels read
+        layer->weights[i].trained && element != master;  // kept twice: the master, and what kernels read
     if (rounded) use[MemoryClass::weights] += elements * element;
-    if (!layer.weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
+    if (!layer->weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
   }
 }
 
@@ -74,15 +72,15 @@ MemoryUse Plan::memory(int layer, int world_rank) const {
     if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
       add_bucket(*this, bucket, layer, rank, use);
   use[MemoryClass::activations] +=
-      bound.y.owned(rank).volume() * element + bound.at.y.owned(rank).volume() * bound.op->keeps().more;
-  if (bound.op->keeps().z) use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
-  if (!bound.op->is_loss() && !bound.finish.empty())
-    use[MemoryClass::activations] += bound.at.y.owned(rank).volume() * element;
-  for (std::size_t i = 0; i < bound.arrive.size(); ++i)
-    if (!bound.arrive[i].empty()) use[MemoryClass::activations] += bound.at.x[i].owned(rank).volume() * element;
-  if (bound.at.x_halo) {
-    const Box needed = bound.at.x_halo->needed(rank);
-    if (!bound.at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
+      bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
+  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+  if (!bound.op->is_loss() && !bound->finish.empty())
+    use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+  for (std::size_t i = 0; i < bound->arrive.size(); ++i)
+    if (!bound->arrive[i].empty()) use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
+  if (bound->at.x_halo) {
+    const Box needed = bound->at.x_halo->needed(rank);
+    if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
   }
   return use;
 }
@@ -90,7 +88,7 @@ MemoryUse Plan::memory(int layer, int world_rank) const {
 std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
   std::vector<Index> offsets{0};
   for (const auto& [layer, weight] : bucket.entries) {
-    const auto& w = layers[static_cast<std::size_t>(layer)].at.w[static_cast<std::size_t>(weight)];
+    const auto& w = layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)];
     const Index elements = w.owned(rank).volume();
     offsets.push_back(offsets.back() + (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment);
   }
@@ -118,12 +116,12 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
     for (const auto& layer : *each) {
       if (replica_on(layer.group, stage) < 0) continue;
       for (const auto& boundary : layer.departs) add_steps(boundary.settle);
-      for (const auto& steps : layer.arrive) add_steps(steps);
-      for (const auto& collective : layer.at.collectives) add(collective.axes);
-      for (const auto& product : layer.at.products) add_steps(product.finish);
-      add_steps(layer.finish);
-      add_steps(layer.finish_back);
-      for (const auto& steps : layer.leave) add_steps(steps);
+      for (const auto& steps : layer->arrive) add_steps(steps);
+      for (const auto& collective : layer->at.collectives) add(collective.axes);
+      for (const auto& product : layer->at.products) add_steps(product.finish);
+      add_steps(layer->finish);
+      add_steps(layer->finish_back);
+      for (const auto& steps : layer->leave) add_steps(steps);
     }
   for (const auto& bucket : buckets) {
     if (replica_on(layers[static_cast<std::size_t>(bucket.last())].group, stage) < 0) continue;
@@ -178,14 +176,14 @@ std::uint64_t Plan::hash() const {
     text += fmt::format("{} ", layer.group);
     for (const auto& boundary : layer.departs)
       text += fmt::format("{} {} {} ", boundary.group, boundary.from.print(), boundary.to.print());
-    text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer.shape.print(),
-                        layer.y.print());
+    text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer->shape.print(),
+                        layer->y.print());
     for (const int input : layer.inputs) text += fmt::format(" {}", input);
-    for (const auto& x : layer.at.x) text += fmt::format(" {}", x.print());
-    for (const auto& w : layer.at.w) text += fmt::format(" {}", w.print());
-    for (const auto& dx : layer.at.dx) text += fmt::format(" {}", dx.print());
-    for (const auto& dw : layer.at.dw) text += fmt::format(" {}", dw.print());
-    for (const auto& product : layer.at.products)
+    for (const auto& x : layer->at.x) text += fmt::format(" {}", x.print());
+    for (const auto& w : layer->at.w) text += fmt::format(" {}", w.print());
+    for (const auto& dx : layer->at.dx) text += fmt::format(" {}", dx.print());
+    for (const auto& dw : layer->at.dw) text += fmt::format(" {}", dw.print());
+    for (const auto& product : layer->at.products)
       text += fmt::format(" {} {} {} {}{}", product.a_used.print(), product.b_used.print(), product.c_made.print(),
                           product.along, product.panels.size());
     text += layer.recompute ? " recompute\n" : "\n";

@@ -1,23 +1,35 @@
 #pragma once
 
 #include "partita/layouts/layout.hpp"
+#include "partita/model/model.hpp"
 #include "partita/strategies/strategy.hpp"
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace partita {
 
-/// One key of the merged rules of a layer, and the rule that it came from.
+/// One key of the merged rules of a layer, and the rule that it came from; null where no rule says it.
 struct Setting {
   const std::string* text = nullptr;
   const Strategy::Rule* rule = nullptr;
+  /// True if what follows from both is the same for equal layers: patterns leave notes with their names.
+  bool same(const Setting& other) const;
 };
 
-/// Rules merge key by key, later ones win.
-Setting setting(const Strategy& strategy, const std::string& layer, std::optional<std::string> LayerRule::*key);
+/// All keys of a layer: of each, the last rule that matches it and says something. They refer to the strategy.
+struct LayerSettings {
+  Setting output, input, weights, algorithm;
+  const Strategy::Rule* recompute = nullptr;
+  /// The same of all keys that decide how a layer lies.
+  bool same(const LayerSettings& other) const;
+};
+
+/// Of all layers. Throws Error with the rule's place for one that matches no layer, for a pattern that shards a dimension that
+/// none of its layers has, and for one with an axis that none of the grids has.
+std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy& strategy,
+                                              const std::vector<Grid>& grids);
 
 /// True for the name of a dimension that some tensor has.
 bool is_dim(const std::string& text);

@@ -200,24 +200,24 @@ Movement TermCompiler::movement(const PlannedTraffic& item, const Grid& grid, in
 
 /// Operations of a layer's forward on one rank, whose block of its output is `y`; `whole` keeps those of a convolution's all ranks.
 double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
-  if (!layer.at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
-    const ProductPlan& product = layer.at.products[0];
+  if (!layer->at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
+    const ProductPlan& product = layer->at.products[0];
     return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
   }
   if (y.empty()) return 0;
   if (whole || !layer.op->algorithms()
                     .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
-    const auto channels = layer.at.y.shape().find('C');
+    const auto channels = layer->at.y.shape().find('C');
     const auto places = [&](const Box& box) {
       return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
     };
-    const double weights = volume(layer.at.w[0], rank) / static_cast<double>(layer.weights[0].shape.volume());
-    if (!whole) whole = layer.op->flops(layer.input_shapes, layer.shape);
-    return *whole * weights * places(y) / places(Box(layer.shape));
+    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
+    if (!whole) whole = layer.op->flops(layer->input_shapes, layer->shape);
+    return *whole * weights * places(y) / places(Box(layer->shape));
   }
   std::vector<Shape> inputs;
-  for (const auto& x : layer.at.x) inputs.push_back(local_shape(x, rank));
-  return layer.op->flops(inputs, local_shape(layer.at.y, rank));
+  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
+  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
 }
 
 KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
@@ -226,7 +226,7 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
 }
 
 KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
-  const bool product = !layer.at.products.empty(), conv = layer.op->kind().starts_with("conv");
+  const bool product = !layer->at.products.empty(), conv = layer.op->kind().starts_with("conv");
   const bool training = plan_.workload.training, again = layer.recompute && training;
   KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others};
   if (!times_.empty())
@@ -238,10 +238,10 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<
       term.seconds = {found->forward, data * both + (again ? found->forward : 0), filter * both};
       return term;
     }
-  const Box y = layer.at.y.owned(rank);
+  const Box y = layer->at.y.owned(rank);
   const auto element = static_cast<double>(size_of(plan_.workload.dtype));
   double elements = static_cast<double>(y.volume());
-  for (const auto* layouts : {&layer.at.x, &layer.at.w})
+  for (const auto* layouts : {&layer->at.x, &layer->at.w})
     for (const auto& layout : *layouts) elements += volume(layout, rank);
   term.flops = flops(layer, y, rank, whole);
   term.bytes = elements * element;
@@ -263,7 +263,7 @@ RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel
   for (const PlannedTraffic& item : items) {
     if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
     const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
-    const bool ahead = item.pass == Pass::forward || layer.at.dy_halo;  // else it is the adjoint: what came goes back
+    const bool ahead = item.pass == Pass::forward || layer->at.dy_halo;  // else it is the adjoint: what came goes back
     terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
                                ahead && item.purpose == Purpose::halo, item.purpose == Purpose::input});
   }
@@ -286,7 +286,7 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
   const Grid& grid = plan_.grid_of(index);
   const bool flat = machine_.levels.size() == 1;  // all ways to others are the same
   // A product's panels come from any rank of the grid, so that where a rank is in it matters to their level.
-  const AxisSet even = flat || layer.at.products.empty() ? even_axes(layer) : 0;
+  const AxisSet even = flat || layer->at.products.empty() ? even_axes(layer) : 0;
   struct Twin {
     KernelTerm kernel;
     std::vector<PlannedTraffic> items;

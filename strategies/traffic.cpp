@@ -83,7 +83,7 @@ class TrafficList {
   }
   /// The exchange of x, planned once: its adjoint goes back on it.
   const TransferPlan& x_halo() {
-    if (!x_halo_) x_halo_ = layer_.at.x_halo->transfer(rank_);
+    if (!x_halo_) x_halo_ = layer_->at.x_halo->transfer(rank_);
     return *x_halo_;
   }
 
@@ -100,7 +100,7 @@ class TrafficList {
 
   void add_collectives(Collective::When when) {
     purpose_ = Purpose::statistics;
-    for (const auto& collective : layer_.at.collectives)
+    for (const auto& collective : layer_->at.collectives)
       if (collective.when == when)
         add_collective(collective.role, Verb::all_reduce, collective.axes,
                        collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
@@ -112,18 +112,18 @@ class TrafficList {
 
   void forward() {
     purpose_ = Purpose::input;
-    for (const auto& steps : layer_.arrive) add("x", steps);
+    for (const auto& steps : layer_->arrive) add("x", steps);
     purpose_ = Purpose::halo;
-    if (layer_.at.x_halo) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
+    if (layer_->at.x_halo) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
     add_collectives(Collective::When::forward);
     add_product(0, "product y");
     purpose_ = Purpose::output;
-    add("y", layer_.finish);
+    add("y", layer_->finish);
   }
 
   void add_product(std::size_t which, const std::string& role) {
-    if (which >= layer_.at.products.size()) return;
-    const ProductPlan& product = layer_.at.products[which];
+    if (which >= layer_->at.products.size()) return;
+    const ProductPlan& product = layer_->at.products[which];
     purpose_ = Purpose::product;
     add(role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
     if (!list.empty() && list.back().role == role) {  // to and from any rank of the grid
@@ -138,13 +138,13 @@ class TrafficList {
     if (!needs_dx && !layer_.trains()) return;
     pass_ = Pass::backward_data;
     purpose_ = Purpose::output;
-    add("dy", layer_.finish_back);
+    add("dy", layer_->finish_back);
     purpose_ = Purpose::halo;
-    if (layer_.at.dy_halo && needs_dx) {
-      const TransferPlan plan = layer_.at.dy_halo->transfer(rank_);
+    if (layer_->at.dy_halo && needs_dx) {
+      const TransferPlan plan = layer_->at.dy_halo->transfer(rank_);
       add_exchange("halo dy", grid_.all(), plan, sent(plan), rank_);
     }
-    if (layer_.at.x_halo && !layer_.at.dy_halo && needs_dx) {  // the adjoint: what came goes back
+    if (layer_->at.x_halo && !layer_->at.dy_halo && needs_dx) {  // the adjoint: what came goes back
       const TransferPlan& plan = x_halo();
       Index elements = 0;
       for (const auto& recv : plan.recvs) elements += recv.box.volume();
@@ -156,8 +156,8 @@ class TrafficList {
     pass_ = Pass::backward_data;
     if (needs_dx) add_product(1, "product dx");
     purpose_ = Purpose::input;
-    for (std::size_t i = 0; i < layer_.leave.size(); ++i)
-      if (layer_.needs_dx[i]) add("dx", layer_.leave[i]);
+    for (std::size_t i = 0; i < layer_->leave.size(); ++i)
+      if (layer_->needs_dx[i]) add("dx", layer_->leave[i]);
   }
 
   /// What the buckets move that this layer, of this number, completes.
@@ -179,8 +179,8 @@ class TrafficList {
     for (const auto& bucket : plan_.buckets)
       if (bucket.last() == layer && bucket_share(bucket) > 0)
         add("dw of both replicas", Verb::all_reduce, 0, {1, bucket_share(bucket) * master});
-    for (std::size_t w = 0; w < layer_.weights.size(); ++w)
-      if (const Index elements = layer_.at.w[w].owned(rank_).volume(); !layer_.weights[w].trained && elements > 0)
+    for (std::size_t w = 0; w < layer_->weights.size(); ++w)
+      if (const Index elements = layer_->at.w[w].owned(rank_).volume(); !layer_->weights[w].trained && elements > 0)
         add("running statistics of both replicas", Verb::all_reduce, 0, {1, elements * master});
   }
 
@@ -208,7 +208,7 @@ Index elements(const Plan& plan, const Bucket& bucket, int rank) {
   Index all = 0;
   for (const auto& [layer, weight] : bucket.entries) {
     const LayerPlan& bound = plan.layers[static_cast<std::size_t>(layer)];
-    const Index each = bound.at.w[static_cast<std::size_t>(weight)].owned(rank).volume();
+    const Index each = bound->at.w[static_cast<std::size_t>(weight)].owned(rank).volume();
     all += (each + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
   }
   return all;

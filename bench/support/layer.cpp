@@ -28,10 +28,10 @@ Layer::Layer(const ConvShape& shape, Index batch, const std::string& grid, const
       backend_(make_onednn_backend(1)),
       rank_{*backend_, grid_->world(), true, {}},
       kernel_(make_kernel(layer(), grid_->rank())),
-      x_(random(plan_.layers[position - 1].y, 1)),
-      dy_(random(layer().y, 2)) {
-  w_.push_back(random(layer().at.w[0], 3));
-  dw_.push_back(random(layer().at.w[0], 4));
+      x_(random(plan_.layers[position - 1]->y, 1)),
+      dy_(random(layer()->y, 2)) {
+  w_.push_back(random(layer()->at.w[0], 3));
+  dw_.push_back(random(layer()->at.w[0], 4));
   for (const auto& problem : kernel_->problems(true, rank_.ahead())) measure_fastest(*backend_, problem);
 }
 
@@ -58,35 +58,35 @@ void Layer::forward() {
   saved_.reset();
   const KernelCall now = call();
   DistTensor x, y;
-  x.layout = plan_.layers[position - 1].y;
+  x.layout = plan_.layers[position - 1]->y;
   x.local = x_;
-  x = redistribute(x, layer().arrive[0], *grid_, {});
-  y.layout = layer().at.y;
+  x = redistribute(x, layer()->arrive[0], *grid_, {});
+  y.layout = layer()->at.y;
   y.local = x_.like(y.layout.owned(grid_->rank()), Fill::none);
   kernel_->forward(now, std::span(&x.local, 1), y.local);
-  static_cast<void>(redistribute(y, layer().finish, *grid_, {}));
+  static_cast<void>(redistribute(y, layer()->finish, *grid_, {}));
 }
 
 void Layer::backward() {
   const KernelCall now = call();
   DistTensor dy, dx;
-  dy.layout = layer().y.dual();
+  dy.layout = layer()->y.dual();
   dy.local = dy_;
-  dy = redistribute(dy, layer().finish_back, *grid_, {});
-  dx.layout = layer().at.dx[0];
+  dy = redistribute(dy, layer()->finish_back, *grid_, {});
+  dx.layout = layer()->at.dx[0];
   dx.local = x_.like(dx.layout.owned(grid_->rank()), Fill::none);
   kernel_->start_backward(now, dy.local);
   kernel_->backward_filter(now, dy.local);
   kernel_->backward_data(now, dy.local, std::span(&dx.local, 1));
-  static_cast<void>(redistribute(dx, layer().leave[0], *grid_, {}));
+  static_cast<void>(redistribute(dx, layer()->leave[0], *grid_, {}));
 }
 
 Index Layer::summed_bytes() const {
-  return layer().at.dw[0].partial() == 0 ? 0 : dw_[0].volume() * size_of(dw_[0].dtype());
+  return layer()->at.dw[0].partial() == 0 ? 0 : dw_[0].volume() * size_of(dw_[0].dtype());
 }
 
 void Layer::sum_dw() {
-  auto& comm = grid_->along(layer().at.dw[0].partial());
+  auto& comm = grid_->along(layer()->at.dw[0].partial());
   comm.all_reduce(dw_[0].data(), dw_[0].volume(), dw_[0].dtype(), Op::sum, {}).wait();
 }
 

@@ -27,7 +27,7 @@ class Layer {
   /// dw = its sum over the ranks that hold parts of it.
   void sum_dw();
   /// How it runs, e.g. "stationary-y"; "" without channels cut.
-  const std::string& algorithm() const { return layer().at.algorithm; }
+  const std::string& algorithm() const { return layer()->at.algorithm; }
 
  private:
   const LayerPlan& layer() const { return plan_.layers[position]; }

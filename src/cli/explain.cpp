@@ -19,21 +19,21 @@ std::string shape_and_layout(const Shape& shape, const Layout& layout) {
 }
 
 void print_gradients(const LayerPlan& layer) {
-  for (std::size_t i = 0; i < layer.at.dx.size(); ++i)
-    if (layer.needs_dx[i]) print_line("dx", layer.at.dx[i].print());
-  for (std::size_t i = 0; i < layer.weights.size(); ++i)
-    if (layer.weights[i].trained)
-      print_line("dw", fmt::format("{:<28} {}", layer.at.dw[i].print(), layer.weights[i].name));
+  for (std::size_t i = 0; i < layer->at.dx.size(); ++i)
+    if (layer->needs_dx[i]) print_line("dx", layer->at.dx[i].print());
+  for (std::size_t i = 0; i < layer->weights.size(); ++i)
+    if (layer->weights[i].trained)
+      print_line("dw", fmt::format("{:<28} {}", layer->at.dw[i].print(), layer->weights[i].name));
 }
 
 void print_redistributions(const LayerPlan& layer, bool training) {
-  for (std::size_t i = 0; i < layer.arrive.size(); ++i)
-    if (!layer.arrive[i].empty())
-      print_line("from", fmt::format("{} by {}", layer.arrive[i][0].from.print(), print(layer.arrive[i])));
-  print_line("to", print(layer.finish));
-  for (std::size_t i = 0; i < layer.leave.size(); ++i)
-    if (training && layer.needs_dx[i] && !layer.leave[i].empty())
-      print_line("dx to", fmt::format("{} by {}", layer.leave[i].back().to.print(), print(layer.leave[i])));
+  for (std::size_t i = 0; i < layer->arrive.size(); ++i)
+    if (!layer->arrive[i].empty())
+      print_line("from", fmt::format("{} by {}", layer->arrive[i][0].from.print(), print(layer->arrive[i])));
+  print_line("to", print(layer->finish));
+  for (std::size_t i = 0; i < layer->leave.size(); ++i)
+    if (training && layer->needs_dx[i] && !layer->leave[i].empty())
+      print_line("dx to", fmt::format("{} by {}", layer->leave[i].back().to.print(), print(layer->leave[i])));
 }
 
 void print_traffic(const Plan& plan, int layer, int rank) {
@@ -82,29 +82,29 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   for (std::size_t i = 0; i < layer.inputs.size(); ++i)
     fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[static_cast<std::size_t>(layer.inputs[i])].name);
   fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
-  print_algorithm(layer.at, plan.workload.dtype);
-  print_products(layer.at.products, plan.workload.dtype);
-  for (const auto& x : layer.at.x) print_line("x", shape_and_layout(x.shape(), x));
-  for (std::size_t i = 0; i < layer.weights.size(); ++i)
-    print_line(
-        "w", fmt::format("{:<28} {} {}", layer.at.w[i].print(), layer.weights[i].name, layer.weights[i].shape.print()));
-  if (!(layer.at.y == layer.y)) print_line("computes", layer.at.y.print());
-  print_line("y", shape_and_layout(layer.shape, layer.y));
+  print_algorithm(layer->at, plan.workload.dtype);
+  print_products(layer->at.products, plan.workload.dtype);
+  for (const auto& x : layer->at.x) print_line("x", shape_and_layout(x.shape(), x));
+  for (std::size_t i = 0; i < layer->weights.size(); ++i)
+    print_line("w", fmt::format("{:<28} {} {}", layer->at.w[i].print(), layer->weights[i].name,
+                                layer->weights[i].shape.print()));
+  if (!(layer->at.y == layer->y)) print_line("computes", layer->at.y.print());
+  print_line("y", shape_and_layout(layer->shape, layer->y));
   if (plan.workload.training) print_gradients(layer);
   print_redistributions(layer, plan.workload.training);
-  if (layer.at.x_halo) print_line("halo x", layer.at.x_halo->widths());
-  if (layer.at.dy_halo && layer.needs_dx[0] && plan.workload.training)
-    print_line("halo dy", layer.at.dy_halo->widths());
+  if (layer->at.x_halo) print_line("halo x", layer->at.x_halo->widths());
+  if (layer->at.dy_halo && layer->needs_dx[0] && plan.workload.training)
+    print_line("halo dy", layer->at.dy_halo->widths());
   for (const auto& boundary : layer.departs) {
     const int stage = plan.places[static_cast<std::size_t>(boundary.group)];
     print_line(fmt::format("y to {}", stage),
-               shape_and_layout(layer.shape, boundary.to) + fmt::format(" on stage {}", stage));
+               shape_and_layout(layer->shape, boundary.to) + fmt::format(" on stage {}", stage));
   }
   if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
-  for (const auto& note : layer.notes) print_line("dropped", note);
+  for (const auto& note : layer->notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
   print_line("memory", plan.memory(index, options.rank).print());
-  if (options.picture && layer.shape.has('H') && layer.shape.has('W')) fmt::print("{}", picture(layer.y, 'H', 'W'));
+  if (options.picture && layer->shape.has('H') && layer->shape.has('W')) fmt::print("{}", picture(layer->y, 'H', 'W'));
 }
 
 void print_layers(const Plan& plan, const Options& options) {
@@ -125,7 +125,7 @@ void print_idle_axes(const Plan& plan) {
     AxisSet used = 0;
     for (const auto& layer : plan.layers)
       if (plan.places[static_cast<std::size_t>(layer.group)] == static_cast<int>(stage))
-        used |= layer.y.sharding() | layer.at.y.sharding() | layer.at.y.partial();
+        used |= layer->y.sharding() | layer->at.y.sharding() | layer->at.y.partial();
     const AxisSet idle = grid.all() & ~used;
     if (grid.group_size(idle) > 1)
       fmt::print("\nnote: nothing is sharded over {}{}; {} ranks each do the same work\n", grid.print(idle),

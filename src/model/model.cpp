@@ -110,7 +110,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
     fail("layer '{}': a layer's name is a word without blanks, quotes and the signs * ? [ ]", name);
   if (find(name) >= 0) fail("layer '{}': there is another layer of that name", name);
-  Layer added{name, std::move(op), {}};
+  Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size())};
   std::vector<Shape> shapes;
   for (const auto& value : inputs) {
     if (value.layer < 0 || value.layer >= static_cast<int>(layers_.size()))
@@ -125,6 +125,9 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   } catch (const Error& error) {
     fail("layer '{}' ({}): {}", name, added.op->kind(), error.what());
   }
+  const auto [first, fresh] =
+      likes_.try_emplace(fmt::format("{} {}", added.op->kind(), added.op->describe()), added.like);
+  added.like = first->second;
   layers_.push_back(std::move(added));
   return {static_cast<int>(layers_.size()) - 1};
 }
@@ -141,14 +144,17 @@ std::vector<Shape> Model::inputs_of(int layer, const std::vector<Shape>& outputs
   return shapes;
 }
 
+Shape Model::shape(int layer, std::span<const Shape> inputs, Index batch) const {
+  const Shape one = layers_[static_cast<std::size_t>(layer)].op->output(inputs);
+  Shape shape{{'N', inputs.empty() ? batch : one['N']}};  // only inputs bring in the batch
+  for (int d = 1; d < one.dims(); ++d) shape.push_back({one.name(d), one.extent(d)});
+  return shape;
+}
+
 std::vector<Shape> Model::shapes(Index batch) const {
   std::vector<Shape> outputs;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Shape one = layers_[i].op->output(inputs_of(static_cast<int>(i), outputs));
-    Shape shape{{'N', layers_[i].inputs.empty() ? batch : one['N']}};  // only inputs bring in the batch
-    for (int d = 1; d < one.dims(); ++d) shape.push_back({one.name(d), one.extent(d)});
-    outputs.push_back(shape);
-  }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    outputs.push_back(shape(static_cast<int>(i), inputs_of(static_cast<int>(i), outputs), batch));
   return outputs;
 }
 

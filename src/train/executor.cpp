@@ -65,18 +65,18 @@ std::vector<ConvProblem> Executor::problems() const {
 
 Box Executor::images(int microbatch) const {
   const auto& input = plan_.layers_of(microbatch).front();
-  return reads_images(microbatch) ? input.y.owned(grid_.rank()) : Box(input.shape.dims());
+  return reads_images(microbatch) ? input->y.owned(grid_.rank()) : Box(input->shape.dims());
 }
 
 Target Executor::target(int microbatch) const {
   const auto& loss = plan_.layers_of(microbatch).back();
-  return loss.op->target(loss.input_shapes[0]);
+  return loss.op->target(loss->input_shapes[0]);
 }
 
 Box Executor::target_box(int microbatch) const {
   const Shape shape = target(microbatch).shape;
   if (!reads_target(microbatch)) return Box(shape.dims());
-  return plan_.layers_of(microbatch).back().at.x[0].onto(shape).owned(grid_.rank());
+  return plan_.layers_of(microbatch).back()->at.x[0].onto(shape).owned(grid_.rank());
 }
 
 Tensor Executor::output(std::size_t i, int microbatch) const {

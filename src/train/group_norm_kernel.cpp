@@ -19,7 +19,7 @@ class GroupNormKernel final : public Kernel {
  public:
   GroupNormKernel(const LayerPlan& layer, int rank)
       : epsilon_(static_cast<const GroupNormOperator&>(*layer.op).norm().epsilon) {
-    const Layout& x = layer.at.x[0];
+    const Layout& x = layer->at.x[0];
     const Index groups = static_cast<const GroupNormOperator&>(*layer.op).norm().groups;
     space_ = x.sharding() & ~x.sharding('C') & ~x.sharding('N');
     const Box mine = x.owned(rank);

@@ -40,8 +40,8 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, C
     members_.push_back(i);
     kernels_[i] = make_kernel(layer, grid.rank());
     Bound& bound = bound_[i];
-    bound.y = layer.at.y.owned(grid.rank());
-    for (const auto& dx : layer.at.dx) bound.dx.push_back(dx.owned(grid.rank()));
+    bound.y = layer->at.y.owned(grid.rank());
+    for (const auto& dx : layer->at.dx) bound.dx.push_back(dx.owned(grid.rank()));
     for (const int input : layer.inputs)
       if (plan.readers(input, stage, replica).back() == static_cast<int>(i) &&
           !plan.needs_output(input, stage, replica))
@@ -109,15 +109,15 @@ void LayerGroup::forward_layer(std::size_t i, Microbatch& m, const StepState& st
   std::vector<Tensor> x;
   for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
     const auto& from = m.outputs[static_cast<std::size_t>(layer.inputs[j])];
-    x.push_back(convert_layout(now, "x", from, layer.arrive[j]));
+    x.push_back(convert_layout(now, "x", from, layer->arrive[j]));
   }
   const bool input = layer.inputs.empty();
-  const Tensor y = input ? m.batch.images : allocate(bound_[i].y, layer.shape.names());
+  const Tensor y = input ? m.batch.images : allocate(bound_[i].y, layer->shape.names());
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->forward(now, x, y);
   }
-  m.outputs[i] = convert_layout(now, "y", y, layer.finish);
+  m.outputs[i] = convert_layout(now, "y", y, layer->finish);
   m.live[i] = true;
 }
 
@@ -226,7 +226,7 @@ Tensor LayerGroup::start_backward(std::size_t i, Microbatch& m, const KernelCall
     release_restored(m);
   }
   Tensor dy;
-  if (!layers_[i].op->is_loss()) dy = convert_layout(call, "dy", m.gradients[i], layers_[i].finish_back);
+  if (!layers_[i].op->is_loss()) dy = convert_layout(call, "dy", m.gradients[i], layers_[i]->finish_back);
   m.gradients[i] = {};
   const Timed timed(Profile::Part::compute);
   kernels_[i]->start_backward(call, dy);
@@ -244,14 +244,14 @@ void LayerGroup::form_data(std::size_t i, Microbatch& m, const KernelCall& call,
   const auto& layer = layers_[i];
   std::vector<Tensor> dx;
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-    dx.push_back(allocate(bound_[i].dx[j], layer.input_shapes[j].names()));
+    dx.push_back(allocate(bound_[i].dx[j], layer->input_shapes[j].names()));
   {
     const Timed timed(Profile::Part::compute);
     kernels_[i]->backward_data(call, dy, dx);
   }
   for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
-    if (!layer.needs_dx[j]) continue;
-    const Tensor gradient = convert_layout(call, "dx", dx[j], layer.leave[j]);
+    if (!layer->needs_dx[j]) continue;
+    const Tensor gradient = convert_layout(call, "dx", dx[j], layer->leave[j]);
     auto& sum = m.gradients[static_cast<std::size_t>(layer.inputs[j])];
     if (sum)
       add(gradient, sum);

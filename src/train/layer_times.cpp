@@ -71,7 +71,7 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   apart.smaller.clear();
   apart.mirror.reset();
   apart.microbatches = schedule.microbatches();
-  apart.workload.batch = layers.front().shape['N'] * apart.microbatches;
+  apart.workload.batch = layers.front()->shape['N'] * apart.microbatches;
   apart.places.clear();
   const auto first_reader = [&](std::size_t layer, int group) {
     for (std::size_t i = layer; i < layers.size(); ++i)
@@ -100,7 +100,7 @@ class Alone {
         world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_)),
         parameters_(plan_, rank, 1, allocator_),
         executor_(plan_, grid_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true) {
-    const Shape images = plan_.layers.front().shape;
+    const Shape images = plan_.layers.front()->shape;
     const Target target = executor_.target();
     batch_ = {Tensor(plan_.workload.dtype, images.names(), executor_.images(), allocator_, MemoryClass::activations),
               Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(), executor_.target_box(),

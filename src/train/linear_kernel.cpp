@@ -14,8 +14,8 @@ class LinearKernel final : public Kernel {
  public:
   LinearKernel(const LayerPlan& layer, int rank)
       : activation_(static_cast<const LinearOperator&>(*layer.op).linear().activation),
-        adds_bias_(layer.weights.size() > 1 && is_first(layer.at.y, rank)) {
-    for (const auto& product : layer.at.products) products_.emplace_back(product, rank);
+        adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)) {
+    for (const auto& product : layer->at.products) products_.emplace_back(product, rank);
   }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {

@@ -13,8 +13,8 @@ namespace {
 class LossKernel : public Kernel {
  public:
   explicit LossKernel(const LayerPlan& layer)
-      : axes_(layer.at.x[0].sharding()),
-        count_(static_cast<double>(layer.op->target(layer.input_shapes[0]).shape.volume())) {}
+      : axes_(layer->at.x[0].sharding()),
+        count_(static_cast<double>(layer.op->target(layer->input_shapes[0]).shape.volume())) {}
 
  protected:
   struct State : Saved {
@@ -60,7 +60,7 @@ class CrossEntropyKernel final : public LossKernel {
 class DiceKernel final : public LossKernel {
  public:
   DiceKernel(const LayerPlan& layer, int rank) : LossKernel(layer) {
-    const Layout& x = layer.at.x[0];
+    const Layout& x = layer->at.x[0];
     space_ = x.sharding() & ~x.sharding('N');
     first_ = x.grid().group(rank, space_).front() == rank;
     sums_ = static_cast<double>(x.shape()['N'] * x.shape()['C']);

@@ -12,7 +12,7 @@ namespace {
 class NormKernel final : public Kernel {
  public:
   NormKernel(const LayerPlan& layer, int rank) : norm_(static_cast<const BatchNormOperator&>(*layer.op).norm()) {
-    const Layout& x = layer.at.x[0];
+    const Layout& x = layer->at.x[0];
     all_ = x.sharding() & ~x.sharding('C');
     axes_ = static_cast<const BatchNormOperator&>(*layer.op).statistics_axes(x);
     const auto places = [](const Box& box) { return box.extent(1) == 0 ? 0 : box.volume() / box.extent(1); };

@@ -24,12 +24,12 @@ Tensor flat_tensor(DType dtype, Index elements, const std::shared_ptr<Allocator>
 
 /// Position of weight j among the trained ones of its layer.
 std::size_t trained_position(const LayerPlan& layer, int weight) {
-  return static_cast<std::size_t>(std::count_if(layer.weights.begin(), layer.weights.begin() + weight,
+  return static_cast<std::size_t>(std::count_if(layer->weights.begin(), layer->weights.begin() + weight,
                                                 [](const WeightSpec& spec) { return spec.trained; }));
 }
 
 std::string full_name(const LayerPlan& layer, std::size_t weight) {
-  return layer.name + "/" + layer.weights[weight].name;
+  return layer.name + "/" + layer->weights[weight].name;
 }
 
 /// A layer as the stage runs it.
@@ -49,12 +49,12 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
   };
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (!runs_here(static_cast<int>(i))) continue;
-    const auto& specs = plan.layers[i].weights;
+    const auto& specs = plan.layers[i]->weights;
     layers_[i].master.resize(specs.size());
     for (std::size_t j = 0; j < specs.size(); ++j)
       if (!specs[j].trained || !plan.workload.training)  // no bucket has it
         layers_[i].master[j] =
-            DistTensor(layer_on(plan, i, stage).at.w[j], rank, master, allocator, MemoryClass::weights);
+            DistTensor(layer_on(plan, i, stage)->at.w[j], rank, master, allocator, MemoryClass::weights);
   }
   for (const auto& bucket : plan.buckets) {
     if (!runs_here(bucket.last())) {
@@ -69,7 +69,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
     for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
       const auto [layer, weight] = bucket.entries[e];
       const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
-      const Layout& layout = bound.at.w[static_cast<std::size_t>(weight)];
+      const Layout& layout = bound->at.w[static_cast<std::size_t>(weight)];
       const auto names = layout.shape().names();
       auto& mine = layers_[static_cast<std::size_t>(layer)];
       auto& w = mine.master[static_cast<std::size_t>(weight)];
@@ -83,7 +83,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
   }
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (std::size_t j = 0; j < layers_[i].master.size(); ++j) {
-      const auto& spec = plan.layers[i].weights[j];
+      const auto& spec = plan.layers[i]->weights[j];
       const Tensor& w = layers_[i].master[j].local;
       draw(spec, plan.layers[i].name, seed, w);
       const bool rounded = spec.trained && dtype != master;
@@ -118,7 +118,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
         const auto& [layer, weight] = plan.buckets[b].entries[e];
         const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
         DistTensor state;
-        state.layout = bound.at.w[static_cast<std::size_t>(weight)];
+        state.layout = bound->at.w[static_cast<std::size_t>(weight)];
         state.local =
             Tensor::view(whole, buckets_[b].offsets[e], state.layout.shape().names(), state.layout.owned(grid.rank()));
         tensors.push_back({fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]), state});
@@ -134,13 +134,13 @@ std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const Pr
   const int stage = plan.stage_of_rank(world_rank);
   std::vector<NamedTensor> all;
   for (const auto& layer : plan.layers)
-    for (std::size_t j = 0; j < layer.weights.size(); ++j) {
+    for (std::size_t j = 0; j < layer->weights.size(); ++j) {
       std::vector<std::string> names{full_name(layer, j)};
-      if (layer.weights[j].trained)
+      if (layer->weights[j].trained)
         for (const auto& state : plan.workload.optimizer.states())
           names.push_back(fmt::format("{}.{}", names.front(), state));
       for (const auto& name : names) {
-        const Layout& layout = layer.at.w[j];
+        const Layout& layout = layer->at.w[j];
         DistTensor tensor;
         tensor.layout = layout;
         tensor.local = plan.place(layer.group) == stage ? mine.at(name).local

@@ -9,7 +9,7 @@ namespace {
 /// y = f(x with halo), dx = f'(dy): the gradients of the halo go back to its owners, which add them.
 class HaloKernel : public Kernel {
  public:
-  HaloKernel(const LayerPlan& layer, int rank) : halo_(*layer.at.x_halo, rank) {}
+  HaloKernel(const LayerPlan& layer, int rank) : halo_(*layer->at.x_halo, rank) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     call.label("halo x");
@@ -38,7 +38,7 @@ class ResampleKernel final : public HaloKernel {
  public:
   ResampleKernel(const LayerPlan& layer, int rank)
       : HaloKernel(layer, rank),
-        dims_(static_cast<const ResampleOperator&>(*layer.op).resamplings(layer.input_shapes[0])) {}
+        dims_(static_cast<const ResampleOperator&>(*layer.op).resamplings(layer->input_shapes[0])) {}
 
  private:
   void apply(const RankContext& rank, const Tensor& x, const Tensor& y) const override {
@@ -53,7 +53,7 @@ class ResampleKernel final : public HaloKernel {
 class SpaceToDepthKernel final : public HaloKernel {
  public:
   SpaceToDepthKernel(const LayerPlan& layer, int rank) : HaloKernel(layer, rank) {
-    for (const auto& window : static_cast<const SpaceToDepthOperator&>(*layer.op).windows(layer.input_shapes[0]))
+    for (const auto& window : static_cast<const SpaceToDepthOperator&>(*layer.op).windows(layer->input_shapes[0]))
       block_.push_back(window.kernel);
   }
 

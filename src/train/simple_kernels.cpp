@@ -42,7 +42,7 @@ class ActivationKernel final : public Kernel {
 class GlobalAveragePoolKernel final : public Kernel {
  public:
   explicit GlobalAveragePoolKernel(const LayerPlan& layer)
-      : scale_(static_cast<double>(layer.shape.volume()) / static_cast<double>(layer.input_shapes[0].volume())) {}
+      : scale_(static_cast<double>(layer->shape.volume()) / static_cast<double>(layer->input_shapes[0].volume())) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     call.rank.backend.spatial_sum(x[0], scale_, y, call.rank.stream);
@@ -104,7 +104,7 @@ class DropoutKernel final : public Kernel {
  public:
   explicit DropoutKernel(const LayerPlan& layer)
       : rate_(static_cast<const DropoutOperator&>(*layer.op).rate()),
-        shape_(layer.shape),
+        shape_(layer->shape),
         sample_(shape_.volume() / std::max<Index>(shape_['N'], 1)) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {

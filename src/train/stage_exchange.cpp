@@ -42,7 +42,7 @@ void StageExchange::perform(const Action& action, const std::vector<LayerPlan>& 
       if (action.kind == send_output) {
         counter_.set_label(layers[i].name, fmt::format("y to stage {}", plan_.place(boundary.group, action.replica)));
         DistTensor y;
-        y.layout = layers[i].y;
+        y.layout = layers[i]->y;
         y.local = m.outputs[i];
         m.sent.push_back(start(boundary, back, layer, redistribute(y, boundary.settle, grid_, stream_).local));
       } else if (action.kind == receive_input) {

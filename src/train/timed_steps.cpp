@@ -20,7 +20,7 @@ double largest(double mine, Communicator& world) {
 
 /// This rank's part of a microbatch: images at random, zeros as targets.
 Batch make_batch(const Executor& executor, int microbatch, const std::shared_ptr<Allocator>& allocator) {
-  const Shape images = executor.plan().layers_of(microbatch).front().shape;
+  const Shape images = executor.plan().layers_of(microbatch).front()->shape;
   const Target target = executor.target(microbatch);
   const DType dtype = executor.plan().workload.dtype;
   Batch batch{Tensor(dtype, images.names(), executor.images(microbatch), allocator, MemoryClass::activations),

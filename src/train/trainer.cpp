@@ -163,7 +163,7 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std
   };
   const Target target = executor.target(microbatch);
   const Box images = executor.images(microbatch), answers = executor.target_box(microbatch);
-  const Batch batch{made(executor.plan().layers.front().shape, images, options_.dtype),
+  const Batch batch{made(executor.plan().layers.front()->shape, images, options_.dtype),
                     made(target.shape, answers, target.labels ? DType::i32 : options_.dtype)};
   const Augmentation none;
   const Box image = inside_of(images), answer = inside_of(answers);

@@ -66,8 +66,8 @@ template <class Visit>
 void WeightUpdate::each_statistic(int group, Visit&& visit) {
   for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
     const auto& layer = plan_.layers[i];
-    for (std::size_t w = 0; w < layer.weights.size(); ++w)
-      if (layer.group == group && !layer.weights[w].trained) visit(layer.name, parameters_.layer(i).master[w].local);
+    for (std::size_t w = 0; w < layer->weights.size(); ++w)
+      if (layer.group == group && !layer->weights[w].trained) visit(layer.name, parameters_.layer(i).master[w].local);
   }
 }
 
@@ -109,7 +109,7 @@ std::vector<Piece> WeightUpdate::pieces(std::size_t b) const {
   std::vector<Piece> pieces;
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const auto& spec =
-        plan_.layers[static_cast<std::size_t>(entries[e].layer)].weights[static_cast<std::size_t>(entries[e].weight)];
+        plan_.layers[static_cast<std::size_t>(entries[e].layer)]->weights[static_cast<std::size_t>(entries[e].weight)];
     const Interval mine = intersect({flat.offsets[e], flat.offsets[e + 1]}, flat.share);
     Piece piece{.dtype = flat.w.dtype(), .count = mine.extent(), .decays = spec.decay};
     if (piece.count > 0) {

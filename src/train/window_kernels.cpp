@@ -16,13 +16,13 @@ template <class Spatial, class Kind>
 class ConvKernel : public Kernel {
  public:
   ConvKernel(const LayerPlan& layer, int rank)
-      : conv_(static_cast<const Kind&>(*layer.op).windows(layer.input_shapes[0]), *layer.at.x_halo, *layer.at.dy_halo,
-              rank),
-        x_(layer.at.x[0].owned(rank)),
-        w_(layer.at.w[0].owned(rank)),
-        y_(layer.at.y.owned(rank)),
-        adds_bias_(layer.weights.size() > 1 && is_first(layer.at.y, rank)),
-        needs_dx_(layer.needs_dx[0]) {}
+      : conv_(static_cast<const Kind&>(*layer.op).windows(layer->input_shapes[0]), *layer->at.x_halo,
+              *layer->at.dy_halo, rank),
+        x_(layer->at.x[0].owned(rank)),
+        w_(layer->at.w[0].owned(rank)),
+        y_(layer->at.y.owned(rank)),
+        adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)),
+        needs_dx_(layer->needs_dx[0]) {}
 
   std::vector<ConvProblem> problems(bool training, bool ahead) const override {
     const auto all = all_problems(ahead);  // forward, backward-data, backward-filter
@@ -97,7 +97,7 @@ class PoolKernel final : public Kernel {
   static SpatialPool make(const LayerPlan& layer, int rank) {
     const auto& op = static_cast<const PoolOperator&>(*layer.op);
     const auto kind = op.kind() == "max_pool" ? PoolKind::max : PoolKind::average;
-    return {kind, op.windows(layer.input_shapes[0]), op.pool().count_padding, *layer.at.x_halo, rank};
+    return {kind, op.windows(layer->input_shapes[0]), op.pool().count_padding, *layer->at.x_halo, rank};
   }
 
   SpatialPool pool_;

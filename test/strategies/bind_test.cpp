@@ -26,7 +26,7 @@ struct Bound {
   }
   /// The axes over which the gradient of a layer's weight i is a pending sum.
   std::string partial(std::string_view name, std::size_t i) const {
-    return plan.grid().print((*this)[name].at.dw[i].partial());
+    return plan.grid().print((*this)[name]->at.dw[i].partial());
   }
   /// e.g. "halo x exchange 1/336, ...": role, verb, messages/bytes.
   std::string traffic(std::string_view layer, int rank) const {
@@ -47,9 +47,9 @@ void expect_refused(const Rules& rules, std::initializer_list<std::string_view> 
 }
 
 bool moves_nothing(const LayerPlan& layer) {
-  for (const auto& steps : layer.arrive)
+  for (const auto& steps : layer->arrive)
     if (!steps.empty()) return false;
-  return layer.finish.empty();
+  return layer->finish.empty();
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ TEST(Bind, SerialPlanMovesNothing) {
   EXPECT_EQ(b.plan.schedule.print(), "0F0 0B0 0reduce 0step\n");
   for (const auto& layer : b.plan.layers) {
     EXPECT_TRUE(moves_nothing(layer)) << layer.name;
-    EXPECT_TRUE(layer.notes.empty()) << layer.name;
+    EXPECT_TRUE(layer->notes.empty()) << layer.name;
   }
 }
 
@@ -69,7 +69,7 @@ TEST(Bind, SamplesAlone) {
   const Bound b("data=3", "N@data");
   for (const auto& layer : b.plan.layers) {
     EXPECT_TRUE(moves_nothing(layer)) << layer.name;
-    EXPECT_EQ(layer.y.sharding('N'), b.plan.grid().all()) << layer.name;
+    EXPECT_EQ(layer->y.sharding('N'), b.plan.grid().all()) << layer.name;
   }
   EXPECT_EQ(b.partial("conv1", 0), "(data)");
   EXPECT_EQ(b.partial("fc2", 1), "(data)");
@@ -78,47 +78,47 @@ TEST(Bind, SamplesAlone) {
 
 TEST(Bind, SamplesAndRows) {
   const Bound b("data=2 y=2", "N@data H@y");
-  EXPECT_EQ(b["conv2"].y.print(), "N@data C H@y W");
-  EXPECT_EQ(b["conv2"].at.w[0].print(), "F C H W");
+  EXPECT_EQ(b["conv2"]->y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["conv2"]->at.w[0].print(), "F C H W");
   EXPECT_EQ(b.partial("conv1", 0), "(data,y)");
-  EXPECT_EQ(b["loss"].at.y.print(), "N@data");
+  EXPECT_EQ(b["loss"]->at.y.print(), "N@data");
   for (const char* name : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "pool2"})
     EXPECT_TRUE(moves_nothing(b[name])) << name;
-  EXPECT_TRUE(b["conv1"].at.x_halo && b["conv1"].at.dy_halo);
-  EXPECT_TRUE(b["pool2"].at.x_halo && !b["pool2"].at.dy_halo) << "the halo of a pooling goes back and is summed";
-  EXPECT_FALSE(b["conv1"].needs_dx[0]);
-  EXPECT_TRUE(b["conv2"].needs_dx[0]);
+  EXPECT_TRUE(b["conv1"]->at.x_halo && b["conv1"]->at.dy_halo);
+  EXPECT_TRUE(b["pool2"]->at.x_halo && !b["pool2"]->at.dy_halo) << "the halo of a pooling goes back and is summed";
+  EXPECT_FALSE(b["conv1"]->needs_dx[0]);
+  EXPECT_TRUE(b["conv2"]->needs_dx[0]);
 }
 
 TEST(Bind, LinearAfterConvolutionSumsAndGathersNothing) {
   const Bound b("data=2 y=2", "N@data H@y");
   const auto& fc = b["fc1"];
-  EXPECT_TRUE(fc.arrive[0].empty()) << print(fc.arrive[0]);
-  EXPECT_EQ(fc.at.x[0].print(), "N@data C H@y W");
-  EXPECT_EQ(fc.at.y.print(), "N@data C sum@y");
-  EXPECT_EQ(fc.y.print(), "N@data C");
-  EXPECT_EQ(print(fc.finish), "all_reduce(y)");
-  EXPECT_TRUE(fc.finish_back.empty()) << "the dual of a pending sum is replicated";
-  EXPECT_EQ(fc.at.dx[0].print(), "N@data C H@y W");
-  EXPECT_TRUE(fc.leave[0].empty());
+  EXPECT_TRUE(fc->arrive[0].empty()) << print(fc->arrive[0]);
+  EXPECT_EQ(fc->at.x[0].print(), "N@data C H@y W");
+  EXPECT_EQ(fc->at.y.print(), "N@data C sum@y");
+  EXPECT_EQ(fc->y.print(), "N@data C");
+  EXPECT_EQ(print(fc->finish), "all_reduce(y)");
+  EXPECT_TRUE(fc->finish_back.empty()) << "the dual of a pending sum is replicated";
+  EXPECT_EQ(fc->at.dx[0].print(), "N@data C H@y W");
+  EXPECT_TRUE(fc->leave[0].empty());
 }
 
 TEST(Bind, GradientsOfWeightsAreSumsOverWhoComputedParts) {
   const char* rows = "N@data H@y W@x";
   const Workload large{.batch = 512, .optimizer = {}};
   const Bound cut("data=2 y=2 x=2", rows, {}, large);
-  EXPECT_EQ(cut["fc1"].at.w[0].print(), "F C H@y W@x");
+  EXPECT_EQ(cut["fc1"]->at.w[0].print(), "F C H@y W@x");
   EXPECT_EQ(cut.partial("fc1", 0), "(data)");
   EXPECT_EQ(cut.partial("fc1", 1), "(data)");
   const Bound half("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F C H@y W"}}}, large);
-  EXPECT_EQ(half["fc1"].at.w[0].print(), "F C H@y W");
+  EXPECT_EQ(half["fc1"]->at.w[0].print(), "F C H@y W");
   EXPECT_EQ(half.partial("fc1", 0), "(data)");
-  EXPECT_EQ(print(half["fc1"].at.products[2].finish), "all_gather(x)");
+  EXPECT_EQ(print(half["fc1"]->at.products[2].finish), "all_gather(x)");
   const Bound whole("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F"}}}, large);
-  EXPECT_EQ(whole["fc1"].at.w[0].print(), "F C H W");
+  EXPECT_EQ(whole["fc1"]->at.w[0].print(), "F C H W");
   EXPECT_EQ(whole.partial("fc1", 0), "(data)");
-  EXPECT_EQ(print(whole["fc1"].at.products[2].finish), "all_gather(y,x)");
-  EXPECT_EQ(whole["fc1"].at.y.print(), "N@data C sum@(y,x)");
+  EXPECT_EQ(print(whole["fc1"]->at.products[2].finish), "all_gather(y,x)");
+  EXPECT_EQ(whole["fc1"]->at.y.print(), "N@data C sum@(y,x)");
   // every rank of y computes fc2 in full: no sum over it
   EXPECT_EQ(cut.partial("fc2", 0), "(data)");
 }
@@ -127,11 +127,11 @@ TEST(Bind, FeaturesOfLinearLayers) {
   const Bound b("data=2 y=2", "N@data", {{"fc1", {.output = "N@data C@y", .algorithm = "summa-c"}}},
                 {.batch = 32, .optimizer = {}});
   const auto& fc = b["fc1"];
-  EXPECT_EQ(fc.at.w[0].print(), "F@y C H W");
-  EXPECT_EQ(fc.at.w[1].print(), "F@y");
-  EXPECT_EQ(fc.at.y.print(), "N@data C@y");
-  EXPECT_EQ(fc.at.dx[0].print(), "N@data C H W sum@y");
-  EXPECT_EQ(print(fc.leave[0]), "all_reduce(y)");
+  EXPECT_EQ(fc->at.w[0].print(), "F@y C H W");
+  EXPECT_EQ(fc->at.w[1].print(), "F@y");
+  EXPECT_EQ(fc->at.y.print(), "N@data C@y");
+  EXPECT_EQ(fc->at.dx[0].print(), "N@data C H W sum@y");
+  EXPECT_EQ(print(fc->leave[0]), "all_reduce(y)");
   EXPECT_EQ(b.partial("fc1", 0), "(data)");
   EXPECT_EQ(b.partial("fc1", 1), "(data)");
 }
@@ -226,34 +226,34 @@ TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
 TEST(Bind, RulesMergeKeyByKeyAndLaterOnesWin) {
   const Bound b("data=2 y=2", "N@data H@y",
                 {{"fc1", {.weights = "F"}}, {"conv*", {.output = "N@data"}}, {"conv2", {.output = "N@y"}}});
-  EXPECT_EQ(b["fc1"].y.print(), "N@data C") << "a rule for other keys leaves the output";
-  EXPECT_EQ(b["fc1"].at.w[0].print(), "F C H W");
-  EXPECT_EQ(b["conv1"].y.print(), "N@data C H W");
-  EXPECT_EQ(b["conv2"].y.print(), "N@y C H W");
-  EXPECT_EQ(b["relu1"].y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "a rule for other keys leaves the output";
+  EXPECT_EQ(b["fc1"]->at.w[0].print(), "F C H W");
+  EXPECT_EQ(b["conv1"]->y.print(), "N@data C H W");
+  EXPECT_EQ(b["conv2"]->y.print(), "N@y C H W");
+  EXPECT_EQ(b["relu1"]->y.print(), "N@data C H@y W");
   const Bound later("data=2 y=2", nullptr, {{"conv1", {.output = "N@y"}}, {"*", {.output = "N@data"}}});
-  EXPECT_EQ(later["conv1"].y.print(), "N@data C H W") << "later wins, be it a pattern";
+  EXPECT_EQ(later["conv1"]->y.print(), "N@data C H W") << "later wins, be it a pattern";
   const Bound input("data=2 y=2", "N@data H@y", {{"relu1", {.input = "N@y C@data"}}});
-  EXPECT_EQ(input["relu1"].at.x[0].print(), "N@y C@data H W");
-  EXPECT_EQ(input["relu1"].y.print(), "N@data C H@y W");
+  EXPECT_EQ(input["relu1"]->at.x[0].print(), "N@y C@data H W");
+  EXPECT_EQ(input["relu1"]->y.print(), "N@data C H@y W");
 }
 
 TEST(Bind, LayersWithoutRulesFollowTheirInput) {
   const Bound b("data=2 y=2", nullptr, {{"image", {.output = "N@data H@y"}}, {"relu2", {.output = "N@data C@y"}}});
-  EXPECT_EQ(b["conv1"].y.print(), "N@data C H@y W");
-  EXPECT_EQ(b["pool1"].y.print(), "N@data C H@y W");
-  EXPECT_EQ(b["pool2"].y.print(), "N@data C@y H W");
-  EXPECT_EQ(b["fc1"].y.print(), "N@data C") << "its channels are others";
-  EXPECT_EQ(b["fc1"].at.y.print(), "N@data C sum@y");
+  EXPECT_EQ(b["conv1"]->y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["pool1"]->y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["pool2"]->y.print(), "N@data C@y H W");
+  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "its channels are others";
+  EXPECT_EQ(b["fc1"]->at.y.print(), "N@data C sum@y");
 }
 
 TEST(Bind, PatternsDropWhatALayerLacksAndSaySo) {
   const Bound b("data=2 y=2", "N@data H@y");
-  EXPECT_TRUE(b["conv1"].notes.empty());
-  ASSERT_EQ(b["fc2"].notes.size(), 1U);
-  EXPECT_EQ(b["fc2"].notes[0], "output of \"*\": it has no H");
+  EXPECT_TRUE(b["conv1"]->notes.empty());
+  ASSERT_EQ(b["fc2"]->notes.size(), 1U);
+  EXPECT_EQ(b["fc2"]->notes[0], "output of \"*\": it has no H");
   const Bound bare("data=2 y=2", "N@data C H W");
-  EXPECT_TRUE(bare["fc2"].notes.empty()) << "a whole dimension that is not there asks for nothing";
+  EXPECT_TRUE(bare["fc2"]->notes.empty()) << "a whole dimension that is not there asks for nothing";
   expect_refused({{"fc2", {.output = "N@data H@y"}}}, {"layer 'fc2' (linear)", "rule 1: output = ", "column 8", "H"});
   expect_refused({{"fc*", {.output = "N@data H@y"}}}, {"rule 1: output = ", "\"fc*\"", "dimension H", "column 8"});
 }
@@ -347,7 +347,7 @@ TEST(Bind, FourThousandRanks) {
   EXPECT_EQ(b.traffic("conv1", 0),
             fmt::format("halo x exchange 3/{}, dw all_reduce 1/{}", (4 + 4 + 1) * 4 * 4, (288 + 18432) * 4));
   EXPECT_GT(b.plan.traffic(0).bytes, 0);
-  EXPECT_LE(b["pool2"].y.owned(4095).volume(), 0) << "7 rows on 8 ranks leave the last without";
+  EXPECT_LE(b["pool2"]->y.owned(4095).volume(), 0) << "7 rows on 8 ranks leave the last without";
 }
 
 namespace {
@@ -367,21 +367,21 @@ LayerPlan bound_norm(const char* grid, const char* output, Index groups) {
 
 TEST(Bind, GroupNormSumsOverSpaceAlone) {
   const LayerPlan norm = bound_norm("data=2 y=2", "N@data H@y", 3);
-  ASSERT_EQ(norm.at.collectives.size(), 2U);
-  for (const auto& statistics : norm.at.collectives) {
-    EXPECT_EQ(statistics.axes, norm.at.y.sharding('H'));
+  ASSERT_EQ(norm->at.collectives.size(), 2U);
+  for (const auto& statistics : norm->at.collectives) {
+    EXPECT_EQ(statistics.axes, norm->at.y.sharding('H'));
     EXPECT_EQ(statistics.layout.owned(0).volume(), 3 * 3) << "3 samples, 3 groups";
   }
-  EXPECT_EQ(norm.at.dw[0].partial(), norm.at.y.sharding()) << "scale is every sample's and place's";
+  EXPECT_EQ(norm->at.dw[0].partial(), norm->at.y.sharding()) << "scale is every sample's and place's";
 }
 
 TEST(Bind, GroupNormKeepsShardsOfWholeGroups) {
   const LayerPlan whole = bound_norm("c=3", "C@c", 6);  // 4 channels a rank, 2 a group
-  EXPECT_TRUE(whole.at.collectives.empty());
+  EXPECT_TRUE(whole->at.collectives.empty());
   EXPECT_TRUE(moves_nothing(whole));
-  EXPECT_NE(whole.at.w[0].sharding(), 0U);
+  EXPECT_NE(whole->at.w[0].sharding(), 0U);
   const LayerPlan cut = bound_norm("c=3", "C@c", 4);  // 3 a group
-  EXPECT_EQ(cut.at.y.sharding(), 0U) << "a rank needs all channels of a group";
+  EXPECT_EQ(cut->at.y.sharding(), 0U) << "a rank needs all channels of a group";
   EXPECT_FALSE(moves_nothing(cut));
 }
 
@@ -398,7 +398,7 @@ TEST(Bind, RepeatedLayersAreTheSameOnTheirOwnStagesGrid) {
   const Plan one = bound(1), three = bound(3);
   for (std::size_t i = 0; i < three.layers.size(); ++i) {
     const Grid& grid = three.grid_of(static_cast<int>(i));
-    const OperatorLayouts &at = three.layers[i].at, &alone = one.layers[i].at;
+    const OperatorLayouts &at = three.layers[i]->at, &alone = one.layers[i]->at;
     EXPECT_EQ(at.y.grid(), grid) << three.layers[i].name;
     EXPECT_EQ(at.y.print(), alone.y.print());
     ASSERT_EQ(at.products.size(), alone.products.size());

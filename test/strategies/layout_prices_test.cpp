@@ -71,13 +71,13 @@ Model normalised() {
 /// Seconds of the sums of a layer's gradients, as its share of one bucket of so many bytes.
 double sums_of(const LayerPlan& layer, const Price& price, double bucket) {
   double seconds = 0;
-  for (std::size_t w = 0; w < layer.weights.size(); ++w) {
-    const AxisSet axes = layer.weights[w].trained ? layer.at.dw[w].partial() : 0;
-    const Grid& grid = layer.at.w[w].grid();
+  for (std::size_t w = 0; w < layer->weights.size(); ++w) {
+    const AxisSet axes = layer->weights[w].trained ? layer->at.dw[w].partial() : 0;
+    const Grid& grid = layer->at.w[w].grid();
     if (grid.group_size(axes) == 1) continue;
     const PlannedTraffic item{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket)},
                               Pass::update, Purpose::sum,     0,    0};
-    seconds += price.seconds(item, grid, 0) / bucket * static_cast<double>(layer.at.w[w].owned(0).volume() * 4);
+    seconds += price.seconds(item, grid, 0) / bucket * static_cast<double>(layer->at.w[w].owned(0).volume() * 4);
   }
   return seconds;
 }
@@ -92,7 +92,7 @@ void expect_whole(const Machine& machine, const Shares& shares) {
   ASSERT_GT(costs.patterns.size(), 2U);
   double bucket = 0;
   for (const auto& layer : bind(model, Strategy(), workload).layers)
-    for (const auto& weight : layer.weights)
+    for (const auto& weight : layer->weights)
       if (weight.trained) bucket += static_cast<double>(weight.shape.volume() * 4);
   for (std::size_t p = 0; p < costs.patterns.size(); ++p) {
     const Plan plan = bind(model, all_as(shares.grid(), costs.patterns[p]), workload);

@@ -51,7 +51,7 @@ class PlainPrice {
 
   double layer(int index, bool of_smaller, const Grid& grid, int rank) const {
     const auto& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
-    const bool training = plan_.workload.training, contracts = !layer.at.products.empty() || is_conv(layer);
+    const bool training = plan_.workload.training, contracts = !layer->at.products.empty() || is_conv(layer);
     const double once = kernel(layer, rank), again = training && layer.recompute && !layer.inputs.empty() ? once : 0;
     const bool data = training && (layer.needs_any_dx() || (layer.trains() && !contracts));
     const double compute[] = {layer.inputs.empty() ? 0 : once, (data ? once : 0) + again,
@@ -62,7 +62,7 @@ class PlainPrice {
       const int pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
       const double taken = seconds(item, grid, rank);
       all += taken;
-      if (item.purpose != Purpose::halo || (pass != 0 && !layer.at.dy_halo)) continue;
+      if (item.purpose != Purpose::halo || (pass != 0 && !layer->at.dy_halo)) continue;
       const double overlap = level(way(item, grid, rank).level).overlap.value;
       const double less = std::min(taken * overlap, compute[pass] - hidden[pass]);
       hidden[pass] += less;
@@ -75,11 +75,11 @@ class PlainPrice {
   static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
 
   double kernel(const LayerPlan& layer, int rank) const {
-    double elements = volume(layer.at.y, rank);
-    for (const auto& x : layer.at.x) elements += volume(x, rank);
-    for (const auto& w : layer.at.w) elements += volume(w, rank);
+    double elements = volume(layer->at.y, rank);
+    for (const auto& x : layer->at.x) elements += volume(x, rank);
+    for (const auto& w : layer->at.w) elements += volume(w, rank);
     const double operations = flops(layer, rank);
-    auto curve = machine_.efficiency.find(!layer.at.products.empty() ? "product" : is_conv(layer) ? "conv" : "");
+    auto curve = machine_.efficiency.find(!layer->at.products.empty() ? "product" : is_conv(layer) ? "conv" : "");
     if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find("");
     const double share = curve == machine_.efficiency.end() ? 1 : curve->second.at(operations);
     const double bytes = elements * static_cast<double>(size_of(plan_.workload.dtype));
@@ -88,21 +88,21 @@ class PlainPrice {
   }
 
   static double flops(const LayerPlan& layer, int rank) {
-    if (!layer.at.products.empty()) {
-      const ProductPlan& p = layer.at.products[0];
+    if (!layer->at.products.empty()) {
+      const ProductPlan& p = layer->at.products[0];
       return 2 * std::sqrt(volume(p.a_used, rank) * volume(p.b_used, rank) * volume(p.c_made, rank));
     }
-    const Box y = layer.at.y.owned(rank);
+    const Box y = layer->at.y.owned(rank);
     if (y.empty()) return 0;
     if (is_conv(layer)) {  // all of its operations, by the share of the weights and of the places
-      const double places = volume(layer.at.y, rank) / static_cast<double>(y.extent(1));
-      const double all = static_cast<double>(layer.shape.volume()) / static_cast<double>(layer.shape['C']);
-      return layer.op->flops(layer.input_shapes, layer.shape) * places / all * volume(layer.at.w[0], rank) /
-             static_cast<double>(layer.weights[0].shape.volume());
+      const double places = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
+      const double all = static_cast<double>(layer->shape.volume()) / static_cast<double>(layer->shape['C']);
+      return layer.op->flops(layer->input_shapes, layer->shape) * places / all * volume(layer->at.w[0], rank) /
+             static_cast<double>(layer->weights[0].shape.volume());
     }
     std::vector<Shape> inputs;
-    for (const auto& x : layer.at.x) inputs.push_back(local(x, rank));
-    return layer.op->flops(inputs, local(layer.at.y, rank));
+    for (const auto& x : layer->at.x) inputs.push_back(local(x, rank));
+    return layer.op->flops(inputs, local(layer->at.y, rank));
   }
 
   static Shape local(const Layout& layout, int rank) {

@@ -89,8 +89,8 @@ inline Workload workload_of(const RandomCase& drawn) {
 inline void draw_biases(Trainer& trainer) {
   const Plan& plan = trainer.plan();
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
-    for (std::size_t j = 0; j < plan.layers[i].weights.size(); ++j) {
-      const auto& spec = plan.layers[i].weights[j];
+    for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
+      const auto& spec = plan.layers[i]->weights[j];
       if (trainer.parameters().layer(i).master.empty()) continue;  // another stage's
       if (!spec.trained || spec.init != Init::zeros) continue;
       const Random random(9, 100 * i + j);
@@ -102,8 +102,8 @@ inline void draw_biases(Trainer& trainer) {
 inline void nudge_weights(Trainer& trainer) {
   const auto& layers = trainer.plan().layers;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    for (std::size_t j = 0; j < layers[i].weights.size(); ++j) {
-      if (!layers[i].weights[j].trained || trainer.parameters().layer(i).master.empty()) continue;
+    for (std::size_t j = 0; j < layers[i]->weights.size(); ++j) {
+      if (!layers[i]->weights[j].trained || trainer.parameters().layer(i).master.empty()) continue;
       Tensor& weight = trainer.parameters().layer(i).master[j].local;
       const Random random(11, 100 * i + j);
       for (Index k = 0; k < weight.volume(); ++k)
@@ -224,7 +224,7 @@ class Bound {
   for (const auto& [name, gradient] : serial.gradients) scale = std::max(scale, largest(gradient));
   const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
   for (std::size_t i = 0; i + 1 < serial.outputs.size(); ++i)  // the loss's output is its number
-    if (plan.layers[i].y.partial() == 0 && rank.outputs[i])    // else it has a part of a sum, or is of another stage
+    if (plan.layers[i]->y.partial() == 0 && rank.outputs[i])   // else it has a part of a sum, or is of another stage
       expect_same(rank.outputs[i], serial.outputs[i], nudged.outputs[i], 1e-3,
                   "output of " + drawn.model.layers()[i].name);
   std::map<std::string, std::size_t> place;  // the optimizer's state comes in the order of buckets

@@ -10,8 +10,8 @@ namespace {
 /// Moves every trained weight by `distance` along a direction of standard normal numbers.
 void move(Parameters& parameters, const Plan& plan, double distance) {
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
-    for (std::size_t j = 0; j < plan.layers[i].weights.size(); ++j) {
-      if (!plan.layers[i].weights[j].trained) continue;
+    for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
+      if (!plan.layers[i]->weights[j].trained) continue;
       const Tensor& w = parameters.layer(i).master[j].local;
       const Random direction(5, 1000 * i + j);
       for (Index k = 0; k < w.volume(); ++k) w.set(k, w.get(k) + distance * direction.normal(k));
@@ -23,8 +23,8 @@ double slope(Parameters& parameters, const Plan& plan) {
   double sum = 0;
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     std::size_t trained = 0;
-    for (std::size_t j = 0; j < plan.layers[i].weights.size(); ++j) {
-      if (!plan.layers[i].weights[j].trained) continue;
+    for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
+      if (!plan.layers[i]->weights[j].trained) continue;
       const Tensor& dw = parameters.layer(i).gradient[trained++];
       const Random direction(5, 1000 * i + j);
       for (Index k = 0; k < dw.volume(); ++k) sum += dw.get(k) * direction.normal(k);
@@ -43,9 +43,9 @@ double derivative_error(const RandomCase& drawn) {
     options.backend = "reference";
     Trainer trainer(drawn.model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
     Executor& executor = trainer.executor(drawn.batch, true);
-    const Shape& shape = executor.plan().layers[0].shape;
+    const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();
-    const Index classes = executor.plan().layers.back().input_shapes[0]['C'];
+    const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
     const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
                       Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
     fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i); });

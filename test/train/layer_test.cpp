@@ -20,8 +20,8 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
     options.backend = "reference";
     Trainer trainer(model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
     for (std::size_t i = 0; i < model.layers().size(); ++i)
-      for (std::size_t j = 0; j < trainer.plan().layers[i].weights.size(); ++j) {
-        const auto& spec = trainer.plan().layers[i].weights[j];
+      for (std::size_t j = 0; j < trainer.plan().layers[i]->weights.size(); ++j) {
+        const auto& spec = trainer.plan().layers[i]->weights[j];
         const bool scale = spec.name == "scale";
         if (!scale && spec.name != "shift") continue;
         fill(trainer.parameters().layer(i).master[j].local, spec.shape,
@@ -29,12 +29,12 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
       }
     Executor& executor = trainer.executor(samples, true);
     executor.keep_outputs(true);
-    const Shape& shape = executor.plan().layers[0].shape;
+    const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();
     const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
                       Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
     fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i) + 3; });
-    const Index classes = executor.plan().layers.back().input_shapes[0]['C'];
+    const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
     fill(batch.target, target.shape,
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
     if (weights != nullptr)

@@ -42,7 +42,7 @@ KernelTimes measured(const Plan& plan, const KernelTimes& known = {}) {
 }
 
 void expect_times(const LayerPlan& layer, const LayerTimes& times, int rank, bool training) {
-  const bool computes = !layer.at.y.owned(rank).empty();
+  const bool computes = !layer->at.y.owned(rank).empty();
   if (!layer.inputs.empty() && computes) {
     EXPECT_GT(times.forward, 0);
   }

@@ -48,8 +48,8 @@ bool check_case(std::uint64_t seed) {
     if (plan.places.size() > plan.grids.size()) ++taken["two groups a stage"];
     if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
-      ++taken[layer.at.algorithm];
-      for (const auto& product : layer.at.products) ++taken[product.algorithm];
+      ++taken[layer->at.algorithm];
+      for (const auto& product : layer->at.products) ++taken[product.algorithm];
     }
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));

@@ -3,7 +3,9 @@
 #include "partita/base/activation.hpp"
 #include "partita/model/layers.hpp"
 
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,7 @@ struct Layer {
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;  ///< layers, each before this one
+  int like = 0;             ///< the first layer of the model with an equal operator (Operator::describe), maybe itself
 };
 
 /// A network as a graph of named layers: names and shapes, no ranks, no devices. Layers are added in an order in which
@@ -74,6 +77,10 @@ class Model {
   const std::vector<Layer>& layers() const { return layers_; }
   /// Position of the layer called `name`, or -1.
   int find(std::string_view name) const;
+  /// Shapes of all layers' outputs for one sample.
+  const std::vector<Shape>& shapes() const { return shapes_; }
+  /// Shape of one layer's output, given those of its inputs, if it has any, and the batch if it has none.
+  Shape shape(int layer, std::span<const Shape> inputs, Index batch) const;
   /// Shapes of all layers' outputs for a batch.
   std::vector<Shape> shapes(Index batch) const;
   /// Shapes of one layer's inputs, given those of all outputs.
@@ -86,7 +93,8 @@ class Model {
  private:
   std::string name_;
   std::vector<Layer> layers_;
-  std::vector<Shape> shapes_;  // for one sample
+  std::vector<Shape> shapes_;         // for one sample
+  std::map<std::string, int> likes_;  // kind and words of operators -> the first layer with one
 };
 
 }  // namespace partita

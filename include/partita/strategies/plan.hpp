@@ -10,6 +10,7 @@
 #include "partita/strategies/strategy.hpp"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,13 +39,8 @@ struct Boundary {
   TransferPlan transfer(int rank, bool back) const;
 };
 
-/// One layer, bound: every layout, and every redistribution between them.
-struct LayerPlan {
-  int group = 0;  ///< of layers, that it belongs to
-  std::string name;
-  std::shared_ptr<const Operator> op;
-  std::vector<int> inputs;
-  std::vector<int> readers;  ///< layers that take its output, on whatever stage, in order
+/// What layers that are bound alike have in common: every layout, and every redistribution between them.
+struct LayerBinding {
   std::vector<Shape> input_shapes;
   Shape shape;                      ///< of the output
   OperatorLayouts at;               ///< in which the operator runs
@@ -56,17 +52,34 @@ struct LayerPlan {
   Steps finish;                    ///< at.y -> y
   Steps finish_back;               ///< y.dual() -> at.y.dual()
   std::vector<Steps> leave;        ///< by input: at.dx -> the producer's y.dual()
-  std::vector<Boundary> departs;   ///< for readers on other stages, by ascending group
-  bool recompute = false;          ///< its forward runs once more in backward: it keeps nothing meanwhile
   std::vector<std::string> notes;  ///< what of a rule was dropped, and why
 
   /// True if the layer has weights to train.
   bool trains() const;
-  /// True if the gradient of some input is needed. A layer of which neither holds has no backward.
+  /// True if the gradient of some input is needed.
   bool needs_any_dx() const;
+};
+
+/// One layer, bound: its place in the model and on the stages, and, behind `->`, its binding. Equal layers share theirs: plans have
+/// hundreds of layers and few that differ.
+struct LayerPlan {
+  int group = 0;  ///< of layers, that it belongs to
+  std::string name;
+  std::shared_ptr<const Operator> op;
+  std::vector<int> inputs;
+  std::vector<int> readers;       ///< layers that take its output, on whatever stage, in order
+  std::vector<Boundary> departs;  ///< for readers on other stages, by ascending group
+  bool recompute = false;         ///< its forward runs once more in backward: it keeps nothing meanwhile
+  std::shared_ptr<const LayerBinding> binding;
+
+  const LayerBinding* operator->() const { return binding.get(); }
+  using Steps = LayerBinding::Steps;
+  bool trains() const { return binding->trains(); }
+  bool needs_any_dx() const { return binding->needs_any_dx(); }
+  /// A layer without weights to train of which no input's gradient is needed has no backward.
   bool has_backward() const { return trains() || needs_any_dx(); }
   /// True if a reader on another stage sends the gradient of y back.
-  bool sends_gradient() const;
+  bool sends_gradient() const { return has_backward(); }
 };
 
 /// The most bytes that a rank holds.
