@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 
 namespace partita {
@@ -55,19 +56,14 @@ class CostFormula::Parts {
     TermCompiler compiler(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.places.size());
     Known known;
-    std::map<std::pair<int, int>, int> numbers;
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const int index = static_cast<int>(i);
-      const std::pair sizes{price_number(compiler, known, index, false),
-                            larger_ == 1 ? -1 : price_number(compiler, known, index, true)};
-      const auto [found, fresh] = numbers.try_emplace(sizes, static_cast<int>(numbers.size()));
-      if (fresh) distinct_.push_back({sizes.first, sizes.second});
+      const int index = static_cast<int>(i), number = layer_number(compiler, known, index);
       Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
-      ++group.counts[found->second];
-      group.layers.insert(group.layers.begin(), {index, found->second, -1});
+      ++group.counts[number];
+      group.layers.push_back({index, number, -1});
       if (plan.workload.training)
         if (auto sums = compiler.sums(index); !sums.empty()) {
-          group.layers.front().sums = static_cast<int>(sums_.size());
+          group.layers.back().sums = static_cast<int>(sums_.size());
           sums_.push_back(std::move(sums));
         }
       for (const auto& boundary : plan.layers[i].departs)
@@ -76,6 +72,7 @@ class CostFormula::Parts {
     }
     for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
       groups_[group].update = compiler.update(static_cast<int>(group));
+    for (Group& group : groups_) std::reverse(group.layers.begin(), group.layers.end());
     terms_ = std::move(compiler).take();
   }
 
@@ -149,15 +146,37 @@ class CostFormula::Parts {
     const LayerPlan* layer;
     int stage, number;
   };
-  using Known = std::unordered_map<std::size_t, std::vector<Numbered>>;  // layers with different prices, by likeness
+  /// What was numbered, to find it again.
+  struct Known {
+    std::map<std::tuple<const LayerBinding*, const LayerBinding*, bool>, int>
+        bindings;                                                   // of both sizes, recomputed -> distinct_
+    std::map<std::pair<int, int>, int> sizes;                       // numbers of prices_, of both sizes -> distinct_
+    std::unordered_map<std::size_t, std::vector<Numbered>> layers;  // with different prices, by likeness
+  };
+
+  /// The layer's number in distinct_. Most layers share their bindings with others, and then their price.
+  int layer_number(TermCompiler& compiler, Known& known, int index) {
+    const auto i = static_cast<std::size_t>(index);
+    const LayerPlan& layer = plan_.layers[i];
+    const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.smaller[i].binding.get();
+    const std::tuple bindings{layer.binding.get(), smaller, layer.recompute};
+    if (const auto found = known.bindings.find(bindings); found != known.bindings.end() && layer.departs.empty())
+      return found->second;
+    const std::pair sizes{price_number(compiler, known, index, false),
+                          smaller == nullptr ? -1 : price_number(compiler, known, index, true)};
+    const auto [found, fresh] = known.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
+    if (fresh) distinct_.push_back({sizes.first, sizes.second});
+    if (layer.departs.empty()) known.bindings[bindings] = found->second;
+    return found->second;
+  }
 
   /// The number of the layer's price among those of all layers that differ.
-  int price_number(TermCompiler& compiler, Known& all, int index, bool of_smaller) {
+  int price_number(TermCompiler& compiler, Known& known, int index, bool of_smaller) {
     const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
-    auto& known = all[likeness(layer)];
-    for (const auto& [other, stage, number] : known)
+    auto& likely = known.layers[likeness(layer)];
+    for (const auto& [other, stage, number] : likely)
       if (stage == plan_.stage_of(index) && alike(layer, *other)) return number;
-    known.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
+    likely.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
     prices_.push_back(compiler.layer(index, of_smaller));
     return static_cast<int>(prices_.size()) - 1;
   }

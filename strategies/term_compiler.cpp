@@ -32,6 +32,17 @@ bool splits_backward(const Schedule& schedule) {
   return false;
 }
 
+TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
+                           const Grid* whole)
+    : plan_(plan),
+      machine_(machine),
+      times_(times),
+      split_(split),
+      whole_(whole),
+      completes_(plan.layers.size(), false) {
+  for (const auto& bucket : plan.buckets) completes_[static_cast<std::size_t>(bucket.last())] = true;
+}
+
 namespace {
 
 Shape local_shape(const Layout& layout, int rank) {
@@ -313,14 +324,12 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
 /// The axes along which ranks have the same to sum for a layer; nothing if it completes nothing.
 std::optional<AxisSet> TermCompiler::even_sums(int index) const {
   const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
-  bool completes = plan_.mirror || (layer.op->is_loss() && plan_.grids.size() > 1);
+  const bool bucket_ends = completes_[static_cast<std::size_t>(index)];
+  if (!bucket_ends && !plan_.mirror && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
   AxisSet even = plan_.mirror ? even_axes(layer) : plan_.grid_of(index).all();
   for (const auto& bucket : plan_.buckets)
-    if (bucket.last() == index) {
-      completes = true;
-      even &= even_axes(plan_, bucket);
-    }
-  return completes ? std::optional(even) : std::nullopt;
+    if (bucket.last() == index) even &= even_axes(plan_, bucket);
+  return even;
 }
 
 std::vector<SumTerms> TermCompiler::sums(int layer) {

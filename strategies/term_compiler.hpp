@@ -22,8 +22,7 @@ class TermCompiler {
   /// first one longer: collectives are among its ranks, and only a first and an inner rank are looked at. All that is given must
   /// outlive it.
   TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
-               const Grid* whole = nullptr)
-      : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {}
+               const Grid* whole = nullptr);
 
   const CostTerms& terms() const { return terms_; }
   CostTerms take() && { return std::move(terms_); }
@@ -62,6 +61,7 @@ class TermCompiler {
   const KernelTimes& times_;
   bool split_;
   const Grid* whole_;
+  std::vector<bool> completes_;  // by layer: a bucket
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // that are looked at, by stage
 };
