@@ -8,13 +8,6 @@
 
 namespace partita {
 
-struct Grid::Axes {
-  std::vector<std::string> names;
-  std::vector<int> extents;
-  std::vector<int> strides;  // ranks between neighbours along an axis
-  int size = 1;
-};
-
 namespace {
 
 constexpr int max_ranks = 1 << 24;
@@ -31,7 +24,10 @@ bool is_name(std::string_view word) {
 
 }  // namespace
 
-Grid::Grid() : axes_(std::make_shared<const Axes>()) {}
+Grid::Grid() {
+  static const auto none = std::make_shared<const Axes>();  // default layouts are many
+  axes_ = none;
+}
 
 Grid Grid::parse(std::string_view text, int first_rank) {
   auto axes = std::make_shared<Axes>();
@@ -71,19 +67,12 @@ Grid Grid::at(int first_rank) const {
   return grid;
 }
 
-int Grid::size() const { return axes_->size; }
-int Grid::axes() const { return static_cast<int>(axes_->names.size()); }
 const std::string& Grid::name(int axis) const { return axes_->names[static_cast<std::size_t>(axis)]; }
-int Grid::extent(int axis) const { return axes_->extents[static_cast<std::size_t>(axis)]; }
 const std::vector<std::string>& Grid::names() const { return axes_->names; }
 
 int Grid::find(std::string_view name) const {
   const auto at = std::find(axes_->names.begin(), axes_->names.end(), name);
   return at == axes_->names.end() ? -1 : static_cast<int>(at - axes_->names.begin());
-}
-
-int Grid::coordinate(int rank, int axis) const {
-  return rank / axes_->strides[static_cast<std::size_t>(axis)] % extent(axis);
 }
 
 std::vector<int> Grid::group(int rank, AxisSet axes) const {

@@ -28,11 +28,11 @@ class Grid {
   /// The same axes from another rank of the world on.
   Grid at(int first_rank) const;
 
-  int size() const;
+  int size() const { return axes_->size; }
   int first_rank() const { return first_rank_; }
-  int axes() const;
+  int axes() const { return static_cast<int>(axes_->extents.size()); }
   const std::string& name(int axis) const;
-  int extent(int axis) const;
+  int extent(int axis) const { return axes_->extents[static_cast<std::size_t>(axis)]; }
   /// Position of the axis called `name`, or -1.
   int find(std::string_view name) const;
   const std::vector<std::string>& names() const;
@@ -40,7 +40,9 @@ class Grid {
   AxisSet all() const { return (AxisSet{1} << axes()) - 1; }
 
   /// Coordinate of `rank` along `axis`.
-  int coordinate(int rank, int axis) const;
+  int coordinate(int rank, int axis) const {
+    return rank / axes_->strides[static_cast<std::size_t>(axis)] % extent(axis);
+  }
   /// The ranks that differ from `rank` along `axes` only, ascending; `rank` is one of them.
   std::vector<int> group(int rank, AxisSet axes) const;
   /// Ranks in one such group.
@@ -58,7 +60,12 @@ class Grid {
   bool same_axes(const Grid& other) const;
 
  private:
-  struct Axes;
+  struct Axes {
+    std::vector<std::string> names;
+    std::vector<int> extents;
+    std::vector<int> strides;  // ranks between neighbours along an axis
+    int size = 1;
+  };
   std::shared_ptr<const Axes> axes_;  // shared by copies, wherever they lie
   int first_rank_ = 0;
 };
