@@ -29,9 +29,12 @@ Halo Halo::on(const Grid& grid) const {
 TransferPlan Halo::transfer(int rank) const {
   const auto ranks = grid().group(rank, axes_);
   std::vector<Box> owned, needed;
+  owned.reserve(ranks.size());
+  needed.reserve(ranks.size());
   for (const int each : ranks) {
     owned.push_back(this->owned(each));
-    needed.push_back(this->needed(each));
+    needed.push_back((*reads_)(consumer_.owned(each)));
+    needed.back()[1] = owned.back()[1];
   }
   return plan_transfer(ranks, owned, needed, rank, grid());
 }

@@ -50,7 +50,7 @@ Layout Layout::with(int d, const AxisList& axes) const {
 }
 
 Layout Layout::with_partial(AxisSet partial) const {
-  if ((partial & sharding()) != 0)
+  if (partial != 0 && (partial & sharding()) != 0)
     fail("axes {} both shard and are a pending sum in the layout {}", grid_.print(partial & sharding()), print());
   Layout layout = *this;
   layout.partial_ = partial;

@@ -42,6 +42,7 @@ RedistributionStep move(const Layout& from, const Layout& to) {
 
 std::vector<RedistributionStep> plan_redistribution(const Layout& from, const Layout& to) {
   require(from.shape() == to.shape() && from.grid() == to.grid(), "a redistribution keeps shape and grid");
+  if (from == to) return {};
   std::vector<RedistributionStep> steps;
   Layout now = from;
   if (const AxisSet sum = from.partial() & ~to.partial(); sum != 0) {

@@ -59,6 +59,13 @@ class Binder {
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
   };
+  /// What a rule's text says of tensors with the dimensions of the layout's shape.
+  struct Read {
+    const std::string* text = nullptr;
+    int stage = 0;
+    Layout layout;
+    std::vector<std::string> notes;
+  };
 
   void bind_layer(int index) {
     const Layer& layer = model_.layers()[static_cast<std::size_t>(index)];
@@ -118,7 +125,7 @@ class Binder {
     }
     made.shape = model_.shape(index, made.input_shapes, plan_.workload.batch);
     made.weights = layer.op->weights(made.input_shapes);
-    Known fresh{stage, settings, arriving_, read_request(*layer.op, settings, grid(stage), made), nullptr, {}};
+    Known fresh{stage, settings, arriving_, read_request(*layer.op, settings, stage, made), nullptr, {}};
     made.at = layouts(*layer.op, fresh.request, known);
     made.y = layer.op->is_loss() ? made.at.y : fresh.request.output;
     connect(made);
@@ -139,8 +146,7 @@ class Binder {
   }
 
   /// Notes in `made`, whose shapes are known, what the rules say in vain.
-  LayoutRequest read_request(const Operator& op, const LayerSettings& settings, const Grid& grid,
-                             LayerBinding& made) const {
+  LayoutRequest read_request(const Operator& op, const LayerSettings& settings, int stage, LayerBinding& made) {
     LayoutRequest request;
     request.dtype = plan_.workload.dtype;
     request.training = plan_.workload.training;
@@ -151,18 +157,33 @@ class Binder {
       request.arriving.push_back(layout(left));
       request.input.emplace_back();
       if (settings.input.text != nullptr)
-        request.input.back() = read_layout(settings.input, layout(left).shape(), grid, "input", made.notes);
+        request.input.back() = read(settings.input, layout(left).shape(), stage, "input", made.notes);
     }
     if (settings.output.text != nullptr)
-      request.output = read_layout(settings.output, made.shape, grid, "output", made.notes);
+      request.output = read(settings.output, made.shape, stage, "output", made.notes);
     else if (!arriving_.empty())
       request.output = op.follow(request.arriving[0], made.shape);
     else
-      request.output = Layout(made.shape, grid);
+      request.output = Layout(made.shape, grid(stage));
     if (settings.weights.text != nullptr && !made.weights.empty())
-      request.weights = read_layout(settings.weights, made.weights[0].shape, grid, "weights", made.notes);
+      request.weights = read(settings.weights, made.weights[0].shape, stage, "weights", made.notes);
     request.algorithm = read_algorithm(op, settings.algorithm, made);
     return request;
+  }
+
+  /// What a setting asks of a shape: read once for all shapes of the same dimensions.
+  Layout read(const Setting& from, const Shape& shape, int stage, std::string_view key,
+              std::vector<std::string>& notes) {
+    auto known = std::find_if(read_.begin(), read_.end(), [&](const Read& each) {
+      return each.text == from.text && each.stage == stage && each.layout.shape().names() == shape.names();
+    });
+    if (known == read_.end()) {
+      std::vector<std::string> noted;
+      const Layout layout = read_layout(from, shape, grid(stage), key, noted);
+      known = read_.insert(read_.end(), {from.text, stage, layout, std::move(noted)});
+    }
+    notes.insert(notes.end(), known->notes.begin(), known->notes.end());
+    return known->layout.onto(shape);
   }
 
   /// A key that a layer has no use for: refused where the rule names the layer, dropped from a pattern.
@@ -248,8 +269,9 @@ class Binder {
   std::vector<int> groups_;                // by layer
   std::vector<LayerSettings> settings_;    // by layer; they refer to the strategy
   std::vector<Layout> layouts_;            // unlike ones
-  std::vector<Leaving> leaving_;           // by layer
-  std::vector<Arriving> arriving_;         // by input of the layer that is bound
+  std::vector<Read> read_;
+  std::vector<Leaving> leaving_;    // by layer
+  std::vector<Arriving> arriving_;  // by input of the layer that is bound
   Plan plan_;
 };
 

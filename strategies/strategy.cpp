@@ -95,6 +95,7 @@ Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
 
 bool glob(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
+  if (pattern == "*") return true;
   if (pattern[0] == '*') return glob(pattern.substr(1), text) || (!text.empty() && glob(pattern, text.substr(1)));
   return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && glob(pattern.substr(1), text.substr(1));
 }

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 namespace partita {
 
@@ -37,6 +38,7 @@ class Chooser {
     std::vector<OperatorLayouts> ways;
     for (const Cut& cut : cuts()) ways.push_back(layouts(cut));
     if (ways.empty()) refuse();
+    if (ways.size() == 1 && ways[0].algorithm.empty()) return std::move(ways[0]);  // nothing to weigh, nothing to tell
     std::vector<Alternative> costs;
     for (const auto& way : ways) costs.push_back(cost(way));
     const auto cheaper = [](const Alternative& a, const Alternative& b) {
@@ -45,7 +47,7 @@ class Chooser {
     const auto best = std::min_element(costs.begin(), costs.end(), cheaper);
     OperatorLayouts chosen = std::move(ways[static_cast<std::size_t>(best - costs.begin())]);
     std::rotate(costs.begin(), best, best + 1);
-    if (costs.size() > 1 || !chosen.algorithm.empty()) chosen.alternatives = std::move(costs);
+    chosen.alternatives = std::move(costs);
     return chosen;
   }
 
@@ -155,7 +157,8 @@ class Chooser {
   Alternative cost(const OperatorLayouts& way) const {
     const Box x = way.x[0].owned(0), y = way.y.owned(0);
     const auto share = [](Index part, Index whole) { return static_cast<double>(part) / static_cast<double>(whole); };
-    Alternative cost{way.algorithm.empty() ? "whole" : way.algorithm, product_.flops, 0};
+    const std::array inputs{product_.x.shape()};
+    Alternative cost{way.algorithm.empty() ? "whole" : way.algorithm, product_.op->flops(inputs, product_.y), 0};
     cost.flops *= share(y.volume(), product_.y.volume());
     if (product_.groups == 1) cost.flops *= share(x.extent(1), product_.x.shape()['C']);
     const auto add = [&](const Layout& from, const Layout& to) {

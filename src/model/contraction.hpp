@@ -12,12 +12,12 @@ namespace partita {
 
 /// The layer's side of it.
 struct Contraction {
+  const Operator* op = nullptr;     ///< says what its forward takes
   Layout x;                         ///< samples and space of its input as it runs; C whole
   Shape y;                          ///< of its output
   std::vector<WeightSpec> weights;  ///< the first of channels times channels, then maybe a bias
   int w_outputs = 0, w_inputs = 1;  ///< dimensions of the weight that belong to the channels of y and of x
   Index groups = 1;                 ///< of channels; their weight's second dimension is one group's
-  double flops = 0;                 ///< of forward, whole
   /// The halos of x and dy for layouts of x and y.
   std::function<Halo(const Layout&x, const Layout&y)> x_halo, dy_halo;
 };

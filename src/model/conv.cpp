@@ -63,11 +63,11 @@ Contraction contraction(const Operator& op, const LayoutRequest& request, Index 
   const Layout x = whole_channels(basis(request));
   const std::array shapes{x.shape()};
   Contraction product;
+  product.op = &op;
   product.x = x;
   product.y = request.output.shape();
   product.weights = op.weights(shapes);
   product.groups = groups;
-  product.flops = op.flops(shapes, product.y);
   return product;
 }
 
