@@ -5,6 +5,8 @@
 #include "stages.hpp"
 
 #include <algorithm>
+#include <deque>
+#include <forward_list>
 
 namespace partita {
 
@@ -131,12 +133,13 @@ class Binder {
     connect(made);
     fresh.leaving = {number(made.y), made.trains() || made.needs_any_dx()};
     fresh.binding = std::make_shared<const LayerBinding>(std::move(made));
-    known.push_back(std::move(fresh));
-    return known.back();
+    known.push_front(std::move(fresh));
+    return known.front();
   }
 
   /// What the operator answers to a request. Choosing among products takes long, so repeated blocks ask once, on whatever stage.
-  static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request, const std::vector<Known>& earlier) {
+  static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request,
+                                 const std::forward_list<Known>& earlier) {
     if (op.algorithms().empty()) return op.layouts(request);
     const Grid& grid = request.output.grid();
     for (const Known& each : earlier)
@@ -265,10 +268,10 @@ class Binder {
   const Grid& grid(int stage) const { return plan_.grids[static_cast<std::size_t>(stage)]; }
 
   const Model& model_;
-  std::vector<std::vector<Known>> known_;  // by Layer::like
-  std::vector<int> groups_;                // by layer
-  std::vector<LayerSettings> settings_;    // by layer; they refer to the strategy
-  std::vector<Layout> layouts_;            // unlike ones
+  std::vector<std::forward_list<Known>> known_;  // by Layer::like
+  std::vector<int> groups_;                      // by layer
+  std::vector<LayerSettings> settings_;          // by layer; they refer to the strategy
+  std::deque<Layout> layouts_;                   // unlike ones
   std::vector<Read> read_;
   std::vector<Leaving> leaving_;    // by layer
   std::vector<Arriving> arriving_;  // by input of the layer that is bound
