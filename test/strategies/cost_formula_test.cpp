@@ -142,6 +142,26 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
   EXPECT_EQ(cost.traffic.bytes, bytes) << what;
 }
 
+TEST(CostFormulas, HaveOnePriceForEqualLayersThatShareABinding) {
+  Model m("alike");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  for (const char* name : {"first", "second", "third", "ruled", "after"})
+    t = m.conv(name, t, {.filters = 4, .kernel = 3, .padding = 1});
+  m.mean_squared_error("loss", t);
+  EXPECT_EQ(m.layers()[5].like, 1);
+  EXPECT_EQ(m.layers()[6].like, 6);
+  Strategy strategy("y=2");
+  strategy.layer("*", {.output = "H@y"}).layer("ruled", {.output = "W@y"});
+  const Plan plan = bind(m, strategy, {.batch = 2, .optimizer = {}});
+  const auto& layers = plan.layers;
+  EXPECT_NE(layers[1].binding, layers[2].binding) << "images need no gradient";
+  EXPECT_EQ(layers[2].binding, layers[3].binding);
+  EXPECT_NE(layers[4].binding, layers[3].binding) << "it has a rule of its own";
+  EXPECT_NE(layers[5].binding, layers[3].binding) << "its input arrives in another layout";
+  const Cost cost = estimate(plan, round_machine());
+  EXPECT_EQ(cost.layers[2].forward.total(), cost.layers[3].forward.total());
+}
+
 }  // namespace
 
 TEST(CostFormulas, PriceAgainAsIfForTheFirstTime) {
