@@ -199,10 +199,10 @@ std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<P
   };
   std::vector<Ends> ends;
   for (const Plan& plan : plans) {
-    const Layout& y = plan.layers[static_cast<std::size_t>(from)].y;
+    const Layout& y = plan.layers[static_cast<std::size_t>(from)]->y;
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
-    ends.push_back({moves.number(y), moves.number(layer.at.x[k]), moves.number(layer.at.dx[k]), moves.number(y.dual()),
-                    workload_.training && layer.needs_dx[k]});
+    ends.push_back({moves.number(y), moves.number(layer->at.x[k]), moves.number(layer->at.dx[k]),
+                    moves.number(y.dual()), workload_.training && layer->needs_dx[k]});
   }
   std::vector<std::vector<double>> table;
   for (const Ends& producer : ends) {

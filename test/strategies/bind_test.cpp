@@ -159,7 +159,7 @@ TEST(Bind, GathersFeaturesWhereWeightsThenStayInPlace) {
   const auto fc1 = static_cast<int>(
       std::find_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.name == "fc1"; }) -
       plan.layers.begin());
-  EXPECT_EQ(plan.layers[static_cast<std::size_t>(fc1)].at.w[0].print(), "F@c C H W");
+  EXPECT_EQ(plan.layers[static_cast<std::size_t>(fc1)]->at.w[0].print(), "F@c C H W");
   const auto traffic = plan.traffic(fc1, 0);
   ASSERT_EQ(traffic.size(), 1U);
   EXPECT_EQ(traffic[0].role, "x");
