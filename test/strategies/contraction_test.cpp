@@ -1,8 +1,12 @@
-// The three stationary ways of a convolution and its groups: layouts, costs, and what is chosen.
+// The three stationary ways of a convolution and its groups, and a linear layer's products: layouts, costs, and what is chosen.
+#include "partita/model/builtin.hpp"
 #include "partita/strategies/plan.hpp"
 #include "support/error_of.hpp"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
 
 namespace partita::test {
 namespace {
@@ -76,6 +80,36 @@ TEST(Contraction, WeightsAndInputSettleTheWay) {
   EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.input = "C@c"}).algorithm, "stationary-x");
   EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.input = "C"}).algorithm, "stationary-y");
   EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.weights = "F"}).algorithm, "") << "all of it on every rank";
+}
+
+TEST(LinearLayers, ColumnsThenRowsTakeOneAllReduceEachWay) {
+  Strategy strategy("c=4");
+  strategy.layer("*", {.output = ""}).layer("fc1", {.output = "C@c"}).layer("fc3", {.output = "C@c"});
+  const Plan plan = bind(mlp({.widths = {256, 256, 256, 256}}), strategy, {.batch = 8, .optimizer = {}});
+  std::map<std::string, std::string> moved;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
+    for (const auto& item : plan.traffic(i, 1))
+      moved[plan.layers[static_cast<std::size_t>(i)].name] +=
+          fmt::format("{} {}{};", item.role, name(item.verb), plan.grid().print(item.axes));
+  const std::map<std::string, std::string> expected{
+      {"fc2", "product y all_reduce(c);"}, {"fc3", "dx all_reduce(c);"}, {"fc4", "product y all_reduce(c);"}};
+  EXPECT_EQ(moved, expected) << "the first layer has no dx";
+}
+
+// An image of one channel lies on one of the ranks that share channels: sharing its samples out would leave the weights whole
+// on both, and their gradient to be gathered.
+TEST(LinearLayers, GathersFeaturesWhereWeightsThenStayInPlace) {
+  Strategy strategy("c=2");
+  const Plan plan =
+      bind(mlp({.widths = {1024, 1024}}), strategy.layer("*", {.output = "C@c"}), {.batch = 256, .optimizer = {}});
+  const auto fc1 = static_cast<int>(
+      std::find_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.name == "fc1"; }) -
+      plan.layers.begin());
+  EXPECT_EQ(plan.layers[static_cast<std::size_t>(fc1)]->at.w[0].print(), "F@c C H W");
+  const auto traffic = plan.traffic(fc1, 0);
+  ASSERT_EQ(traffic.size(), 1U);
+  EXPECT_EQ(traffic[0].role, "x");
+  EXPECT_EQ(traffic[0].verb, Verb::all_gather);
 }
 
 }  // namespace
