@@ -33,12 +33,12 @@ struct Subject {
 
 /// One strategy by a short name.
 Strategy strategy_of(const std::string& name) {
-  const auto alike = [](const std::string& grid, const std::string& output) {
+  static const auto alike = [](const std::string& grid, const std::string& output) {
     Strategy s(grid);
     if (!output.empty()) s.layer("*", {.output = output});
     return s;
   };
-  const auto staged = [&](const std::string& kind, int microbatches) {
+  static const auto staged = [](const std::string& kind, int microbatches) {
     Strategy s;
     return s.stages(2).schedule(kind, microbatches);
   };
@@ -143,7 +143,7 @@ class Measurements {
         world_(std::move(world)),
         cores_(MPI_COMM_WORLD),
         machine_(measure_machine(options, *world_)) {
-    cores_.run([&] { machine_.levels = measure_levels(world_->size(), Index{32} << 20, *world_); });
+    machine_.levels = steady_levels();
   }
   const Machine& machine() const { return machine_; }
   const bench::SteadyCores& cores() const { return cores_; }
@@ -184,13 +184,33 @@ class Measurements {
   }
 
  private:
+  /// The network's, each point the median of a few measurements: cores may have been moved within one, and back.
+  std::vector<Level> steady_levels() {
+    std::array<std::vector<Level>, 5> each;
+    for (auto& levels : each) cores_.run([&] { levels = measure_levels(world_->size(), longest_message, *world_); });
+    std::vector<Level> levels = each[0];
+    for (std::size_t l = 0; l < levels.size(); ++l)
+      for (auto& [verb, curve] : levels[l].verbs)
+        for (std::size_t p = 0; p < curve.points.size(); ++p) {
+          std::vector<double> seconds;
+          for (const auto& one : each) seconds.push_back(one[l].verbs.at(verb).points[p].second);
+          std::sort(seconds.begin(), seconds.end());
+          curve.points[p].second = seconds[seconds.size() / 2];
+        }
+    for (Level& level : levels) {  // as measure_levels derives them
+      const auto& points = level.verbs.at({Verb::exchange, 2}).points;
+      level.latency.value = points.front().second;
+      level.bandwidth.value = points.back().first / points.back().second;
+    }
+    return levels;
+  }
   /// The median of a few measurements, each made while the cores lay as at first.
   StepTimes step_times(const Subject& subject, const Strategy& strategy) {
-    std::array<StepTimes, 3> times;
+    std::array<StepTimes, 5> times;
     for (auto& each : times)
-      cores_.run([&] { each = time_steps(subject.model, strategy, subject.workload(), options_, 1.0, world_); });
+      cores_.run([&] { each = time_steps(subject.model, strategy, subject.workload(), options_, 0.7, world_); });
     std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
-    return times[1];
+    return times[times.size() / 2];
   }
   static void print(const std::string& what, const StepTimes& steps, const Cost& cost) {
     const auto& p = cost.parts;

@@ -113,13 +113,17 @@ bool SteadyCores::steady() const {
 
 void SteadyCores::run(const std::function<void()>& what) {
   constexpr double longest = 300;
+  const double start = now();
+  const auto check_time = [&] {
+    if (slowest(comm_, now() - start) > longest)
+      throw std::runtime_error("for five minutes the cores were not as near to each other, or as far, as at first");
+  };
   for (;; ++thrown_) {
-    for (const double start = now(); !steady();)
-      if (slowest(comm_, now() - start) > longest)
-        throw std::runtime_error(
-            "the cores have stayed nearer to each other, or farther, than at first for five minutes");
+    for (; !steady(); check_time()) {
+    }
     what();
     if (steady()) return;
+    check_time();
   }
 }
 

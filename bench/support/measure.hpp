@@ -33,8 +33,8 @@ class SteadyCores {
  public:
   /// Looks at sums of 64 KiB for some seconds. Collective, as all of it.
   explicit SteadyCores(MPI_Comm comm, double seconds = 15);
-  /// Waits for the state, runs it, and runs it again if the state was another one afterwards. Throws if it does not come
-  /// back within five minutes.
+  /// Waits for the state, runs it, and runs it again if the state was another one afterwards. Throws if that has not
+  /// come about within five minutes.
   void run(const std::function<void()>& what);
   /// Seconds of the sum in this state, and how many runs were thrown away so far.
   double sum() const { return usual_; }

@@ -35,9 +35,11 @@ std::vector<Kind> kinds_of(Kind kind, bool split) {
 }
 
 /// The first of a plan's microbatches that go through its first replica -> their numbers among these. With more in flight
-/// caches are no colder.
+/// caches are no colder; and one alone where layers recompute, which they do here once only: more may not fit.
 std::map<int, int> some_microbatches(const Plan& plan) {
-  constexpr std::size_t most = 4;
+  const bool recomputes =
+      std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& l) { return l.recompute; });
+  const std::size_t most = recomputes ? 1 : 4;
   std::map<int, int> some;
   for (int m = 0; m < plan.microbatches && some.size() < most; ++m)
     if (plan.replica_of(m) == 0) some.emplace(m, static_cast<int>(some.size()));

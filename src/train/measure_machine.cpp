@@ -276,7 +276,7 @@ Machine measure_machine(const MeasureOptions& options, Communicator& world) {
   const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
   machine.memory = {std::floor(pages * page / node), "the system's, shared by a node's ranks"};
   measure_kernels(machine, options, world);
-  machine.levels = measure_levels(node, Index{32} << 20, world);
+  machine.levels = measure_levels(node, longest_message, world);
   return machine;
 }
 

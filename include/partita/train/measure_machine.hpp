@@ -13,6 +13,9 @@ namespace partita {
 /// of ranks. One rank has no partner: the default machine's levels, which are assumed. Collective.
 std::vector<Level> measure_levels(int node, Index longest, Communicator& world);
 
+/// Bytes of the longest messages that measure_machine measures: beyond any cache's share, as buckets of gradients are.
+inline constexpr Index longest_message = Index{32} << 20;
+
 /// Measures the machine that the ranks of `world` run on: the levels of its network, memory bandwidth, and products and
 /// convolutions of several sizes. All constants say so. `memory` is the node's, an equal part for each of its ranks. Collective.
 Machine measure_machine(const MeasureOptions& options, Communicator& world);
