@@ -17,12 +17,13 @@ bool LayerSettings::same(const LayerSettings& other) const {
          algorithm.same(other.algorithm);
 }
 
+namespace {
+
+/// True for the name of a dimension that some tensor has.
 bool is_dim(const std::string& text) {
   constexpr std::string_view all = "NCDHWLVF";
   return text.size() == 1 && all.find(text[0]) != std::string_view::npos;
 }
-
-namespace {
 
 /// A pattern's layout without the dimensions that this layer lacks and the axes that its stage's grid lacks, which it notes.
 /// What is left keeps its column.
@@ -63,10 +64,6 @@ std::string drop_missing(const Setting& from, const Shape& shape, const Grid& gr
   }
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 /// What patterns say of a model, checked: a dimension that none of a pattern's layers has is a slip, and so is an axis that no grid
 /// has, even where the dimension before it is dropped.

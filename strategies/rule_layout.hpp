@@ -31,9 +31,6 @@ struct LayerSettings {
 std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy& strategy,
                                               const std::vector<Grid>& grids);
 
-/// True for the name of a dimension that some tensor has.
-bool is_dim(const std::string& text);
-
 /// The layout that a setting asks for. A plain name's must fit exactly; of a pattern's, dimensions that this layer lacks and axes that
 /// its stage's grid lacks are left out, and noted. Only an output may be a pending sum. Throws Error with the rule's place.
 Layout read_layout(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,

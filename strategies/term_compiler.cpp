@@ -34,14 +34,7 @@ bool splits_backward(const Schedule& schedule) {
 
 TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
                            const Grid* whole)
-    : plan_(plan),
-      machine_(machine),
-      times_(times),
-      split_(split),
-      whole_(whole),
-      completes_(plan.layers.size(), false) {
-  for (const auto& bucket : plan.buckets) completes_[static_cast<std::size_t>(bucket.last())] = true;
-}
+    : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {}
 
 namespace {
 
@@ -322,8 +315,12 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
 }
 
 /// The axes along which ranks have the same to sum for a layer; nothing if it completes nothing.
-std::optional<AxisSet> TermCompiler::even_sums(int index) const {
+std::optional<AxisSet> TermCompiler::even_sums(int index) {
   const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+  if (completes_.empty()) {
+    completes_.resize(plan_.layers.size(), false);
+    for (const auto& bucket : plan_.buckets) completes_[static_cast<std::size_t>(bucket.last())] = true;
+  }
   const bool bucket_ends = completes_[static_cast<std::size_t>(index)];
   if (!bucket_ends && !plan_.mirror && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
   AxisSet even = plan_.mirror ? even_axes(layer) : plan_.grid_of(index).all();

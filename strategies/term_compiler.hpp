@@ -54,14 +54,14 @@ class TermCompiler {
   RankTerms on_rank(const LayerPlan& layer, const KernelTerm& kernel, const std::vector<PlannedTraffic>& items,
                     const Grid& grid, int rank);
   const std::vector<int>& ranks(int stage);
-  std::optional<AxisSet> even_sums(int layer) const;
+  std::optional<AxisSet> even_sums(int layer);
 
   const Plan& plan_;
   const Machine& machine_;
   const KernelTimes& times_;
   bool split_;
   const Grid* whole_;
-  std::vector<bool> completes_;  // by layer: a bucket
+  std::vector<bool> completes_;  // by layer: a bucket; once sums are asked for
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // that are looked at, by stage
 };

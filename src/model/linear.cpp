@@ -88,8 +88,9 @@ ProductPlan plan_named(const char* product, const ProductOperand& a, const Produ
 
 }  // namespace
 
-// Where x is gathered for y and again for dw, it may cost less to gather it once, or with all its features, so that weights and
-// gradients stay where they are; and where the weights lie as the product of y takes them, another way of y may cost less over all three, their gradients' sum included.
+// Where x is gathered for y and again for dw, it may cost less to gather it once, or with all its features, so that weights
+// and gradients stay where they are; and where the weights lie as the product of y takes them, another way of y may cost less
+// over all three, their gradients' sum included.
 OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   const auto asked = named_algorithms(request.algorithm);

@@ -7,6 +7,7 @@
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "support/adjoint.hpp"
+#include "support/cases.hpp"
 #include "support/error_of.hpp"
 #include "support/grids.hpp"
 
@@ -165,8 +166,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
 }
 
 TEST(Product, IsTheSumInRandomLayouts) {
-  const char* cases = std::getenv("PARTITA_CASES");
-  const std::uint64_t count = cases == nullptr ? 600 : std::stoul(cases);
+  const std::uint64_t count = number_from_environment("PARTITA_CASES", 600);
   const auto all = all_grids();
   std::map<std::string, int> run;
   int panels = 0, slab_sums = 0;

@@ -32,10 +32,10 @@ void expect_same_bits(const RankResult& mine, const RankResult& again) {
 TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
   const auto shared = mpi_world();
   Communicator& world = *shared;
-  const int cases = lengthy() ? 200 : 12;
+  const int wanted = lengthy() ? 200 : 12;
   const char* replay = std::getenv("PARTITA_SEED");
   int done = 0, magnifying = 0;
-  for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < cases; ++seed) {
+  for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < wanted; ++seed) {
     if (replay != nullptr && done > 0) break;
     const RandomCase drawn(seed);
     if (drawn.strategy.ranks() != world.size()) continue;
@@ -49,7 +49,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
     ++done;
   }
-  EXPECT_LE(magnifying, cases / 100) << "cases whose bounds were widened to what rounding decides";
+  EXPECT_LE(magnifying, wanted / 100) << "cases whose bounds were widened to what rounding decides";
 }
 
 }  // namespace
