@@ -1,6 +1,6 @@
 // Pipelines of two stages on two ranks: the measured time of a step against what the simulator makes of the times of single
-// actions, which are measured in a run of their own (GPipe, 4 microbatches). `error` is relative; `memory_error` is that of the
-// peak of activations and halos, measured and replayed.
+// actions, which are measured just before it in a run of their own (GPipe, 4 microbatches): a machine is not equally fast all
+// the time. `error` is relative; `memory_error` is that of the peak of activations and halos, measured and replayed.
 //   build/mpiexec -n 2 build/bench/pipeline
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
@@ -123,8 +123,8 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
   return times;
 }
 
-void measure(const std::string& kind, int microbatches, const ScheduleTimes& times,
-             const std::shared_ptr<Communicator>& world) {
+void measure(const std::string& kind, int microbatches, const std::shared_ptr<Communicator>& world) {
+  const ScheduleTimes times = measure_actions(world);
   Run run(kind, microbatches, world);
   const Plan& plan = run.executor().plan();
   const double predicted = simulate(plan.schedule, graph_of(plan), times).makespan;
@@ -158,8 +158,7 @@ int main(int argc, char** argv) {
   const auto world = session.world();
   if (world->size() != 2) session.abort("bench/pipeline runs on 2 ranks", 2);
   bench::pin(world->rank());
-  const ScheduleTimes times = measure_actions(world);
   for (const char* kind : {"gpipe", "1f1b"})
-    for (const int microbatches : {1, 2, 3, 4, 8, 16}) measure(kind, microbatches, times, world);
+    for (const int microbatches : {1, 2, 3, 4, 8, 16}) measure(kind, microbatches, world);
   return 0;
 }
