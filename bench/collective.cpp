@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
   bench::pin(world->rank());
+  bench::SteadyCores cores(MPI_COMM_WORLD);
   constexpr long most = 64L << 20;
   std::vector<float> data(most / sizeof(float));  // zeros: sums of sums stay finite
   for (long bytes : {8L, 1L << 10, 16L << 10, 64L << 10, 256L << 10, 1L << 20, 2L << 20, 4L << 20, 16L << 20, most}) {
@@ -19,8 +20,8 @@ int main(int argc, char** argv) {
     const auto theirs = [&] {
       MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     };
-    bench::print(MPI_COMM_WORLD, "collective", "all-reduce-" + bench::size_name(bytes),
-                 bench::compare(MPI_COMM_WORLD, ours, theirs), "mpi");
+    bench::print(cores, "collective", "all-reduce-" + bench::size_name(bytes), bench::compare(cores, ours, theirs),
+                 "mpi");
   }
   std::vector<float> own(data.size() / static_cast<std::size_t>(world->size()));
   for (long bytes : {64L << 10, 1L << 20, 16L << 20}) {  // of the whole
@@ -28,15 +29,15 @@ int main(int argc, char** argv) {
     const std::vector<Index> counts(static_cast<std::size_t>(world->size()), block);
     const auto count = static_cast<int>(block);
     bench::print(
-        MPI_COMM_WORLD, "collective", "all-gather-" + bench::size_name(bytes),
+        cores, "collective", "all-gather-" + bench::size_name(bytes),
         bench::compare(
-            MPI_COMM_WORLD, [&] { world->all_gather(own.data(), data.data(), counts, DType::f32, {}).wait(); },
+            cores, [&] { world->all_gather(own.data(), data.data(), counts, DType::f32, {}).wait(); },
             [&] { MPI_Allgather(own.data(), count, MPI_FLOAT, data.data(), count, MPI_FLOAT, MPI_COMM_WORLD); }),
         "mpi");
     bench::print(
-        MPI_COMM_WORLD, "collective", "reduce-scatter-" + bench::size_name(bytes),
+        cores, "collective", "reduce-scatter-" + bench::size_name(bytes),
         bench::compare(
-            MPI_COMM_WORLD, [&] { world->reduce_scatter(data.data(), own.data(), counts, DType::f32, {}).wait(); },
+            cores, [&] { world->reduce_scatter(data.data(), own.data(), counts, DType::f32, {}).wait(); },
             [&] { MPI_Reduce_scatter_block(data.data(), own.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }),
         "mpi");
   }

@@ -64,22 +64,6 @@ double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat) {
   return slowest(comm, now() - start) / repeat;
 }
 
-Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
-                   double budget) {
-  constexpr int least = 5, most = 200;
-  const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
-  std::vector<double> our_times, their_times;
-  const double start = now();
-  for (int round = 0; round < most; ++round) {
-    our_times.push_back(time_once(comm, ours, our_repeats));
-    their_times.push_back(time_once(comm, theirs, their_repeats));
-    if (round + 1 >= least && slowest(comm, now() - start) > budget) break;
-  }
-  const double median = quantile(our_times, 0.5);
-  return {median, (quantile(our_times, 0.75) - quantile(our_times, 0.25)) / median,
-          quantile(their_times, 0.5) / median};
-}
-
 namespace {
 
 /// The least of a few sums of 64 KiB, of the slowest rank.
@@ -95,18 +79,32 @@ double time_sum(MPI_Comm comm) {
   return slowest(comm, least);
 }
 
+bool on_cores_of_their_own(MPI_Comm comm) {
+  int ranks = 1;
+  MPI_Comm_size(comm, &ranks);
+  std::vector<int> cores(static_cast<std::size_t>(ranks));
+  const int own = sched_getcpu();
+  MPI_Allgather(&own, 1, MPI_INT, cores.data(), 1, MPI_INT, comm);
+  std::sort(cores.begin(), cores.end());
+  return std::adjacent_find(cores.begin(), cores.end()) == cores.end();
+}
+
 }  // namespace
 
 SteadyCores::SteadyCores(MPI_Comm comm, double seconds) : comm_(comm) {
+  int ranks = 1;
+  MPI_Comm_size(comm, &ranks);
+  if (ranks == 1 || !on_cores_of_their_own(comm)) return;
   std::vector<double> sums;
   for (const double start = now(); sums.empty() || slowest(comm_, now() - start) < seconds;) {
     sums.push_back(time_sum(comm_));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  usual_ = quantile(sums, 0.5);
+  usual_ = quantile(sums, 0.25);
 }
 
 bool SteadyCores::steady() const {
+  if (usual_ == 0) return true;
   const double ratio = time_sum(comm_) / usual_;
   return ratio > 0.7 && ratio < 1.4;
 }
@@ -127,16 +125,38 @@ void SteadyCores::run(const std::function<void()>& what) {
   }
 }
 
-void print(MPI_Comm comm, const std::string& subject, const std::string& what, const Comparison& comparison,
+Comparison compare(SteadyCores& cores, const std::function<void()>& ours, const std::function<void()>& theirs,
+                   double budget) {
+  constexpr int least = 5, most = 200;
+  const MPI_Comm comm = cores.comm();
+  const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
+  std::vector<double> our_times, their_times;
+  for (double spent = 0; our_times.size() < least || (spent < budget && our_times.size() < most);) {
+    double our_time = 0, their_time = 0;
+    cores.run([&] {
+      our_time = time_once(comm, ours, our_repeats);
+      their_time = time_once(comm, theirs, their_repeats);
+    });
+    our_times.push_back(our_time);
+    their_times.push_back(their_time);
+    spent += our_time * our_repeats + their_time * their_repeats;
+  }
+  const double median = quantile(our_times, 0.5);
+  return {median, (quantile(our_times, 0.75) - quantile(our_times, 0.25)) / median,
+          quantile(their_times, 0.5) / median};
+}
+
+void print(const SteadyCores& cores, const std::string& subject, const std::string& what, const Comparison& comparison,
            const std::string& against) {
   int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
+  MPI_Comm_rank(cores.comm(), &rank);
+  MPI_Comm_size(cores.comm(), &ranks);
   if (rank != 0) return;
+  const std::string sum = cores.sum() == 0 ? "" : fmt::format(R"(, "sum_us": {:.0f})", 1e6 * cores.sum());
   fmt::print(
-      R"({{"subject": "{}", "case": "{}", "ranks": {}, "seconds": {:.3e}, "spread": {:.3f}, "ratio": {:.3f}, "against": "{}"}})"
+      R"({{"subject": "{}", "case": "{}", "ranks": {}, "seconds": {:.3e}, "spread": {:.3f}, "ratio": {:.3f}, "against": "{}"{}}})"
       "\n",
-      subject, what, ranks, comparison.seconds, comparison.spread, comparison.ratio, against);
+      subject, what, ranks, comparison.seconds, comparison.spread, comparison.ratio, against, sum);
   std::fflush(stdout);
 }
 
