@@ -1,8 +1,9 @@
 // Collectives of the MPI transport against MPI's own blocking ones.
-//   build/mpiexec -n 2 build/bench/collective
+//   build/mpiexec -n 2 build/bench/collective [CASES]    those whose name contains the text
 #include "partita/comm/mpi.hpp"
 #include "support/measure.hpp"
 
+#include <string>
 #include <vector>
 
 using namespace partita;
@@ -12,34 +13,32 @@ int main(int argc, char** argv) {
   const auto world = session.world();
   bench::pin(world->rank());
   bench::SteadyCores cores(MPI_COMM_WORLD);
+  const auto measure = [&](const std::string& name, const auto& ours, const auto& theirs) {
+    if (argc < 2 || name.find(argv[1]) != std::string::npos)
+      bench::print(cores, "collective", name, bench::compare(cores, ours, theirs), "mpi");
+  };
   constexpr long most = 64L << 20;
   std::vector<float> data(most / sizeof(float));  // zeros: sums of sums stay finite
   for (long bytes : {8L, 1L << 10, 16L << 10, 64L << 10, 256L << 10, 1L << 20, 2L << 20, 4L << 20, 16L << 20, most}) {
     const auto count = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float));
-    const auto ours = [&] { world->all_reduce(data.data(), count, DType::f32, Op::sum, {}).wait(); };
-    const auto theirs = [&] {
-      MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    };
-    bench::print(cores, "collective", "all-reduce-" + bench::size_name(bytes), bench::compare(cores, ours, theirs),
-                 "mpi");
+    measure(
+        "all-reduce-" + bench::size_name(bytes),
+        [&] { world->all_reduce(data.data(), count, DType::f32, Op::sum, {}).wait(); },
+        [&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
   }
   std::vector<float> own(data.size() / static_cast<std::size_t>(world->size()));
   for (long bytes : {64L << 10, 1L << 20, 16L << 20}) {  // of the whole
     const auto block = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float)) / world->size();
     const std::vector<Index> counts(static_cast<std::size_t>(world->size()), block);
     const auto count = static_cast<int>(block);
-    bench::print(
-        cores, "collective", "all-gather-" + bench::size_name(bytes),
-        bench::compare(
-            cores, [&] { world->all_gather(own.data(), data.data(), counts, DType::f32, {}).wait(); },
-            [&] { MPI_Allgather(own.data(), count, MPI_FLOAT, data.data(), count, MPI_FLOAT, MPI_COMM_WORLD); }),
-        "mpi");
-    bench::print(
-        cores, "collective", "reduce-scatter-" + bench::size_name(bytes),
-        bench::compare(
-            cores, [&] { world->reduce_scatter(data.data(), own.data(), counts, DType::f32, {}).wait(); },
-            [&] { MPI_Reduce_scatter_block(data.data(), own.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }),
-        "mpi");
+    measure(
+        "all-gather-" + bench::size_name(bytes),
+        [&] { world->all_gather(own.data(), data.data(), counts, DType::f32, {}).wait(); },
+        [&] { MPI_Allgather(own.data(), count, MPI_FLOAT, data.data(), count, MPI_FLOAT, MPI_COMM_WORLD); });
+    measure(
+        "reduce-scatter-" + bench::size_name(bytes),
+        [&] { world->reduce_scatter(data.data(), own.data(), counts, DType::f32, {}).wait(); },
+        [&] { MPI_Reduce_scatter_block(data.data(), own.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
   }
   return 0;
 }

@@ -24,9 +24,9 @@ struct Case {
 };
 
 constexpr Case cases[]{
-    {"fashion-cnn-sample-batch128", "fashion-cnn", 128, "data={}", "N@data", 6},
-    {"fashion-cnn-apart-batch128", "fashion-cnn", 128, "data={}", "N@data", 6, true},
-    {"fashion-cnn-spatial-batch128", "fashion-cnn", 128, "y={}", "H@y", 6},
+    {"fashion-cnn-sample-batch128", "fashion-cnn", 128, "data={}", "N@data", 20},
+    {"fashion-cnn-apart-batch128", "fashion-cnn", 128, "data={}", "N@data", 20, true},
+    {"fashion-cnn-spatial-batch128", "fashion-cnn", 128, "y={}", "H@y", 20},
     {"resnet50-sample-batch16", "resnet50", 16, "data={}", "N@data", 20},
     {"resnet50-apart-batch16", "resnet50", 16, "data={}", "N@data", 20, true},
     {"mesh-tangling-spatial-batch1", "mesh-tangling", 1, "y={}", "H@y", 60},
