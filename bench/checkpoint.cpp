@@ -62,7 +62,6 @@ int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
   if (world->size() != 1) session.abort("checkpoint measures one rank: start it with -n 1", 2);
-  bench::SteadyCores cores(MPI_COMM_WORLD);
   const std::string folder = argc > 1 ? argv[1] : ".", ours = folder + "/bench-checkpoint.h5";
   const ProcessGrid grid(Grid(), world, {});
   const auto allocator = std::make_shared<Allocator>();
@@ -72,9 +71,9 @@ int main(int argc, char** argv) {
     named.push_back({fmt::format("fc{}/weight", i), {layout, 0, DType::f32, allocator, MemoryClass::weights}});
   }
   PlainFile plain(folder + "/bench-plain");
-  bench::print(cores, "checkpoint", "save-100M",
+  bench::print(MPI_COMM_WORLD, "checkpoint", "save-100M",
                bench::compare(
-                   cores, [&] { save_checkpoint(ours, named, {}, grid.world()); }, [&] { plain.write(); }, 20),
+                   MPI_COMM_WORLD, [&] { save_checkpoint(ours, named, {}, grid.world()); }, [&] { plain.write(); }, 20),
                "a plain file");
   const auto load = [&] {
     PlainFile::forget(ours);
@@ -84,7 +83,8 @@ int main(int argc, char** argv) {
     PlainFile::forget(plain.path());
     plain.read();
   };
-  bench::print(cores, "checkpoint", "load-100M", bench::compare(cores, load, read, 20), "a plain file");
+  bench::print(MPI_COMM_WORLD, "checkpoint", "load-100M", bench::compare(MPI_COMM_WORLD, load, read, 20),
+               "a plain file");
   unlink(ours.c_str());
   return 0;
 }

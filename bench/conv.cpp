@@ -80,8 +80,8 @@ class Ours {
 };
 
 /// Against the faster form, or against the blocked one.
-void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const std::string& wanted, bool blocked_form,
-             bench::SteadyCores& cores) {
+void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const std::string& wanted,
+             bool blocked_form) {
   static constexpr std::array names{"forward", "backward-data", "backward-filter"};
   for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
     const auto* name = names[static_cast<std::size_t>(pass)];
@@ -92,13 +92,13 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
     bench::BareConv blocked(shape, batch, pass, bench::Form::blocked),
         last(shape, batch, pass, bench::Form::channels_last);
     const auto first = bench::compare(
-        cores, [&] { blocked.run(); }, [&] { last.run(); }, 0.1);
+        MPI_COMM_WORLD, [&] { blocked.run(); }, [&] { last.run(); }, 0.1);
     const bool against_blocked = blocked_form || first.ratio > 1;
     auto& theirs = against_blocked ? blocked : last;
     const auto against = [&](bench::BareConv& bare, const char* form) {
       const auto result = bench::compare(
-          cores, [&] { ours.run(pass); }, [&] { bare.run(); }, 0.4);
-      bench::print(cores, "conv", text, result, form);
+          MPI_COMM_WORLD, [&] { ours.run(pass); }, [&] { bare.run(); }, 0.4);
+      bench::print(MPI_COMM_WORLD, "conv", text, result, form);
       return result.ratio;
     };
     constexpr double wanted_ratio = 0.9;
@@ -111,8 +111,8 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
 /// Two ranks against one, forward and backward.
 class Pair {
  public:
-  Pair(const std::shared_ptr<Communicator>& world, std::string wanted, bench::SteadyCores& cores)
-      : world_(world), self_(world->split(world->rank(), 0)), wanted_(std::move(wanted)), cores_(cores) {}
+  Pair(const std::shared_ptr<Communicator>& world, std::string wanted)
+      : world_(world), self_(world->split(world->rank(), 0)), wanted_(std::move(wanted)) {}
 
   void measure(const std::string& what, const bench::ConvShape& shape, Index batch, const std::string& layout) {
     const auto name = fmt::format("{}-{}-batch{}", what, name_of(shape), batch);
@@ -125,37 +125,36 @@ class Pair {
     };
     const auto row = [&](const char* direction, const bench::Comparison& comparison) {
       bench::print(
-          cores_, "conv",
+          MPI_COMM_WORLD, "conv",
           fmt::format("{}-{}{}{}", name, direction, together.algorithm().empty() ? "" : "-", together.algorithm()),
           comparison, "one rank");
     };
     row("forward", bench::compare(
-                       cores_, [&] { together.forward(); }, one([&] { alone.forward(); }), 0.4));
+                       MPI_COMM_WORLD, [&] { together.forward(); }, one([&] { alone.forward(); }), 0.4));
     if (world_->rank() == 0) alone.forward();  // whose inputs backward needs
     row("backward", bench::compare(
-                        cores_, [&] { together.backward(); }, one([&] { alone.backward(); }), 0.4));
+                        MPI_COMM_WORLD, [&] { together.backward(); }, one([&] { alone.backward(); }), 0.4));
     if (together.summed_bytes() > 0) measure_sum(name, together);
   }
 
  private:
-  void measure_sum(const std::string& name, bench::Layer& layer) {
+  static void measure_sum(const std::string& name, bench::Layer& layer) {
     std::vector<float> same(static_cast<std::size_t>(layer.summed_bytes()) / sizeof(float));
     const auto theirs = [&] {
       MPI_Allreduce(MPI_IN_PLACE, same.data(), static_cast<int>(same.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     };
-    bench::print(cores_, "conv", name + "-dw-sum",
+    bench::print(MPI_COMM_WORLD, "conv", name + "-dw-sum",
                  bench::compare(
-                     cores_, [&] { layer.sum_dw(); }, theirs, 0.2),
+                     MPI_COMM_WORLD, [&] { layer.sum_dw(); }, theirs, 0.2),
                  "mpi");
   }
 
   std::shared_ptr<Communicator> world_, self_;
   std::string wanted_;
-  bench::SteadyCores& cores_;
 };
 
-void measure_pairs(const std::shared_ptr<Communicator>& world, const std::string& wanted, bench::SteadyCores& cores) {
-  Pair pair(world, wanted, cores);
+void measure_pairs(const std::shared_ptr<Communicator>& world, const std::string& wanted) {
+  Pair pair(world, wanted);
   for (const auto& shape : layers) pair.measure("sample", shape, 8, "N@p");
   for (const auto& shape : layers)
     if (shape.size >= 56) pair.measure("spatial", shape, 1, "H@p");
@@ -170,16 +169,15 @@ int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
   bench::pin(world->rank());
-  bench::SteadyCores cores(MPI_COMM_WORLD);
   const std::string wanted = argc > 1 ? argv[1] : "";
   if (world->size() == 2) {
-    measure_pairs(world, wanted, cores);
+    measure_pairs(world, wanted);
     return 0;
   }
   if (world->size() != 1) session.abort("conv measures one rank or two: start it with -n 1 or -n 2", 2);
   const auto backend = make_onednn_backend(1);
   for (const Index batch : {1, 8})
-    for (const auto& shape : layers) measure(shape, batch, *backend, wanted, false, cores);
-  for (const bool blocked : {false, true}) measure(mesh[0], 1, *backend, wanted, blocked, cores);
+    for (const auto& shape : layers) measure(shape, batch, *backend, wanted, false);
+  for (const bool blocked : {false, true}) measure(mesh[0], 1, *backend, wanted, blocked);
   return 0;
 }

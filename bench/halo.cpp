@@ -15,7 +15,7 @@ using namespace partita;
 namespace {
 
 /// Faces of `bytes` on a cut through dimension `dim` of x[N C H W], 3x3 windows, `channels` channels.
-void measure(Communicator& world, bench::SteadyCores& cores, char dim, Index channels, Index bytes) {
+void measure(Communicator& world, char dim, Index channels, Index bytes) {
   const Index across = bytes / 4 / channels;  // places of a face
   const Index thick = 28;                     // rows (columns) a rank: the cost of a face does not depend on it
   const Shape shape = dim == 'H' ? Shape{{'N', 1}, {'C', channels}, {'H', 2 * thick}, {'W', across}}
@@ -38,8 +38,8 @@ void measure(Communicator& world, bench::SteadyCores& cores, char dim, Index cha
     MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
   };
   const auto ours = [&] { Exchange(plan, x, extended, world, {}).finish(); };
-  bench::print(cores, "halo", fmt::format("{}-face-C{}-{}", dim, channels, bench::size_name(bytes)),
-               bench::compare(cores, ours, theirs), "send-receive");
+  bench::print(MPI_COMM_WORLD, "halo", fmt::format("{}-face-C{}-{}", dim, channels, bench::size_name(bytes)),
+               bench::compare(MPI_COMM_WORLD, ours, theirs), "send-receive");
 }
 
 }  // namespace
@@ -49,10 +49,9 @@ int main(int argc, char** argv) {
   const auto world = session.world();
   if (world->size() != 2) session.abort("halo measures two neighbours: start it with -n 2", 2);
   bench::pin(world->rank());
-  bench::SteadyCores cores(MPI_COMM_WORLD);
   for (const Index bytes : {64L << 10, 256L << 10, 1L << 20, 4L << 20}) {
-    measure(*world, cores, 'H', 64, bytes);
-    for (const Index channels : {64, 256}) measure(*world, cores, 'W', channels, bytes);
+    measure(*world, 'H', 64, bytes);
+    for (const Index channels : {64, 256}) measure(*world, 'W', channels, bytes);
   }
   return 0;
 }

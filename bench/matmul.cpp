@@ -80,8 +80,8 @@ class Bench {
  public:
   Bench(const std::shared_ptr<Communicator>& world, std::string wanted) : world_(world), wanted_(std::move(wanted)) {}
 
-  void apart(Index n);
-  void square(Index n);
+  void apart(Index n) const;
+  void square(Index n) const;
   void layer(const std::string& name, Index batch, Index inputs, Index outputs);
   void picks() const;
 
@@ -89,31 +89,30 @@ class Bench {
   bool wants(const std::string& name) const { return name.find(wanted_) != std::string::npos; }
   Layout layout(const Shape& shape, const char* text) const { return Layout::parse(text, shape, grid_); }
   template <class Run>
-  void against_gemm(const std::string& name, Index n, Run&& ours);
-  void against_scalapack(const std::string& name, Index n, Running& ours);
+  void against_gemm(const std::string& name, Index n, Run&& ours) const;
+  void against_scalapack(const std::string& name, Index n, Running& ours) const;
 
   std::shared_ptr<Communicator> world_;
   std::string wanted_;
-  bench::SteadyCores cores_{MPI_COMM_WORLD};
   Grid grid_ = Grid::parse("p=2");
 };
 
 /// Against twice the rate of the whole product of n rows on rank 0 alone.
 template <class Run>
-void Bench::against_gemm(const std::string& name, Index n, Run&& ours) {
+void Bench::against_gemm(const std::string& name, Index n, Run&& ours) const {
   Gemm whole(false, n, n, n);
   auto result = bench::compare(
-      cores_, ours,
+      MPI_COMM_WORLD, ours,
       [&] {
         if (world_->rank() == 0) whole.run();
       },
       2);
   result.ratio /= 2;
-  bench::print(cores_, "matmul", name, result, "gemm");
+  bench::print(MPI_COMM_WORLD, "matmul", name, result, "gemm");
 }
 
 /// The machine's own limit: both ranks multiply their half and never speak.
-void Bench::apart(Index n) {
+void Bench::apart(Index n) const {
   const auto name = fmt::format("square-{}-apart", n);
   if (!wants(name)) return;
   Gemm half(false, n / 2, n, n);
@@ -122,7 +121,7 @@ void Bench::apart(Index n) {
 
 /// One operand stays where it lies, another travels, whole or as sums: with one axis, A stays where m is cut (as C does), B where
 /// n is, C where either is; with k cut (dot) both stay and C is summed.
-void Bench::square(Index n) {
+void Bench::square(Index n) const {
   struct Case {
     const char *algorithm, *a, *b, *c;
   };
@@ -139,17 +138,17 @@ void Bench::square(Index n) {
   }
 }
 
-void Bench::against_scalapack(const std::string& name, Index n, Running& ours) {
+void Bench::against_scalapack(const std::string& name, Index n, Running& ours) const {
 #ifdef PARTITA_SCALAPACK
   bench::Comparison best;
   for (const auto& [rows, columns] : {std::pair(1, 2), std::pair(2, 1)})
     for (const int block : {64, 128, 256, 512}) {
       bench::ScalapackProduct theirs(static_cast<int>(n), rows, columns, block);
       const auto result = bench::compare(
-          cores_, [&] { ours.run(); }, [&] { theirs.run(); }, 0.5);
+          MPI_COMM_WORLD, [&] { ours.run(); }, [&] { theirs.run(); }, 0.5);
       if (best.ratio == 0 || result.ratio < best.ratio) best = result;
     }
-  bench::print(cores_, "matmul", name, best, "scalapack");
+  bench::print(MPI_COMM_WORLD, "matmul", name, best, "scalapack");
 #else
   if (world_->rank() == 0) fmt::print(stderr, "{}: this build has no ScaLAPACK to compare with\n", name);
   static_cast<void>(n);
@@ -190,16 +189,16 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
                              MPI_COMM_WORLD);
   };
   const auto run = [&] { ours.run(); };
-  const auto first = bench::compare(cores_, run, gather_first, 0.5);
-  const auto second = bench::compare(cores_, run, scatter_last, 0.5);
+  const auto first = bench::compare(MPI_COMM_WORLD, run, gather_first, 0.5);
+  const auto second = bench::compare(MPI_COMM_WORLD, run, scatter_last, 0.5);
   const bool gathers = first.ratio < second.ratio;
-  bench::print(cores_, "matmul", name, gathers ? first : second,
+  bench::print(MPI_COMM_WORLD, "matmul", name, gathers ? first : second,
                gathers ? "all-gather and gemm" : "gemm and reduce-scatter");
   Running other(plan(plan("auto").algorithm == "dot" ? "summa-c" : "dot"), world_);
   auto choice = bench::compare(
-      cores_, run, [&] { other.run(); }, 0.5);
+      MPI_COMM_WORLD, run, [&] { other.run(); }, 0.5);
   choice.ratio = std::min(choice.ratio, 1.0);
-  bench::print(cores_, "matmul", name + "-choice", choice, "the best way");
+  bench::print(MPI_COMM_WORLD, "matmul", name + "-choice", choice, "the best way");
 }
 
 /// Bytes that the rank sends that sends most, of panels and sums, and of sums that are left pending as a ring takes them.

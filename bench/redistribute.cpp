@@ -74,16 +74,15 @@ int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
   bench::pin(world->rank());
-  bench::SteadyCores cores(MPI_COMM_WORLD);
   for (const long all : {256L << 10, 1L << 20, 4L << 20, 16L << 20}) {
     const Shape shape{{'N', all / 4 / 64 / 16 / 16}, {'C', 64}, {'H', 16}, {'W', 16}};
     for (const auto& [from, to] : {std::pair("N@r", "H@r"), std::pair("N@r", "C@r"), std::pair("H@r", "W@r"),
                                    std::pair("N@r", ""), std::pair("H@r", "")}) {
       Case one(world, shape, from, to);
-      bench::print(cores, "redistribute",
+      bench::print(MPI_COMM_WORLD, "redistribute",
                    fmt::format("{}-to-{}-{}", from, *to == '\0' ? "replicas" : to, bench::size_name(all)),
                    bench::compare(
-                       cores, [&] { one.ours(); }, [&] { one.theirs(); }, 0.5),
+                       MPI_COMM_WORLD, [&] { one.ours(); }, [&] { one.theirs(); }, 0.5),
                    one.against());
     }
   }

@@ -56,8 +56,7 @@ class Steps {
   Index step_ = 0;
 };
 
-void measure(const Case& c, const std::shared_ptr<Communicator>& world, const std::shared_ptr<Communicator>& self,
-             bench::SteadyCores& cores) {
+void measure(const Case& c, const std::shared_ptr<Communicator>& world, const std::shared_ptr<Communicator>& self) {
   Strategy strategy(fmt::format(fmt::runtime(c.grid), world->size()));
   strategy.layer("*", {.output = c.layout});
   Case share = c;
@@ -68,7 +67,7 @@ void measure(const Case& c, const std::shared_ptr<Communicator>& world, const st
   const auto theirs = [&] {
     if (world->rank() == 0) alone.run();
   };
-  bench::print(cores, "train", c.name, bench::compare(cores, ours, theirs, c.budget), "one rank");
+  bench::print(MPI_COMM_WORLD, "train", c.name, bench::compare(MPI_COMM_WORLD, ours, theirs, c.budget), "one rank");
 }
 
 }  // namespace
@@ -77,9 +76,8 @@ int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
   bench::pin(world->rank());
-  bench::SteadyCores cores(MPI_COMM_WORLD);
   const auto self = world->split(world->rank(), 0);
   for (const Case& c : cases)
-    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, world, self, cores);
+    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, world, self);
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace partita::bench {
 
@@ -79,6 +80,7 @@ double time_sum(MPI_Comm comm) {
   return slowest(comm, least);
 }
 
+/// False for a lone rank, which has nobody to be near to, and for ranks that wait for each other's core.
 bool on_cores_of_their_own(MPI_Comm comm) {
   int ranks = 1;
   MPI_Comm_size(comm, &ranks);
@@ -86,28 +88,66 @@ bool on_cores_of_their_own(MPI_Comm comm) {
   const int own = sched_getcpu();
   MPI_Allgather(&own, 1, MPI_INT, cores.data(), 1, MPI_INT, comm);
   std::sort(cores.begin(), cores.end());
-  return std::adjacent_find(cores.begin(), cores.end()) == cores.end();
+  return ranks > 1 && std::adjacent_find(cores.begin(), cores.end()) == cores.end();
 }
+
+/// True if two sums were of one state.
+bool alike(double sum, double other) { return sum == other || (sum > 0.7 * other && sum < 1.4 * other); }
+
+/// What was measured in one state.
+struct Rounds {
+  double sum = 0;
+  std::vector<double> ours = {}, theirs = {};
+  double spent = 0;
+
+  bool enough(double budget) const {
+    constexpr std::size_t least = 5, most = 200;
+    return ours.size() >= most || (ours.size() >= least && spent > budget);
+  }
+  Comparison medians() const {
+    const double median = quantile(ours, 0.5);
+    return {.seconds = median,
+            .spread = (quantile(ours, 0.75) - quantile(ours, 0.25)) / median,
+            .ratio = quantile(theirs, 0.5) / median,
+            .sum = sum};
+  }
+};
 
 }  // namespace
 
+Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
+                   double budget) {
+  const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
+  const bool several_states = on_cores_of_their_own(comm);
+  constexpr int most_rounds = 5000;
+  std::vector<Rounds> states;
+  double before = several_states ? time_sum(comm) : 0;
+  for (int round = 0; round < most_rounds; ++round) {
+    const double our_time = time_once(comm, ours, our_repeats), their_time = time_once(comm, theirs, their_repeats);
+    const double after = several_states ? time_sum(comm) : 0;
+    if (alike(std::exchange(before, after), after)) {
+      auto state = std::find_if(states.begin(), states.end(), [&](const Rounds& s) { return alike(s.sum, after); });
+      if (state == states.end()) state = states.insert(state, {.sum = after});
+      state->ours.push_back(our_time);
+      state->theirs.push_back(their_time);
+      state->spent += our_time * our_repeats + their_time * their_repeats;
+      if (state->enough(budget)) return state->medians();
+    }
+  }
+  throw std::runtime_error(
+      "the cores were moved about so often that no state lasted for as long as was to be measured");
+}
+
 SteadyCores::SteadyCores(MPI_Comm comm, double seconds) : comm_(comm) {
-  int ranks = 1;
-  MPI_Comm_size(comm, &ranks);
-  if (ranks == 1 || !on_cores_of_their_own(comm)) return;
   std::vector<double> sums;
   for (const double start = now(); sums.empty() || slowest(comm_, now() - start) < seconds;) {
     sums.push_back(time_sum(comm_));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  usual_ = quantile(sums, 0.25);
+  usual_ = quantile(sums, 0.5);
 }
 
-bool SteadyCores::steady() const {
-  if (usual_ == 0) return true;
-  const double ratio = time_sum(comm_) / usual_;
-  return ratio > 0.7 && ratio < 1.4;
-}
+bool SteadyCores::steady() const { return alike(time_sum(comm_), usual_); }
 
 void SteadyCores::run(const std::function<void()>& what) {
   constexpr double longest = 300;
@@ -125,34 +165,13 @@ void SteadyCores::run(const std::function<void()>& what) {
   }
 }
 
-Comparison compare(SteadyCores& cores, const std::function<void()>& ours, const std::function<void()>& theirs,
-                   double budget) {
-  constexpr int least = 5, most = 200;
-  const MPI_Comm comm = cores.comm();
-  const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
-  std::vector<double> our_times, their_times;
-  for (double spent = 0; our_times.size() < least || (spent < budget && our_times.size() < most);) {
-    double our_time = 0, their_time = 0;
-    cores.run([&] {
-      our_time = time_once(comm, ours, our_repeats);
-      their_time = time_once(comm, theirs, their_repeats);
-    });
-    our_times.push_back(our_time);
-    their_times.push_back(their_time);
-    spent += our_time * our_repeats + their_time * their_repeats;
-  }
-  const double median = quantile(our_times, 0.5);
-  return {median, (quantile(our_times, 0.75) - quantile(our_times, 0.25)) / median,
-          quantile(their_times, 0.5) / median};
-}
-
-void print(const SteadyCores& cores, const std::string& subject, const std::string& what, const Comparison& comparison,
+void print(MPI_Comm comm, const std::string& subject, const std::string& what, const Comparison& comparison,
            const std::string& against) {
   int rank = 0, ranks = 1;
-  MPI_Comm_rank(cores.comm(), &rank);
-  MPI_Comm_size(cores.comm(), &ranks);
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
   if (rank != 0) return;
-  const std::string sum = cores.sum() == 0 ? "" : fmt::format(R"(, "sum_us": {:.0f})", 1e6 * cores.sum());
+  const std::string sum = comparison.sum == 0 ? "" : fmt::format(R"(, "sum_us": {:.0f})", 1e6 * comparison.sum);
   fmt::print(
       R"({{"subject": "{}", "case": "{}", "ranks": {}, "seconds": {:.3e}, "spread": {:.3f}, "ratio": {:.3f}, "against": "{}"{}}})"
       "\n",
