@@ -2,14 +2,20 @@
 
 #include "partita/base/error.hpp"
 
-#include <array>
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 namespace partita {
 
 namespace {
 
-constexpr std::string_view heading = "# seconds of kernels (forward, backward, its data half, its filter half) on ";
+constexpr std::string_view heading =
+    "# seconds of kernels (forward, backward, its data half, its filter half), microbatches and those in flight, on ";
+constexpr std::string_view older = "# seconds of kernels (forward, backward, its data half, its filter half) on ";
+
+/// More in flight leave the caches no colder.
+constexpr std::size_t most_timed = 4;
 
 std::string extents(const Box& box) {
   std::string text;
@@ -53,18 +59,91 @@ std::string update_work(Index elements, const Workload& workload) {
   return fmt::format("update {} {}: {}", workload.optimizer.print(), name(workload.dtype), elements);
 }
 
-std::optional<LayerTimes> KernelTimes::find(const std::string& work) const {
-  const auto found = layers_.find(key(work));
+std::vector<int> timed_microbatches(const Plan& plan) {
+  const bool recomputes =
+      std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.recompute; });
+  std::vector<int> timed;
+  for (int m = 0; m < plan.microbatches && timed.size() < (recomputes ? 1 : most_timed); ++m)
+    if (plan.replica_of(m) == 0) timed.push_back(m);
+  return timed;
+}
+
+Loop timed_loop(const Plan& plan, int stage) {
+  if (!plan.workload.training || plan.schedule.stages.empty()) return {};
+  const auto timed = timed_microbatches(plan);
+  std::vector<int> held(plan.places.size(), 0);  // by group
+  int most = 1;
+  for (const Action& action : plan.schedule.stages[static_cast<std::size_t>(stage)]) {
+    if (action.replica != 0 || std::find(timed.begin(), timed.end(), action.microbatch) == timed.end()) continue;
+    int& now = held[static_cast<std::size_t>(action.group)];
+    if (action.kind == Action::Kind::forward) most = std::max(most, ++now);
+    if (action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_data) --now;
+  }
+  return {static_cast<int>(timed.size()), most};
+}
+
+KernelTimes::All::const_iterator KernelTimes::look(const std::string& work, Loop loop) const {
+  const std::string name = key(work);
+  const auto distance = [&](const Loop& other) {
+    return std::pair(std::abs(other.in_flight - loop.in_flight), std::abs(other.microbatches - loop.microbatches));
+  };
+  auto best = layers_.end();
+  for (auto each = layers_.lower_bound({name, {}}); each != layers_.end() && each->first.first == name; ++each)
+    if (best == layers_.end() || distance(each->first.second) < distance(best->first.second)) best = each;
+  return best;
+}
+
+std::optional<LayerTimes> KernelTimes::find(const std::string& work, Loop loop) const {
+  const auto found = look(work, loop);
   return found == layers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Loop> KernelTimes::nearest(const std::string& work, Loop loop) const {
+  const auto found = look(work, loop);
+  return found == layers_.end() ? std::nullopt : std::optional(found->first.second);
 }
 
 std::string KernelTimes::print() const {
   std::string text = fmt::format("{}{}\n", heading, where_);
-  for (const auto& [work, t] : layers_)
-    text += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {}\n", t.forward, t.backward, t.backward_data, t.backward_filter,
-                        work);
+  for (const auto& [of, t] : layers_) {
+    const auto& [work, loop] = of;
+    text += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {} {} {}\n", t.forward, t.backward, t.backward_data,
+                        t.backward_filter, loop.microbatches, loop.in_flight, work);
+  }
   return text;
 }
+
+namespace {
+
+/// Takes a number and the blank behind it off the line; false for anything else.
+template <class Number>
+bool take(std::string_view& line, Number& number) {
+  const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (error != std::errc{} || rest == line.data() + line.size() || *rest != ' ') return false;
+  line.remove_prefix(static_cast<std::size_t>(rest - line.data()) + 1);
+  return true;
+}
+
+bool take(std::string_view& line, LayerTimes& times) {
+  for (double* each : {&times.forward, &times.backward, &times.backward_data, &times.backward_filter})
+    if (!take(line, *each) || !(*each >= 0 && *each < 1e6)) return false;
+  return true;
+}
+
+bool take(std::string_view& line, Loop& loop) {
+  return take(line, loop.microbatches) && take(line, loop.in_flight) && loop.in_flight >= 1 &&
+         loop.in_flight <= loop.microbatches;
+}
+
+void check_heading(std::string_view line, const std::string& file) {
+  if (line.starts_with(heading)) return;
+  if (line.starts_with(older))
+    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate anew",
+         file);
+  fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+}
+
+}  // namespace
 
 KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
   KernelTimes times;
@@ -73,23 +152,22 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     ++number;
     const auto end = text.find('\n');
     std::string_view line = text.substr(0, end);
-    if (number == 1 && line.substr(0, heading.size()) != heading)
-      fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+    if (number == 1) check_heading(line, file);
     if (end == std::string_view::npos) fail("{}, line {}: the file is cut off here", file, number);
     text.remove_prefix(end + 1);
     if (number == 1) {
       times.where_ = line.substr(heading.size());
       continue;
     }
-    std::array<double, 4> seconds{};
-    for (double& each : seconds) {
-      const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), each);
-      if (error != std::errc{} || rest == line.data() + line.size() || *rest != ' ' || !(each >= 0 && each < 1e6))
-        fail("{}, line {}: write four times in seconds and what they are of, with blanks between", file, number);
-      line.remove_prefix(static_cast<std::size_t>(rest - line.data()) + 1);
-    }
+    LayerTimes seconds;
+    Loop loop;
+    if (!take(line, seconds) || !take(line, loop))
+      fail(
+          "{}, line {}: write four times in seconds, a step's microbatches and how many of them were in flight, and "
+          "what all that is of, with blanks between",
+          file, number);
     if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
-    if (!times.layers_.emplace(line, LayerTimes{seconds[0], seconds[1], seconds[2], seconds[3]}).second)
+    if (!times.layers_.emplace(std::pair(line, loop), seconds).second)
       fail("{}, line {}: it is there twice: {}", file, number, line);
   }
   if (number == 0) fail("{}: the file is empty", file);

@@ -234,7 +234,8 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<
   const bool training = plan_.workload.training, again = layer.recompute && training;
   KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others};
   if (!times_.empty())
-    if (const auto found = times_.find(local_work(layer, rank, plan_.workload))) {
+    if (const auto found =
+            times_.find(local_work(layer, rank, plan_.workload), timed_loop(plan_, plan_.place(layer.group)))) {
       const double data = found->backward_data, filter = found->backward_filter;
       // Both gradients at once take less.
       const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
@@ -365,7 +366,7 @@ UpdateTerms TermCompiler::update(int group) const {
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
         updated += plan_.distributed ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
     if (!times_.empty())
-      if (const auto found = times_.find(update_work(updated, plan_.workload))) {
+      if (const auto found = times_.find(update_work(updated, plan_.workload), timed_loop(plan_, plan_.place(group)))) {
         most.seconds = std::max(most.seconds, found->forward);
         continue;
       }

@@ -62,6 +62,12 @@ std::string formula(const Priced& priced, const PlannedTraffic& item, const Move
       cost.combined, link(level, way));
 }
 
+std::string measured(const KernelTimes& times, const std::string& work, Loop loop) {
+  const Loop in = *times.nearest(work, loop);
+  return fmt::format("measured on {}, with {} of {} microbatches in flight: {}", times.where(), in.in_flight,
+                     in.microbatches, work);
+}
+
 std::string work_formula(const Rates& rates, const Machine& machine, const KernelTerm& kernel) {
   return fmt::format(
       "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): {}; {}", time(machine.kernel.value),
@@ -82,12 +88,11 @@ std::string why(const Plan& plan, const Machine& machine, const KernelTimes& tim
                   time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
                   plan.samples(0).extent(), cost.rank);
   const KernelTerm kernel = compiler.kernel(layer, cost.rank);
+  const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
+                                                      timed_loop(plan, plan.stage_of(index)))
+                                           : work_formula(Rates(compiler.terms(), machine), machine, kernel);
   const auto compute = [&](std::string_view pass, const PassCost& of) {
-    if (of.compute > 0)
-      text += line(pass, "compute", of.compute,
-                   cost.measured
-                       ? fmt::format("measured on {}: {}", times.where(), local_work(layer, cost.rank, plan.workload))
-                       : work_formula(Rates(compiler.terms(), machine), machine, kernel));
+    if (of.compute > 0) text += line(pass, "compute", of.compute, source);
   };
   compute(name(Pass::forward), cost.forward);
   compute(name(Pass::backward_data), cost.backward_data);

@@ -34,33 +34,22 @@ std::vector<Kind> kinds_of(Kind kind, bool split) {
   return {};
 }
 
-/// The first of a plan's microbatches that go through its first replica -> their numbers among these. With more in flight
-/// caches are no colder; and one alone where layers recompute, which they do here once only: more may not fit.
-std::map<int, int> some_microbatches(const Plan& plan) {
-  const bool recomputes =
-      std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& l) { return l.recompute; });
-  const std::size_t most = recomputes ? 1 : 4;
-  std::map<int, int> some;
-  for (int m = 0; m < plan.microbatches && some.size() < most; ++m)
-    if (plan.replica_of(m) == 0) some.emplace(m, static_cast<int>(some.size()));
-  return some;
-}
-
-/// The plan's schedule of these, layer by layer: so a layer finds in the caches what it finds there in a step.
+/// The plan's schedule of the microbatches that are timed, layer by layer: so a layer finds in the caches what it finds there in
+/// a step.
 Schedule in_layers(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
-  const auto some = some_microbatches(plan);
+  const auto timed = timed_microbatches(plan);
   std::map<int, std::vector<int>> members;
   for (std::size_t i = 0; i < layers.size(); ++i) members[layers[i].group].push_back(static_cast<int>(i));
   Schedule schedule{"layer by layer", std::vector<std::vector<Action>>(plan.grids.size())};
   for (std::size_t stage = 0; stage < plan.grids.size(); ++stage)
     for (const Action& action : plan.schedule.stages[stage]) {
-      const auto microbatch = some.find(action.microbatch);
-      if (action.replica != 0 || microbatch == some.end()) continue;
+      const auto microbatch = std::find(timed.begin(), timed.end(), action.microbatch);
+      if (action.replica != 0 || microbatch == timed.end()) continue;
       std::vector<int> order = members[action.group];
       if (action.kind != Kind::forward) std::reverse(order.begin(), order.end());
       for (const int layer : order)
         for (const Kind kind : kinds_of(action.kind, split))
-          schedule.stages[stage].push_back({kind, layer, microbatch->second});
+          schedule.stages[stage].push_back({kind, layer, static_cast<int>(microbatch - timed.begin())});
     }
   return schedule;
 }
@@ -182,6 +171,7 @@ struct Part {
         of->second += plan.share(bucket, inside()).extent();
     return elements;
   }
+  Loop loop() const { return timed_loop(plan, stage()); }
   /// What it computes, by names of times.
   std::vector<std::string> work() const {
     std::vector<std::string> all;
@@ -210,12 +200,12 @@ class Measurement {
                filter = medians(of_halves_, Kind::backward_filter, count), step = medians(of_whole_, Kind::step, count);
     for (std::size_t i = 0; i < count; ++i)
       if (part_.has(part_.layers[i]))
-        times.set(local_work(part_.layers[i], part_.inside(), part_.plan.workload),
+        times.set(local_work(part_.layers[i], part_.inside(), part_.plan.workload), part_.loop(),
                   {forward[i], backward[i], data[i], filter[i]});
     for (const auto& [group, elements] : part_.updates()) {
       double seconds = 0;
       for (std::size_t i = 0; i < count; ++i) seconds += part_.layers[i].group == group ? step[i] : 0;
-      times.set(update_work(elements, part_.plan.workload), {seconds, 0, 0, 0});
+      times.set(update_work(elements, part_.plan.workload), part_.loop(), {seconds, 0, 0, 0});
     }
   }
 
@@ -248,7 +238,7 @@ class Measurement {
 
 bool lacks(const KernelTimes& known, const Part& part) {
   const auto work = part.work();
-  return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.find(each); });
+  return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.has(each, part.loop()); });
 }
 
 /// Rank 0's text on every rank, four letters an element.
@@ -285,20 +275,20 @@ std::vector<std::string> gather_texts(const std::string& mine, Communicator& wor
 }  // namespace
 
 KernelTimes united(const KernelTimes& mine, Communicator& world) {
-  std::map<std::string, std::pair<LayerTimes, int>> sums;
+  std::map<KernelTimes::All::key_type, std::pair<LayerTimes, int>> sums;
   for (const auto& text : gather_texts(mine.print(), world)) {
     const auto found = KernelTimes::parse(text, "a rank's times");
-    for (const auto& [work, t] : found.all()) {
-      auto& [sum, times] = sums[work];
+    for (const auto& [of, t] : found.all()) {
+      auto& [sum, times] = sums[of];
       sum = {sum.forward + t.forward, sum.backward + t.backward, sum.backward_data + t.backward_data,
              sum.backward_filter + t.backward_filter};
       ++times;
     }
   }
   KernelTimes together(mine.where());  // of whole names, which begin with the backend's
-  for (const auto& [work, entry] : sums) {
+  for (const auto& [of, entry] : sums) {
     const auto& [sum, count] = entry;
-    together.set(work,
+    together.set(of.first, of.second,
                  {sum.forward / count, sum.backward / count, sum.backward_data / count, sum.backward_filter / count});
   }
   KernelTimes all = broadcast_times(together, world);
@@ -341,14 +331,16 @@ KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& opt
 }
 
 std::vector<int> ranks_to_measure(const Plan& plan, const KernelTimes& known) {
-  std::set<std::string> seen;
+  std::set<std::pair<std::string, Loop>> seen;
   std::vector<int> ranks;
   for (const Grid& grid : plan.grids)
     for (const int inside : representatives(grid)) {
       bool lacking = false;
-      for (const auto* layers : {&plan.layers, &plan.smaller})
-        for (const auto& work : Part{plan, *layers, grid.first_rank() + inside}.work())
-          lacking = (!known.find(work) && seen.insert(work).second) || lacking;
+      for (const auto* layers : {&plan.layers, &plan.smaller}) {
+        const Part part{plan, *layers, grid.first_rank() + inside};
+        for (const auto& work : part.work())
+          lacking = (!known.has(work, part.loop()) && seen.emplace(work, part.loop()).second) || lacking;
+      }
       if (lacking) ranks.push_back(grid.first_rank() + inside);
     }
   return ranks;

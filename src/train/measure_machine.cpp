@@ -230,8 +230,8 @@ double time_probe(const Probe& probe, const MeasureOptions& options, Communicato
   MeasureOptions quick = options;
   quick.budget = 1;
   const KernelTimes times = measure_layers(plan, 0, quick, KernelTimes(), world);
-  return times.find(local_work(plan.layers[static_cast<std::size_t>(probe.model.find("probe"))], 0, plan.workload))
-      ->forward;
+  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(probe.model.find("probe"))];
+  return times.find(local_work(layer, 0, plan.workload), timed_loop(plan, 0))->forward;
 }
 
 void measure_kernels(Machine& machine, const MeasureOptions& options, Communicator& world) {

@@ -236,7 +236,7 @@ TEST(CostFormulas, AreOfTheLevelsThatTheyWereMadeFor) {
 TEST(CostFormulas, KeepMeasuredTimes) {
   const Plan plan = bound(two_convolutions(), Strategy(), 1);
   KernelTimes times("here");
-  times.set(local_work(plan.layers[2], 0, plan.workload), {5 * us, 8 * us, 6 * us, 4 * us});
+  times.set(local_work(plan.layers[2], 0, plan.workload), {}, {5 * us, 8 * us, 6 * us, 4 * us});
   const CostFormula formula(plan, round_machine(), times);
   times = KernelTimes();
   const Machine other = changed(round_machine());

@@ -170,8 +170,8 @@ TEST(CostModel, RecomputeRunsForwardOnceMore) {
 TEST(CostModel, MeasuredTimesGoBeforeRates) {
   const Plan plan = bound(two_convolutions(), Strategy(), 1);
   KernelTimes times("here");
-  times.set(local_work(plan.layers[b], 0, plan.workload), {5 * us, 8 * us, 6 * us, 4 * us});
-  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {11 * us, 0, 0, 0});
+  times.set(local_work(plan.layers[b], 0, plan.workload), {}, {5 * us, 8 * us, 6 * us, 4 * us});
+  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {}, {11 * us, 0, 0, 0});
   const Cost cost = estimate(plan, round_machine(), times);
   EXPECT_TRUE(cost.layers[b].measured);
   EXPECT_FALSE(cost.layers[a].measured);
@@ -184,6 +184,22 @@ TEST(CostModel, MeasuredTimesGoBeforeRates) {
   const LayerCost apart = estimate(bound(two_convolutions(), halves, 1), round_machine(), times).layers[b];
   expect_seconds(apart.backward_data.compute, 6 * us, "one after the other");
   expect_seconds(apart.backward_filter.compute, 4 * us);
+}
+
+TEST(CostModel, TimesAreThoseOfThePlansOwnLoop) {
+  const Plan plan = bound(two_convolutions(), Strategy().schedule("gpipe", 2), 2);
+  const std::string conv = local_work(plan.layers[b], 0, plan.workload);
+  KernelTimes times("here");
+  times.set(conv, {}, {5 * us, 8 * us, 6 * us, 4 * us});
+  times.set(conv, {2, 2}, {7 * us, 8 * us, 6 * us, 4 * us});
+  times.set(conv, {4, 4}, {9 * us, 8 * us, 6 * us, 4 * us});
+  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {}, {11 * us, 0, 0, 0});
+  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {2, 2}, {13 * us, 0, 0, 0});
+  const Cost cost = estimate(plan, round_machine(), times);
+  expect_seconds(cost.layers[b].forward.compute, 7 * us);
+  expect_seconds(cost.parts.update, 13 * us);
+  EXPECT_NE(why(plan, round_machine(), times, b).find("measured on here, with 2 of 2 microbatches in flight: conv"),
+            std::string::npos);
 }
 
 TEST(CostModel, FartherRanksTakeTheOuterLevel) {

@@ -71,14 +71,15 @@ void expect_all_measured(const Strategy& strategy, Index batch, bool training = 
       for (int rank = 0; rank < plan.grid_of(static_cast<int>(i)).size(); ++rank) {
         const LayerPlan& layer = (*layers)[i];
         SCOPED_TRACE(fmt::format("{} on rank {} of stage {}", layer.name, rank, plan.stage_of(static_cast<int>(i))));
-        const auto found = times.find(local_work(layer, rank, plan.workload));
-        ASSERT_TRUE(found.has_value());
-        expect_times(layer, *found, rank, training);
+        const std::string work = local_work(layer, rank, plan.workload);
+        const Loop loop = timed_loop(plan, plan.stage_of(static_cast<int>(i)));
+        ASSERT_TRUE(times.has(work, loop));
+        expect_times(layer, *times.find(work, loop), rank, training);
       }
   const Cost cost = estimate(plan, default_machine(), times);
   for (const auto& layer : cost.layers) EXPECT_TRUE(layer.measured);
   std::size_t updates = 0;
-  for (const auto& [work, each] : times.all()) updates += work.starts_with("reference update ") ? 1 : 0;
+  for (const auto& [of, each] : times.all()) updates += of.first.starts_with("reference update ") ? 1 : 0;
   EXPECT_EQ(updates > 0, training);
 }
 
@@ -120,28 +121,42 @@ TEST(LayerTimes, WhatIsKnownStays) {
   const Plan plan = bind(skips(), all_as("data=2", "N@data").schedule("gpipe", 2), {.batch = 6, .optimizer = {}});
   KernelTimes known("elsewhere");
   const KernelTimes found = measured(plan);
-  for (const auto& [work, times] : found.all()) known.set(work, {7, 8, 9, 10});  // whole names, with the backend's
+  for (const auto& [of, times] : found.all())
+    known.set(of.first, of.second, {7, 8, 9, 10});  // whole names, with the backend's
   EXPECT_EQ(measured(plan, known).print(), known.print()) << "and nothing is added";
   KernelTimes some("elsewhere", "reference");
   const std::string conv = local_work(plan.layers[1], 0, plan.workload);
-  some.set(conv, {7, 8, 9, 10});
+  some.set(conv, {2, 2}, {7, 8, 9, 10});
   const KernelTimes all = measured(plan, some);
-  EXPECT_EQ(all.find(conv)->forward, 7);
+  EXPECT_EQ(all.find(conv, {2, 2})->forward, 7);
   EXPECT_EQ(all.all().size(), found.all().size());
   EXPECT_EQ(all.where(), "elsewhere");
   EXPECT_EQ(all.backend(), "reference");
+}
+
+TEST(LayerTimes, AnotherLoopIsMeasuredBesideThem) {
+  const auto plan = [](int microbatches) {
+    return bind(skips(), Strategy().schedule("gpipe", microbatches), {.batch = 2 * microbatches, .optimizer = {}});
+  };
+  const KernelTimes one = measured(plan(1));
+  KernelTimes two = measured(plan(2), one);
+  EXPECT_EQ(two.all().size(), 2 * one.all().size()) << "the same work, and the same update";
+  for (const auto& [of, times] : one.all()) {
+    EXPECT_EQ(two.all().at(of).forward, times.forward);
+    EXPECT_TRUE(two.all().contains({of.first, Loop{2, 2}})) << of.first;
+  }
 }
 
 TEST(LayerTimes, AnotherBackendsStayBesideThem) {
   const Plan plan = bind(skips(), Strategy(), {.batch = 2, .optimizer = {}});
   const std::string conv = local_work(plan.layers[1], 0, plan.workload);
   KernelTimes known("elsewhere", "another");
-  known.set(conv, {7, 8, 9, 10});
+  known.set(conv, {}, {7, 8, 9, 10});
   KernelTimes all = measured(plan, known);
   EXPECT_EQ(all.all().size(), measured(plan).all().size() + 1);
-  EXPECT_NE(all.find(conv)->forward, 7);
+  EXPECT_NE(all.find(conv, {})->forward, 7);
   all.use("another");
-  EXPECT_EQ(all.find(conv)->forward, 7);
+  EXPECT_EQ(all.find(conv, {})->forward, 7);
 }
 
 TEST(LayerTimes, AnUpdateOfOtherElementsIsMeasured) {
@@ -157,17 +172,19 @@ TEST(LayerTimes, UnitedTimesAreMeans) {
   run_threads(3, [&](Communicator& comm) {
     KernelTimes mine("here");
     const double rank = comm.rank();
-    mine.set("all", {rank, 2 * rank, 1, 0});
-    if (comm.rank() > 0) mine.set("two", {rank, 0, 0, 4 * rank});
-    mine.set(fmt::format("rank {}", comm.rank()), {rank, rank, rank, rank});
+    mine.set("all", {}, {rank, 2 * rank, 1, 0});
+    mine.set("all", {4, 2}, {rank + 6, 0, 0, 0});
+    if (comm.rank() > 0) mine.set("two", {}, {rank, 0, 0, 4 * rank});
+    mine.set(fmt::format("rank {}", comm.rank()), {}, {rank, rank, rank, rank});
     const KernelTimes times = united(mine, comm);
-    ASSERT_EQ(times.all().size(), 5U);
-    EXPECT_DOUBLE_EQ(times.find("all")->forward, 1);
-    EXPECT_DOUBLE_EQ(times.find("all")->backward, 2);
-    EXPECT_DOUBLE_EQ(times.find("all")->backward_data, 1);
-    EXPECT_DOUBLE_EQ(times.find("two")->forward, 1.5);
-    EXPECT_DOUBLE_EQ(times.find("two")->backward_filter, 6);
-    EXPECT_DOUBLE_EQ(times.find("rank 2")->forward, 2);
+    ASSERT_EQ(times.all().size(), 6U);
+    EXPECT_DOUBLE_EQ(times.find("all", {})->forward, 1);
+    EXPECT_DOUBLE_EQ(times.find("all", {})->backward, 2);
+    EXPECT_DOUBLE_EQ(times.find("all", {})->backward_data, 1);
+    EXPECT_DOUBLE_EQ(times.find("all", {4, 2})->forward, 7) << "of this loop alone";
+    EXPECT_DOUBLE_EQ(times.find("two", {})->forward, 1.5);
+    EXPECT_DOUBLE_EQ(times.find("two", {})->backward_filter, 6);
+    EXPECT_DOUBLE_EQ(times.find("rank 2", {})->forward, 2);
     EXPECT_EQ(times.where(), "here");
     EXPECT_TRUE(united(KernelTimes("here"), comm).empty());
   });

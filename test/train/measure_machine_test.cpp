@@ -149,19 +149,19 @@ output = "N H@y"
 }
 
 /// All that the price of a plan depends on.
-std::set<std::string> all_work(const Plan& plan) {
-  std::set<std::string> all;
+std::set<std::pair<std::string, Loop>> all_work(const Plan& plan) {
+  std::set<std::pair<std::string, Loop>> all;
   for (const auto* layers : {&plan.layers, &plan.smaller})
     for (const auto& layer : *layers)
       for (const int rank : representatives(plan.grids[static_cast<std::size_t>(plan.place(layer.group))]))
-        all.insert(local_work(layer, rank, plan.workload));
+        all.emplace(local_work(layer, rank, plan.workload), timed_loop(plan, plan.place(layer.group)));
   for (std::size_t group = 0; group < plan.places.size(); ++group)
     for (const int rank : {0, 1}) {
       Index elements = 0;
       for (const auto& bucket : plan.buckets)
         if (plan.layers[static_cast<std::size_t>(bucket.last())].group == static_cast<int>(group))
           elements += plan.share(bucket, rank).extent();
-      all.insert(update_work(elements, plan.workload));
+      all.emplace(update_work(elements, plan.workload), timed_loop(plan, plan.place(static_cast<int>(group))));
     }
   return all;
 }
@@ -172,11 +172,15 @@ TEST(MeasurePlan, FewerRanksThanThePlanMeasureEveryStageOnce) {
     MeasureOptions options;
     options.most = 3;
     KernelTimes times = measure_plan(plan, options, KernelTimes(), world);
-    for (const auto& work : all_work(plan)) EXPECT_TRUE(times.find(work)) << work;
+    for (const auto& [work, loop] : all_work(plan)) EXPECT_TRUE(times.has(work, loop)) << work;
     EXPECT_EQ(times.all().size(), all_work(plan).size());
     const KernelTimes again = measure_plan(plan, options, times, world);
     EXPECT_EQ(again.print(), times.print());
     EXPECT_EQ(ranks_to_measure(plan, times), std::vector<int>());
+    KernelTimes of_other_loops(times.where());
+    for (const auto& [of, each] : times.all()) of_other_loops.set(of.first, {9, 9}, each);
+    of_other_loops.use(times.backend());
+    EXPECT_FALSE(ranks_to_measure(plan, of_other_loops).empty());
     times.use("another backend");
     EXPECT_FALSE(ranks_to_measure(plan, times).empty());
   });
@@ -200,11 +204,12 @@ TEST(MeasurePlan, AnUpdateThatIsNotKnownIsMeasured) {
 TEST(BroadcastTimes, EveryRankKnowsWhatRank0Knows) {
   run_threads(3, [](Communicator& world) {
     KernelTimes times("here", "this");
-    if (world.rank() == 0) times.set("work", {1, 2, 3, 4});
+    if (world.rank() == 0) times.set("work", {4, 2}, {1, 2, 3, 4});
     const KernelTimes all = broadcast_times(times, world);
     EXPECT_EQ(all.print(),
-              "# seconds of kernels (forward, backward, its data half, its filter half) on here\n1 2 3 4 this work\n");
-    EXPECT_TRUE(all.find("work"));
+              "# seconds of kernels (forward, backward, its data half, its filter half), microbatches and those in "
+              "flight, on here\n1 2 3 4 4 2 this work\n");
+    EXPECT_TRUE(all.has("work", {4, 2}));
   });
 }
 
