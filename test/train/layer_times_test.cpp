@@ -3,6 +3,7 @@
 
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/cost_model.hpp"
+#include "partita/train/kernel.hpp"
 #include "support/error_of.hpp"
 
 #include <gtest/gtest.h>
@@ -115,6 +116,76 @@ TEST(LayerTimes, OfStages) {
   grids.stage({"in", "b", Grid::parse("data=2")}).stage({"sum", "loss", Grid::parse("")}).schedule("1f1b", 2);
   expect_all_measured(grids, 4);
   expect_all_measured(skipping, 4, false);
+}
+
+/// y = x.
+class Tap final : public Operator {
+ public:
+  std::string_view kind() const override { return "tap"; }
+  Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
+  OperatorLayouts layouts(const LayoutRequest& request) const override {
+    const Layout x = request.input[0].value_or(request.output).with_partial(0);
+    return {.x = {x}, .y = x, .dx = {x}, .w = {}, .dw = {}};
+  }
+};
+
+/// Notes when it runs, forward and backward.
+class TapKernel final : public Kernel {
+ public:
+  explicit TapKernel(std::string& log) : log_(log) {}
+  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
+    copy_box(x[0], y, y.box());
+    log_ += 'F';
+  }
+  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
+    copy_box(dy, dx[0], dy.box());
+    log_ += 'B';
+  }
+
+ private:
+  std::string& log_;
+};
+
+/// What a layer of each of `stages` stages ran while it was measured. Ranks write what is theirs.
+std::vector<std::string> order_of_runs(const std::string& kind, int stages, bool recompute = false) {
+  static std::map<std::string, std::string> logs;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    register_kernel("tap",
+                    [](const LayerPlan& layer, int) { return std::make_unique<TapKernel>(logs.at(layer.name)); });
+  });
+  logs.clear();
+  Model m("taps");
+  auto t = m.input("in", {.channels = 2, .spatial = {4}});
+  for (int stage = 0; stage < stages; ++stage) {
+    t = m.conv(fmt::format("conv{}", stage), t, {.filters = 2, .kernel = 3, .padding = 1});
+    t = m.layer(fmt::format("tap{}", stage), std::make_shared<Tap>(), {t});
+    logs[fmt::format("tap{}", stage)] = "";
+  }
+  m.mean_squared_error("loss", t);
+  Strategy strategy;
+  strategy.layer("*", {.recompute = recompute}).schedule(kind, 6);
+  if (stages == 2) strategy.stage({"in", "tap0"}).stage({"conv1", "loss"});
+  static_cast<void>(measured(bind(m, strategy, {.batch = 6, .optimizer = {}})));
+  std::vector<std::string> all;
+  for (const auto& [name, log] : logs) all.push_back(log);
+  return all;
+}
+
+/// With backward whole and in halves: a run that is not timed, and three that are.
+std::string eightfold(const std::string& run) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += run;
+  return text;
+}
+
+// A layer finds in the caches what a step of six microbatches leaves there: it is timed in the plan's own order of four.
+TEST(LayerTimes, InTheOrderOfThePlansSchedule) {
+  using Runs = std::vector<std::string>;
+  EXPECT_EQ(order_of_runs("gpipe", 1), (Runs{eightfold("FFFFBBBB")}));
+  EXPECT_EQ(order_of_runs("1f1b", 2), (Runs{eightfold("FFBFBFBB"), eightfold("FBFBFBFB")}));
+  EXPECT_EQ(order_of_runs("zb-h1", 2), (Runs{eightfold("FFBFBFBB"), eightfold("FBFBFBFB")}));
+  EXPECT_EQ(order_of_runs("gpipe", 1, true), (Runs{eightfold("FB")})) << "more may not fit";
 }
 
 TEST(LayerTimes, WhatIsKnownStays) {
