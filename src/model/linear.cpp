@@ -91,7 +91,7 @@ ProductPlan plan_named(const char* product, const ProductOperand& a, const Produ
 // Where x is gathered for y and again for dw, it may cost less to gather it once, or with all its features, so that weights
 // and gradients stay where they are; and where the weights lie as the product of y takes them, another way of y may cost less
 // over all three, their gradients' sum included.
-OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
+OperatorLayouts LinearOperator::best(const LayoutRequest& request, bool prunes) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   const auto asked = named_algorithms(request.algorithm);
   OperatorLayouts best = layouts(request, product_of_y(request, x, asked[0]));
@@ -100,7 +100,7 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request) const {
   const auto held = [](const ProductPlan& of_y) { return of_y.b.layout.owned(0).volume(); };
   const auto consider = [&](const ProductPlan& of_y) {
     if (held(of_y) > held(first)) return;  // what to hold and to update more weights takes is in no product
-    if (cost_of_y(of_y, request) + least_of_gradients(of_y, request) >= least) return;
+    if (prunes && cost_of_y(of_y, request) + least_of_gradients(of_y, request) >= least) return;
     OperatorLayouts way = layouts(request, of_y);
     if (const double total = total_of(way, request); total < least) {
       best = std::move(way);

@@ -199,7 +199,9 @@ class LinearOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
-  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override { return best(request, true); }
+  /// The same, with every way worked out: `layouts` leaves out those whose gradients' products must cost too much.
+  OperatorLayouts best_of_all(const LayoutRequest& request) const { return best(request, false); }
   std::vector<std::string> algorithms() const override { return product_algorithms(); }
   int products() const override { return 3; }
   /// Channels of the output are others than the input's: whole.
@@ -209,6 +211,7 @@ class LinearOperator final : public Operator {
   const Linear& linear() const { return linear_; }
 
  private:
+  OperatorLayouts best(const LayoutRequest& request, bool prunes) const;
   /// With x in this layout.
   ProductPlan product_of_y(const LayoutRequest& request, const Layout& x, const std::string& algorithm) const;
   /// With y formed like this.

@@ -1,0 +1,53 @@
+// What a linear layer takes is the best of all its ways: those that are left out, by a lower bound of what the gradients' products
+// cost, could not have been taken. On grids of 1 to 8 ranks, with uneven, prime and tiny extents.
+#include "partita/model/operators.hpp"
+#include "support/grids.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace partita::test {
+namespace {
+
+/// Of x with these extents, which arrives and leaves in layouts drawn from all that there are.
+LayoutRequest drawn_request(const Grid& grid, const Shape& x, Index features, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto draw = [&](const Shape& shape) {
+    const auto all = all_layouts(shape, grid);
+    return all[random() % all.size()];
+  };
+  LayoutRequest request;
+  request.arriving = {draw(x)};
+  request.input = {std::nullopt};
+  request.output = draw({{'N', x['N']}, {'C', features}});
+  request.needs_dx = seed % 3 > 0;
+  return request;
+}
+
+std::string text_of(const OperatorLayouts& at) {
+  std::string text = fmt::format("x {} y {} w {}", at.x[0].print(), at.y.print(), at.w[0].print());
+  for (const auto& product : at.products) text += fmt::format(", {}", product.algorithm);
+  return text;
+}
+
+void expect_best(const Grid& grid, const Shape& x, Index features, std::uint64_t seed) {
+  const LinearOperator op({.features = features});
+  const LayoutRequest request = drawn_request(grid, x, features, seed);
+  EXPECT_EQ(text_of(op.layouts(request)), text_of(op.best_of_all(request)))
+      << fmt::format("{} to {} features on \"{}\", {} to {}", x.print(), features, grid.print(),
+                     request.arriving[0].print(), request.output.print());
+}
+
+TEST(LinearLayer, NoWayThatIsLeftOutIsCheaper) {
+  for (const Grid& grid : grids())
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      const std::vector<Index> extents{1, 2, 3, 7, 13, 64, 200, 1031};
+      const auto extent = [&](std::uint64_t by) { return extents[(seed / by + seed) % extents.size()]; };
+      expect_best(grid, {{'N', extent(1)}, {'C', extent(3)}}, extent(7), seed);
+      if (grid.size() <= 4) expect_best(grid, {{'N', extent(1)}, {'C', extent(3)}, {'H', 5}}, extent(7), seed);
+    }
+}
+
+}  // namespace
+}  // namespace partita::test
