@@ -34,7 +34,8 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size);
 Traffic received(const RedistributionStep& step, int rank, Index element_size);
 
 /// Elements of `need` that a rank lacks which has `have`: the most of those at the grid's corners, the first and the last along each
-/// axis. That is the most of all ranks where shards divide the extents; others may lack twice as much, or more where blocks are empty.
+/// axis. That is the most of all ranks where one dimension at most is cut unevenly, and there by axes of which one layout has the
+/// first ones of the other, or none; elsewhere others may lack twice as much, or more where blocks are empty.
 Index most_missing(const Layout& have, const Layout& need);
 
 /// Elements that pass `rank`'s link in this step if its collective runs as a ring (p ranks, n elements in all): all-gather
