@@ -116,11 +116,20 @@ const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Ind
     try {
       bound.plans.push_back(bind_run(classes_.model, strategy, block));
       bound.costs.patterns.push_back(pattern);
-    } catch (const Error&) {  // a layout that some layer cannot run in is no candidate
+    } catch (const Error& error) {  // a layout that some layer cannot run in is no candidate
+      leave_out({shares.grid(), pattern, error.what()});
     }
   }
   price_shortened(bound, alike);
   return bound;
+}
+
+/// Blocks of other samples are no other pattern.
+void LayoutPrices::leave_out(LeftOut pattern) {
+  if (std::none_of(left_out_.begin(), left_out_.end(), [&](const LeftOut& known) {
+        return known.grid == pattern.grid && known.pattern == pattern.pattern;
+      }))
+    left_out_.push_back(std::move(pattern));
 }
 
 const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {

@@ -3,6 +3,7 @@
 #include "least_cost.hpp"
 #include "partita/strategies/cost_model.hpp"
 #include "partita/strategies/plan.hpp"
+#include "partita/strategies/planner.hpp"
 
 #include <map>
 #include <memory>
@@ -61,6 +62,8 @@ class LayoutPrices {
 
   /// Of microbatches with at most so many samples a rank along the data axis.
   const PatternCosts& costs(const Shares& shares, Index samples);
+  /// Patterns of the grids asked for so far that are in no costs.
+  const std::vector<LeftOut>& left_out() const { return left_out_; }
   /// Least seconds of a step's work, and of the layer that has most of it, if nothing lay between layouts.
   std::pair<double, double> bound(const PatternCosts& costs, int microbatches) const;
   /// Seconds that a microbatch's outputs take to the next stage if a stage ends before a layer, by layer.
@@ -77,6 +80,7 @@ class LayoutPrices {
     std::vector<bool> sums;   // by class: that something of a microbatch is summed over the first axis
   };
   const Bound& bind_patterns(const Shares& shares, Index samples);
+  void leave_out(LeftOut pattern);
   void price_shortened(Bound& bound, const Shares& shares) const;
   PatternCosts price(const Bound& bound, const Shares& shares) const;
   double microbatch(const Price& price, std::size_t layer) const;
@@ -100,6 +104,7 @@ class LayoutPrices {
   double bucket_;                                    // bytes
   std::map<std::pair<Shares, Index>, Bound> bound_;  // by shares with a shortened first axis
   std::map<std::pair<Shares, Index>, PatternCosts> costs_;
+  std::vector<LeftOut> left_out_;
 };
 
 }  // namespace partita

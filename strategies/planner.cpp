@@ -138,6 +138,8 @@ class Planner {
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
     for (; !queue.empty() && found_.empty() && rounds < most_rounds; ++rounds) {
       std::vector<Offer> offers;
+    for (const auto& each : prices.left_out())
+      if (options_.left_out) options_.left_out(each);
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
         queue.pop();

@@ -50,6 +50,16 @@ std::string describe(const Strategy& strategy) {
                      counted(static_cast<Index>(strategy.rules().size()), "rule"));
 }
 
+/// How many patterns were not looked at, and the first few with their reasons.
+void print_left_out(const std::vector<LeftOut>& patterns) {
+  if (patterns.empty()) return;
+  constexpr std::size_t most = 3;
+  fmt::print("left out {}, as some layer cannot run so\n", counted(static_cast<Index>(patterns.size()), "pattern"));
+  for (std::size_t i = 0; i < std::min(most, patterns.size()); ++i)
+    fmt::print("         \"{}\" on \"{}\": {}\n", patterns[i].pattern, patterns[i].grid, patterns[i].why);
+  if (patterns.size() > most) fmt::print("         and {} more\n", patterns.size() - most);
+}
+
 /// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, or throw.
 class CountingLine {
  public:
@@ -111,6 +121,8 @@ int plan(const Options& options, const ModelFactory& factory) {
   wanted.ranks = options.ranks;
   wanted.best = options.best;
   wanted.kinds = options.kinds;
+  std::vector<LeftOut> left_out;
+  wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
   const std::string prefix = options.out;
   check_writable("--out", prefix + "-1.toml");
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
@@ -118,6 +130,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   for (auto& each : found) each = renamed(each, model, workload, files);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
+  print_left_out(left_out);
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",
              "what");
   for (std::size_t i = 0; i < found.size(); ++i) {

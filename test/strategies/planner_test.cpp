@@ -175,6 +175,27 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   EXPECT_EQ(refused({.examined = 0}), "0 candidates to examine; there must be 1 or more");
 }
 
+// Channels of four groups over three ranks would cut one: the pattern is left out, and said to be, once for all microbatches.
+TEST(Planner, NamesThePatternsThatALayerCannotRunIn) {
+  std::vector<LeftOut> all;
+  PlannerOptions options;
+  options.ranks = 3;
+  options.left_out = [&](const LeftOut& pattern) { all.push_back(pattern); };
+  static_cast<void>(plan_strategies(small(), {.batch = 6, .optimizer = {}}, default_machine(), {}, options));
+  EXPECT_TRUE(all.empty());
+  Model m("grouped");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  t = m.conv("g", t, {.filters = 8, .kernel = 3, .padding = 1, .groups = 4});
+  m.softmax_cross_entropy("loss", m.linear("f", t, {.features = 4}));
+  EXPECT_FALSE(plan_strategies(m, {.batch = 6, .optimizer = {}}, default_machine(), {}, options).empty());
+  std::map<std::string, std::string> patterns;
+  for (const auto& [grid, pattern, why] : all) {
+    EXPECT_TRUE(patterns.emplace(grid, pattern).second) << "once";
+    EXPECT_NE(why.find("layer 'g' (conv): output"), std::string::npos) << why;
+  }
+  EXPECT_EQ(patterns, (std::map<std::string, std::string>{{"c=3", "C@c"}, {"y=3", "C@y"}}));
+}
+
 TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {
   const Model model = small();
   const Workload workload{.batch = 64, .optimizer = {}};

@@ -8,6 +8,12 @@
 
 namespace partita {
 
+/// A pattern of layouts that was not looked at, since some layer cannot run in it.
+struct LeftOut {
+  std::string grid, pattern;
+  std::string why;  ///< names the layer
+};
+
 /// What the planner may do, and how much it looks at.
 struct PlannerOptions {
   int ranks = 1;
@@ -15,8 +21,9 @@ struct PlannerOptions {
   int best = 3;            ///< strategies to return
   int examined = 12;       ///< candidates to bind and price whole, the most promising; as many again while none fits
   int most_split = 64;     ///< ranks that share the samples of one block at most: spatial and channel axes together
-  std::vector<std::string> kinds{"1f1b", "zb-h1"};    ///< schedules of several stages
-  std::function<void(int done, int all)> progress{};  ///< after each candidate that was examined, of so many
+  std::vector<std::string> kinds{"1f1b", "zb-h1"};         ///< schedules of several stages
+  std::function<void(int done, int all)> progress{};       ///< after each candidate that was examined, of so many
+  std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; each pattern once a grid
 };
 
 /// A strategy that was found, with its price.
@@ -27,7 +34,7 @@ struct Planned {
 
 /// The cheapest strategies for so many ranks, the best first, of those that fit the memory limit:
 ///
-///     stages x microbatches x grids      divisors of the ranks; 1, 2, 4, ... 64 microbatches a stage; samples (data), the first two
+///     stages x microbatches x grids      divisors of the ranks; 1, 2, 4, ... microbatches a stage; samples (data), the first two
 ///                                        dimensions of space (y, x; x <= y) and channels (c) share a stage
 ///     layouts                            every layer chooses one of the grid's patterns: least_cost (Jia et al. 2018)
 ///     boundaries of stages               as `balanced` places them, with less effort
