@@ -1,11 +1,13 @@
 #include "partita/strategies/planner.hpp"
 
 #include "layout_prices.hpp"
+#include "least_longest.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/generators.hpp"
 #include "stages.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -17,6 +19,22 @@
 namespace partita {
 
 namespace {
+
+// What the search takes for granted; how much it looks at is in PlannerOptions.
+
+/// The part of a microbatch that its backward takes, two passes of three that are about as long: gradients' sums hide behind that of
+/// the last one. With a larger one grids with long sums would seem better than they are, and be examined in vain.
+constexpr double backward_share = 2.0 / 3;
+/// How much of the sums that computing could hide counts where layouts are chosen: from none (always tried) to all, as nobody knows
+/// before all layouts are chosen. With more values there are more choices a grid, few of them new.
+constexpr std::array exposed_shares{0.5, 1.0};
+/// What placing the stages may take, in simulated actions (`affordable`, 2^22, is half a second): of all that are examined, 8 ms, and of
+/// those that may be kept, an eighth of a second. More of either finds better cuts of few models, and takes as much longer.
+constexpr double quick = 1 << 16, thorough = 1 << 20;
+/// Steps as near to each other as this are of strategies that differ in the names of axes; were it larger, other ones would be lost.
+constexpr double same_step = 1e-4;
+/// Space is not cut into more parts than this, whatever the image: what is larger is no grid of ranks.
+constexpr Index most_parts = 1 << 14;
 
 std::vector<int> divisors(int n) {
   std::vector<int> all;
@@ -72,37 +90,6 @@ class Computing {
   const Machine& machine_;
 };
 
-/// Consecutive parts: where they begin, but the first, and the greatest sum of one.
-struct Parts {
-  std::vector<std::size_t> begins;
-  double longest = 0;
-};
-
-/// At most so many parts with the least greatest sum, to a thousandth.
-Parts least_longest(const std::vector<double>& costs, int parts) {
-  const double all = std::accumulate(costs.begin(), costs.end(), 0.0);
-  double low = std::max(all / parts, *std::max_element(costs.begin(), costs.end())), high = all;
-  const auto cut = [&](double most) {
-    Parts found{{}, most};
-    double sum = 0;
-    for (std::size_t i = 0; i < costs.size(); ++i) {
-      if (sum + costs[i] > most) {
-        found.begins.push_back(i);
-        sum = 0;
-      }
-      sum += costs[i];
-    }
-    return found;
-  };
-  const auto fits = [&](double most) { return static_cast<int>(cut(most).begins.size()) < parts; };
-  if (fits(low)) high = low;
-  while (high - low > 1e-3 * low) {
-    const double middle = (low + high) / 2;
-    (fits(middle) ? high : low) = middle;
-  }
-  return cut(high);
-}
-
 class Planner {
  public:
   Planner(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
@@ -117,7 +104,7 @@ class Planner {
     for (int d = 0; d < input.dims(); ++d)
       if (is_spatial(input.name(d)) && spatial_.size() < 2) {
         spatial_ += input.name(d);
-        (spatial_.size() == 1 ? most_y_ : most_x_) = static_cast<int>(std::min<Index>(input.extent(d), 1 << 14));
+        (spatial_.size() == 1 ? most_y_ : most_x_) = static_cast<int>(std::min<Index>(input.extent(d), most_parts));
       }
   }
 
@@ -133,13 +120,10 @@ class Planner {
     std::priority_queue<Candidate> queue;
     for (auto& outline : outlines()) queue.push(std::move(outline));
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
-    constexpr int most_rounds = 8;  // then it is not worth the time: what comes is slower, and seldom smaller
     int examined = 0, rounds = 0;
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
-    for (; !queue.empty() && found_.empty() && rounds < most_rounds; ++rounds) {
+    for (; !queue.empty() && found_.empty() && rounds < options_.rounds; ++rounds) {
       std::vector<Offer> offers;
-    for (const auto& each : prices.left_out())
-      if (options_.left_out) options_.left_out(each);
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
         queue.pop();
@@ -154,6 +138,8 @@ class Planner {
       }
       choose(std::move(offers));
     }
+    for (const auto& each : prices.left_out())
+      if (options_.left_out) options_.left_out(each);
     if (examined == 0)
       fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks",
            options_.ranks, model_.name(), workload_.batch);
@@ -178,7 +164,7 @@ class Planner {
       choices.emplace(model_.layers().size(), static_cast<int>(p));
     const ChoiceGraph graph = prices.graph(costs, candidate.microbatches, 0);
     choices.insert(least_cost(graph).ways);
-    for (const double exposed : {0.5, 1.0})  // how much of the sums stays hidden depends on all choices
+    for (const double exposed : exposed_shares)
       choices.insert(least_cost(prices.graph(costs, candidate.microbatches, exposed)).ways);
     std::vector<Candidate> all;
     for (const auto& ways : choices) {
@@ -193,7 +179,6 @@ class Planner {
   static double seconds(const Candidate& candidate, const LayoutPrices& prices, const PatternCosts& costs,
                         const ChoiceGraph& graph) {
     const auto& ways = candidate.ways;
-    constexpr double backward = 2.0 / 3;  // of a microbatch: two of three passes
     const auto each = costs_of(graph, ways);
     const double work = std::accumulate(each.begin(), each.end(), 0.0);
     const Parts parts = least_longest(each, candidate.stages);
@@ -201,7 +186,7 @@ class Planner {
     std::vector<double> transfers;
     for (const std::size_t begin : parts.begins) transfers.push_back(crossings[begin]);
     return candidate.pipelined(work, parts.longest, transfers) +
-           prices.exposed(costs, ways, backward * work / candidate.microbatches) / candidate.stages;
+           prices.exposed(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
   }
 
   /// True if another axis than the data axis cuts nothing but samples, so that the grid with a longer data axis is the same.
@@ -220,9 +205,6 @@ class Planner {
     return false;
   }
 
-  /// Microbatches a stage, at most: more are slower, but hold less.
-  static constexpr int most_times = 64;
-
   /// Stages, microbatches and grids, without layouts, as fast as if they did nothing but compute and shared it evenly.
   std::vector<Candidate> outlines() const {
     const Computing computing(model_, workload_, machine_, times_);
@@ -230,7 +212,7 @@ class Planner {
     const auto layers = static_cast<int>(model_.layers().size());
     for (const int stages : divisors(options_.ranks)) {
       if (stages > layers || (stages > 1 && options_.kinds.empty())) continue;
-      for (int times = 1; times <= most_times; times *= 2) {
+      for (int times = 1; times <= options_.most_microbatches; times *= 2) {
         const int microbatches = stages == 1 ? times : times * stages;
         if (microbatches > workload_.batch) continue;
         const auto [work, longest] = computing.seconds(static_cast<double>(stages) / options_.ranks / microbatches);
@@ -286,9 +268,6 @@ class Planner {
       if (shape.has(word[0])) text += text.empty() ? word : fmt::format(" {}", word);
     return text;
   }
-
-  // What placing the stages may take, in simulated actions: of all that are examined, and of those that may be kept.
-  static constexpr double quick = 1 << 16, thorough = 1 << 20;
 
   /// A candidate as a strategy, its stages not yet placed, and about the seconds of its step; not yet whether it fits.
   struct Offer {
@@ -348,7 +327,9 @@ class Planner {
 
   /// True if it is among the best; of those that differ in the names of axes alone, one is kept.
   bool would_keep(double seconds) const {
-    const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < 1e-4 * seconds; };
+    const auto same = [&](const Planned& other) {
+      return std::abs(other.cost.seconds - seconds) < same_step * seconds;
+    };
     return std::none_of(found_.begin(), found_.end(), same) &&
            (found_.size() < static_cast<std::size_t>(options_.best) || seconds < found_.back().cost.seconds);
   }
@@ -388,6 +369,9 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   if (options.ranks < 1) fail("a strategy for {} ranks; there must be 1 or more", options.ranks);
   if (options.best < 1) fail("the best {} strategies; ask for 1 or more", options.best);
   if (options.examined < 1) fail("{} candidates to examine; there must be 1 or more", options.examined);
+  for (const int each : {options.rounds, options.most_split, options.most_microbatches})
+    if (each < 1)
+      fail("the planner's rounds, ranks of a block and microbatches are limited to {}; give 1 or more", each);
   return Planner(model, workload, machine, times, options).run();
 }
 

@@ -173,6 +173,10 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   };
   EXPECT_EQ(refused({.best = 0}), "the best 0 strategies; ask for 1 or more");
   EXPECT_EQ(refused({.examined = 0}), "0 candidates to examine; there must be 1 or more");
+  for (const PlannerOptions& none :
+       {PlannerOptions{.rounds = 0}, PlannerOptions{.most_split = 0}, PlannerOptions{.most_microbatches = 0}})
+    EXPECT_EQ(refused(none),
+              "the planner's rounds, ranks of a block and microbatches are limited to 0; give 1 or more");
 }
 
 // Channels of four groups over three ranks would cut one: the pattern is left out, and said to be, once for all microbatches.
@@ -194,6 +198,24 @@ TEST(Planner, NamesThePatternsThatALayerCannotRunIn) {
     EXPECT_NE(why.find("layer 'g' (conv): output"), std::string::npos) << why;
   }
   EXPECT_EQ(patterns, (std::map<std::string, std::string>{{"c=3", "C@c"}, {"y=3", "C@y"}}));
+}
+
+TEST(Planner, LooksAsFarAsItsOptionsSay) {
+  PlannerOptions options;
+  options.ranks = 2;
+  options.most_microbatches = 1;
+  options.most_split = 1;
+  for (const auto& found : plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, options)) {
+    const auto stages = static_cast<int>(found.strategy.grids().size());
+    EXPECT_LE(found.strategy.microbatches(), stages) << "one a stage";
+    EXPECT_EQ(found.strategy.grid().print(), stages == 2 ? "" : "data=2");
+  }
+  int examined = 0;
+  PlannerOptions unfit{.ranks = 2, .memory_limit = 10000, .examined = 2, .rounds = 3};
+  unfit.progress = [&](int done, int) { examined = done; };
+  EXPECT_NE(error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); }),
+            "");
+  EXPECT_EQ(examined, 6);
 }
 
 TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {

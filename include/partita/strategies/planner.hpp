@@ -19,8 +19,16 @@ struct PlannerOptions {
   int ranks = 1;
   Index memory_limit = 0;  ///< bytes a rank; 0: the machine's
   int best = 3;            ///< strategies to return
-  int examined = 12;       ///< candidates to bind and price whole, the most promising; as many again while none fits
-  int most_split = 64;     ///< ranks that share the samples of one block at most: spatial and channel axes together
+  /// Candidates to bind and price whole, the most promising by what is known of each; the search takes about as long as they do. With
+  /// more the estimates by which they are sorted may err more.
+  int examined = 12;
+  /// So often as many again while none fits. Then what comes is slower, and seldom smaller: more rounds only say later that none does.
+  int rounds = 8;
+  /// Ranks that share the samples of one block at most: spatial and channel axes together. Larger blocks of ranks pay where samples are
+  /// few and large; each divisor more is priced with its patterns.
+  int most_split = 64;
+  /// Microbatches a stage at most: with 64 the bubble of 1f1b is below 1/64 of a step. More are slower, but hold less.
+  int most_microbatches = 64;
   std::vector<std::string> kinds{"1f1b", "zb-h1"};         ///< schedules of several stages
   std::function<void(int done, int all)> progress{};       ///< after each candidate that was examined, of so many
   std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; each pattern once a grid
