@@ -13,7 +13,8 @@ namespace {
 /// A bucket that still takes weights.
 struct Open {
   Bucket bucket;
-  Index bytes = 0, limit = 0;
+  Index bytes;
+  BucketCap cap;
 };
 
 }  // namespace
@@ -27,13 +28,14 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
       if (!bound->weights[weight].trained) continue;
       const AxisSet axes = bound->at.dw[weight].partial(), sharding = norms ? bound->at.w[weight].sharding() : 0;
       auto& [bucket, bytes, cap] =
-          open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, limit / 16}).first->second;
+          open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, BucketCap(limit)})
+              .first->second;
       const Index more = bound->at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block
-      if (!bucket.entries.empty() && bytes + more > cap) {
+      if (!bucket.entries.empty() && bytes + more > cap.bytes()) {
         done.push_back(std::move(bucket));
         bucket = {axes, sharding, {}};
         bytes = 0;
-        cap = std::min(2 * cap, limit);
+        cap.next();
       }
       bucket.entries.push_back({layer, static_cast<int>(weight)});
       bytes += more;

@@ -68,7 +68,7 @@ class CostFormula::Parts {
         }
       for (const auto& boundary : plan.layers[i].departs)
         transfers_.push_back(
-            {plan.layers[i].group, boundary.group, plan.layers[i].sends_gradient(), compiler.transfer(boundary)});
+            {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), compiler.transfer(boundary)});
     }
     for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
       groups_[group].update = compiler.update(static_cast<int>(group));
@@ -90,10 +90,7 @@ class CostFormula::Parts {
     const Priced priced = price(machine);
     Cost cost;
     cost.simulation = simulate(plan_.schedule, graph_, priced.times);
-    const StepCost step = parts(priced, cost.simulation.makespan, cost.simulation.busy);
-    cost.seconds = step.seconds;
-    cost.parts = step.parts;
-    cost.stage = step.stage;
+    static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, cost.simulation.busy);
     cost.samples_per_second = static_cast<double>(plan_.workload.batch) / cost.seconds;
     cost.layers.resize(plan_.layers.size());
     for (const Group& group : groups_)

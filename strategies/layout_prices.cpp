@@ -226,17 +226,16 @@ std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<P
   return table;
 }
 
-/// About the bytes of a bucket: they double from a sixteenth to the limit, as plan_buckets says.
+/// About the bytes of a bucket, if each is as full as it may be.
 double LayoutPrices::bucket_bytes() const {
-  const Index limit = Strategy().bucket_bytes();
   Index all = 0;
   const auto shapes = model_.shapes(1);
   for (int i = 0; i < static_cast<int>(model_.layers().size()); ++i)
     for (const auto& weight : model_.layers()[static_cast<std::size_t>(i)].op->weights(model_.inputs_of(i, shapes)))
       if (weight.trained) all += weight.shape.volume() * size_of(master_dtype(workload_.dtype));
   int buckets = 0;
-  Index cap = limit / 16;
-  for (Index left = all; left > 0; left -= cap, cap = std::min(2 * cap, limit)) ++buckets;
+  BucketCap cap(Strategy().bucket_bytes());
+  for (Index left = all; left > 0; left -= cap.bytes(), cap.next()) ++buckets;
   return static_cast<double>(all) / std::max(buckets, 1);
 }
 

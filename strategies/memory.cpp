@@ -28,7 +28,7 @@ class Replay {
     for (const auto& layer : plan.layers)
       if (plan.replica_on(layer.group, stage_) >= 0) add_weights(plan, layer, rank_, use);
     for (const auto& bucket : plan.buckets)
-      if (plan.replica_on(group_of(bucket), stage_) >= 0) add_bucket(plan, bucket, -1, rank_, use);
+      if (plan.replica_on(group_of(bucket), stage_) >= 0) add_bucket(plan, bucket, rank_, use);
     for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
       memory_.take(kept, use[kept]);
   }
@@ -97,7 +97,7 @@ class Replay {
     const auto [first, end] = stage_layers_.of_group(own ? action.group : action.peer);
     for (std::size_t i = first; i < end; ++i) {
       const LayerPlan& layer = (*layers_)[i];
-      if (back && !layer.sends_gradient()) continue;
+      if (back && !layer.has_backward()) continue;
       for (const auto& boundary : layer.departs) {
         if (boundary.group != (own ? action.peer : action.group)) continue;
         if (action.kind == send_output) m_->sent.push_back(convert_layout(at(i).output, boundary.settle));

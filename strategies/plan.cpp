@@ -47,13 +47,13 @@ void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& 
   }
 }
 
-void add_bucket(const Plan& plan, const Bucket& bucket, int layer, int rank, MemoryUse& use) {
+void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer) {
   const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
   const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
   const auto offsets = plan.offsets(bucket, rank);
   const Interval share = plan.share(bucket, rank);
   for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
-    if (layer >= 0 && bucket.entries[i].layer != layer) continue;
+    if (layer && bucket.entries[i].layer != *layer) continue;
     const Interval place{offsets[i], offsets[i + 1]};
     use[MemoryClass::weights] += place.extent() * master;
     use[MemoryClass::gradients] += place.extent() * element;
@@ -70,7 +70,7 @@ MemoryUse Plan::memory(int layer, int world_rank) const {
   add_weights(*this, bound, rank, use);
   for (const auto& bucket : buckets)
     if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
-      add_bucket(*this, bucket, layer, rank, use);
+      add_bucket(*this, bucket, rank, use, layer);
   use[MemoryClass::activations] +=
       bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
   if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;

@@ -59,7 +59,7 @@ class TrafficList {
     if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
     if (!crosses_) return;
     send(fmt::format("y to stage {}", stage), false);
-    if (plan_.workload.training && layer_.sends_gradient()) send(fmt::format("dy from stage {}", stage), true);
+    if (plan_.workload.training && layer_.has_backward()) send(fmt::format("dy from stage {}", stage), true);
   }
 
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {

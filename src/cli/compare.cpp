@@ -84,7 +84,7 @@ class Comparison {
   /// Stages of which no cut fits are placed all the same, so that it can be told what is missing.
   Strategy place(const Strategy& strategy) const {
     try {
-      return place_stages(options_, model_, strategy, files_);
+      return balanced_within_limit(options_, model_, strategy, files_);
     } catch (const Error&) {  // what is wrong beside the memory is wrong without a limit too
       return balanced(model_, strategy, workload_, files_.machine, files_.times);
     }

@@ -198,7 +198,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   if (!options.svg.empty()) check_writable("--svg", options.svg);
   const Model model = make_model(options, factory);
   const MachineFiles files = load_machine(options);
-  const Strategy strategy = place_stages(options, model, make_strategy(options, 1), files);
+  const Strategy strategy = balanced_within_limit(options, model, make_strategy(options, 1), files);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,

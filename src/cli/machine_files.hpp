@@ -24,7 +24,8 @@ Workload make_workload(const Options& options);
 Index limit_of(const Options& options, const Machine& machine);
 /// Places the boundaries of stages where the strategy leaves that open, by the machine's prices, alike in every verb. A rank
 /// of a stage holds at most limit_of().
-Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files);
+Strategy balanced_within_limit(const Options& options, const Model& model, const Strategy& strategy,
+                               const MachineFiles& files);
 
 /// How --backend, --threads and --kernels ask for times to be measured.
 MeasureOptions measure_options(const Options& options);

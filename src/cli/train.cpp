@@ -35,7 +35,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     setup.strategy = make_strategy(options, world.size());
     check_ranks(setup.strategy, world.size());
     const MachineFiles files = load_machine(options);
-    setup.strategy = place_stages(options, setup.model, setup.strategy, files);
+    setup.strategy = balanced_within_limit(options, setup.model, setup.strategy, files);
     const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(

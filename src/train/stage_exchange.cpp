@@ -35,7 +35,7 @@ void StageExchange::perform(const Action& action, const std::vector<LayerPlan>& 
   const bool mine = action.kind == send_output || action.kind == receive_gradient;  // the layers are of this stage
   const int producer = mine ? action.group : action.peer, consumer = mine ? action.peer : action.group;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].group != producer || (back && !layers[i].sends_gradient())) continue;
+    if (layers[i].group != producer || (back && !layers[i].has_backward())) continue;
     for (const auto& boundary : layers[i].departs) {
       if (boundary.group != consumer) continue;
       const int layer = static_cast<int>(i);

@@ -2,6 +2,7 @@
 
 #include "partita/base/grid.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace partita {
@@ -28,9 +29,20 @@ struct Bucket {
 /// Elements in a bucket begin at multiples of this, so that kernels find each weight aligned to 64 bytes.
 inline constexpr Index bucket_alignment = 32;
 
+/// The bytes that buckets may have, from the last one on: limit/16, as nothing is left to hide it behind, and twice as many
+/// for each towards the first, up to `limit`.
+class BucketCap {
+ public:
+  explicit BucketCap(Index limit) : limit_(limit), bytes_(limit / 16) {}
+  Index bytes() const { return bytes_; }
+  void next() { bytes_ = std::min(2 * bytes_, limit_); }
+
+ private:
+  Index limit_, bytes_;
+};
+
 /// Cuts the trained weights of all layers into buckets in the order in which backward completes them. A bucket closes
-/// before it would exceed its limit in bytes; the limit of the last is limit/16, as nothing is left to hide it behind,
-/// and doubles towards the first up to `limit`. Weights are not cut, so one larger than its limit is alone. With `norms`,
+/// before it would exceed its BucketCap. Weights are not cut, so one larger than its limit is alone. With `norms`,
 /// weights that are sharded over different axes do not share a bucket.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms);
 

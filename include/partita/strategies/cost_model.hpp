@@ -44,21 +44,18 @@ struct CostParts {
   double total() const { return passes.total() + transfers + sums + update + bubble; }
 };
 
-/// How long a step takes, and what of it.
+/// How long a step of a plan takes on a machine, and what of it.
 struct StepCost {
   double seconds = 0;
   CostParts parts;
   int stage = 0;  ///< that works longest
 };
 
-/// What a step of a plan costs on a machine.
-struct Cost {
-  double seconds = 0;  ///< a step
-  CostParts parts;
+/// The same with all that it comes from.
+struct Cost : StepCost {
   std::vector<LayerCost> layers;
   std::vector<double> transfers;  ///< seconds of one microbatch between stages, by edge of graph_of(plan)
   Simulation simulation;          ///< of the schedule with these times
-  int stage = 0;                  ///< that works longest
   Traffic traffic;                ///< of the rank that sends most, a step
   MemoryPeak memory;              ///< of the rank that holds most
   int memory_rank = 0;            ///< that rank, of the world; of several the first

@@ -76,10 +76,9 @@ struct LayerPlan {
   using Steps = LayerBinding::Steps;
   bool trains() const { return binding->trains(); }
   bool needs_any_dx() const { return binding->needs_any_dx(); }
-  /// A layer without weights to train of which no input's gradient is needed has no backward.
+  /// A layer without weights to train of which no input's gradient is needed has no backward: readers, on whatever stage, send no
+  /// gradient of y back to it.
   bool has_backward() const { return trains() || needs_any_dx(); }
-  /// True if a reader on another stage sends the gradient of y back.
-  bool sends_gradient() const { return has_backward(); }
 };
 
 /// The most bytes that a rank holds.
