@@ -201,6 +201,7 @@ po::options_description plan_options(Options& o) {
   auto add = group.add_options();
   add("ranks", po::value(&o.ranks)->required()->value_name("N"), "of the strategy");
   add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "strategies to write");
+  add("examine", po::value(&o.examined)->default_value(o.examined)->value_name("N"), "candidates to price whole");
   add("out", po::value(&o.out)->default_value("plan")->value_name("PREFIX"),
       "they are PREFIX-1.toml, the best, to PREFIX-K.toml");
   add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
@@ -370,10 +371,9 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
   if (target.labels && data.classes() > scores['C'])
     fail("the data set '{}' has {} classes, but the model ends in {}", options.data, data.classes(), scores['C']);
-  const auto& augmentation = options.trainer.augmentation;
+  const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
   const Shape places = data.target();
-  const auto names = places.names();
-  if (std::any_of(names.begin(), names.end(), is_spatial) && (augmentation.flip || augmentation.shift > 0))
+  if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))
     fail("--flip and --shift move images, but not targets that have places, as those of '{}'", options.data);
 }
 

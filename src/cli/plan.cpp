@@ -120,6 +120,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   PlannerOptions wanted;
   wanted.ranks = options.ranks;
   wanted.best = options.best;
+  wanted.examined = options.examined;
   wanted.kinds = options.kinds;
   std::vector<LeftOut> left_out;
   wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };

@@ -216,6 +216,12 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   EXPECT_NE(error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); }),
             "");
   EXPECT_EQ(examined, 6);
+  const auto smallest = [&](int microbatches) {  // that was tried, as the error says
+    unfit.most_microbatches = microbatches;
+    return error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); });
+  };
+  unfit.examined = 12;
+  EXPECT_NE(smallest(1), smallest(8));
 }
 
 TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {
