@@ -6,11 +6,40 @@
 
 namespace partita {
 
-Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads)
-    : owner_(owner), consumer_(consumer), reads_(std::make_shared<const Reads>(std::move(reads))) {
-  require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0), "a halo is between alike samples");
+namespace {
+
+AxisSet axes_of_space(const Layout& owner, const Layout& consumer) {
+  AxisSet axes = 0;
   for (int d = 0; d < owner.shape().dims(); ++d)
-    if (is_spatial(owner.shape().name(d))) axes_ |= owner.sharding(d) | consumer.sharding(d);
+    if (is_spatial(owner.shape().name(d))) axes |= owner.sharding(d) | consumer.sharding(d);
+  return axes;
+}
+
+/// True if the windows of a block of y lie in the block of x with the same coordinates: they do not overlap, nothing is padded
+/// before them, and blocks begin where one of them does.
+bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
+  const Index inputs = x.shape().extent(d), outputs = y.shape().extent(d);
+  if (!(x.axes(d) == y.axes(d)) || window.pad_lo != 0 || window.reach() > window.stride) return false;
+  if (inputs != outputs * window.stride) return false;
+  return window.stride == 1 || outputs % y.grid().group_size(y.sharding(d)) == 0;
+}
+
+/// The axes along which windows reach into others' blocks.
+AxisSet axes_of_windows(const Layout& x, const Layout& y, std::span<const Window> windows) {
+  AxisSet axes = 0;
+  for (std::size_t i = 0; i < windows.size(); ++i)
+    if (const int d = static_cast<int>(i) + 2; !stays(x, y, windows[i], d)) axes |= x.sharding(d) | y.sharding(d);
+  return axes;
+}
+
+}  // namespace
+
+Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads)
+    : Halo(owner, consumer, std::move(reads), axes_of_space(owner, consumer)) {}
+
+Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along)
+    : owner_(owner), consumer_(consumer), reads_(std::make_shared<const Reads>(std::move(reads))), axes_(along) {
+  require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0), "a halo is between alike samples");
 }
 
 Box Halo::needed(int rank) const {
@@ -44,7 +73,7 @@ Traffic Halo::traffic(int rank, Index element_size) const {
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
 }
 
-// Along other axes than those that cut space blocks differ in samples and channels, of which the first rank has the most.
+// Along other axes blocks differ in what they need from nobody else, of which the first rank has the most.
 bool Halo::none() const {
   const auto ranks = grid().group(0, axes_);
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return owned(rank).contains(needed(rank)); });
@@ -72,15 +101,17 @@ std::string Halo::widths() const {
 }
 
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  return {x, y, [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
-            return inputs_of(windows, out, shape);
-          }};
+  const auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
+    return inputs_of(windows, out, shape);
+  };
+  return {x, y, reads, axes_of_windows(x, y, windows)};
 }
 
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  return {y, x, [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
-            return outputs_of(windows, in, shape);
-          }};
+  const auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
+    return outputs_of(windows, in, shape);
+  };
+  return {y, x, reads, axes_of_windows(x, y, windows)};
 }
 
 }  // namespace partita

@@ -68,16 +68,6 @@ AxisSet uneven(const LayerPlan::Steps& steps) {
   return axes;
 }
 
-/// A halo's: space meets its neighbours, samples only their own.
-AxisSet uneven_halo(const Layout& x, const Layout& y) {
-  AxisSet axes = 0;
-  for (const auto* layout : {&x, &y})
-    for (int d = 0; d < layout->shape().dims(); ++d)
-      if (is_spatial(layout->shape().name(d))) axes |= layout->sharding(d);
-  if (x.axes(0) != y.axes(0)) axes |= x.sharding(0) | y.sharding(0);
-  return axes;
-}
-
 /// What crosses to the same grid of another stage goes to the same coordinates. Of equal blocks the first sends all.
 AxisSet even_axes(const Boundary& boundary) {
   const Grid& grid = boundary.from.grid();
@@ -133,7 +123,8 @@ AxisSet even_axes(const LayerPlan& layer) {
     for (const auto& steps : *ways) axes |= uneven(steps);
   for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
   for (const auto& product : layer->at.products) axes |= uneven(product);
-  if (layer->at.x_halo || layer->at.dy_halo) axes |= uneven_halo(layer->at.x[0], layer->at.y);
+  for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
+    if (*halo) axes |= (*halo)->axes();  // along which ranks meet their neighbours
   for (const auto& boundary : layer.departs) axes |= uneven(boundary.settle) | uneven(boundary.from);
   return layer->at.y.grid().all() & ~axes;
 }

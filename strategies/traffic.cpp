@@ -81,6 +81,7 @@ class TrafficList {
   Traffic sent(const TransferPlan& plan) const {
     return {static_cast<Index>(plan.sends.size()), plan.sent() * element_};
   }
+  static bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; }
   /// The exchange of x, planned once: its adjoint goes back on it.
   const TransferPlan& x_halo() {
     if (!x_halo_) x_halo_ = layer_->at.x_halo->transfer(rank_);
@@ -114,7 +115,7 @@ class TrafficList {
     purpose_ = Purpose::input;
     for (const auto& steps : layer_->arrive) add("x", steps);
     purpose_ = Purpose::halo;
-    if (layer_->at.x_halo) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
+    if (moves(layer_->at.x_halo)) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
     add_collectives(Collective::When::forward);
     add_product(0, "product y");
     purpose_ = Purpose::output;
@@ -140,11 +141,11 @@ class TrafficList {
     purpose_ = Purpose::output;
     add("dy", layer_->finish_back);
     purpose_ = Purpose::halo;
-    if (layer_->at.dy_halo && needs_dx) {
+    if (moves(layer_->at.dy_halo) && needs_dx) {
       const TransferPlan plan = layer_->at.dy_halo->transfer(rank_);
       add_exchange("halo dy", grid_.all(), plan, sent(plan), rank_);
     }
-    if (layer_->at.x_halo && !layer_->at.dy_halo && needs_dx) {  // the adjoint: what came goes back
+    if (moves(layer_->at.x_halo) && !layer_->at.dy_halo && needs_dx) {  // the adjoint: what came goes back
       const TransferPlan& plan = x_halo();
       Index elements = 0;
       for (const auto& recv : plan.recvs) elements += recv.box.volume();

@@ -79,13 +79,15 @@ std::vector<int> Grid::group(int rank, AxisSet axes) const {
   int origin = rank;
   for (int a = 0; a < this->axes(); ++a)
     if ((axes >> a & 1U) != 0) origin -= coordinate(rank, a) * axes_->strides[static_cast<std::size_t>(a)];
-  std::vector<int> ranks{origin};
-  for (int a = 0; a < this->axes(); ++a) {
+  std::vector<int> ranks;
+  ranks.reserve(static_cast<std::size_t>(group_size(axes)));
+  ranks.push_back(origin);
+  for (int a = this->axes(); a-- > 0;) {  // the fastest first, so that they ascend
     if ((axes >> a & 1U) == 0) continue;
-    std::vector<int> longer;
-    for (const int start : ranks)
-      for (int i = 0; i < extent(a); ++i) longer.push_back(start + i * axes_->strides[static_cast<std::size_t>(a)]);
-    ranks = std::move(longer);
+    const std::size_t inner = ranks.size();
+    for (int i = 1; i < extent(a); ++i)
+      for (std::size_t j = 0; j < inner; ++j)
+        ranks.push_back(ranks[j] + i * axes_->strides[static_cast<std::size_t>(a)]);
   }
   return ranks;
 }

@@ -22,8 +22,12 @@ class Halo {
   /// The halo of `owner`'s tensor for `consumer`'s: every rank needs `reads` of what it owns of the latter, of the channels that
   /// it owns of the former. Both layouts place samples alike, on one grid.
   Halo(const Layout& owner, const Layout& consumer, Reads reads);
+  /// The same where it is known that ranks need each other's along some of the axes that cut space alone.
+  Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along);
 
   const Grid& grid() const { return owner_.grid(); }
+  /// The axes along which ranks may need what others own; none, and nothing moves.
+  AxisSet axes() const { return axes_; }
   Box owned(int rank) const { return owner_.owned(rank); }
   /// Of the channels a rank needs those that it owns: halos are spatial.
   Box needed(int rank) const;
@@ -43,7 +47,7 @@ class Halo {
  private:
   Layout owner_, consumer_;
   std::shared_ptr<const Reads> reads_;
-  AxisSet axes_ = 0;  // that cut space: ranks that differ along others have nothing to do with each other
+  AxisSet axes_;  // ranks that differ along others have nothing to do with each other
 };
 
 /// The halo of x for y = window(x): every rank needs the inputs that its own outputs read.
