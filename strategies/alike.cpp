@@ -153,10 +153,10 @@ AxisSet even_axes(const Plan& plan, const Bucket& bucket) {
 }
 
 int without(const Grid& grid, int rank, AxisSet axes) {
-  int stride = 1;
-  for (int axis = grid.axes(); axis-- > 0; stride *= grid.extent(axis))
-    if ((axes >> axis & 1U) != 0) rank -= grid.coordinate(rank, axis) * stride;
-  return rank;
+  int first = rank;
+  for (int axis = 0; axis < grid.axes(); ++axis)
+    if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);
+  return first;
 }
 
 }  // namespace partita

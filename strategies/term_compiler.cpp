@@ -10,16 +10,14 @@ namespace partita {
 
 std::vector<int> representatives(const Grid& grid) {
   std::vector<int> ranks{0};
-  int stride = grid.size();
   for (int axis = 0; axis < grid.axes(); ++axis) {
     const int extent = grid.extent(axis);
-    stride /= extent;
     std::vector<int> coordinates{0};
     if (extent > 2) coordinates.push_back(extent / 2);
     if (extent > 1) coordinates.push_back(extent - 1);
     std::vector<int> next;
     for (const int rank : ranks)
-      for (const int at : coordinates) next.push_back(rank + at * stride);
+      for (const int at : coordinates) next.push_back(rank + at * grid.stride(axis));
     ranks = std::move(next);
   }
   return ranks;
@@ -83,29 +81,21 @@ bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
   return true;
 }
 
-/// Ranks from one up to another of those that differ from `origin` along the axes from `axis` on; `strides` by axis.
-int count_inside(const Grid& grid, AxisSet axes, const std::vector<int>& strides, int axis, int origin, int lo,
-                 int end) {
+/// Ranks from one up to another of those that differ from `origin` along the axes from `axis` on.
+int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, int end) {
   int all = 1, span = 0;
   for (int a = axis; a < grid.axes(); ++a)
     if ((axes >> a & 1U) != 0) {
       all *= grid.extent(a);
-      span += (grid.extent(a) - 1) * strides[static_cast<std::size_t>(a)];
+      span += (grid.extent(a) - 1) * grid.stride(a);
     }
   if (origin >= end || origin + span < lo) return 0;
   if (origin >= lo && origin + span < end) return all;
   while ((axes >> axis & 1U) == 0) ++axis;
   int count = 0;
   for (int i = 0; i < grid.extent(axis); ++i)
-    count += count_inside(grid, axes, strides, axis + 1, origin + i * strides[static_cast<std::size_t>(axis)], lo, end);
+    count += count_inside(grid, axes, axis + 1, origin + i * grid.stride(axis), lo, end);
   return count;
-}
-
-std::vector<int> strides_of(const Grid& grid) {
-  std::vector<int> strides(static_cast<std::size_t>(grid.axes()), 1);
-  for (int axis = grid.axes() - 1; axis-- > 0;)
-    strides[static_cast<std::size_t>(axis)] = strides[static_cast<std::size_t>(axis) + 1] * grid.extent(axis + 1);
-  return strides;
 }
 
 /// Ranks that a unit of the level holds.
@@ -146,12 +136,11 @@ TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& 
   const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
   const int lo = world_rank / unit * unit, end = lo + unit;
   if (item.axes != 0) {
-    const auto strides = strides_of(grid);
     Group group{grid.first_rank() + without(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
     group.last = group.first;
     for (int a = 0; a < grid.axes(); ++a)
-      if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * strides[static_cast<std::size_t>(a)];
-    if (level > 0) group.inside = count_inside(grid, item.axes, strides, 0, group.first, lo, end);
+      if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * grid.stride(a);
+    if (level > 0) group.inside = count_inside(grid, item.axes, 0, group.first, lo, end);
     return group;
   }
   if (plan_.mirror && item.purpose == Purpose::replicas) {

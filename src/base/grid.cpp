@@ -78,7 +78,7 @@ int Grid::find(std::string_view name) const {
 std::vector<int> Grid::group(int rank, AxisSet axes) const {
   int origin = rank;
   for (int a = 0; a < this->axes(); ++a)
-    if ((axes >> a & 1U) != 0) origin -= coordinate(rank, a) * axes_->strides[static_cast<std::size_t>(a)];
+    if ((axes >> a & 1U) != 0) origin -= coordinate(rank, a) * stride(a);
   std::vector<int> ranks;
   ranks.reserve(static_cast<std::size_t>(group_size(axes)));
   ranks.push_back(origin);
@@ -86,8 +86,7 @@ std::vector<int> Grid::group(int rank, AxisSet axes) const {
     if ((axes >> a & 1U) == 0) continue;
     const std::size_t inner = ranks.size();
     for (int i = 1; i < extent(a); ++i)
-      for (std::size_t j = 0; j < inner; ++j)
-        ranks.push_back(ranks[j] + i * axes_->strides[static_cast<std::size_t>(a)]);
+      for (std::size_t j = 0; j < inner; ++j) ranks.push_back(ranks[j] + i * stride(a));
   }
   return ranks;
 }

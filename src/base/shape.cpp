@@ -18,8 +18,9 @@ void Shape::push_back(Dim dim) {
 }
 
 int Shape::find(char name) const {
-  const auto at = names().find(name);
-  return at == std::string_view::npos ? -1 : static_cast<int>(at);
+  for (int d = 0; d < dims_; ++d)
+    if (this->name(d) == name) return d;
+  return -1;
 }
 
 Index Shape::operator[](char name) const {

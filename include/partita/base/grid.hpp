@@ -39,10 +39,10 @@ class Grid {
   /// All axes.
   AxisSet all() const { return (AxisSet{1} << axes()) - 1; }
 
+  /// Ranks from one coordinate along `axis` to the next.
+  int stride(int axis) const { return axes_->strides[static_cast<std::size_t>(axis)]; }
   /// Coordinate of `rank` along `axis`.
-  int coordinate(int rank, int axis) const {
-    return rank / axes_->strides[static_cast<std::size_t>(axis)] % extent(axis);
-  }
+  int coordinate(int rank, int axis) const { return rank / stride(axis) % extent(axis); }
   /// The ranks that differ from `rank` along `axes` only, ascending; `rank` is one of them.
   std::vector<int> group(int rank, AxisSet axes) const;
   /// Ranks in one such group.
