@@ -19,6 +19,7 @@ std::vector<Window> windows_of(const Parameters& p, std::size_t dims) {
   p.dilation.check(dims, "dilation", 1);
   p.padding.check(dims);
   std::vector<Window> windows;
+  windows.reserve(dims);
   for (std::size_t i = 0; i < dims; ++i)
     windows.push_back({p.kernel[i], p.stride[i], p.dilation[i], p.padding[i].lo, p.padding[i].hi});
   return windows;
@@ -42,15 +43,20 @@ void check_channels(const Parameters& p, Index channels) {
     fail("{} groups do not divide {} channels and {} filters", p.groups, channels, p.filters);
 }
 
+/// Places of a kernel over x.
+Index places(const PerDim& kernel, const Shape& x) {
+  Index all = 1;
+  for (std::size_t i = 0; i < spatial_dims(x); ++i) all *= kernel[i];
+  return all;
+}
+
 /// F C D H W of the weights, and a bias for each of `outputs`; fan-in as the forward sees it.
-std::vector<WeightSpec> specs(const Shape& x, std::span<const Window> windows, Index f, Index c, Index fan_in_channels,
+std::vector<WeightSpec> specs(const Shape& x, const PerDim& kernel, Index f, Index c, Index fan_in_channels,
                               std::optional<Index> bias) {
   Shape w{{'F', f}, {'C', c}};
-  double fan_in = static_cast<double>(fan_in_channels);
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    w.push_back({x.name(first_spatial + static_cast<int>(i)), windows[i].kernel});
-    fan_in *= static_cast<double>(windows[i].kernel);
-  }
+  for (std::size_t i = 0; i < spatial_dims(x); ++i)
+    w.push_back({x.name(first_spatial + static_cast<int>(i)), kernel[i]});
+  const double fan_in = static_cast<double>(fan_in_channels * places(kernel, x));
   std::vector<WeightSpec> specs{{"weight", w, Init::normal, std::sqrt(2 / fan_in)}};
   if (bias) specs.push_back({.name = "bias", .shape = {{'F', *bias}}, .init = Init::zeros, .decay = false});
   return specs;
@@ -85,7 +91,7 @@ Shape ConvOperator::output(std::span<const Shape> inputs) const {
 
 std::vector<WeightSpec> ConvOperator::weights(std::span<const Shape> inputs) const {
   const Index channels = inputs[0]['C'] / conv_.groups;
-  return specs(inputs[0], windows(inputs[0]), conv_.filters, channels, channels,
+  return specs(inputs[0], conv_.kernel, conv_.filters, channels, channels,
                conv_.bias ? std::optional(conv_.filters) : std::nullopt);
 }
 
@@ -107,8 +113,9 @@ Layout ConvOperator::follow(const Layout& x, const Shape& output) const {
 }
 
 double ConvOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
+  const Shape& x = inputs[0];
   return 2.0 * static_cast<double>(output.volume()) *
-         static_cast<double>(weights(inputs)[0].shape.volume() / conv_.filters);
+         static_cast<double>(x['C'] / conv_.groups * places(conv_.kernel, x));
 }
 
 std::vector<Window> ConvTransposeOperator::windows(const Shape& x) const { return windows_of(conv_, spatial_dims(x)); }
@@ -145,7 +152,7 @@ Shape ConvTransposeOperator::output(std::span<const Shape> inputs) const {
 
 std::vector<WeightSpec> ConvTransposeOperator::weights(std::span<const Shape> inputs) const {
   const Index channels = inputs[0]['C'];
-  return specs(inputs[0], windows(inputs[0]), channels, conv_.filters / conv_.groups, channels / conv_.groups,
+  return specs(inputs[0], conv_.kernel, channels, conv_.filters / conv_.groups, channels / conv_.groups,
                conv_.bias ? std::optional(conv_.filters) : std::nullopt);
 }
 
@@ -167,8 +174,9 @@ Layout ConvTransposeOperator::follow(const Layout& x, const Shape& output) const
 }
 
 double ConvTransposeOperator::flops(std::span<const Shape> inputs, const Shape& /*output*/) const {
-  return 2.0 * static_cast<double>(inputs[0].volume()) *
-         static_cast<double>(weights(inputs)[0].shape.volume() / inputs[0]['C']);
+  const Shape& x = inputs[0];
+  return 2.0 * static_cast<double>(x.volume()) *
+         static_cast<double>(conv_.filters / conv_.groups * places(conv_.kernel, x));
 }
 
 }  // namespace partita
