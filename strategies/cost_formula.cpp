@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory_resource>
 #include <mutex>
 #include <tuple>
 #include <unordered_map>
@@ -59,7 +60,6 @@ class CostFormula::Parts {
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
       const int index = static_cast<int>(i), number = layer_number(compiler, known, index);
       Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
-      ++group.counts[number];
       group.layers.push_back({index, number, -1});
       if (plan.workload.training)
         if (auto sums = compiler.sums(index); !sums.empty()) {
@@ -72,7 +72,10 @@ class CostFormula::Parts {
     }
     for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
       groups_[group].update = compiler.update(static_cast<int>(group));
-    for (Group& group : groups_) std::reverse(group.layers.begin(), group.layers.end());
+    for (Group& group : groups_) {
+      std::reverse(group.layers.begin(), group.layers.end());
+      group.counts = counted(group.layers);
+    }
     terms_ = std::move(compiler).take();
   }
 
@@ -113,8 +116,8 @@ class CostFormula::Parts {
     int index = 0, price = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;  // the last one first, as their backward runs
-    std::map<int, int> counts;  // of layers, by their price
+    std::vector<Layer> layers;                // the last one first, as their backward runs
+    std::vector<std::pair<int, int>> counts;  // prices, ascending, and how many layers have each
     UpdateTerms update;
   };
   /// A microbatch of the larger size and one of the smaller size; -1 if there is none.
@@ -143,20 +146,35 @@ class CostFormula::Parts {
     const LayerPlan* layer;
     int stage, number;
   };
-  /// What was numbered, to find it again.
+  /// What was numbered, to find it again; kept in one piece, since it is many small things that go at once.
   struct Known {
-    std::map<std::tuple<const LayerBinding*, const LayerBinding*, bool>, int>
-        bindings;                                                   // of both sizes, recomputed -> distinct_
-    std::map<std::pair<int, int>, int> sizes;                       // numbers of prices_, of both sizes -> distinct_
-    std::unordered_map<std::size_t, std::vector<Numbered>> layers;  // with different prices, by likeness
+    std::pmr::monotonic_buffer_resource memory;
+    using Bindings = std::tuple<const LayerBinding*, const LayerBinding*, bool>;  // of both sizes, recomputed
+    std::pmr::map<Bindings, int> bindings{&memory};                               // -> distinct_
+    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // numbers of prices_, of both sizes -> distinct_
+    std::pmr::unordered_map<std::size_t, std::pmr::vector<Numbered>> layers{&memory};  // of each price, by likeness
   };
+
+  static std::vector<std::pair<int, int>> counted(const std::vector<Layer>& layers) {
+    std::vector<int> prices;
+    prices.reserve(layers.size());
+    for (const Layer& layer : layers) prices.push_back(layer.price);
+    std::sort(prices.begin(), prices.end());
+    std::vector<std::pair<int, int>> counts;
+    counts.reserve(prices.size());
+    for (const int price : prices) {
+      if (counts.empty() || counts.back().first != price) counts.emplace_back(price, 0);
+      ++counts.back().second;
+    }
+    return counts;
+  }
 
   /// The layer's number in distinct_. Most layers share their bindings with others, and then their price.
   int layer_number(TermCompiler& compiler, Known& known, int index) {
     const auto i = static_cast<std::size_t>(index);
     const LayerPlan& layer = plan_.layers[i];
     const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.smaller[i].binding.get();
-    const std::tuple bindings{layer.binding.get(), smaller, layer.recompute};
+    const Known::Bindings bindings{layer.binding.get(), smaller, layer.recompute};
     if (const auto found = known.bindings.find(bindings); found != known.bindings.end() && layer.departs.empty())
       return found->second;
     const std::pair sizes{price_number(compiler, known, index, false),
