@@ -35,7 +35,7 @@ class Binder {
       }
     }
     if (plan_.workload.training) mark_recomputed();
-    note_readers();
+    plan_.all_readers = Readers(plan_.layers);
     return std::move(plan_);
   }
 
@@ -57,9 +57,9 @@ class Binder {
     int stage = 0;
     LayerSettings settings;
     std::vector<Arriving> arriving;
-    LayoutRequest request;
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
+    std::optional<LayoutRequest> request;  // where another stage may make the same
   };
   /// What a rule's text says of tensors with the dimensions of the layout's shape.
   struct Read {
@@ -80,7 +80,6 @@ class Binder {
                             .name = layer.name,
                             .op = layer.op,
                             .inputs = layer.inputs,
-                            .readers = {},
                             .departs = {},
                             .recompute = false,
                             .binding = known.binding});
@@ -120,30 +119,33 @@ class Binder {
     auto& known = known_[static_cast<std::size_t>(layer.like)];
     for (const Known& each : known)
       if (each.stage == stage && each.arriving == arriving_ && each.settings.same(settings)) return each;
-    LayerBinding made;
+    const auto binding = std::make_shared<LayerBinding>();
+    LayerBinding& made = *binding;
     for (const auto& [left, crosses] : arriving_) {
       made.input_shapes.push_back(layout(left).shape());
       made.needs_dx.push_back(left.trains);
     }
     made.shape = model_.shape(index, made.input_shapes, plan_.workload.batch);
     made.weights = layer.op->weights(made.input_shapes);
-    Known fresh{stage, settings, arriving_, read_request(*layer.op, settings, stage, made), nullptr, {}};
-    made.at = layouts(*layer.op, fresh.request, known);
-    made.y = layer.op->is_loss() ? made.at.y : fresh.request.output;
+    LayoutRequest request = read_request(*layer.op, settings, stage, made);
+    made.at = layouts(*layer.op, request, known);
+    made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
-    fresh.leaving = {number(made.y), made.trains() || made.needs_any_dx()};
-    fresh.binding = std::make_shared<const LayerBinding>(std::move(made));
-    known.push_front(std::move(fresh));
+    const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
+    known.push_front({stage, settings, arriving_, binding, leaving, std::nullopt});
+    if (asks_once(*layer.op)) known.front().request = std::move(request);
     return known.front();
   }
 
-  /// What the operator answers to a request. Choosing among products takes long, so repeated blocks ask once, on whatever stage.
+  /// Choosing among products takes long, so repeated blocks ask for it once, on whatever stage.
+  bool asks_once(const Operator& op) const { return plan_.grids.size() > 1 && !op.algorithms().empty(); }
+
+  /// What the operator answers to a request.
   static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request,
                                  const std::forward_list<Known>& earlier) {
-    if (op.algorithms().empty()) return op.layouts(request);
     const Grid& grid = request.output.grid();
     for (const Known& each : earlier)
-      if (each.request.output.grid().same_axes(grid) && each.request.on(grid) == request)
+      if (each.request && each.request->output.grid().same_axes(grid) && each.request->on(grid) == request)
         return each.binding->at.on(grid);
     return op.layouts(request);
   }
@@ -254,14 +256,6 @@ class Binder {
         if (layer.recompute && plan_.layers[static_cast<std::size_t>(input)].group == layer.group)
           feeds[static_cast<std::size_t>(input)] = true;
     }
-  }
-
-  void note_readers() {
-    for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i)
-      for (const int input : plan_.layers[static_cast<std::size_t>(i)].inputs)
-        if (auto& readers = plan_.layers[static_cast<std::size_t>(input)].readers;
-            readers.empty() || readers.back() != i)  // one that takes it twice is one
-          readers.push_back(i);
   }
 
   int stage(int group) const { return plan_.places[static_cast<std::size_t>(group)]; }

@@ -90,7 +90,8 @@ const CutPrice::Link& CutPrice::link(int from, int to) const {
 void CutPrice::add_outputs(const Plan& plan) {
   crossing_.assign(plan.layers.size() + 1, 0);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    Sent sent{plan.layers[i].has_backward(), plan.layers[i].readers};
+    const auto readers = plan.all_readers.of(static_cast<int>(i));
+    Sent sent{plan.layers[i].has_backward(), {readers.begin(), readers.end()}};
     for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut)
       crossing_[static_cast<std::size_t>(cut)] += farthest().seconds[i];
     sent_.push_back(std::move(sent));

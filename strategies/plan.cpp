@@ -5,6 +5,7 @@
 #include "partita/base/philox.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace partita {
 
@@ -16,6 +17,34 @@ bool LayerBinding::trains() const {
 
 bool LayerBinding::needs_any_dx() const {
   return std::any_of(needs_dx.begin(), needs_dx.end(), [](bool needs) { return needs; });
+}
+
+namespace {
+
+/// Calls back with each layer that reads another one; one that takes it twice is one.
+template <class F>
+void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    const auto& inputs = layers[static_cast<std::size_t>(i)].inputs;
+    for (auto input = inputs.begin(); input != inputs.end(); ++input)
+      if (std::find(inputs.begin(), input, *input) == input) reads(static_cast<std::size_t>(*input), i);
+  }
+}
+
+}  // namespace
+
+Readers::Readers(const std::vector<LayerPlan>& layers) : ends_(layers.size() + 1, 0) {
+  each_reader(layers, [&](std::size_t layer, int) { ++ends_[layer + 1]; });
+  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  readers_.resize(static_cast<std::size_t>(ends_.back()));
+  each_reader(layers,
+              [&](std::size_t layer, int reader) { readers_[static_cast<std::size_t>(ends_[layer]++)] = reader; });
+}
+
+std::span<const int> Readers::of(int layer) const {
+  const int begin = layer == 0 ? 0 : ends_[static_cast<std::size_t>(layer) - 1];
+  const int end = ends_[static_cast<std::size_t>(layer)];
+  return std::span(readers_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
 
 Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
@@ -147,7 +176,7 @@ int Plan::replica_on(int group, int stage) const {
 
 std::vector<int> Plan::readers(int layer, int stage, int replica) const {
   std::vector<int> all;
-  for (const int reader : layers[static_cast<std::size_t>(layer)].readers)
+  for (const int reader : all_readers.of(layer))
     if (stage_of(reader, replica) == stage) all.push_back(reader);
   return all;
 }

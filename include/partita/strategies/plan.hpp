@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,6 @@ struct LayerPlan {
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;
-  std::vector<int> readers;       ///< layers that take its output, on whatever stage, in order
   std::vector<Boundary> departs;  ///< for readers on other stages, by ascending group
   bool recompute = false;         ///< its forward runs once more in backward: it keeps nothing meanwhile
   std::shared_ptr<const LayerBinding> binding;
@@ -79,6 +79,17 @@ struct LayerPlan {
   /// A layer without weights to train of which no input's gradient is needed has no backward: readers, on whatever stage, send no
   /// gradient of y back to it.
   bool has_backward() const { return trains() || needs_any_dx(); }
+};
+
+/// Of each layer those that take its output, on whatever stage, in order.
+class Readers {
+ public:
+  Readers() = default;
+  explicit Readers(const std::vector<LayerPlan>& layers);
+  std::span<const int> of(int layer) const;
+
+ private:
+  std::vector<int> ends_, readers_;  // one layer's after the other's
 };
 
 /// The most bytes that a rank holds.
@@ -122,8 +133,9 @@ struct Plan {
   Workload workload;
   std::vector<LayerPlan> layers;   ///< in the order in which they run, for microbatches of the larger size
   std::vector<LayerPlan> smaller;  ///< for those of one sample less; empty if all are equal
-  int microbatches = 1;            ///< balanced blocks of the batch
-  std::vector<int> places{0};      ///< group of layers -> stage
+  Readers all_readers;
+  int microbatches = 1;        ///< balanced blocks of the batch
+  std::vector<int> places{0};  ///< group of layers -> stage
   /// A second replica of all layers, on the stages in the opposite order (Li and Hoefler 2021).
   struct Mirror {
     std::vector<LayerPlan> layers, smaller;
