@@ -101,17 +101,17 @@ std::string Halo::widths() const {
 }
 
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  const auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
+  auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
     return inputs_of(windows, out, shape);
   };
-  return {x, y, reads, axes_of_windows(x, y, windows)};
+  return {x, y, std::move(reads), axes_of_windows(x, y, windows)};
 }
 
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  const auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
+  auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
     return outputs_of(windows, in, shape);
   };
-  return {y, x, reads, axes_of_windows(x, y, windows)};
+  return {y, x, std::move(reads), axes_of_windows(x, y, windows)};
 }
 
 }  // namespace partita

@@ -64,6 +64,7 @@ class TrafficList {
 
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
     if (times_ == 0 || traffic == Traffic{}) return;
+    if (list.empty()) list.reserve(4);  // few layers move more
     list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose_, 0, 0});
   }
 

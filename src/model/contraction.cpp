@@ -35,8 +35,10 @@ class Chooser {
       : product_(product), request_(request), samples_(product.x.sharding()) {}
 
   OperatorLayouts choose() const {
+    const std::vector<Cut> cuts = this->cuts();
     std::vector<OperatorLayouts> ways;
-    for (const Cut& cut : cuts()) ways.push_back(layouts(cut));
+    ways.reserve(cuts.size());
+    for (const Cut& cut : cuts) ways.push_back(layouts(cut));
     if (ways.empty()) refuse();
     if (ways.size() == 1 && ways[0].algorithm.empty()) return std::move(ways[0]);  // nothing to weigh, nothing to tell
     std::vector<Alternative> costs;
@@ -69,6 +71,7 @@ class Chooser {
     else
       all = free_cuts();
     std::vector<Cut> fitting;
+    fitting.reserve(all.size());
     for (const Cut& cut : all)
       if (fits(cut) && std::find(fitting.begin(), fitting.end(), cut) == fitting.end()) fitting.push_back(cut);
     return fitting;
@@ -83,7 +86,9 @@ class Chooser {
 
   std::vector<Cut> free_cuts() const {
     const Axes outputs = wanted_outputs(), inputs = arriving_inputs();
-    std::vector<Cut> all{{outputs, {}}, {{}, inputs}, {{}, outputs}};
+    std::vector<Cut> all;
+    all.reserve(4 + outputs.size());
+    all.insert(all.end(), {{outputs, {}}, {{}, inputs}, {{}, outputs}});
     if ((set_of(outputs) & set_of(inputs)) == 0) all.push_back({outputs, inputs});
     for (std::size_t i = 1; i < outputs.size(); ++i)
       all.push_back({Axes(outputs.begin(), outputs.begin() + i), Axes(outputs.begin() + i, outputs.end())});

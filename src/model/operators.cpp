@@ -42,8 +42,8 @@ Shape ElementwiseOperator::output(std::span<const Shape> inputs) const {
 OperatorLayouts ElementwiseOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
-  const std::vector<Layout> all(static_cast<std::size_t>(inputs()), x);
-  return {.x = all, .y = x, .dx = all};
+  std::vector<Layout> all(static_cast<std::size_t>(inputs()), x);
+  return {.x = all, .y = x, .dx = std::move(all)};
 }
 
 namespace {

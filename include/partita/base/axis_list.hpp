@@ -39,10 +39,10 @@ class AxisList {
     ++count_;
   }
 
-  bool operator==(const AxisList& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+  bool operator==(const AxisList&) const = default;
 
  private:
-  std::array<std::uint8_t, max_axes> axes_{};
+  std::array<std::uint8_t, max_axes> axes_{};  // behind the last one zeros
   std::uint8_t count_ = 0;
 };
 
