@@ -3,6 +3,7 @@
 #include "partita/model/builtin.hpp"
 #include "priced.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace partita::test {
@@ -55,8 +56,7 @@ std::string text_of(const LayerPlan::Steps& steps) {
 
 /// All that is bound of a layer.
 std::string text_of(const LayerPlan& layer) {
-  std::string text = fmt::format("{} group {} recompute {} readers {}\n", layer.name, layer.group, layer.recompute,
-                                 fmt::join(layer.readers, " "));
+  std::string text = fmt::format("{} group {} recompute {}\n", layer.name, layer.group, layer.recompute);
   for (const auto& [group, from, to, settle] : layer.departs)
     text += fmt::format("to {}: {}{}{}", group, text_of(from), text_of(to), text_of(settle));
   const OperatorLayouts& at = layer->at;
@@ -94,6 +94,9 @@ void expect_unchanged(const Model& model, const Strategy& strategy, double most)
     EXPECT_LE(static_cast<double>(bindings(some).size()), most * static_cast<double>(some.size()));
   };
   check(plan.layers, apart.layers);
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
+    EXPECT_TRUE(std::ranges::equal(plan.all_readers.of(i), apart.all_readers.of(i)))
+        << plan.layers[static_cast<std::size_t>(i)].name;
   check(plan.smaller, apart.smaller);
   ASSERT_EQ(plan.replicas(), apart.replicas());
   if (plan.mirror) {
