@@ -38,31 +38,28 @@ Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads)
     : Halo(owner, consumer, std::move(reads), axes_of_space(owner, consumer)) {}
 
 Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along)
-    : owner_(owner), consumer_(consumer), reads_(std::make_shared<const Reads>(std::move(reads))), axes_(along) {
+    : parts_(std::make_shared<const Parts>(Parts{owner, consumer, std::move(reads), along})) {
   require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0), "a halo is between alike samples");
 }
 
 Box Halo::needed(int rank) const {
-  Box box = (*reads_)(consumer_.owned(rank));
-  box[1] = owner_.owned(rank)[1];
+  Box box = parts_->reads(parts_->consumer.owned(rank));
+  box[1] = parts_->owner.owned(rank)[1];
   return box;
 }
 
 Halo Halo::on(const Grid& grid) const {
-  Halo halo = *this;
-  halo.owner_ = owner_.on(grid);
-  halo.consumer_ = consumer_.on(grid);
-  return halo;
+  return {parts_->owner.on(grid), parts_->consumer.on(grid), parts_->reads, parts_->axes};
 }
 
 TransferPlan Halo::transfer(int rank) const {
-  const auto ranks = grid().group(rank, axes_);
+  const auto ranks = grid().group(rank, parts_->axes);
   std::vector<Box> owned, needed;
   owned.reserve(ranks.size());
   needed.reserve(ranks.size());
   for (const int each : ranks) {
     owned.push_back(this->owned(each));
-    needed.push_back((*reads_)(consumer_.owned(each)));
+    needed.push_back(parts_->reads(parts_->consumer.owned(each)));
     needed.back()[1] = owned.back()[1];
   }
   return plan_transfer(ranks, owned, needed, rank, grid());
@@ -75,17 +72,17 @@ Traffic Halo::traffic(int rank, Index element_size) const {
 
 // Along other axes blocks differ in what they need from nobody else, of which the first rank has the most.
 bool Halo::none() const {
-  const auto ranks = grid().group(0, axes_);
+  const auto ranks = grid().group(0, parts_->axes);
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return owned(rank).contains(needed(rank)); });
 }
 
 std::string Halo::widths() const {
   std::string text;
-  const Shape& shape = owner_.shape();
+  const Shape& shape = parts_->owner.shape();
   for (int d = 0; d < shape.dims(); ++d) {
     if (!is_spatial(shape.name(d))) continue;
     Index below = 0, above = 0;
-    for (const int rank : grid().group(0, axes_)) {
+    for (const int rank : grid().group(0, parts_->axes)) {
       const Box owned = this->owned(rank), needed = this->needed(rank);
       if (needed.empty()) continue;
       if (owned.empty()) {  // all that it needs comes from others

@@ -25,10 +25,10 @@ class Halo {
   /// The same where it is known that ranks need each other's along some of the axes that cut space alone.
   Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along);
 
-  const Grid& grid() const { return owner_.grid(); }
+  const Grid& grid() const { return parts_->owner.grid(); }
   /// The axes along which ranks may need what others own; none, and nothing moves.
-  AxisSet axes() const { return axes_; }
-  Box owned(int rank) const { return owner_.owned(rank); }
+  AxisSet axes() const { return parts_->axes; }
+  Box owned(int rank) const { return parts_->owner.owned(rank); }
   /// Of the channels a rank needs those that it owns: halos are spatial.
   Box needed(int rank) const;
 
@@ -45,9 +45,12 @@ class Halo {
   std::string widths() const;
 
  private:
-  Layout owner_, consumer_;
-  std::shared_ptr<const Reads> reads_;
-  AxisSet axes_;  // ranks that differ along others have nothing to do with each other
+  struct Parts {
+    Layout owner, consumer;
+    Reads reads;
+    AxisSet axes;  // ranks that differ along others have nothing to do with each other
+  };
+  std::shared_ptr<const Parts> parts_;  // shared by copies
 };
 
 /// The halo of x for y = window(x): every rank needs the inputs that its own outputs read.
