@@ -41,8 +41,8 @@ RedistributionStep move(const Layout& from, const Layout& to) {
 }  // namespace
 
 std::vector<RedistributionStep> plan_redistribution(const Layout& from, const Layout& to) {
-  require(from.shape() == to.shape() && from.grid() == to.grid(), "a redistribution keeps shape and grid");
   if (from == to) return {};
+  require(from.shape() == to.shape() && from.grid() == to.grid(), "a redistribution keeps shape and grid");
   std::vector<RedistributionStep> steps;
   Layout now = from;
   if (const AxisSet sum = from.partial() & ~to.partial(); sum != 0) {

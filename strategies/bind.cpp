@@ -59,7 +59,7 @@ class Binder {
     std::vector<Arriving> arriving;
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
-    std::optional<LayoutRequest> request;  // where another stage may make the same
+    std::unique_ptr<const LayoutRequest> request;  // where another stage may make the same; few layers need it
   };
   /// What a rule's text says of tensors with the dimensions of the layout's shape.
   struct Read {
@@ -132,8 +132,8 @@ class Binder {
     made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
-    known.push_front({stage, settings, arriving_, binding, leaving, std::nullopt});
-    if (asks_once(*layer.op)) known.front().request = std::move(request);
+    known.push_front({stage, settings, arriving_, binding, leaving, nullptr});
+    if (asks_once(*layer.op)) known.front().request = std::make_unique<const LayoutRequest>(std::move(request));
     return known.front();
   }
 

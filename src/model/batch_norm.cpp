@@ -60,7 +60,7 @@ OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
                           .w = {channels, channels, channels, channels},
                           .dw = {gradient, gradient, channels, channels}};
   if (!request.training) return layouts;
-  layouts.collectives.reserve(3);
+  layouts.collectives.reserve(2);
   const auto add = [&](Collective::When when, std::string role, AxisSet over) {
     if (over != 0) layouts.collectives.push_back({when, std::move(role), over, channels, 2});
   };

@@ -36,11 +36,11 @@ class Chooser {
 
   OperatorLayouts choose() const {
     const std::vector<Cut> cuts = this->cuts();
+    if (cuts.empty()) refuse();
+    if (cuts.size() == 1 && name(cuts[0]).empty()) return layouts(cuts[0]);  // nothing to weigh, nothing to tell
     std::vector<OperatorLayouts> ways;
     ways.reserve(cuts.size());
     for (const Cut& cut : cuts) ways.push_back(layouts(cut));
-    if (ways.empty()) refuse();
-    if (ways.size() == 1 && ways[0].algorithm.empty()) return std::move(ways[0]);  // nothing to weigh, nothing to tell
     std::vector<Alternative> costs;
     for (const auto& way : ways) costs.push_back(cost(way));
     const auto cheaper = [](const Alternative& a, const Alternative& b) {

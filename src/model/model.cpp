@@ -146,6 +146,7 @@ std::vector<Shape> Model::inputs_of(int layer, const std::vector<Shape>& outputs
 
 Shape Model::shape(int layer, std::span<const Shape> inputs, Index batch) const {
   const Shape one = layers_[static_cast<std::size_t>(layer)].op->output(inputs);
+  if (!inputs.empty() && one.find('N') == 0) return one;
   Shape shape{{'N', inputs.empty() ? batch : one['N']}};  // only inputs bring in the batch
   for (int d = 1; d < one.dims(); ++d) shape.push_back({one.name(d), one.extent(d)});
   return shape;

@@ -39,10 +39,14 @@ class AxisList {
     ++count_;
   }
 
-  bool operator==(const AxisList&) const = default;
+  bool operator==(const AxisList& other) const {
+    for (std::size_t i = 0; i < count_; ++i)  // of an axis or two: sooner compared than called for
+      if (axes_[i] != other.axes_[i]) return false;
+    return count_ == other.count_;
+  }
 
  private:
-  std::array<std::uint8_t, max_axes> axes_{};  // behind the last one zeros
+  std::array<std::uint8_t, max_axes> axes_{};
   std::uint8_t count_ = 0;
 };
 
