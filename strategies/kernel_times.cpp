@@ -168,7 +168,8 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
           file, number);
     if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
     if (!times.layers_.emplace(std::pair(line, loop), seconds).second)
-      fail("{}, line {}: it is there twice: {}", file, number, line);
+      fail("{}, line {}: {} is there twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
+           loop.microbatches);
   }
   if (number == 0) fail("{}: the file is empty", file);
   return times;

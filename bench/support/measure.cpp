@@ -67,6 +67,8 @@ double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat) {
 
 namespace {
 
+constexpr double longest = 300;  // seconds that a state is waited for
+
 /// The least of a few sums of 64 KiB, of the slowest rank.
 double time_sum(MPI_Comm comm) {
   std::vector<float> numbers(1 << 14);
@@ -119,10 +121,10 @@ Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::
                    double budget) {
   const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
   const bool several_states = on_cores_of_their_own(comm);
-  constexpr int most_rounds = 5000;
+  const double start = now();
   std::vector<Rounds> states;
   double before = several_states ? time_sum(comm) : 0;
-  for (int round = 0; round < most_rounds; ++round) {
+  while (slowest(comm, now() - start) < 10 * budget + longest) {
     const double our_time = time_once(comm, ours, our_repeats), their_time = time_once(comm, theirs, their_repeats);
     const double after = several_states ? time_sum(comm) : 0;
     if (alike(std::exchange(before, after), after)) {
@@ -150,7 +152,6 @@ SteadyCores::SteadyCores(MPI_Comm comm, double seconds) : comm_(comm) {
 bool SteadyCores::steady() const { return alike(time_sum(comm_), usual_); }
 
 void SteadyCores::run(const std::function<void()>& what) {
-  constexpr double longest = 300;
   const double start = now();
   const auto check_time = [&] {
     if (slowest(comm_, now() - start) > longest)

@@ -18,7 +18,7 @@ double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat);
 
 // On a virtual machine the host moves cores about: while they share no cache, what one wrote takes the other two to seven times
 // as long to read, for seconds or minutes at a time. What is compared is therefore measured in one of these states, which the
-// time of a sum of 64 KiB tells apart; where ranks share cores, or there is one alone, all is one state.
+// time of a sum of 64 KiB tells apart; where ranks share cores, or there is one alone, all is one state. All of one node.
 
 /// Medians of interleaved runs of ours and of what it is held against.
 struct Comparison {

@@ -38,9 +38,10 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto grid = Grid::parse("a=2 b=3");
-  for (const auto& window : {Window{}, Window{3, 1, 1, 1, 1}, Window{2, 2, 1, 0, 0}, Window{5, 2, 1, 2, 1},
-                             Window{3, 3, 2, 0, 4}, Window{4, 1, 2, 5, 0}, Window{1, 3, 1, 1, 2}})
-    for (const Index h : {1, 2, 7, 13}) {
+  for (const auto& window :
+       {Window{}, Window{3, 1, 1, 1, 1}, Window{2, 2, 1, 0, 0}, Window{5, 2, 1, 2, 1}, Window{3, 3, 2, 0, 4},
+        Window{4, 1, 2, 5, 0}, Window{1, 3, 1, 1, 2}, Window{2, 2, 1, 1, 0}, Window{3, 1, 1, 0, 2}})
+    for (const Index h : {1, 2, 7, 12, 13}) {
       const std::vector<Window> windows{window, {3, 1, 1, 1, 1}};
       if (windows[0].outputs(h) < 1) continue;
       for (const auto& placement : placements) {
@@ -49,6 +50,22 @@ std::vector<Case> cases() {
       }
     }
   return all;
+}
+
+TEST(Halo, IsAlongNoAxisWhereWindowsStayInTheirBlocks) {
+  const auto grid = Grid::parse("a=2 b=3");
+  const auto axes_of = [&](const char* placement, Index h, const Window& window) {
+    const std::vector<Window> windows{window, Window{}};
+    const auto x = Layout::parse(placement, shape_of(3, h, 5), grid);
+    return halo_of_inputs(x, x.onto(shape_of(3, windows[0].outputs(h), 5)), windows).axes();
+  };
+  const Window halves{.kernel = 2, .stride = 2};
+  EXPECT_EQ(axes_of("H@b", 12, halves), 0U);
+  EXPECT_EQ(axes_of("H@a W@b", 12, Window{}), 0U);
+  EXPECT_NE(axes_of("H@b", 14, halves), 0U) << "blocks of 5, 5 and 4 places begin amid windows";
+  EXPECT_NE(axes_of("H@b", 13, halves), 0U) << "the last place is in no window";
+  EXPECT_NE(axes_of("H@b", 12, Window{.kernel = 2, .stride = 2, .pad_lo = 1}), 0U);
+  EXPECT_NE(axes_of("H@b", 12, Window{.kernel = 3, .pad_hi = 2}), 0U);
 }
 
 TEST(Halo, OfInputsIsWhatTheOwnOutputsRead) {

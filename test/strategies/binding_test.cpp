@@ -97,8 +97,10 @@ void expect_unchanged(const Model& model, const Strategy& strategy, double most)
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
     EXPECT_TRUE(std::ranges::equal(plan.all_readers.of(i), apart.all_readers.of(i)))
         << plan.layers[static_cast<std::size_t>(i)].name;
+  EXPECT_FALSE(plan.smaller.empty());
   check(plan.smaller, apart.smaller);
   ASSERT_EQ(plan.replicas(), apart.replicas());
+  ASSERT_EQ(plan.mirror.has_value(), strategy.schedule() == "chimera");
   if (plan.mirror) {
     check(plan.mirror->layers, apart.mirror->layers);
     check(plan.mirror->smaller, apart.mirror->smaller);

@@ -117,7 +117,8 @@ TEST(KernelTimes, RefusesWhatItCannotRead) {
       "t.times, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate "
       "anew");
   EXPECT_EQ(refusal(head + "1 2 3 4 1 1 \n"), "t.times, line 2: what are these times of?");
-  EXPECT_EQ(refusal(head + line + line), "t.times, line 3: it is there twice: relu: x 1");
+  EXPECT_EQ(refusal(head + line + line),
+            "t.times, line 3: relu: x 1 is there twice with 1 of 2 microbatches in flight");
   for (std::size_t length = 1; length < line.size(); ++length)
     EXPECT_NE(refusal(head + line.substr(0, length)), "") << "cut after " << length;
   EXPECT_EQ(refusal(head + "1 2 3 4 1 1 relu: x"), "t.times, line 2: the file is cut off here");
