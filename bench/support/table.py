@@ -5,9 +5,9 @@ import platform
 import sys
 
 print(f"{platform.machine()}, {platform.system()} {platform.release()}\n")
-print("| subject | case | ranks | seconds | spread | ratio | against |\n|---|---|---|---|---|---|---|")
+print("| subject | case | ranks | seconds | spread | ratio | against | sum of 64 KiB, us |\n|---|---|---|---|---|---|---|---|")
 with open(sys.argv[1], encoding="utf-8") as file:
     for row in map(json.loads, file):
         if not row["case"].startswith("summary"):
             print(f"| {row['subject']} | {row['case']} | {row['ranks']} | {row['seconds']:.2e} | {row['spread']:.2f} | "
-                  f"{row['ratio']:.2f} | {row['against']} |")
+                  f"{row['ratio']:.2f} | {row['against']} | {row.get('sum_us', '')} |")
