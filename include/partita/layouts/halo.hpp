@@ -22,7 +22,7 @@ class Halo {
   /// The halo of `owner`'s tensor for `consumer`'s: every rank needs `reads` of what it owns of the latter, of the channels that
   /// it owns of the former. Both layouts place samples alike, on one grid.
   Halo(const Layout& owner, const Layout& consumer, Reads reads);
-  /// The same where it is known that ranks need each other's along some of the axes that cut space alone.
+  /// The same; `along` are the only axes along which ranks need what others own, as the caller knows.
   Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along);
 
   const Grid& grid() const { return parts_->owner.grid(); }

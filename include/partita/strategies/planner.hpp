@@ -32,7 +32,7 @@ struct PlannerOptions {
   int most_microbatches = 64;
   std::vector<std::string> kinds{"1f1b", "zb-h1"};         ///< schedules of several stages
   std::function<void(int done, int all)> progress{};       ///< after each candidate that was examined, of so many
-  std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; each pattern once a grid
+  std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; by the grid that met it first
 };
 
 /// A strategy that was found, with its price.
