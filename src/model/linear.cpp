@@ -147,19 +147,21 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Prod
   const auto algorithm = [&](std::size_t product) { return product < asked.size() ? asked[product] : "auto"; };
   const bool short_sums = size_of(request.dtype) < size_of(DType::f32);
   const Layout &x = of_y.a.layout, &y = of_y.c.layout, &w = of_y.b.layout, dx = request.arriving[0].dual();
-  OperatorLayouts layouts{.x = {x}, .y = y, .dx = {dx}, .w = {w}, .dw = {w}, .products = {of_y}};
+  OperatorLayouts layouts{.x = {x}, .y = y, .dx = {dx}, .w = {w}, .dw = {w}};
+  layouts.products.reserve(3);
+  layouts.products.push_back(of_y);
   if (request.training) {
     const Layout dy = y.dual();
     // Where dw is summed over ranks must not depend on the batch: plans of several share buckets.
     const AxisSet samples = y.sharding('N') & w.replicated();
-    const ProductPlan of_dx =
-        plan_named("dx", {dy, "mk"}, {w, "kn"}, {dx, "mn"},
-                   {.algorithm = request.needs_dx ? algorithm(1) : "auto", .whole_k = short_sums});
-    const ProductPlan of_dw = plan_named("dw", {dy, "km"}, {x, "kn"}, {w, "mn"},
-                                         {.algorithm = algorithm(2), .pending = samples, .whole_k = short_sums});
+    ProductPlan of_dx = plan_named("dx", {dy, "mk"}, {w, "kn"}, {dx, "mn"},
+                                   {.algorithm = request.needs_dx ? algorithm(1) : "auto", .whole_k = short_sums});
+    ProductPlan of_dw = plan_named("dw", {dy, "km"}, {x, "kn"}, {w, "mn"},
+                                   {.algorithm = algorithm(2), .pending = samples, .whole_k = short_sums});
     layouts.dx = {of_dx.c.layout};
     layouts.dw = {of_dw.c.layout};
-    layouts.products.insert(layouts.products.end(), {of_dx, of_dw});
+    layouts.products.push_back(std::move(of_dx));
+    layouts.products.push_back(std::move(of_dw));
   }
   if (linear_.bias) {
     const std::array shapes{x.shape()};

@@ -2,9 +2,6 @@
 
 #include "rules.hpp"
 
-#include <boost/algorithm/string/classification.hpp>
-#include <boost/algorithm/string/split.hpp>
-
 #include <algorithm>
 #include <cmath>
 
@@ -106,7 +103,12 @@ std::string DropoutOperator::describe() const { return fmt::format("rate {:g}", 
 
 std::vector<std::string> named_algorithms(const std::string& text) {
   std::vector<std::string> names;
-  boost::split(names, text, boost::is_any_of("/"));
+  std::size_t begin = 0, end = 0;
+  do {
+    end = text.find('/', begin);
+    names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  } while (end != std::string::npos);
   return names;
 }
 

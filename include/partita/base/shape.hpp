@@ -44,7 +44,11 @@ class Shape {
   /// e.g. "N=128 C=1 H=28 W=28".
   std::string print() const;
 
-  bool operator==(const Shape&) const = default;
+  bool operator==(const Shape& other) const {
+    for (std::size_t d = 0; d < static_cast<std::size_t>(dims_); ++d)
+      if (extents_[d] != other.extents_[d] || names_[d] != other.names_[d]) return false;
+    return dims_ == other.dims_;
+  }
 
  private:
   int dims_ = 0;
