@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace partita {
 
@@ -23,6 +24,21 @@ bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
   if (inputs != outputs * window.stride) return false;
   return window.stride == 1 || outputs % y.grid().group_size(y.sharding(d)) == 0;
 }
+
+/// Windows and the shape that they find, in one piece.
+class Slides {
+ public:
+  Slides(std::span<const Window> windows, const Shape& shape) : count_(windows.size()), shape_(shape) {
+    std::copy(windows.begin(), windows.end(), windows_.begin());
+  }
+  std::span<const Window> windows() const { return std::span(windows_).first(count_); }
+  const Shape& shape() const { return shape_; }
+
+ private:
+  std::array<Window, max_dims> windows_;
+  std::size_t count_;
+  Shape shape_;
+};
 
 /// The axes along which windows reach into others' blocks.
 AxisSet axes_of_windows(const Layout& x, const Layout& y, std::span<const Window> windows) {
@@ -98,16 +114,12 @@ std::string Halo::widths() const {
 }
 
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = x.shape()](const Box& out) {
-    return inputs_of(windows, out, shape);
-  };
+  auto reads = [of = Slides(windows, x.shape())](const Box& out) { return inputs_of(of.windows(), out, of.shape()); };
   return {x, y, std::move(reads), axes_of_windows(x, y, windows)};
 }
 
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  auto reads = [windows = std::vector(windows.begin(), windows.end()), shape = y.shape()](const Box& in) {
-    return outputs_of(windows, in, shape);
-  };
+  auto reads = [of = Slides(windows, y.shape())](const Box& in) { return outputs_of(of.windows(), in, of.shape()); };
   return {y, x, std::move(reads), axes_of_windows(x, y, windows)};
 }
 

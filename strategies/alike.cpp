@@ -153,6 +153,7 @@ AxisSet even_axes(const Plan& plan, const Bucket& bucket) {
 }
 
 int without(const Grid& grid, int rank, AxisSet axes) {
+  if (axes == grid.all()) return 0;
   int first = rank;
   for (int axis = 0; axis < grid.axes(); ++axis)
     if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);

@@ -26,6 +26,7 @@ class Binder {
   /// All layers for a batch that runs as one.
   Plan bind() && {
     plan_.layers.reserve(model_.layers().size());
+    leaving_.reserve(model_.layers().size());
     for (std::size_t i = 0; i < model_.layers().size(); ++i) {
       const auto& layer = model_.layers()[i];
       try {

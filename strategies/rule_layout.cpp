@@ -145,6 +145,7 @@ std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy
                                               const std::vector<Grid>& grids) {
   std::vector<LayerSettings> settings(model.layers().size());
   std::vector<std::size_t> layers;
+  layers.reserve(settings.size());
   for (const auto& rule : strategy.rules()) {
     layers.clear();
     for (std::size_t i = 0; i < settings.size(); ++i)

@@ -32,7 +32,9 @@ bool splits_backward(const Schedule& schedule) {
 
 TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
                            const Grid* whole)
-    : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {}
+    : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
+  terms_.candidates.reserve(plan.layers.size());
+}
 
 namespace {
 
