@@ -6,7 +6,6 @@
 #include <map>
 #include <memory_resource>
 #include <mutex>
-#include <tuple>
 #include <unordered_map>
 
 namespace partita {
@@ -146,11 +145,16 @@ class CostFormula::Parts {
     const LayerPlan* layer;
     int stage, number;
   };
+  /// The number of layers with one binding of the larger size, in distinct_.
+  struct Bound {
+    const LayerBinding* smaller;
+    bool recompute;
+    int number;
+  };
   /// What was numbered, to find it again; kept in one piece, since it is many small things that go at once.
   struct Known {
-    std::pmr::monotonic_buffer_resource memory;
-    using Bindings = std::tuple<const LayerBinding*, const LayerBinding*, bool>;  // of both sizes, recomputed
-    std::pmr::map<Bindings, int> bindings{&memory};                               // -> distinct_
+    std::pmr::monotonic_buffer_resource memory{1 << 14};  // for a hundred unlike layers
+    std::pmr::unordered_multimap<const LayerBinding*, Bound> bindings{&memory};
     std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // numbers of prices_, of both sizes -> distinct_
     std::pmr::unordered_map<std::size_t, std::pmr::vector<Numbered>> layers{&memory};  // of each price, by likeness
   };
@@ -174,14 +178,16 @@ class CostFormula::Parts {
     const auto i = static_cast<std::size_t>(index);
     const LayerPlan& layer = plan_.layers[i];
     const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.smaller[i].binding.get();
-    const Known::Bindings bindings{layer.binding.get(), smaller, layer.recompute};
-    if (const auto found = known.bindings.find(bindings); found != known.bindings.end() && layer.departs.empty())
-      return found->second;
+    const auto [begin, end] = known.bindings.equal_range(layer.binding.get());
+    const auto bound = std::find_if(begin, end, [&](const auto& each) {
+      return each.second.smaller == smaller && each.second.recompute == layer.recompute;
+    });
+    if (bound != end && layer.departs.empty()) return bound->second.number;
     const std::pair sizes{price_number(compiler, known, index, false),
                           smaller == nullptr ? -1 : price_number(compiler, known, index, true)};
     const auto [found, fresh] = known.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
     if (fresh) distinct_.push_back({sizes.first, sizes.second});
-    if (layer.departs.empty()) known.bindings[bindings] = found->second;
+    if (layer.departs.empty()) known.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
     return found->second;
   }
 
