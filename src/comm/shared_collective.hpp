@@ -1,6 +1,7 @@
 #pragma once
 
 #include "shared_operation.hpp"
+#include "streaming.hpp"
 
 #include "partita/base/dispatch.hpp"
 #include "partita/comm/textbook.hpp"
@@ -45,10 +46,11 @@ class SharedCollective final : public SharedOperation {
         counts_(counts.begin(), counts.end()),
         offsets_(counts.size(), 0),
         rank_(rank) {
-    const Index room = slot_bytes / element(), most = *std::max_element(counts_.begin(), counts_.end());
+    const Index room = slot_bytes / element();
+    most_ = *std::max_element(counts_.begin(), counts_.end());
     per_piece_ = kind == Kind::reduce_scatter ? room / ranks() : room;
-    pieces_ = (most + per_piece_ - 1) / per_piece_;
-    small_ = kind == Kind::all_reduce && most * element() <= small_bytes;
+    pieces_ = (most_ + per_piece_ - 1) / per_piece_;
+    small_ = kind == Kind::all_reduce && most_ * element() <= small_bytes;
     if (kind != Kind::all_reduce) std::exclusive_scan(counts_.begin(), counts_.end(), offsets_.begin(), Index{0});
   }
   bool done() const override { return gathered == pieces_; }
@@ -65,17 +67,18 @@ class SharedCollective final : public SharedOperation {
     const Index lo = count * r / ranks(), hi = count * (r + 1) / ranks();
     return {start + lo, hi - lo, lo};
   }
-  void stage(Index piece, std::byte* slot) const {
+  /// `stream`: past the caches.
+  void stage(Index piece, std::byte* slot, bool stream) const {
     for (int r = 0; r < ranks(); ++r) {  // of a sum one's own part is read where it is
       if ((r == rank_) != (kind_ == Kind::all_gather) && !small_) continue;
       const auto [begin, count, slot_begin] = part(piece, r);
-      copy(slot + slot_begin * element(), input(begin), count);
+      share(slot + slot_begin * element(), input(begin), count, stream);
       if (kind_ == Kind::all_gather) copy(out_ + begin * element(), input(begin), count);
     }
   }
   /// `slot_of(r)` is where rank r has staged the piece.
   template <class SlotOf>
-  void reduce(Index piece, SlotOf&& slot_of) const {
+  void reduce(Index piece, SlotOf&& slot_of, bool stream) const {
     if (kind_ == Kind::all_gather) return;
     const auto [begin, count, slot_begin] = part(piece, rank_);
     if (small_) {  // every rank sums all, in rank order
@@ -88,11 +91,12 @@ class SharedCollective final : public SharedOperation {
     if (kind_ == Kind::reduce_scatter) copy(mine, input(begin), count);
     for (int i = 1; i < ranks(); ++i) {
       const std::byte* theirs = slot_of((rank_ + i) % ranks()) + slot_begin * element();
-      if (i + 1 == ranks() && kind_ == Kind::all_reduce)
+      if (i + 1 == ranks() && kind_ == Kind::all_reduce && !stream)
         combine_twice(mine, slot_of(rank_) + slot_begin * element(), theirs, count);
       else
         textbook::combine(mine, theirs, count, dtype_, op_);
     }
+    if (kind_ == Kind::all_reduce && stream) share(slot_of(rank_) + slot_begin * element(), mine, count, stream);
   }
   template <class SlotOf>
   void gather(Index piece, SlotOf&& slot_of) const {
@@ -106,11 +110,16 @@ class SharedCollective final : public SharedOperation {
   /// True if a rank's gather waits for all to have reduced.
   bool gathers_sums() const { return kind_ == Kind::all_reduce && !small_; }
   Index pieces() const { return pieces_; }
+  /// True if the way of storing matters.
+  bool is_large() const { return most_ * element() >= large_bytes; }
+  /// Of what a rank gives to the piece, or takes from it.
+  Index bytes_of(Index piece) const { return std::min(most_ - piece * per_piece_, per_piece_) * element(); }
 
+  Index first_large = 0;                        ///< its first piece's number among those of large operations
   Index staged = 0, reduced = 0, gathered = 0;  ///< pieces so far
 
  private:
-  static constexpr Index small_bytes = Index{4} << 10;
+  static constexpr Index small_bytes = Index{4} << 10, large_bytes = Index{16} << 10;
 
   int ranks() const { return static_cast<int>(counts_.size()); }
   Index element() const { return size_of(dtype_); }
@@ -124,6 +133,11 @@ class SharedCollective final : public SharedOperation {
   }
   void copy(std::byte* to, const std::byte* from, Index count) const {
     if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count * element()));
+  }
+  /// As copy, to where others read it.
+  void share(std::byte* to, const std::byte* from, Index count, bool stream) const {
+    if (!stream) return copy(to, from, count);
+    stream_copy(to, from, count * element());
   }
   void combine_twice(std::byte* to, std::byte* also, const std::byte* from, Index count) const {
     dispatch(dtype_, [&](auto t) {
@@ -140,6 +154,7 @@ class SharedCollective final : public SharedOperation {
   std::byte* out_;
   std::vector<Index> counts_, offsets_;
   int rank_;
+  Index most_ = 0;                    // elements of a rank
   Index pieces_ = 0, per_piece_ = 0;  // elements of a part or of all parts
   bool small_ = false;
 };

@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 #include <thread>
+#include <utility>
 
 #ifdef __linux__
 #include <linux/futex.h>
@@ -44,12 +45,13 @@ void futex_wake_all(std::atomic<std::uint32_t>&) {}
 
 }  // namespace
 
-/// How many pieces a rank has staged, reduced and gathered since the beginning; each in a line of its own.
+/// How many pieces a rank has staged, reduced and gathered since the beginning; each in a line of its own. Of rank 0, for
+/// all: how pieces are stored, and a bell that rings when something is complete that others may sleep for.
 struct SharedMemory::Flags {
   alignas(64) Counter staged{0};
   alignas(64) Counter reduced{0};
   alignas(64) Counter gathered{0};
-  // Rank 0's, for all: rung when something is complete that others may sleep for.
+  alignas(64) std::atomic<bool> streams{false};
   alignas(64) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> sleepers{0};
 };
@@ -93,6 +95,7 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   auto behind = segments_;
   for (auto& segment : behind) segment += sizeof(Flags) + slots * SharedCollective::slot_bytes;
   exchange_ = std::make_unique<SharedExchange>(rank_, behind);
+  choice_.emplace(flags(0).streams, rank_ == 0);
   MPI_Barrier(comm);
 }
 
@@ -115,6 +118,7 @@ std::byte* SharedMemory::slot(int rank, Index piece) const {
 }
 
 std::shared_ptr<const SharedOperation> SharedMemory::start(std::shared_ptr<SharedCollective> operation) {
+  if (operation->is_large()) operation->first_large = std::exchange(large_, large_ + operation->pieces());
   if (!operation->done()) started_.push_back(operation);
   progress();
   return operation;
@@ -193,6 +197,16 @@ void SharedMemory::sleep(const SharedOperation& awaited) {
   progress();
 }
 
+bool SharedMemory::streams(const SharedCollective& now, Index piece) const {
+  return now.is_large() && choice_->streams(now.first_large + piece);
+}
+
+template <class Step>
+void SharedMemory::time(const SharedCollective& now, Index piece, Step&& step) {
+  if (!now.is_large()) return step();
+  choice_->time(now.first_large + piece, step);
+}
+
 /// One step of the piece that is furthest, while the caches hold it; false if every one has to wait.
 bool SharedMemory::advance(SharedCollective& now) { return gather(now) || reduce(now) || stage(now); }
 
@@ -201,7 +215,8 @@ bool SharedMemory::stage(SharedCollective& now) {
   if (now.staged == now.pieces() || now.staged >= now.gathered + slots) return false;
   // Nobody reads any more what the slot held.
   if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
-  now.stage(now.staged++, slot(rank_, piece));
+  time(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
+  ++now.staged;
   publish(piece, [&](int r) -> Counter& { return flags(r).staged; });
   return true;
 }
@@ -210,7 +225,9 @@ bool SharedMemory::reduce(SharedCollective& now) {
   const Index piece = before_ + now.reduced;
   if (now.reduced == now.staged) return false;
   if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).staged; })) return false;
-  now.reduce(now.reduced++, [&](int r) { return slot(r, piece); });
+  const auto slot_of = [&](int r) { return slot(r, piece); };
+  time(now, now.reduced, [&] { now.reduce(now.reduced, slot_of, streams(now, now.reduced)); });
+  ++now.reduced;
   publish(piece, [&](int r) -> Counter& { return flags(r).reduced; });
   return true;
 }
@@ -220,7 +237,9 @@ bool SharedMemory::gather(SharedCollective& now) {
   if (now.gathered == now.reduced) return false;
   if (now.gathers_sums() && !all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; }))
     return false;
-  now.gather(now.gathered++, [&](int r) { return slot(r, piece); });
+  time(now, now.gathered, [&] { now.gather(now.gathered, [&](int r) { return slot(r, piece); }); });
+  if (now.is_large()) choice_->done(now.first_large + now.gathered, now.bytes_of(now.gathered));
+  ++now.gathered;
   publish(piece, [&](int r) -> Counter& { return flags(r).gathered; });
   return true;
 }

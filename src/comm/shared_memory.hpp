@@ -2,6 +2,7 @@
 
 #include "shared_collective.hpp"
 #include "shared_exchange.hpp"
+#include "streaming.hpp"
 
 #include "partita/comm/communicator.hpp"
 
@@ -11,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace partita {
@@ -56,6 +58,9 @@ class SharedMemory {
   template <class CounterOf>
   void publish(Index piece, CounterOf&& counter);
   void ring();
+  bool streams(const SharedCollective& now, Index piece) const;
+  template <class Step>
+  void time(const SharedCollective& now, Index piece, Step&& step);
   bool advance(SharedCollective& now);
   bool stage(SharedCollective& now);
   bool reduce(SharedCollective& now);
@@ -65,6 +70,8 @@ class SharedMemory {
   int rank_ = 0, size_ = 1;
   std::vector<std::byte*> segments_;  // one a rank
   Index before_ = 0;                  // pieces of all operations before the one at the front
+  Index large_ = 0;                   // pieces of all large operations that were started
+  std::optional<StreamingChoice> choice_;
   std::deque<std::shared_ptr<SharedCollective>> started_;
   std::unique_ptr<SharedExchange> exchange_;
 };

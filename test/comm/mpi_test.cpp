@@ -50,6 +50,21 @@ TEST(Mpi, RefusesCountsThatMpiCannotSay) {
   EXPECT_THROW(world->all_to_all(nullptr, counts, nullptr, counts, DType::f32, {}), Error);
 }
 
+/// So many pieces of shared memory that some are stored past the caches and some are not.
+TEST(Mpi, SumsOfPiecesStoredEitherWay) {
+  const auto world = mpi_world();
+  const int p = world->size(), me = world->rank();
+  for (const Index count : {Index{4'099}, Index{50'001}})
+    for (int repeat = 0; repeat < 200; ++repeat) {
+      std::vector<float> data(static_cast<std::size_t>(count));
+      for (Index i = 0; i < count; ++i) data[static_cast<std::size_t>(i)] = static_cast<float>(me * repeat + i % 251);
+      world->all_reduce(data.data(), count, DType::f32, Op::sum, {}).wait();
+      for (Index i = 0; i < count; ++i)
+        ASSERT_EQ(data[static_cast<std::size_t>(i)], static_cast<float>(p * (p - 1) / 2 * repeat + p * (i % 251)))
+            << "element " << i << " of " << count << ", repeat " << repeat;
+    }
+}
+
 /// Blocks of many pieces of shared memory, uneven and empty ones, several collectives at a time.
 TEST(Mpi, CollectivesOfManyPieces) {
   const auto world = mpi_world();
