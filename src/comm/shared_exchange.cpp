@@ -7,6 +7,9 @@ namespace partita {
 
 struct alignas(64) SharedExchange::Line {
   std::atomic<Index> pieces{0};
+  std::atomic<bool> streams{false};  // of its reader: what he asks the writer for
+  std::array<std::atomic<float>, StreamingChoice::trial + 1>
+      seconds{};  // of its writer, for the last pieces in question
 };
 
 namespace {
@@ -18,6 +21,11 @@ Index bytes_of_slot(int ranks) {
   constexpr Index all = Index{1} << 20, least = Index{4} << 10;
   return std::max(all / depth / std::max(ranks - 1, 1), least) / line * line;
 }
+
+/// A piece for which it matters whether it goes past the caches.
+constexpr Index large = Index{4} << 10;
+
+Index bytes_of(const Tensor& tensor, const Box& piece) { return piece.volume() * size_of(tensor.dtype()); }
 
 }  // namespace
 
@@ -31,8 +39,12 @@ SharedExchange::SharedExchange(int rank, std::vector<std::byte*> segments)
       out_(segments_.size()),
       in_(segments_.size()),
       sent_(segments_.size()),
-      received_(segments_.size()) {
+      received_(segments_.size()),
+      large_sent_(segments_.size()),
+      large_received_(segments_.size()),
+      packed_(static_cast<std::size_t>(slot_bytes_)) {
   for (std::size_t i = 0; i < 2 * segments_.size(); ++i) new (segments_[rank_] + static_cast<Index>(i) * line) Line;
+  for (std::size_t peer = 0; peer < segments_.size(); ++peer) choices_.emplace_back(taken(peer, rank_).streams);
 }
 
 SharedExchange::Line& SharedExchange::written(std::size_t from, std::size_t to) const {
@@ -107,12 +119,31 @@ bool SharedExchange::advance() {
 }
 
 bool SharedExchange::write(std::size_t peer) {
-  if (sent_[peer] - taken(rank_, peer).pieces.load() == depth) return false;
+  const Line& back = taken(rank_, peer);
+  if (sent_[peer] - back.pieces.load() == depth) return false;
   const Message& message = out_[peer].front();
-  pack(message.tensor, message.pieces[message.next], slot(rank_, peer, sent_[peer]));
+  const Box piece = message.pieces[message.next];
+  std::byte* to = slot(rank_, peer, sent_[peer]);
+  if (bytes_of(message.tensor, piece) < large)
+    pack(message.tensor, piece, to);
+  else
+    write_large(peer, message.tensor, piece, to);
   written(rank_, peer).pieces.store(++sent_[peer]);
   finish_piece(out_[peer]);
   return true;
+}
+
+void SharedExchange::write_large(std::size_t peer, const Tensor& tensor, const Box& piece, std::byte* to) {
+  const Index number = large_sent_[peer]++;
+  const auto step = [&] {
+    if (!StreamingChoice::streams(taken(rank_, peer).streams, number)) return pack(tensor, piece, to);
+    const auto run = run_of(tensor, piece);
+    if (run.empty()) pack(tensor, piece, packed_.data());
+    stream_copy(to, run.empty() ? packed_.data() : run.data(), bytes_of(tensor, piece));
+  };
+  if (!StreamingChoice::needs(number)) return step();
+  written(rank_, peer).seconds[static_cast<std::size_t>(number % StreamingChoice::period)] =
+      static_cast<float>(seconds_of(step));
 }
 
 bool SharedExchange::read(std::size_t peer) {
@@ -121,11 +152,26 @@ bool SharedExchange::read(std::size_t peer) {
   const Operation& operation = *message.operation;
   if (operation.adds && !operation.may_add(message.place)) return false;
   const auto put = operation.adds ? unpack_add : unpack;
-  put(slot(peer, rank_, received_[peer]), message.pieces[message.next], message.tensor);
+  const Box piece = message.pieces[message.next];
+  const std::byte* from = slot(peer, rank_, received_[peer]);
+  const auto step = [&] { put(from, piece, message.tensor); };
+  if (bytes_of(message.tensor, piece) < large)
+    step();
+  else
+    read_large(peer, bytes_of(message.tensor, piece), step);
   taken(peer, rank_).pieces.store(++received_[peer]);
   const std::shared_ptr<Operation> whole = message.operation;
   if (finish_piece(in_[peer])) ++whole->added;
   return true;
+}
+
+template <class Step>
+void SharedExchange::read_large(std::size_t peer, Index bytes, Step&& step) {
+  const Index number = large_received_[peer]++;
+  if (!StreamingChoice::needs(number)) return step();
+  const auto& writers = written(peer, rank_).seconds[static_cast<std::size_t>(number % StreamingChoice::period)];
+  choices_[peer].add(number, seconds_of(step) + static_cast<double>(writers.load()));
+  choices_[peer].done(number, bytes);
 }
 
 bool SharedExchange::finish_piece(std::deque<Message>& queue) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "shared_operation.hpp"
+#include "streaming.hpp"
 
 #include "partita/comm/communicator.hpp"
 
@@ -66,7 +67,10 @@ class SharedExchange {
   void queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer,
              const std::shared_ptr<Operation>& operation) const;
   bool write(std::size_t peer);
+  void write_large(std::size_t peer, const Tensor& tensor, const Box& piece, std::byte* to);
   bool read(std::size_t peer);
+  template <class Step>
+  void read_large(std::size_t peer, Index bytes, Step&& step);
   /// True if it was the message's last.
   bool finish_piece(std::deque<Message>& queue);
   Line& written(std::size_t from, std::size_t to) const;
@@ -78,6 +82,9 @@ class SharedExchange {
   Index slot_bytes_;
   std::vector<std::deque<Message>> out_, in_;                    // by peer, in the order of their start
   std::vector<Index> sent_, received_;                           // pieces so far, by peer
+  std::vector<Index> large_sent_, large_received_;               // of these those that may go past the caches
+  std::vector<StreamingChoice> choices_;                         // by peer: how he shall write for this rank
+  std::vector<std::byte> packed_;                                // a piece, before it goes past the caches
   Index open_ = 0;                                               // messages
   Index started_ = 0;                                            // operations
   std::shared_ptr<Index> awaited_ = std::make_shared<Index>(0);  // the last of those that somebody waits for

@@ -95,7 +95,7 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   auto behind = segments_;
   for (auto& segment : behind) segment += sizeof(Flags) + slots * SharedCollective::slot_bytes;
   exchange_ = std::make_unique<SharedExchange>(rank_, behind);
-  choice_.emplace(flags(0).streams, rank_ == 0);
+  if (rank_ == 0) choice_.emplace(flags(0).streams);
   MPI_Barrier(comm);
 }
 
@@ -198,13 +198,15 @@ void SharedMemory::sleep(const SharedOperation& awaited) {
 }
 
 bool SharedMemory::streams(const SharedCollective& now, Index piece) const {
-  return now.is_large() && choice_->streams(now.first_large + piece);
+  return now.is_large() && StreamingChoice::streams(flags(0).streams, now.first_large + piece);
 }
 
+/// Runs a step of a piece; whoever decides how pieces are stored takes its time.
 template <class Step>
-void SharedMemory::time(const SharedCollective& now, Index piece, Step&& step) {
-  if (!now.is_large()) return step();
-  choice_->time(now.first_large + piece, step);
+void SharedMemory::take(const SharedCollective& now, Index piece, Step&& step) {
+  const Index number = now.first_large + piece;
+  if (!choice_ || !now.is_large() || !StreamingChoice::needs(number)) return step();
+  choice_->add(number, seconds_of(step));
 }
 
 /// One step of the piece that is furthest, while the caches hold it; false if every one has to wait.
@@ -215,7 +217,7 @@ bool SharedMemory::stage(SharedCollective& now) {
   if (now.staged == now.pieces() || now.staged >= now.gathered + slots) return false;
   // Nobody reads any more what the slot held.
   if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
-  time(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
+  take(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
   ++now.staged;
   publish(piece, [&](int r) -> Counter& { return flags(r).staged; });
   return true;
@@ -226,7 +228,7 @@ bool SharedMemory::reduce(SharedCollective& now) {
   if (now.reduced == now.staged) return false;
   if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).staged; })) return false;
   const auto slot_of = [&](int r) { return slot(r, piece); };
-  time(now, now.reduced, [&] { now.reduce(now.reduced, slot_of, streams(now, now.reduced)); });
+  take(now, now.reduced, [&] { now.reduce(now.reduced, slot_of, streams(now, now.reduced)); });
   ++now.reduced;
   publish(piece, [&](int r) -> Counter& { return flags(r).reduced; });
   return true;
@@ -237,8 +239,8 @@ bool SharedMemory::gather(SharedCollective& now) {
   if (now.gathered == now.reduced) return false;
   if (now.gathers_sums() && !all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; }))
     return false;
-  time(now, now.gathered, [&] { now.gather(now.gathered, [&](int r) { return slot(r, piece); }); });
-  if (now.is_large()) choice_->done(now.first_large + now.gathered, now.bytes_of(now.gathered));
+  take(now, now.gathered, [&] { now.gather(now.gathered, [&](int r) { return slot(r, piece); }); });
+  if (choice_ && now.is_large()) choice_->done(now.first_large + now.gathered, now.bytes_of(now.gathered));
   ++now.gathered;
   publish(piece, [&](int r) -> Counter& { return flags(r).gathered; });
   return true;

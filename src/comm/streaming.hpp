@@ -37,37 +37,39 @@ inline void stream_copy(std::byte* to, const std::byte* from, Index bytes) {
 }
 #endif
 
+/// Runs it and returns how long it took.
+template <class Step>
+double seconds_of(Step&& step) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  step();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 /// Whether the pieces that ranks write for each other are streamed past the caches. Where cores share a cache they should
 /// not be: two ranks sum 1 MiB in 60 us, streamed in 95. Where they do not, a line that is written is called back from the
 /// other core's cache: 700 us against 85. Which of both holds nobody tells a process, and virtual machines move. So of
 /// every 251 pieces (a prime: any piece of operations that are alike) the fifth is written the other way, and the way is
-/// changed if that took less time for each byte than the fastest of the four before it. One rank times and decides; all read.
+/// changed if that took less time for each byte, of those who write and read it, than the fastest of the four before it.
 class StreamingChoice {
  public:
   static constexpr Index period = 251, trial = 4;
 
-  /// `streams` is what all ranks read.
-  explicit StreamingChoice(std::atomic<bool>& streams, bool decides) : streams_(streams), decides_(decides) {}
+  /// `streams` is what those who write read.
+  explicit StreamingChoice(std::atomic<bool>& streams) : streams_(streams) {}
 
-  bool streams(Index piece) const {
-    return has_streaming_stores && streams_.load(std::memory_order_relaxed) != (piece % period == trial);
+  static bool streams(const std::atomic<bool>& shared, Index piece) {
+    return has_streaming_stores && shared.load(std::memory_order_relaxed) != (piece % period == trial);
   }
-  /// Runs a step of a piece, and times it if the decision needs that.
-  template <class Step>
-  void time(Index piece, Step&& step) {
-    if (!times(piece)) return step();
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    step();
-    add(piece, std::chrono::duration<double>(Clock::now() - start).count());
-  }
+  /// True if the decision needs the time of the piece.
+  static bool needs(Index piece) { return piece % period <= trial; }
   /// A step of a piece took so long.
   void add(Index piece, double seconds) {
-    if (times(piece)) seconds_[static_cast<std::size_t>(piece % period)] += seconds;
+    if (needs(piece)) seconds_[static_cast<std::size_t>(piece % period)] += seconds;
   }
   /// All steps of a piece of so many bytes are done.
   void done(Index piece, Index bytes) {
-    if (!times(piece)) return;
+    if (!needs(piece)) return;
     const Index place = piece % period;
     const double each = std::exchange(seconds_[static_cast<std::size_t>(place)], 0) / static_cast<double>(bytes);
     if (place == 0) fastest_ = each;
@@ -76,10 +78,7 @@ class StreamingChoice {
   }
 
  private:
-  bool times(Index piece) const { return decides_ && piece % period <= trial; }
-
   std::atomic<bool>& streams_;
-  bool decides_;
   std::array<double, trial + 1> seconds_{};
   double fastest_ = std::numeric_limits<double>::infinity();
 };

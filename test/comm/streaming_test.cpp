@@ -11,10 +11,11 @@ namespace {
 using Choice = StreamingChoice;
 
 /// Lets pieces that are stored either way take so long, and returns how many of `periods` periods' pieces were streamed.
-Index streamed(Choice& choice, Index first_period, Index periods, double cached, double streaming) {
+Index streamed(Choice& choice, const std::atomic<bool>& shared, Index first_period, Index periods, double cached,
+               double streaming) {
   Index count = 0;
   for (Index piece = first_period * Choice::period; piece < (first_period + periods) * Choice::period; ++piece) {
-    const bool streams = choice.streams(piece);
+    const bool streams = Choice::streams(shared, piece);
     const Index bytes = 1000 + piece % 3 * 1000;  // only the time for each byte counts
     choice.add(piece, (streams ? streaming : cached) * static_cast<double>(bytes));
     choice.done(piece, bytes);
@@ -26,21 +27,13 @@ Index streamed(Choice& choice, Index first_period, Index periods, double cached,
 TEST(Streaming, FollowsTheFasterWayAndTriesTheOtherOnceAPeriod) {
   if (!has_streaming_stores) GTEST_SKIP() << "this processor has no streaming stores";
   std::atomic<bool> shared{false};
-  Choice choice(shared, true), other(shared, false);
-  EXPECT_EQ(streamed(choice, 0, 4, 1, 1.5), 4);  // the trials
+  Choice choice(shared);
+  EXPECT_EQ(streamed(choice, shared, 0, 4, 1, 1.5), 4);  // the trials
   EXPECT_FALSE(shared);
-  EXPECT_EQ(streamed(choice, 4, 1, 9, 1.5), Choice::period - Choice::trial);
-  EXPECT_TRUE(other.streams(0));
-  EXPECT_FALSE(other.streams(Choice::trial));
-  EXPECT_EQ(streamed(choice, 5, 3, 9, 1.5), 3 * (Choice::period - 1));
-  EXPECT_EQ(streamed(choice, 8, 1, 1, 1.5), Choice::trial);
-  EXPECT_FALSE(shared);
-}
-
-TEST(Streaming, OneRankDecidesForAll) {
-  std::atomic<bool> shared{false};
-  Choice other(shared, false);
-  streamed(other, 0, 3, 9, 1);
+  EXPECT_EQ(streamed(choice, shared, 4, 1, 9, 1.5), Choice::period - Choice::trial);
+  EXPECT_TRUE(shared);
+  EXPECT_EQ(streamed(choice, shared, 5, 3, 9, 1.5), 3 * (Choice::period - 1));
+  EXPECT_EQ(streamed(choice, shared, 8, 1, 1, 1.5), Choice::trial);
   EXPECT_FALSE(shared);
 }
 
