@@ -17,6 +17,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <functional>
+#include <string>
+#include <vector>
 
 using namespace partita;
 
@@ -91,20 +94,18 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
     ours.choose(pass);
     bench::BareConv blocked(shape, batch, pass, bench::Form::blocked),
         last(shape, batch, pass, bench::Form::channels_last);
-    const auto first = bench::compare(
-        MPI_COMM_WORLD, [&] { blocked.run(); }, [&] { last.run(); }, 0.1);
-    const bool against_blocked = blocked_form || first.ratio > 1;
-    auto& theirs = against_blocked ? blocked : last;
-    const auto against = [&](bench::BareConv& bare, const char* form) {
+    const auto against = [&](const std::vector<std::function<void()>>& theirs, const std::vector<std::string>& forms) {
       const auto result = bench::compare(
-          MPI_COMM_WORLD, [&] { ours.run(pass); }, [&] { bare.run(); }, 0.4);
-      bench::print(MPI_COMM_WORLD, "conv", text, result, form);
+          MPI_COMM_WORLD, [&] { ours.run(pass); }, theirs, 0.4);
+      bench::print(MPI_COMM_WORLD, "conv", text, result, forms[result.best]);
       return result.ratio;
     };
+    std::vector<std::function<void()>> theirs{[&] { blocked.run(); }};
+    if (!blocked_form) theirs.emplace_back([&] { last.run(); });
     constexpr double wanted_ratio = 0.9;
-    if (against(theirs, against_blocked ? "onednn blocked" : "onednn nhwc") >= wanted_ratio) continue;
+    if (against(theirs, {"onednn blocked", "onednn nhwc"}) >= wanted_ratio) continue;
     bench::BareConv plain(shape, batch, pass, bench::Form::channels_last, /*plain_weights=*/true);
-    against(plain, "onednn nhwc, plain weights");
+    against({[&] { plain.run(); }}, {"onednn nhwc, plain weights"});
   }
 }
 

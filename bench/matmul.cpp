@@ -20,6 +20,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <vector>
 
 using namespace partita;
 
@@ -140,15 +143,17 @@ void Bench::square(Index n) const {
 
 void Bench::against_scalapack(const std::string& name, Index n, Running& ours) const {
 #ifdef PARTITA_SCALAPACK
-  bench::Comparison best;
+  std::deque<bench::ScalapackProduct> products;
+  std::vector<std::function<void()>> theirs;
   for (const auto& [rows, columns] : {std::pair(1, 2), std::pair(2, 1)})
     for (const int block : {64, 128, 256, 512}) {
-      bench::ScalapackProduct theirs(static_cast<int>(n), rows, columns, block);
-      const auto result = bench::compare(
-          MPI_COMM_WORLD, [&] { ours.run(); }, [&] { theirs.run(); }, 0.5);
-      if (best.ratio == 0 || result.ratio < best.ratio) best = result;
+      auto& product = products.emplace_back(static_cast<int>(n), rows, columns, block);
+      theirs.emplace_back([&product] { product.run(); });
     }
-  bench::print(MPI_COMM_WORLD, "matmul", name, best, "scalapack");
+  bench::print(MPI_COMM_WORLD, "matmul", name,
+               bench::compare(
+                   MPI_COMM_WORLD, [&] { ours.run(); }, theirs, 2),
+               "scalapack");
 #else
   if (world_->rank() == 0) fmt::print(stderr, "{}: this build has no ScaLAPACK to compare with\n", name);
   static_cast<void>(n);
@@ -189,11 +194,10 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
                              MPI_COMM_WORLD);
   };
   const auto run = [&] { ours.run(); };
-  const auto first = bench::compare(MPI_COMM_WORLD, run, gather_first, 0.5);
-  const auto second = bench::compare(MPI_COMM_WORLD, run, scatter_last, 0.5);
-  const bool gathers = first.ratio < second.ratio;
-  bench::print(MPI_COMM_WORLD, "matmul", name, gathers ? first : second,
-               gathers ? "all-gather and gemm" : "gemm and reduce-scatter");
+  const std::vector<std::function<void()>> both_ways{gather_first, scatter_last};
+  const auto result = bench::compare(MPI_COMM_WORLD, run, both_ways, 1);
+  bench::print(MPI_COMM_WORLD, "matmul", name, result,
+               result.best == 0 ? "all-gather and gemm" : "gemm and reduce-scatter");
   Running other(plan(plan("auto").algorithm == "dot" ? "summa-c" : "dot"), world_);
   auto choice = bench::compare(
       MPI_COMM_WORLD, run, [&] { other.run(); }, 0.5);

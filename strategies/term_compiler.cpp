@@ -34,6 +34,13 @@ TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const Kerne
                            const Grid* whole)
     : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
   terms_.candidates.reserve(plan.layers.size());
+  if (times.empty()) return;
+  for (int stage = 0; stage < static_cast<int>(plan.schedule.stages.size()); ++stage)
+    loops_.push_back(timed_loop(plan, stage));
+}
+
+std::optional<LayerTimes> TermCompiler::measured(const std::string& work, int group) const {
+  return times_.find(work, loops_[static_cast<std::size_t>(plan_.place(group))]);
 }
 
 namespace {
@@ -225,8 +232,7 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<
   const bool training = plan_.workload.training, again = layer.recompute && training;
   KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others};
   if (!times_.empty())
-    if (const auto found =
-            times_.find(local_work(layer, rank, plan_.workload), timed_loop(plan_, plan_.place(layer.group)))) {
+    if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
       const double data = found->backward_data, filter = found->backward_filter;
       // Both gradients at once take less.
       const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
@@ -357,7 +363,7 @@ UpdateTerms TermCompiler::update(int group) const {
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
         updated += plan_.distributed ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
     if (!times_.empty())
-      if (const auto found = times_.find(update_work(updated, plan_.workload), timed_loop(plan_, plan_.place(group)))) {
+      if (const auto found = measured(update_work(updated, plan_.workload), group)) {
         most.seconds = std::max(most.seconds, found->forward);
         continue;
       }

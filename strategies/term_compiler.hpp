@@ -50,6 +50,7 @@ class TermCompiler {
   Movement movement(const Route& route, const Traffic& traffic);
   int number(const Route& route);
   KernelTerm kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const;
+  std::optional<LayerTimes> measured(const std::string& work, int group) const;
   double flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const;
   RankTerms on_rank(const LayerPlan& layer, const KernelTerm& kernel, const std::vector<PlannedTraffic>& items,
                     const Grid& grid, int rank);
@@ -61,6 +62,7 @@ class TermCompiler {
   const KernelTimes& times_;
   bool split_;
   const Grid* whole_;
+  std::vector<Loop> loops_;      // in which a stage's layers are timed; none without times
   std::vector<bool> completes_;  // by layer: a bucket; once sums are asked for
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // that are looked at, by stage

@@ -82,6 +82,7 @@ class TrafficList {
   Traffic sent(const TransferPlan& plan) const {
     return {static_cast<Index>(plan.sends.size()), plan.sent() * element_};
   }
+  /// Windows that stay in their blocks have a halo, along no axis, which no transfer need be planned for.
   static bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; }
   /// The exchange of x, planned once: its adjoint goes back on it.
   const TransferPlan& x_halo() {

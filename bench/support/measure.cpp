@@ -96,45 +96,56 @@ bool on_cores_of_their_own(MPI_Comm comm) {
 /// True if two sums were of one state.
 bool alike(double sum, double other) { return sum == other || (sum > 0.7 * other && sum < 1.4 * other); }
 
-/// What was measured in one state.
+/// What was measured in one state: by who ran, ours first, the rounds' seconds.
 struct Rounds {
   double sum = 0;
-  std::vector<double> ours = {}, theirs = {};
+  std::vector<std::vector<double>> seconds = {};
   double spent = 0;
 
   bool enough(double budget) const {
     constexpr std::size_t least = 5, most = 200;
-    return ours.size() >= most || (ours.size() >= least && spent > budget);
+    const std::size_t rounds = seconds.front().size();
+    return rounds >= most || (rounds >= least && spent > budget);
   }
   Comparison medians() const {
+    std::vector<double> theirs;
+    for (std::size_t i = 1; i < seconds.size(); ++i) theirs.push_back(quantile(seconds[i], 0.5));
+    const auto best = std::min_element(theirs.begin(), theirs.end());
+    const auto& ours = seconds.front();
     const double median = quantile(ours, 0.5);
     return {.seconds = median,
             .spread = (quantile(ours, 0.75) - quantile(ours, 0.25)) / median,
-            .ratio = quantile(theirs, 0.5) / median,
-            .sum = sum};
+            .ratio = *best / median,
+            .sum = sum,
+            .best = static_cast<std::size_t>(best - theirs.begin())};
   }
 };
 
 }  // namespace
 
-Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
+Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::vector<std::function<void()>>& theirs,
                    double budget) {
-  const int our_repeats = repeats(comm, ours), their_repeats = repeats(comm, theirs);
+  std::vector<std::function<void()>> runs{ours};
+  runs.insert(runs.end(), theirs.begin(), theirs.end());
+  std::vector<int> repeat;
+  for (const auto& run : runs) repeat.push_back(repeats(comm, run));
   const bool several_states = on_cores_of_their_own(comm);
   const double start = now();
   std::vector<Rounds> states;
   double before = several_states ? time_sum(comm) : 0;
   while (slowest(comm, now() - start) < 10 * budget + longest) {
-    const double our_time = time_once(comm, ours, our_repeats), their_time = time_once(comm, theirs, their_repeats);
+    std::vector<double> times;
+    for (std::size_t i = 0; i < runs.size(); ++i) times.push_back(time_once(comm, runs[i], repeat[i]));
     const double after = several_states ? time_sum(comm) : 0;
-    if (alike(std::exchange(before, after), after)) {
-      auto state = std::find_if(states.begin(), states.end(), [&](const Rounds& s) { return alike(s.sum, after); });
-      if (state == states.end()) state = states.insert(state, {.sum = after});
-      state->ours.push_back(our_time);
-      state->theirs.push_back(their_time);
-      state->spent += our_time * our_repeats + their_time * their_repeats;
-      if (state->enough(budget)) return state->medians();
+    if (!alike(std::exchange(before, after), after)) continue;
+    auto state = std::find_if(states.begin(), states.end(), [&](const Rounds& s) { return alike(s.sum, after); });
+    if (state == states.end())
+      state = states.insert(state, {.sum = after, .seconds = std::vector<std::vector<double>>(runs.size())});
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      state->seconds[i].push_back(times[i]);
+      state->spent += times[i] * repeat[i];
     }
+    if (state->enough(budget)) return state->medians();
   }
   throw std::runtime_error(
       "the cores were moved about so often that no state lasted for as long as was to be measured");

@@ -22,14 +22,20 @@ double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat);
 
 /// Medians of interleaved runs of ours and of what it is held against.
 struct Comparison {
-  double seconds = 0;  ///< median of ours
-  double spread = 0;   ///< distance of its quartiles, relative
-  double ratio = 0;    ///< median of theirs / median of ours: above 1 ours is faster
-  double sum = 0;      ///< seconds of a sum of 64 KiB in the state in which they ran; 0 where all is one state
+  double seconds = 0;    ///< median of ours
+  double spread = 0;     ///< distance of its quartiles, relative
+  double ratio = 0;      ///< median of the fastest of theirs / median of ours: above 1 ours is faster
+  double sum = 0;        ///< seconds of a sum of 64 KiB in the state in which they ran; 0 where all is one state
+  std::size_t best = 0;  ///< which of theirs is the fastest
 };
-/// Runs both in turns, until `budget` seconds and 5 rounds or more have been spent in one state.
-Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
-                   double budget = 1);
+/// Runs all in turns, until `budget` seconds and 5 rounds or more have been spent in one state.
+Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::vector<std::function<void()>>& theirs,
+                   double budget);
+/// With one to be held against.
+inline Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
+                          double budget = 1) {
+  return compare(comm, ours, std::vector{theirs}, budget);
+}
 
 /// Measures whatever takes long in one state only: the one that was met most often at the start.
 class SteadyCores {

@@ -3,6 +3,7 @@
 #include "partita/base/profile.hpp"
 #include "partita/model/builtin.hpp"
 #include "partita/strategies/plan.hpp"
+#include "partita/strategies/planner.hpp"
 #include "partita/train/trainer.hpp"
 
 #include <functional>
@@ -39,7 +40,7 @@ struct Options {
   bool measure = false;                             ///< compare: run them too
   int ranks = 0;                                    ///< plan: for so many
   int best = 3;                                     ///< plan: strategies to write
-  int examined = 12;                                ///< plan: candidates to price whole
+  int examined = PlannerOptions().examined;         ///< plan: candidates to price whole
   std::vector<std::string> kinds{"1f1b", "zb-h1"};  ///< plan: schedules of several stages
   std::vector<std::string> why_not;                 ///< plan: rules that are priced too
   std::string why;                                  ///< explain: the layer whose price is to be shown

@@ -50,14 +50,16 @@ std::string describe(const Strategy& strategy) {
                      counted(static_cast<Index>(strategy.rules().size()), "rule"));
 }
 
-/// How many patterns were not looked at, and the first few with their reasons.
-void print_left_out(const std::vector<LeftOut>& patterns) {
-  if (patterns.empty()) return;
+/// Some of the patterns that were not looked at, with their reasons; "" for none. Not how many: a pattern that is left out on one
+/// grid is so on many that the search would come to.
+std::string left_out_text(const std::vector<LeftOut>& patterns) {
+  if (patterns.empty()) return "";
   constexpr std::size_t most = 3;
-  fmt::print("left out {}, as some layer cannot run so\n", counted(static_cast<Index>(patterns.size()), "pattern"));
+  std::string text =
+      fmt::format("left out, as some layer cannot run so{}\n", patterns.size() > most ? ", for example" : "");
   for (std::size_t i = 0; i < std::min(most, patterns.size()); ++i)
-    fmt::print("         \"{}\" on \"{}\": {}\n", patterns[i].pattern, patterns[i].grid, patterns[i].why);
-  if (patterns.size() > most) fmt::print("         and {} more\n", patterns.size() - most);
+    text += fmt::format("         \"{}\" on \"{}\": {}\n", patterns[i].pattern, patterns[i].grid, patterns[i].why);
+  return text;
 }
 
 /// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, or throw.
@@ -127,13 +129,20 @@ int plan(const Options& options, const ModelFactory& factory) {
   const std::string prefix = options.out;
   check_writable("--out", prefix + "-1.toml");
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
-  auto found = search(model, workload, files, wanted, limit_of(options, files.machine));
+  std::vector<Planned> found;
+  try {
+    found = search(model, workload, files, wanted, limit_of(options, files.machine));
+  } catch (const Error& error) {
+    if (left_out.empty()) throw;
+    std::string text = left_out_text(left_out);
+    text.pop_back();
+    fail("{}\n{}", error.what(), text);
+  }
   for (auto& each : found) each = renamed(each, model, workload, files);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
-  print_left_out(left_out);
-  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",
-             "what");
+  fmt::print("{}\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", left_out_text(left_out), "file", "ms a step", "samples/s",
+             "MiB held", "MiB sent", "what");
   for (std::size_t i = 0; i < found.size(); ++i) {
     const std::string path = fmt::format("{}-{}.toml", prefix, i + 1);
     const auto& [strategy, cost] = found[i];

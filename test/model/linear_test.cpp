@@ -43,9 +43,12 @@ TEST(LinearLayer, NoWayThatIsLeftOutIsCheaper) {
   for (const Grid& grid : grids())
     for (std::uint64_t seed = 0; seed < 100; ++seed) {
       const std::vector<Index> extents{1, 2, 3, 7, 13, 64, 200, 1031};
-      const auto extent = [&](std::uint64_t by) { return extents[(seed / by + seed) % extents.size()]; };
-      expect_best(grid, {{'N', extent(1)}, {'C', extent(3)}}, extent(7), seed);
-      if (grid.size() <= 4) expect_best(grid, {{'N', extent(1)}, {'C', extent(3)}, {'H', 5}}, extent(7), seed);
+      // Each N with each C and with each number of features.
+      const auto extent = [&](std::uint64_t by) {
+        return extents[(seed * by + seed / extents.size()) % extents.size()];
+      };
+      expect_best(grid, {{'N', extent(1)}, {'C', extent(2)}}, extent(4), seed);
+      if (grid.size() <= 4) expect_best(grid, {{'N', extent(1)}, {'C', extent(2)}, {'H', 5}}, extent(4), seed);
     }
 }
 
