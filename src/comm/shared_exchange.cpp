@@ -7,27 +7,29 @@ namespace partita {
 
 struct alignas(64) SharedExchange::Line {
   std::atomic<Index> pieces{0};
-  std::atomic<bool> streams{false};  // of its reader: what he asks the writer for
-  std::array<std::atomic<float>, StreamingChoice::trial + 1>
-      seconds{};  // of its writer, for the last pieces in question
+  // Of a ring's reader: what he asks the writer for.
+  std::atomic<bool> streams{false};
+  // Of its writer: for the last pieces in question.
+  std::array<std::atomic<float>, Choice::timed> seconds{};
+  static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<float>::is_always_lock_free);
 };
 
 namespace {
 
-constexpr Index line = 64, depth = 16;  // slots of a ring
-
-/// A rank's rings take about 1 MiB, so that a halo is on its way before its receiver looks for it.
-Index bytes_of_slot(int ranks) {
-  constexpr Index all = Index{1} << 20, least = Index{4} << 10;
-  return std::max(all / depth / std::max(ranks - 1, 1), least) / line * line;
-}
+constexpr Index line = 64;
 
 /// A piece for which it matters whether it goes past the caches.
-constexpr Index large = Index{4} << 10;
+constexpr Index large = Index{2} << 10;
 
 Index bytes_of(const Tensor& tensor, const Box& piece) { return piece.volume() * size_of(tensor.dtype()); }
 
 }  // namespace
+
+/// A rank's rings take about 1 MiB, so that a halo is on its way before its receiver looks for it.
+Index SharedExchange::bytes_of_slot(int ranks) {
+  constexpr Index all = Index{1} << 20, least = Index{4} << 10;
+  return std::max(all / depth / std::max(ranks - 1, 1), least) / line * line;
+}
 
 // A segment: for each peer, how many pieces its owner has written for it and read from it; then a ring for each peer.
 Index SharedExchange::bytes(int ranks) { return ranks * (2 * line + depth * bytes_of_slot(ranks)); }
@@ -40,9 +42,10 @@ SharedExchange::SharedExchange(int rank, std::vector<std::byte*> segments)
       in_(segments_.size()),
       sent_(segments_.size()),
       received_(segments_.size()),
-      large_sent_(segments_.size()),
-      large_received_(segments_.size()),
+      large_sent_(segments_.size(), Choice::first),
+      large_received_(segments_.size(), Choice::first),
       packed_(static_cast<std::size_t>(slot_bytes_)) {
+  static_assert(sizeof(Line) == line);
   for (std::size_t i = 0; i < 2 * segments_.size(); ++i) new (segments_[rank_] + static_cast<Index>(i) * line) Line;
   for (std::size_t peer = 0; peer < segments_.size(); ++peer) choices_.emplace_back(taken(peer, rank_).streams);
 }
@@ -136,14 +139,13 @@ bool SharedExchange::write(std::size_t peer) {
 void SharedExchange::write_large(std::size_t peer, const Tensor& tensor, const Box& piece, std::byte* to) {
   const Index number = large_sent_[peer]++;
   const auto step = [&] {
-    if (!StreamingChoice::streams(taken(rank_, peer).streams, number)) return pack(tensor, piece, to);
+    if (!Choice::streams(taken(rank_, peer).streams, number)) return pack(tensor, piece, to);
     const auto run = run_of(tensor, piece);
     if (run.empty()) pack(tensor, piece, packed_.data());
     stream_copy(to, run.empty() ? packed_.data() : run.data(), bytes_of(tensor, piece));
   };
-  if (!StreamingChoice::needs(number)) return step();
-  written(rank_, peer).seconds[static_cast<std::size_t>(number % StreamingChoice::period)] =
-      static_cast<float>(seconds_of(step));
+  if (!Choice::needs(number)) return step();
+  written(rank_, peer).seconds[Choice::index(number)] = static_cast<float>(seconds_of(step));
 }
 
 bool SharedExchange::read(std::size_t peer) {
@@ -168,10 +170,10 @@ bool SharedExchange::read(std::size_t peer) {
 template <class Step>
 void SharedExchange::read_large(std::size_t peer, Index bytes, Step&& step) {
   const Index number = large_received_[peer]++;
-  if (!StreamingChoice::needs(number)) return step();
-  const auto& writers = written(peer, rank_).seconds[static_cast<std::size_t>(number % StreamingChoice::period)];
+  if (!Choice::needs(number)) return step();
+  const auto& writers = written(peer, rank_).seconds[Choice::index(number)];
   choices_[peer].add(number, seconds_of(step) + static_cast<double>(writers.load()));
-  choices_[peer].done(number, bytes);
+  choices_[peer].finish(number, bytes);
 }
 
 bool SharedExchange::finish_piece(std::deque<Message>& queue) {

@@ -62,7 +62,10 @@ class SharedExchange {
     Index place = 0;  // among those that the operation adds
     Index next = 0;   // piece
   };
-  struct Line;  // of the cache
+  struct Line;                        // of the cache
+  static Index bytes_of_slot(int ranks);
+  static constexpr Index depth = 16;  // slots of a ring
+  using Choice = StreamingChoice<depth>;
 
   void queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer,
              const std::shared_ptr<Operation>& operation) const;
@@ -83,7 +86,7 @@ class SharedExchange {
   std::vector<std::deque<Message>> out_, in_;                    // by peer, in the order of their start
   std::vector<Index> sent_, received_;                           // pieces so far, by peer
   std::vector<Index> large_sent_, large_received_;               // of these those that may go past the caches
-  std::vector<StreamingChoice> choices_;                         // by peer: how he shall write for this rank
+  std::vector<Choice> choices_;                                  // by peer: how he shall write for this rank
   std::vector<std::byte> packed_;                                // a piece, before it goes past the caches
   Index open_ = 0;                                               // messages
   Index started_ = 0;                                            // operations

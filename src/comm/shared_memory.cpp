@@ -20,9 +20,7 @@ namespace partita {
 
 namespace {
 
-/// A rank's slots together leave a core's second cache before they come round again: two ranks sum 1 to 4 MiB in half the
-/// time that four slots take, whose lines are called back from the other core's.
-constexpr Index slots = 8;
+constexpr Index slots = SharedCollective::slots;
 
 using Counter = std::atomic<Index>;
 static_assert(Counter::is_always_lock_free, "counters work between processes");
@@ -198,15 +196,18 @@ void SharedMemory::sleep(const SharedOperation& awaited) {
 }
 
 bool SharedMemory::streams(const SharedCollective& now, Index piece) const {
-  return now.is_large() && StreamingChoice::streams(flags(0).streams, now.first_large + piece);
+  return now.is_large() && SharedCollective::Choice::streams(flags(0).streams, now.first_large + piece);
 }
 
-/// Runs a step of a piece; whoever decides how pieces are stored takes its time.
+/// Runs a step of a piece; rank 0, which decides for all how pieces are stored, takes its time.
 template <class Step>
-void SharedMemory::take(const SharedCollective& now, Index piece, Step&& step) {
-  const Index number = now.first_large + piece;
-  if (!choice_ || !now.is_large() || !StreamingChoice::needs(number)) return step();
-  choice_->add(number, seconds_of(step));
+void SharedMemory::timed(const SharedCollective& now, Index piece, Step&& step) {
+  if (!decides(now, piece)) return step();
+  choice_->add(now.first_large + piece, seconds_of(step));
+}
+
+bool SharedMemory::decides(const SharedCollective& now, Index piece) const {
+  return choice_ && now.is_large() && SharedCollective::Choice::needs(now.first_large + piece);
 }
 
 /// One step of the piece that is furthest, while the caches hold it; false if every one has to wait.
@@ -217,7 +218,7 @@ bool SharedMemory::stage(SharedCollective& now) {
   if (now.staged == now.pieces() || now.staged >= now.gathered + slots) return false;
   // Nobody reads any more what the slot held.
   if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
-  take(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
+  timed(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
   ++now.staged;
   publish(piece, [&](int r) -> Counter& { return flags(r).staged; });
   return true;
@@ -228,7 +229,7 @@ bool SharedMemory::reduce(SharedCollective& now) {
   if (now.reduced == now.staged) return false;
   if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).staged; })) return false;
   const auto slot_of = [&](int r) { return slot(r, piece); };
-  take(now, now.reduced, [&] { now.reduce(now.reduced, slot_of, streams(now, now.reduced)); });
+  timed(now, now.reduced, [&] { now.reduce(now.reduced, slot_of, streams(now, now.reduced)); });
   ++now.reduced;
   publish(piece, [&](int r) -> Counter& { return flags(r).reduced; });
   return true;
@@ -239,8 +240,8 @@ bool SharedMemory::gather(SharedCollective& now) {
   if (now.gathered == now.reduced) return false;
   if (now.gathers_sums() && !all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; }))
     return false;
-  take(now, now.gathered, [&] { now.gather(now.gathered, [&](int r) { return slot(r, piece); }); });
-  if (choice_ && now.is_large()) choice_->done(now.first_large + now.gathered, now.bytes_of(now.gathered));
+  timed(now, now.gathered, [&] { now.gather(now.gathered, [&](int r) { return slot(r, piece); }); });
+  if (decides(now, now.gathered)) choice_->finish(now.first_large + now.gathered, now.bytes_of(now.gathered));
   ++now.gathered;
   publish(piece, [&](int r) -> Counter& { return flags(r).gathered; });
   return true;

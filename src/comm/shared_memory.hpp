@@ -60,7 +60,8 @@ class SharedMemory {
   void ring();
   bool streams(const SharedCollective& now, Index piece) const;
   template <class Step>
-  void take(const SharedCollective& now, Index piece, Step&& step);
+  void timed(const SharedCollective& now, Index piece, Step&& step);
+  bool decides(const SharedCollective& now, Index piece) const;
   bool advance(SharedCollective& now);
   bool stage(SharedCollective& now);
   bool reduce(SharedCollective& now);
@@ -68,10 +69,10 @@ class SharedMemory {
 
   MPI_Win window_ = MPI_WIN_NULL;
   int rank_ = 0, size_ = 1;
-  std::vector<std::byte*> segments_;       // one a rank
-  Index before_ = 0;                       // pieces of all operations before the one at the front
-  Index large_ = 0;                        // pieces of all large operations that were started
-  std::optional<StreamingChoice> choice_;  // of rank 0
+  std::vector<std::byte*> segments_;                // one a rank
+  Index before_ = 0;                                // pieces of all operations before the one at the front
+  Index large_ = SharedCollective::Choice::first;   // the next large operation's first piece
+  std::optional<SharedCollective::Choice> choice_;  // of rank 0
   std::deque<std::shared_ptr<SharedCollective>> started_;
   std::unique_ptr<SharedExchange> exchange_;
 };

@@ -46,40 +46,49 @@ double seconds_of(Step&& step) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Whether the pieces that ranks write for each other are streamed past the caches. Where cores share a cache they should
-/// not be: two ranks sum 1 MiB in 60 us, streamed in 95. Where they do not, a line that is written is called back from the
-/// other core's cache: 700 us against 85. Which of both holds nobody tells a process, and virtual machines move. So of
-/// every 251 pieces (a prime: any piece of operations that are alike) the fifth is written the other way, and the way is
-/// changed if that took less time for each byte, of those who write and read it, than the fastest of the four before it.
+/// Whether the pieces that ranks write for each other, into a ring of slots, are streamed past the caches. Where cores share a
+/// cache they should not be: two ranks sum 1 MiB in 60 us, streamed in 95. Where they do not, a line that is written is called
+/// back from the other core's cache: 700 us against 85. Which of both holds nobody tells a process, and virtual machines move.
+/// So of every 503 pieces (a prime: any piece of operations that are alike) two are written the other way, into the same slot:
+/// the first leaves the slot's lines where that way leaves them, the second is timed, and if it took less time for each byte than
+/// the fastest of the four before it, the way is changed.
+template <Index ring>
 class StreamingChoice {
  public:
-  static constexpr Index period = 251, trial = 4;
+  static constexpr Index period = 503, timed = 5;
+  /// The number to begin with: the first pieces find pages that nobody has touched.
+  static constexpr Index first = period - ring;
 
-  /// `streams` is what those who write read.
-  explicit StreamingChoice(std::atomic<bool>& streams) : streams_(streams) {}
+  /// `shared` is what those who write read.
+  explicit StreamingChoice(std::atomic<bool>& shared) : shared_(shared) {}
 
   static bool streams(const std::atomic<bool>& shared, Index piece) {
-    return has_streaming_stores && shared.load(std::memory_order_relaxed) != (piece % period == trial);
+    const Index place = piece % period;
+    return has_streaming_stores && shared.load(std::memory_order_relaxed) != (place == trial - ring || place == trial);
   }
   /// True if the decision needs the time of the piece.
-  static bool needs(Index piece) { return piece % period <= trial; }
-  /// A step of a piece took so long.
-  void add(Index piece, double seconds) {
-    if (needs(piece)) seconds_[static_cast<std::size_t>(piece % period)] += seconds;
-  }
-  /// All steps of a piece of so many bytes are done.
-  void done(Index piece, Index bytes) {
-    if (!needs(piece)) return;
+  static bool needs(Index piece) {
     const Index place = piece % period;
-    const double each = std::exchange(seconds_[static_cast<std::size_t>(place)], 0) / static_cast<double>(bytes);
-    if (place == 0) fastest_ = each;
-    if (place < trial) fastest_ = std::min(fastest_, each);
-    if (place == trial && each < fastest_) streams_.store(!streams_.load());
+    return has_streaming_stores && place > trial - timed && place <= trial;
+  }
+  /// Where a list of the last times keeps that of such a piece.
+  static std::size_t index(Index piece) { return static_cast<std::size_t>(piece % period - (trial - timed + 1)); }
+  /// A step of such a piece took so long.
+  void add(Index piece, double seconds) { seconds_[index(piece)] += seconds; }
+  /// All steps of such a piece are done; they moved so many bytes.
+  void finish(Index piece, Index bytes) {
+    const double each = std::exchange(seconds_[index(piece)], 0) / static_cast<double>(bytes);
+    const auto i = index(piece);
+    if (i == 0) fastest_ = each;
+    if (i + 1 < timed) fastest_ = std::min(fastest_, each);
+    if (i + 1 == timed && each < fastest_) shared_.store(!shared_.load());
   }
 
  private:
-  std::atomic<bool>& streams_;
-  std::array<double, trial + 1> seconds_{};
+  static constexpr Index trial = ring + timed;
+
+  std::atomic<bool>& shared_;
+  std::array<double, timed> seconds_{};
   double fastest_ = std::numeric_limits<double>::infinity();
 };
 
