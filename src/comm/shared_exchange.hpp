@@ -62,7 +62,7 @@ class SharedExchange {
     Index place = 0;  // among those that the operation adds
     Index next = 0;   // piece
   };
-  struct Line;                        // of the cache
+  struct Line;  // of the cache
   static Index bytes_of_slot(int ranks);
   static constexpr Index depth = 16;  // slots of a ring
   using Choice = StreamingChoice<depth>;
