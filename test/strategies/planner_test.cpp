@@ -224,6 +224,23 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   EXPECT_NE(smallest(1), smallest(8));
 }
 
+TEST(Planner, WhatWasMeasuredDecides) {
+  const Model model = small();
+  const Workload workload{.batch = 64, .optimizer = {}};
+  const PlannerOptions options{.ranks = 2};
+  for (const std::string pattern : {"N H@y", "N C@c", "N@data"}) {  // the one whose layers take next to nothing
+    Strategy strategy(pattern == "N H@y" ? "y=2" : pattern == "N C@c" ? "c=2" : "data=2");
+    const Plan plan = bind(model, strategy.layer("*", {.output = pattern}), workload);
+    KernelTimes times("here");
+    for (const auto& layer : plan.layers)
+      for (int rank = 0; rank < 2; ++rank) times.set(local_work(layer, rank, workload), {}, {1e-9, 1e-9, 5e-10, 5e-10});
+    const auto best = plan_strategies(model, workload, default_machine(), times, options).front();
+    EXPECT_LE(best.cost.seconds, estimate(plan, default_machine(), times).seconds) << pattern;
+    EXPECT_LT(best.cost.seconds, plan_strategies(model, workload, default_machine(), {}, options).front().cost.seconds)
+        << pattern;
+  }
+}
+
 TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {
   const Model model = small();
   const Workload workload{.batch = 64, .optimizer = {}};
