@@ -35,8 +35,7 @@ TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const Kerne
     : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
   terms_.candidates.reserve(plan.layers.size());
   if (times.empty()) return;
-  for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage)
-    loops_.push_back(timed_loop(plan, stage));
+  for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
 }
 
 std::optional<LayerTimes> TermCompiler::measured(const std::string& work, int group) const {
