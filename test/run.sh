@@ -76,7 +76,7 @@ if ! $fast; then
   lines="-Ddebug=false -Dcpp_args=-gline-tables-only"  # what a report names; to write all else takes a quarter of a build
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
-    $lines -Db_sanitize=address,undefined -Dwerror=true &&
+    $lines -Db_sanitize=address,undefined -Dfuzz=true -Dwerror=true &&
     step "build (clang++, address and undefined)" compile .build-asan -j2 &&
     ASAN_OPTIONS=detect_leaks=0 run_tests "tests with address and undefined sanitizers" .build-asan unit threads mpi-small
   step "configure (clang++, thread)" configure .build-tsan clang++ --buildtype debugoptimized -Doptimization=1 \

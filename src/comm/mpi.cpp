@@ -243,10 +243,10 @@ void MpiSession::limit_waiting(int seconds) {
 /// MPI_Finalize, or the end of the process if that hangs: by then all ranks have done their work. UCX's TCP transport is
 /// known to hang there, under MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
 void MpiSession::finalize() {
-  constexpr int patience = 10;
   std::int32_t here = 0;
   world_->all_reduce(&here, 1, DType::i32, Op::sum, {}).wait();
   const int rank = world_->rank();
+  const int patience = rank == 0 ? 10 : 12;  // rank 0 says so before a launcher ends the job because others have left
   watchdog_.reset();
   witness_.reset();
   Waits waits;
