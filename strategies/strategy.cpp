@@ -93,11 +93,22 @@ Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
           reader.place(table)};
 }
 
+/// Each * takes as little as what follows allows; where that fails the last one alone need take more.
 bool glob(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern == "*") return true;
-  if (pattern[0] == '*') return glob(pattern.substr(1), text) || (!text.empty() && glob(pattern, text.substr(1)));
-  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && glob(pattern.substr(1), text.substr(1));
+  std::size_t p = 0, t = 0, star = pattern.npos, taken = 0;  // the last *, and where what it takes ends
+  while (t < text.size())
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p, ++t;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      t = ++taken;
+    } else {
+      return false;
+    }
+  return pattern.find_first_not_of('*', p) == pattern.npos;
 }
 
 }  // namespace
