@@ -146,17 +146,17 @@ void print_row(const Compared& one, double alone, std::size_t width) {
   fmt::print("\n");
 }
 
-/// Which parts make the difference, the largest first: "halo 2.1 ms, bubble 0.4 ms more".
+/// Which parts make the difference, the largest first, and what is gained elsewhere: "halo +2.100 ms, compute -0.200 ms".
 std::string reasons(const Compared& loser, const Compared& winner) {
-  auto lost = named_parts(loser.cost.parts);
+  auto parts = named_parts(loser.cost.parts);
   const auto won = named_parts(winner.cost.parts);
-  for (std::size_t i = 0; i < lost.size(); ++i) lost[i].second -= won[i].second;
-  std::stable_sort(lost.begin(), lost.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i].second -= won[i].second;
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;
   const double difference = loser.cost.seconds - winner.cost.seconds;
-  for (const auto& [part, seconds] : lost)
-    if (seconds > 0.05 * difference && seconds > 0)
-      text += fmt::format("{}{} {:.3f} ms", text.empty() ? "" : ", ", part, seconds * ms);
+  for (const auto& [part, seconds] : parts)
+    if (std::abs(seconds) > 0.05 * difference)
+      text += fmt::format("{}{} {:+.3f} ms", text.empty() ? "" : ", ", part, seconds * ms);
   return text;
 }
 

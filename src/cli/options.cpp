@@ -207,7 +207,7 @@ po::options_description plan_options(Options& o) {
   add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
       "schedules of several stages to try (default 1f1b zb-h1); \"none\": one stage");
   add("why-not", po::value(&o.why_not)->value_name("RULE"),
-      "what the best one would cost with this rule, e.g. \"conv1: N@data H@y\"; may be repeated");
+      "what the best one would cost with this rule, e.g. \"conv1: N C\"; may be repeated");
   return group;
 }
 
@@ -315,18 +315,18 @@ Strategy make_strategy(const Options& options, int ranks) {
     strategy = Strategy(fmt::format("data={}", ranks));
     strategy.layer("*", {.output = "N@data"});
   }
-  add_rules(strategy, options);
+  add_rules(strategy, options.rules, "--rule");
   return strategy;
 }
 
-void add_rules(Strategy& strategy, const Options& options) {
-  for (const auto& rule : options.rules) {
+void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option) {
+  for (const auto& rule : rules) {
     const auto colon = rule.find(':');
     if (colon == std::string::npos)
-      fail("--rule \"{}\": write a layer's name or pattern, a colon and a layout, e.g. \"conv*: N@data H@y\"", rule);
+      fail("{} \"{}\": write a layer's name or pattern, a colon and a layout, e.g. \"conv*: N@data H\"", option, rule);
     const auto layout = rule.find_first_not_of(" \t", colon + 1);
     strategy.layer(rule.substr(0, colon), {.output = layout == std::string::npos ? "" : rule.substr(layout)},
-                   fmt::format("--rule \"{}\"", rule));
+                   fmt::format("{} \"{}\"", option, rule));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita::cli {
@@ -56,8 +57,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
 Model make_model(const Options& options, const ModelFactory& factory);
 /// The strategy that the options describe; without any, `ranks` share the samples.
 Strategy make_strategy(const Options& options, int ranks);
-/// Adds --rule's rules.
-void add_rules(Strategy& strategy, const Options& options);
+/// Adds the rules that `option` gave, as "conv*: N@data H".
+void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option);
 /// The strategies that the options name, each with its own file's name; without any, what make_strategy says.
 std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
 /// The data set's training or test part, for a model's input.

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -15,15 +16,23 @@ namespace partita::cli {
 
 namespace {
 
+/// What can be said of them before the best strategy's axes are known.
+void check_why_not(const std::vector<std::string>& rules, const Model& model) {
+  Strategy strategy;
+  add_rules(strategy, rules, "--why-not");
+  for (const auto& rule : strategy.rules())
+    if (std::none_of(model.layers().begin(), model.layers().end(),
+                     [&](const Layer& l) { return rule.matches(l.name); }))
+      fail("{}: no layer of the model '{}' is called '{}'", rule.place, model.name(), rule.match);
+}
+
 /// The strategy with one more rule, and what that changes.
 void print_why_not(const std::string& rule, const Planned& best, const Model& model, const Workload& workload,
                    const MachineFiles& files) {
-  Options one;
-  one.rules = {rule};
   Strategy strategy = best.strategy;
+  add_rules(strategy, {rule}, "--why-not");
   Plan with_rule;
   try {
-    add_rules(strategy, one);
     with_rule = bind(model, strategy, workload);
   } catch (const Error& error) {  // its axes are known only now
     fmt::print("\n\"{}\" cannot be priced with the best strategy: {}\n", rule, error.what());
@@ -52,13 +61,13 @@ std::string describe(const Strategy& strategy) {
 
 /// Some of the patterns that were not looked at, with their reasons; "" for none. Not how many: a pattern that is left out on one
 /// grid is so on many that the search would come to.
-std::string left_out_text(const std::vector<LeftOut>& patterns) {
+std::string left_out_text(const std::vector<LeftOut>& patterns, std::string_view separator) {
   if (patterns.empty()) return "";
   constexpr std::size_t most = 3;
   std::string text =
-      fmt::format("left out, as some layer cannot run so{}\n", patterns.size() > most ? ", for example" : "");
+      fmt::format("left out, as some layer cannot run so{}", patterns.size() > most ? ", for example" : "");
   for (std::size_t i = 0; i < std::min(most, patterns.size()); ++i)
-    text += fmt::format("         \"{}\" on \"{}\": {}\n", patterns[i].pattern, patterns[i].grid, patterns[i].why);
+    text += fmt::format("{}\"{}\" on \"{}\": {}", separator, patterns[i].pattern, patterns[i].grid, patterns[i].why);
   return text;
 }
 
@@ -127,6 +136,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   std::vector<LeftOut> left_out;
   wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
   const std::string prefix = options.out;
+  check_why_not(options.why_not, model);
   check_writable("--out", prefix + "-1.toml");
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
   std::vector<Planned> found;
@@ -134,15 +144,14 @@ int plan(const Options& options, const ModelFactory& factory) {
     found = search(model, workload, files, wanted, limit_of(options, files.machine));
   } catch (const Error& error) {
     if (left_out.empty()) throw;
-    std::string text = left_out_text(left_out);
-    text.pop_back();
-    fail("{}\n{}", error.what(), text);
+    fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
   for (auto& each : found) each = renamed(each, model, workload, files);
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
-  fmt::print("{}\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", left_out_text(left_out), "file", "ms a step", "samples/s",
-             "MiB held", "MiB sent", "what");
+  if (!left_out.empty()) fmt::print("{}\n", left_out_text(left_out, "\n         "));
+  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",
+             "what");
   for (std::size_t i = 0; i < found.size(); ++i) {
     const std::string path = fmt::format("{}-{}.toml", prefix, i + 1);
     const auto& [strategy, cost] = found[i];

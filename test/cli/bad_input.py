@@ -180,6 +180,8 @@ expect("explain: unwritable drawing", 2, ["--svg", "nowhere/x.svg"], "--svg nowh
 for option in (["--strategy", "s.toml"], ["--grid", "data=2"], ["--rule", "*: N"]):
     expect(f"plan: {option[0]}", 1, ["--ranks", "2", *option], f"no option '{option[0]}'", verb="plan")
 expect("plan: none among kinds", 1, ["--ranks", "2", "--kinds", "none", "1f1b"], "--kinds none 1f1b", "alone", verb="plan")
+expect("plan: no rule", 1, ["--ranks", "2", "--why-not", "rubbish"], '--why-not "rubbish": write', verb="plan")
+expect("plan: no such layer", 1, ["--ranks", "2", "--why-not", "conv9: N C"], "no layer of the model '.*' is called 'conv9'", verb="plan")
 expect("plan: none examined", 1, ["--ranks", "2", "--examine", "0"], "0 candidates to examine", verb="plan")
 expect("calibrate: memory limit", 1, ["--memory-limit", "1GiB"], "no option '--memory-limit'", verb="calibrate")
 expect("compare: a strategy beside others", 1, ["--strategy", "s.toml", "--strategies", "s.toml"], "--strategy s.toml beside --strategies",

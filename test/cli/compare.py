@@ -73,7 +73,7 @@ def calibrated(folder):
 def priced(folder):
     text = compare(folder, "--machine", "here.toml", "--json", "c.json").stdout
     check("all layers by measured times", used(text) == (26, 26), text)
-    check("who wins, and why", re.search(r"(\S+) wins\n  (\S+) takes [\d.]+ % more: \w+ [\d.]+ ms", text), text)
+    check("who wins, and why", re.search(r"(\S+) wins\n  (\S+) takes [\d.]+ % more: \w+ \+[\d.]+ ms", text), text)
     report = json.loads(read(folder, "c.json"))
     check("what it says of itself", report["subject"] == "compare" and report["model"] == "lenet5" and report["batch"] == 8 and
           report["dtype"] == "f32" and set(report["conditions"]) >= {"processor", "cores", "threads", "backend", "measured"})

@@ -102,9 +102,10 @@ TEST(Strategy, MatchesGlobs) {
   EXPECT_FALSE(matches("?", ""));
   EXPECT_FALSE(matches("", "conv"));
   EXPECT_TRUE(matches("*ab*b?", "aabaabbc"));
-  EXPECT_FALSE(matches("*ab*b?", "aabaabb"));
+  EXPECT_FALSE(matches("*ab*b?", "aabaab"));
   EXPECT_TRUE(matches("a**", "a"));
-  EXPECT_FALSE(matches((std::string(80, '*') + "+").c_str(), "block3.branch2.conv1"));  // in no time
+  EXPECT_FALSE(
+      matches("********************************************************+", "block3.branch2.conv1"));  // in no time
   EXPECT_TRUE((Strategy::Rule{"conv1", {}, ""}.exact()));
   EXPECT_FALSE((Strategy::Rule{"conv?", {}, ""}.exact()));
   EXPECT_FALSE((Strategy::Rule{"*", {}, ""}.exact()));
