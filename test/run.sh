@@ -92,7 +92,7 @@ if [ -n "${PARTITA_LONG:-}" ]; then
   for subject in notation strategy schedule machine idx checkpoint; do
     mkdir -p ".build-fuzz/corpus/$subject"
     step "fuzz $subject, 5 minutes" ".build-fuzz/test/fuzz/fuzz_$subject" -max_total_time=300 -timeout=20 -rss_limit_mb=4096 \
-      -print_final_stats=1 ".build-fuzz/corpus/$subject" "test/fuzz/corpus/$subject"
+      -print_final_stats=1 -artifact_prefix=.build-fuzz/ ".build-fuzz/corpus/$subject" "test/fuzz/corpus/$subject"
   done
   step "clang-tidy" run-clang-tidy -quiet -j2 -p .build-asan "^$PWD/(src|layouts|distconv|strategies)/"
 fi
