@@ -29,6 +29,7 @@ bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
 class Slides {
  public:
   Slides(std::span<const Window> windows, const Shape& shape) : count_(windows.size()), shape_(shape) {
+    require(count_ <= windows_.size(), "there is a window a dimension at most");
     std::copy(windows.begin(), windows.end(), windows_.begin());
   }
   std::span<const Window> windows() const { return std::span(windows_).first(count_); }

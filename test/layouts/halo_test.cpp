@@ -52,6 +52,13 @@ std::vector<Case> cases() {
   return all;
 }
 
+TEST(Halo, RefusesMoreWindowsThanDimensions) {
+  const auto x = Layout::parse("H@b", shape_of(3, 12, 5), Grid::parse("a=2 b=3"));
+  const std::vector<Window> windows(max_dims + 1);
+  EXPECT_DEATH(halo_of_inputs(x, x, windows), "a window a dimension");
+  EXPECT_DEATH(halo_of_outputs(x, x, windows), "a window a dimension");
+}
+
 TEST(Halo, IsAlongNoAxisWhereWindowsStayInTheirBlocks) {
   const auto grid = Grid::parse("a=2 b=3");
   const auto axes_of = [&](const char* placement, Index h, const Window& window) {

@@ -53,7 +53,7 @@ class Halo {
   std::shared_ptr<const Parts> parts_;  // shared by copies
 };
 
-/// The halo of x for y = window(x): every rank needs the inputs that its own outputs read.
+/// The halo of x for y = window(x): every rank needs the inputs that its own outputs read. One window a dimension of space.
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows);
 
 /// The halo of dy for dx: every rank needs the outputs that its own inputs touch.
