@@ -276,30 +276,30 @@ class Replay {
   }
 
   void restore(std::size_t i) {
-    for (const int input : (*layers_)[i].inputs)
+    const auto& inputs = (*layers_)[i].inputs;
+    for (const int input : inputs)
       if (const auto j = static_cast<std::size_t>(input);
           mine(j) && (!at(j).output || ((*layers_)[j].recompute && !at(j).live)))
         restore(j);
     forward_layer(i);
+    for (const int input : inputs)
+      if (const auto j = static_cast<std::size_t>(input); mine(j)) release_restored(j);
   }
 
-  void release_restored() {
-    for (std::size_t i = first(); i < end(); ++i) {
-      if (!(*layers_)[i].recompute || !at(i).output) continue;
-      const auto wait = [&](int reader) {
-        const auto r = static_cast<std::size_t>(reader);
-        return (*layers_)[r].recompute && !at(r).live;
-      };
-      const auto& readers = replica().readers[i];
-      if (std::none_of(readers.begin(), readers.end(), wait)) at(i).output = {};
-    }
+  void release_restored(std::size_t i) {
+    const auto waits = [&](int reader) {
+      const auto r = static_cast<std::size_t>(reader);
+      return (*layers_)[r].recompute && !at(r).live;
+    };
+    const auto& readers = replica().readers[i];
+    if ((*layers_)[i].recompute && std::none_of(readers.begin(), readers.end(), waits)) at(i).output = {};
   }
 
   Buffer start_backward(std::size_t i) {
     const LayerPlan& layer = (*layers_)[i];
     if (!at(i).live) {
       restore(i);
-      release_restored();
+      release_restored(i);
     }
     Buffer dy;
     if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer->finish_back);

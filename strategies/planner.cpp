@@ -1,5 +1,6 @@
 #include "partita/strategies/planner.hpp"
 
+#include "best_fitting.hpp"
 #include "layout_prices.hpp"
 #include "least_longest.hpp"
 #include "partita/base/error.hpp"
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -28,11 +28,6 @@ constexpr double backward_share = 2.0 / 3;
 /// How much of the sums that computing could hide counts where layouts are chosen: from none (always tried) to all, as nobody knows
 /// before all layouts are chosen. With more values there are more choices a grid, few of them new.
 constexpr std::array exposed_shares{0.5, 1.0};
-/// What placing the stages may take, in simulated actions (`affordable`, 2^22, is half a second): of all that are examined, 8 ms, and of
-/// those that may be kept, an eighth of a second. More of either finds better cuts of few models, and takes as much longer.
-constexpr double quick = 1 << 16, thorough = 1 << 20;
-/// Steps as near to each other as this are of strategies that differ in the names of axes; were it larger, other ones would be lost.
-constexpr double same_step = 1e-4;
 /// Space is not cut into more parts than this, whatever the image: what is larger is no grid of ranks.
 constexpr Index most_parts = 1 << 14;
 
@@ -99,7 +94,7 @@ class Planner {
         machine_(machine),
         times_(times),
         options_(options),
-        limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {
+        best_(model, workload, machine, times, options) {
     const Shape input = model.shapes(1)[0];
     for (int d = 0; d < input.dims(); ++d)
       if (is_spatial(input.name(d)) && spatial_.size() < 2) {
@@ -110,8 +105,8 @@ class Planner {
 
   std::vector<Planned> run() {
     search();
-    if (found_.empty()) fail_unfit();
-    return std::move(found_);
+    if (best_.found().empty()) best_.fail_unfit();
+    return best_.found();
   }
 
  private:
@@ -122,7 +117,7 @@ class Planner {
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0, rounds = 0;
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
-    for (; !queue.empty() && found_.empty() && rounds < options_.rounds; ++rounds) {
+    for (; !queue.empty() && !best_.done(queue.top().seconds) && rounds < options_.rounds; ++rounds) {
       std::vector<Offer> offers;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
@@ -136,7 +131,9 @@ class Planner {
         ++examined;
         if (options_.progress) options_.progress(examined, last);
       }
-      choose(std::move(offers));
+      std::stable_sort(offers.begin(), offers.end(),
+                       [](const Offer& a, const Offer& b) { return a.seconds < b.seconds; });
+      for (const auto& [strategy, seconds] : offers) best_.offer(strategy, seconds);
     }
     for (const auto& each : prices.left_out())
       if (options_.left_out) options_.left_out(each);
@@ -287,67 +284,9 @@ class Planner {
       if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
       if (candidate.stages > 1) strategy.stages(candidate.stages);
       if (candidate.stages > 1 && !uncut) uncut = bind_uncut(model_, strategy, workload_);
-      const Plan plan = bind(model_, uncut ? placed(*uncut, strategy, quick) : strategy, workload_);
+      const Plan plan = bind(model_, uncut ? best_.placed(*uncut, strategy, BestFitting::quick) : strategy, workload_);
       offers.push_back({strategy, CostFormula(plan, machine_, times_).step(machine_).seconds});
     }
-  }
-
-  /// With stages that fit the limit, if there are any.
-  Strategy placed(const Plan& uncut, const Strategy& strategy, double effort) const {
-    try {
-      return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort);
-    } catch (const Error&) {
-      return place_stages(uncut, strategy, workload_, machine_, times_, 0, effort);
-    }
-  }
-
-  /// The best that fit. What would be among them but does not fit is tried with a shared update, and recomputing.
-  void choose(std::vector<Offer> offers) {
-    std::stable_sort(offers.begin(), offers.end(),
-                     [](const Offer& a, const Offer& b) { return a.seconds < b.seconds; });
-    for (auto& [strategy, seconds] : offers) {
-      if (!would_keep(seconds) || fits(strategy)) continue;
-      strategy.update(Strategy::Update::distributed);
-      if (fits(strategy)) continue;
-      strategy.layer("*", {.recompute = true});
-      fits(strategy);
-    }
-  }
-
-  /// Keeps it if it does.
-  bool fits(const Strategy& unplaced) {
-    const Strategy strategy =
-        unplaced.stage_count() == 1 ? unplaced : placed(bind_uncut(model_, unplaced, workload_), unplaced, thorough);
-    Cost cost = estimate(bind(model_, strategy, workload_), machine_, times_);
-    const bool fits = cost.memory.total <= limit_;
-    if (!fits && cost.memory.total < least_.total) least_ = cost.memory;
-    if (fits && would_keep(cost.seconds)) keep({strategy, std::move(cost)});
-    return fits;
-  }
-
-  /// True if it is among the best; of those that differ in the names of axes alone, one is kept.
-  bool would_keep(double seconds) const {
-    const auto same = [&](const Planned& other) {
-      return std::abs(other.cost.seconds - seconds) < same_step * seconds;
-    };
-    return std::none_of(found_.begin(), found_.end(), same) &&
-           (found_.size() < static_cast<std::size_t>(options_.best) || seconds < found_.back().cost.seconds);
-  }
-
-  void keep(Planned planned) {
-    const auto at = std::find_if(found_.begin(), found_.end(),
-                                 [&](const Planned& other) { return other.cost.seconds > planned.cost.seconds; });
-    found_.insert(at, std::move(planned));
-    if (found_.size() > static_cast<std::size_t>(options_.best)) found_.pop_back();
-  }
-
-  [[noreturn]] void fail_unfit() const {
-    fail(
-        "the model '{}' fits {} ranks with a batch of {} under no strategy that was tried: the smallest holds {} on a "
-        "rank ({}), {} "
-        "more than the limit of {}; give more ranks, a smaller batch, or ranks with more memory",
-        model_.name(), options_.ranks, workload_.batch, print_bytes(least_.total), least_.each.print(),
-        print_bytes(least_.total - limit_), print_bytes(limit_));
   }
 
   const Model& model_;
@@ -355,11 +294,9 @@ class Planner {
   const Machine& machine_;
   const KernelTimes& times_;
   PlannerOptions options_;
-  Index limit_;
+  BestFitting best_;
   std::string spatial_;  // the dimensions that y and x cut
   int most_y_ = 1, most_x_ = 1;
-  std::vector<Planned> found_;
-  MemoryPeak least_{{}, std::numeric_limits<Index>::max()};
 };
 
 }  // namespace

@@ -53,10 +53,13 @@ std::string describe(const Strategy& strategy) {
   std::string microbatches;
   if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
   if (grids.size() > 1) microbatches += fmt::format(" ({})", strategy.schedule());
-  return fmt::format("{}grid \"{}\"{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
+  const auto& rules = strategy.rules();
+  const bool recomputing =
+      std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
+  return fmt::format("{}grid \"{}\"{}{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
                      strategy.grid().print(), microbatches,
                      strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
-                     counted(static_cast<Index>(strategy.rules().size()), "rule"));
+                     recomputing ? ", recomputing" : "", counted(static_cast<Index>(rules.size()), "rule"));
 }
 
 /// Some of the patterns that were not looked at, with their reasons; "" for none. Not how many: a pattern that is left out on one
@@ -89,26 +92,19 @@ class CountingLine {
   bool begun_ = false;
 };
 
-/// What the planner finds within `limit` bytes a rank; 0 for any. Where nothing fits, its error with what would make the best of all
-/// strategies fit.
+/// What the planner finds within `limit` bytes a rank; 0 for any. Where nothing fits, its error with what would make the smallest fit.
 std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
-                            const PlannerOptions& wanted, Index limit) {
-  const auto all = [&](Index within) {
-    PlannerOptions options = wanted;
-    options.memory_limit = within;
-    CountingLine line;
-    if (isatty(STDERR_FILENO) != 0) options.progress = [&](int done, int most) { line.show(done, most); };
-    return plan_strategies(model, workload, files.machine, files.times, options);
-  };
-  constexpr Index any = std::numeric_limits<Index>::max();
-  if (limit == 0) return all(any);
+                            PlannerOptions options, Index limit) {
+  CountingLine line;
+  if (isatty(STDERR_FILENO) != 0) options.progress = [&](int done, int most) { line.show(done, most); };
+  options.memory_limit = limit > 0 ? limit : std::numeric_limits<Index>::max();
   try {
-    return all(limit);
-  } catch (const Error& error) {
-    const auto best = all(any);  // what is wrong beside the memory is wrong here too
+    return plan_strategies(model, workload, files.machine, files.times, options);
+  } catch (const NothingFits& error) {
     constexpr std::size_t most = 3;
-    fail("{}; the fastest without that limit is {}: {}", error.what(), describe(best.front().strategy),
-         print(remedies(model, best.front().strategy, workload, files.machine, files.times, limit), most, " ", "; "));
+    const Strategy& strategy = error.smallest.strategy;
+    fail("{}; the smallest is {}: {}", error.what(), describe(strategy),
+         print(remedies(model, strategy, workload, files.machine, files.times, limit), most, " ", "; "));
   }
 }
 

@@ -134,21 +134,21 @@ void LayerGroup::settle(std::size_t i, Microbatch& m) const {
 
 /// What forward left of layer i, after all before it whose outputs it needs.
 void LayerGroup::restore(std::size_t i, Microbatch& m, const StepState& state) const {
-  for (const int input : layers_[i].inputs)
+  const auto& inputs = layers_[i].inputs;
+  for (const int input : inputs)
     if (const auto j = static_cast<std::size_t>(input);
         layers_[j].group == layers_[i].group && (!m.outputs[j] || (layers_[j].recompute && !m.live[j])))
       restore(j, m, state);
   forward_layer(i, m, state, true);
+  for (const int input : inputs)
+    if (const auto j = static_cast<std::size_t>(input); layers_[j].group == layers_[i].group) release_restored(j, m);
 }
 
-/// Of what was restored, the outputs that nobody waits for any more; what kernels keep of them they hold themselves.
-void LayerGroup::release_restored(Microbatch& m) const {
-  if (keep_) return;
-  for (const std::size_t i : members_) {
-    const auto& readers = bound_[i].readers;
-    const auto waits = [&](int reader) { return !m.live[static_cast<std::size_t>(reader)]; };
-    if (layers_[i].recompute && std::none_of(readers.begin(), readers.end(), waits)) m.outputs[i] = {};
-  }
+/// The output of a layer that was restored, if nobody waits for it any more; what kernels keep of it they hold themselves.
+void LayerGroup::release_restored(std::size_t i, Microbatch& m) const {
+  const auto& readers = bound_[i].readers;
+  const auto waits = [&](int reader) { return !m.live[static_cast<std::size_t>(reader)]; };
+  if (!keep_ && layers_[i].recompute && std::none_of(readers.begin(), readers.end(), waits)) m.outputs[i] = {};
 }
 
 void LayerGroup::release(std::size_t i, Microbatch& m) const {
@@ -223,7 +223,7 @@ void LayerGroup::backward_filter(Microbatch& m, StepState& state, const std::fun
 Tensor LayerGroup::start_backward(std::size_t i, Microbatch& m, const KernelCall& call) const {
   if (!m.live[i]) {
     restore(i, m, {call.step, true, true});
-    release_restored(m);
+    release_restored(i, m);
   }
   Tensor dy;
   if (!layers_[i].op->is_loss()) dy = convert_layout(call, "dy", m.gradients[i], layers_[i]->finish_back);

@@ -2,6 +2,7 @@
 // a small model and against what ships.
 #include "partita/strategies/planner.hpp"
 
+#include "../../strategies/best_fitting.hpp"
 #include "../../strategies/least_cost.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin.hpp"
@@ -163,7 +164,7 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   options.memory_limit = 10000;
   const std::string error =
       error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); });
-  EXPECT_NE(error.find("fits 2 ranks with a batch of 4 under no strategy"), std::string::npos) << error;
+  EXPECT_NE(error.find("fits 2 ranks with a batch of 4 under none of the"), std::string::npos) << error;
   EXPECT_NE(error.find("more than the limit of 9.8 KiB; give more ranks"), std::string::npos) << error;
   options.ranks = 0;
   EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
@@ -241,15 +242,89 @@ TEST(Planner, WhatWasMeasuredDecides) {
   }
 }
 
-TEST(Planner, MemoryDecidesWhereTimeAloneWouldNot) {
+/// With twice as many microbatches and so on, each also with a distributed update, recomputing, and both.
+std::vector<Strategy> variants(const Strategy& strategy, Index most) {
+  std::vector<Strategy> all;
+  for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2)
+    for (const bool recompute : {false, true})
+      for (const auto update : {Strategy::Update::replicated, Strategy::Update::distributed}) {
+        Strategy one = strategy;
+        if (microbatches > 1)
+          one.schedule(strategy.schedule() == "single" ? "1f1b" : strategy.schedule(), microbatches);
+        if (recompute) one.layer("*", {.recompute = true});
+        all.push_back(one.update(update));
+      }
+  return all;
+}
+
+TEST(BestFitting, TakesTheFastestVariantThatFits) {
+  const Workload workload{.batch = 32, .optimizer = {}};
+  Model model("images");  // activations take most of its memory
+  auto t = model.input("in", {.channels = 3, .spatial = {32, 32}});
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"})
+    t = model.relu(std::string(name) + "r", model.conv(name, t, {.filters = 32, .kernel = 3, .padding = 1}));
+  model.softmax_cross_entropy("loss", model.linear("last", t, {.features = 10}));
+  Strategy staged;
+  staged.schedule("gpipe", 4).stage({"in", "dr"}).stage({"e", "loss"});
+  int by_microbatches = 0, by_recomputing = 0, unfit = 0;
+  struct Case {
+    Strategy strategy;
+    int most;  // microbatches
+  };
+  const Machine machine = default_machine();
+  for (const auto& [strategy, most] :
+       {Case{Strategy("data=2"), 16}, Case{Strategy("y=2").layer("*", {.output = "N H@y"}), 32}, Case{staged, 32},
+        Case{staged, 4}})
+    for (const double part : {0.9, 0.7, 0.6, 0.55, 0.5, 0.4, 0.3, 0.2, 0.1, 0.02}) {
+      const Cost own = estimate(bind(model, strategy, workload), machine);
+      const auto limit = static_cast<Index>(part * static_cast<double>(own.memory.total));
+      const PlannerOptions options{.ranks = 2, .memory_limit = limit, .best = 1, .most_microbatches = most};
+      const KernelTimes times;
+      BestFitting best(model, workload, machine, times, options);
+      best.offer(strategy, own.seconds);
+      std::optional<Planned> expected;
+      for (const Strategy& variant : variants(strategy, most)) {
+        const Cost cost = estimate(bind(model, variant, workload), machine);
+        if (cost.memory.total <= limit && (!expected || cost.seconds < expected->cost.seconds))
+          expected = {variant, cost};
+      }
+      ASSERT_EQ(best.found().empty(), !expected) << part << "\n" << strategy.print();
+      unfit += best.found().empty();
+      if (!expected) continue;
+      EXPECT_DOUBLE_EQ(best.found().front().cost.seconds, expected->cost.seconds) << part << "\n"
+                                                                                  << expected->strategy.print();
+      by_microbatches += expected->strategy.microbatches() > strategy.microbatches();
+      by_recomputing += expected->strategy.print().find("recompute = true") != std::string::npos;
+    }
+  EXPECT_GT(by_microbatches, 5);
+  EXPECT_GT(by_recomputing, 0);
+  EXPECT_GT(unfit, 0);
+}
+
+TEST(Planner, ADistributedUpdateIsTakenWhereItIsFaster) {
   const Model model = small();
   const Workload workload{.batch = 64, .optimizer = {}};
-  PlannerOptions options;
-  options.ranks = 2;
-  const Index most = plan_strategies(model, workload, default_machine(), {}, options).front().cost.memory.total;
-  options.memory_limit = most * 2 / 3;
-  const auto found = plan_strategies(model, workload, default_machine(), {}, options);
-  EXPECT_LE(found.front().cost.memory.total, options.memory_limit);
+  for (const auto& one : plan_strategies(model, workload, default_machine(), {}, {.ranks = 2})) {
+    Strategy other = one.strategy;
+    const bool distributed = other.update() == Strategy::Update::distributed;
+    other.update(distributed ? Strategy::Update::replicated : Strategy::Update::distributed);
+    EXPECT_LE(one.cost.seconds, estimate(bind(model, other, workload), default_machine()).seconds) << other.print();
+  }
+}
+
+TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {
+  const Workload workload{.batch = 4, .optimizer = {}};
+  PlannerOptions options{.ranks = 2, .memory_limit = 10000};
+  try {
+    plan_strategies(small(), workload, default_machine(), {}, options);
+    FAIL();
+  } catch (const NothingFits& error) {
+    const Index held = error.smallest.cost.memory.total;
+    EXPECT_GT(held, options.memory_limit);
+    EXPECT_NE(std::string(error.what()).find("the smallest of them holds " + print_bytes(held)), std::string::npos);
+    options.memory_limit = held;
+    EXPECT_EQ(plan_strategies(small(), workload, default_machine(), {}, options).front().cost.memory.total, held);
+  }
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "partita/base/error.hpp"
 #include "partita/strategies/cost_model.hpp"
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -23,7 +25,8 @@ struct PlannerOptions {
   /// may err more: 48 found a strategy faster by a quarter for one of seven models (alexnet on 12 ranks), the same for the others, in
   /// 1.1 to 4 times as long; 3 missed it for two.
   int examined = 12;
-  /// So often as many again while none fits. Then what comes is slower, and seldom smaller: more rounds only say later that none does.
+  /// So often as many again while fewer fit than are asked for, or what does not fit lets slower ones in. More rounds only say later that
+  /// none fits: what comes then is seldom smaller.
   int rounds = 8;
   /// Ranks that share the samples of one block at most: spatial and channel axes together. Larger blocks of ranks pay where samples are
   /// few and large; each divisor more is priced with its patterns.
@@ -41,17 +44,26 @@ struct Planned {
   Cost cost;
 };
 
+/// Nothing fits that was tried.
+class NothingFits : public Error {
+ public:
+  NothingFits(const std::string& what, Planned least) : Error(what), smallest(std::move(least)) {}
+  Planned smallest;  ///< of those that were tried
+};
+
 /// The cheapest strategies for so many ranks, the best first, of those that fit the memory limit:
 ///
 ///     stages x microbatches x grids      divisors of the ranks; 1, 2, 4, ... microbatches a stage; samples (data), the first two
 ///                                        dimensions of space (y, x; x <= y) and channels (c) share a stage
 ///     layouts                            every layer chooses one of the grid's patterns: least_cost (Jia et al. 2018)
 ///     boundaries of stages               as `balanced` places them, with less effort
-///     schedule, update, recomputation    the given kinds; distributed and recomputing where memory asks for it
+///     schedule                           the given kinds
+///     update                             distributed where that takes less
+///     recomputation, more microbatches   where memory asks for it, by themselves and together
 ///
 /// Best first: what could be least, by what computing alone takes, is priced by its layers, redistributions and sums, what then
-/// could be least is bound and priced whole. Throws Error for numbers below 1, if no grid of so many ranks can run the model, and
-/// if nothing fits that was tried, saying what is missing least and in which class.
+/// could be least is bound and priced whole. Throws Error for numbers below 1 and if no grid of so many ranks can run the model,
+/// NothingFits if nothing fits that was tried, saying what is missing least and in which class.
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options);
 

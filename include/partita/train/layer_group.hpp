@@ -86,7 +86,7 @@ class LayerGroup {
   void forward_layer(std::size_t i, Microbatch& m, const StepState& state, bool again) const;
   void settle(std::size_t i, Microbatch& m) const;
   void restore(std::size_t i, Microbatch& m, const StepState& state) const;
-  void release_restored(Microbatch& m) const;
+  void release_restored(std::size_t i, Microbatch& m) const;
   Tensor start_backward(std::size_t i, Microbatch& m, const KernelCall& call) const;
   void form_filter(std::size_t i, const KernelCall& call, const Tensor& dy) const;
   void form_data(std::size_t i, Microbatch& m, const KernelCall& call, const Tensor& dy) const;

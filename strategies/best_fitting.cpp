@@ -1,0 +1,153 @@
+#include "best_fitting.hpp"
+
+#include "stages.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace partita {
+
+namespace {
+
+/// Steps as near to each other as this are of strategies that differ in the names of axes; were it larger, other ones would be lost.
+constexpr double same_step = 1e-4;
+
+Strategy cut(const Strategy& strategy, int microbatches) {
+  Strategy more = strategy;
+  if (microbatches == strategy.microbatches()) return more;
+  const bool single = strategy.schedule() == "single";
+  return more.schedule(single ? "1f1b" : strategy.schedule(), microbatches, single ? 0 : strategy.groups_per_stage());
+}
+
+/// Ranks that share samples, by the name that the planner gives their axis.
+int data_ranks(const Strategy& strategy) {
+  const int axis = strategy.grid().find("data");
+  return axis < 0 ? 1 : strategy.grid().extent(axis);
+}
+
+}  // namespace
+
+BestFitting::BestFitting(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
+                         const PlannerOptions& options)
+    : model_(model),
+      workload_(workload),
+      machine_(machine),
+      times_(times),
+      options_(options),
+      limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {}
+
+Strategy BestFitting::placed(const Plan& uncut, const Strategy& strategy, double effort) const {
+  try {
+    return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort);
+  } catch (const Error&) {
+    return place_stages(uncut, strategy, workload_, machine_, times_, 0, effort);
+  }
+}
+
+void BestFitting::offer(const Strategy& strategy, double seconds) {
+  if (!would_keep(seconds)) return;
+  auto best = fitting(
+      strategy, limited_ ? quick : thorough);  // where nothing is known to pass the limit, the first price is the last
+  if (!best) {
+    limited_ = true;
+    best = fastest_variant(strategy);
+  }
+  if (best) keep(with_faster_update(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned)));
+}
+
+/// A distributed update sends as many bytes as the other one, and each rank works off its share alone.
+Planned BestFitting::with_faster_update(Planned planned) const {
+  Strategy strategy = planned.strategy;
+  const Plan plan = bind(model_, strategy.update(Strategy::Update::distributed), workload_);
+  const CostFormula formula(plan, machine_, times_);
+  if (formula.step(machine_).seconds >= planned.cost.seconds) return planned;
+  Planned faster{strategy, formula.cost(machine_)};
+  return fits(faster) ? faster : planned;
+}
+
+/// Of those that fit, with more microbatches, a distributed update, recomputing, and all of these. What does not fit with all of them is
+/// given up; once what computes nothing again fits, more microbatches are tried as long as they gain, by a shorter bubble.
+std::optional<BestFitting::Variant> BestFitting::fastest_variant(const Strategy& strategy) {
+  constexpr auto replicated = Strategy::Update::replicated, distributed = Strategy::Update::distributed;
+  std::optional<Variant> fastest;
+  const auto consider = [&](int microbatches, bool recompute, Strategy::Update update) {
+    Strategy changed = cut(strategy, microbatches).update(update);
+    auto variant = fitting(recompute ? changed.layer("*", {.recompute = true}) : changed, quick);
+    const bool fits = variant.has_value();
+    if (fits && (!fastest || variant->planned.cost.seconds < fastest->planned.cost.seconds))
+      fastest = std::move(variant);
+    return fits;
+  };
+  const auto either_update = [&](int microbatches, bool recompute) {
+    const bool fits = consider(microbatches, recompute, distributed);
+    if (fits) consider(microbatches, recompute, replicated);  // it holds no less, and may be faster
+    return fits;
+  };
+  const int most = most_microbatches(strategy);
+  if (!consider(most, true, distributed) && !consider(most, false, distributed)) return fastest;
+  for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2) {
+    const double before = fastest ? fastest->planned.cost.seconds : std::numeric_limits<double>::infinity();
+    either_update(microbatches, true);  // to compute once more does not always hold less
+    if (either_update(microbatches, false) && fastest->planned.cost.seconds >= before) break;
+  }
+  return fastest;
+}
+
+/// As often twice those of the strategy as leaves each rank a sample.
+int BestFitting::most_microbatches(const Strategy& strategy) const {
+  int most = strategy.microbatches();
+  while (2 * most * data_ranks(strategy) <= workload_.batch &&
+         2 * most <= options_.most_microbatches * strategy.stage_count())
+    most *= 2;
+  return most;
+}
+
+/// Nothing if it does not fit.
+std::optional<BestFitting::Variant> BestFitting::fitting(const Strategy& unplaced, double effort) {
+  Planned one = priced(unplaced, effort);
+  if (fits(one)) return Variant{unplaced, std::move(one)};
+  ++unfit_;
+  if (!smallest_ || one.cost.memory.total < smallest_->cost.memory.total) smallest_ = std::move(one);
+  return std::nullopt;
+}
+
+Planned BestFitting::thoroughly(Variant variant) const {
+  if (variant.unplaced.stage_count() == 1) return std::move(variant.planned);
+  Planned better = priced(variant.unplaced, thorough);
+  return fits(better) && better.cost.seconds < variant.planned.cost.seconds ? better : std::move(variant.planned);
+}
+
+Planned BestFitting::priced(const Strategy& unplaced, double effort) const {
+  const Strategy strategy =
+      unplaced.stage_count() == 1 ? unplaced : placed(bind_uncut(model_, unplaced, workload_), unplaced, effort);
+  return {strategy, estimate(bind(model_, strategy, workload_), machine_, times_)};
+}
+
+/// True if it is among the best; of those that differ in the names of axes alone, one is kept.
+bool BestFitting::would_keep(double seconds) const {
+  const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < same_step * seconds; };
+  return std::none_of(found_.begin(), found_.end(), same) && (!full() || seconds < found_.back().cost.seconds);
+}
+
+void BestFitting::keep(Planned planned) {
+  if (!would_keep(planned.cost.seconds)) return;
+  const auto at = std::find_if(found_.begin(), found_.end(),
+                               [&](const Planned& other) { return other.cost.seconds > planned.cost.seconds; });
+  found_.insert(at, std::move(planned));
+  if (found_.size() > static_cast<std::size_t>(options_.best)) found_.pop_back();
+}
+
+void BestFitting::fail_unfit() const {
+  const MemoryPeak& least = smallest_->cost.memory;
+  throw NothingFits(fmt::format("the model '{}' fits {} ranks with a batch of {} under none of the {} strategies that "
+                                "were tried: the smallest of "
+                                "them holds {} on a rank ({}), {} more than the limit of {}; give more ranks, a "
+                                "smaller batch, or ranks with more "
+                                "memory",
+                                model_.name(), options_.ranks, workload_.batch, unfit_, print_bytes(least.total),
+                                least.each.print(), print_bytes(least.total - limit_), print_bytes(limit_)),
+                    *smallest_);
+}
+
+}  // namespace partita
