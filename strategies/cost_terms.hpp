@@ -42,6 +42,8 @@ struct LayerMovement {
 
 /// Kernels whose efficiency has a curve of its own.
 enum class KernelKind : std::uint8_t { others, conv, product };
+/// Under which Machine::efficiency has it.
+std::string_view key(KernelKind kind);
 
 /// What a rank computes of a layer's forward; each half of its backward is taken to be as much.
 struct KernelTerm {

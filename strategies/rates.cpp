@@ -11,8 +11,8 @@ double bandwidth(const Level& level, double sharing) {
   return level.bandwidth.value * std::min(1.0, level.links.value / sharing) / level.fan_out.value;
 }
 
-const Curve* curve(const Machine& machine, const std::string& kernels) {
-  auto found = machine.efficiency.find(kernels);
+const Curve* curve(const Machine& machine, KernelKind kind) {
+  auto found = machine.efficiency.find(std::string(key(kind)));
   if (found == machine.efficiency.end()) found = machine.efficiency.find("");
   return found == machine.efficiency.end() ? nullptr : &found->second;
 }
@@ -23,11 +23,21 @@ double total(const LayerCost& cost) {
 
 }  // namespace
 
+std::string_view key(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::others: return "";
+    case KernelKind::conv: return "conv";
+    case KernelKind::product: return "product";
+  }
+  return "";
+}
+
 Rates::Rates(const CostTerms& terms, const Machine& machine)
     : terms_(terms),
       machine_(machine),
       gamma_(3 / machine.memory_bandwidth.value),
-      kernels_{curve(machine, ""), curve(machine, "conv"), curve(machine, "product")} {
+      kernels_{curve(machine, KernelKind::others), curve(machine, KernelKind::conv),
+               curve(machine, KernelKind::product)} {
   ways_.reserve(terms.routes.size());
   for (const Route& route : terms.routes) {
     const Level& level = machine.levels[static_cast<std::size_t>(route.level)];

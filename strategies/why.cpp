@@ -68,11 +68,22 @@ std::string measured(const KernelTimes& times, const std::string& work, Loop loo
                      in.microbatches, work);
 }
 
+/// e.g. "share of [efficiency.others], as there is no [efficiency.conv] (assumed: ...)".
+std::string share_source(const Machine& machine, KernelKind kind) {
+  const std::string own(key(kind));
+  const auto found = machine.efficiency.find(own), others = machine.efficiency.find("");
+  if (found == machine.efficiency.end() && others == machine.efficiency.end()) return "no efficiency given";
+  if (own.empty()) return fmt::format("[efficiency.others] ({})", others->second.source);
+  if (found != machine.efficiency.end()) return fmt::format("[efficiency.{}] ({})", own, found->second.source);
+  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", own, others->second.source);
+}
+
 std::string work_formula(const Rates& rates, const Machine& machine, const KernelTerm& kernel) {
   return fmt::format(
-      "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): {}; {}", time(machine.kernel.value),
-      machine.kernel.source, kernel.flops, rate(machine.arithmetic.value, "flop"), rates.share(kernel), kernel.bytes,
-      rate(machine.memory_bandwidth.value, "B"), machine.arithmetic.source, machine.memory_bandwidth.source);
+      "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): arithmetic {}; share {}; memory {}",
+      time(machine.kernel.value), machine.kernel.source, kernel.flops, rate(machine.arithmetic.value, "flop"),
+      rates.share(kernel), kernel.bytes, rate(machine.memory_bandwidth.value, "B"), machine.arithmetic.source,
+      share_source(machine, kernel.kind), machine.memory_bandwidth.source);
 }
 
 }  // namespace

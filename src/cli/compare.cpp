@@ -37,6 +37,7 @@ class Comparison {
         measure_(measure_options(options)),
         world_(world) {
     if (world_) leave_times_of_others();
+    given_ = files_.times;
   }
 
   const MachineFiles& files() const { return files_; }
@@ -53,7 +54,7 @@ class Comparison {
     agreed(name, [&] {
       placed = place(strategy);
       one.plan = bind(model_, placed, workload_);
-      one.cost = estimate(one.plan, files_.machine, files_.times);
+      one.cost = estimate(one.plan, files_.machine, ours ? files_.times : given_);
     });
     one.held = most_held(one.cost, limit());
     if (!ours || !one.fits()) return one;
@@ -71,13 +72,17 @@ class Comparison {
   /// Bytes that a rank may hold; 0 for any.
   Index limit() const { return limit_of(options_, files_.machine); }
 
-  /// Seconds of a step on one rank; by measured times too where strategies are measured, if one rank can hold it.
-  double alone() {
+  /// Sets the efficiencies, against a step on one rank. For strategies that were run that one is by measured times too, if one rank can
+  /// hold it.
+  void add_efficiencies(std::vector<Compared>& all) {
     const Plan serial = bind(model_, Strategy(), workload_);
+    const auto alone = [&](const KernelTimes& times) { return estimate(serial, files_.machine, times).seconds; };
+    const bool ran = std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); });
     // Nobody asked for one rank to be run: where nobody said a limit either, the assumed machine's memory is one.
     const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
-    if (world_ && serial.peak(0).total <= room) measure("one rank", [&] { return serial; });
-    return estimate(serial, files_.machine, files_.times).seconds;
+    if (ran && serial.peak(0).total <= room) measure("one rank", [&] { return serial; });
+    const double by_given = alone(given_), by_all = alone(files_.times);
+    for (auto& one : all) one.efficiency = (one.measured ? by_all : by_given) / one.cost.seconds / one.plan.ranks();
   }
 
  private:
@@ -119,6 +124,7 @@ class Comparison {
 
   const Options& options_;
   MachineFiles files_;
+  KernelTimes given_;  // those of files_ before any was measured here
   Model model_;
   Workload workload_;
   MeasureOptions measure_;
@@ -132,14 +138,14 @@ void print_head(std::size_t width, bool ran) {
   fmt::print("{}\n", ran ? fmt::format(" {:>10} {:>7} {:>7}", "measured", "spread", "error") : "");
 }
 
-void print_row(const Compared& one, double alone, std::size_t width) {
+void print_row(const Compared& one, std::size_t width) {
   const auto& p = one.cost.parts;
   fmt::print(
       "{:<{}}  {:>5} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>10.0f} {:>5.0f}% {:>9.1f} {:>9.1f}",
       one.name, width, one.plan.ranks(), one.cost.seconds * ms, p.passes.compute * ms,
       (p.passes.communication() + p.transfers) * ms, p.sums * ms, p.update * ms, p.bubble * ms,
-      one.cost.samples_per_second, 100 * alone / one.cost.seconds / one.plan.ranks(),
-      static_cast<double>(one.cost.traffic.bytes) / mib, static_cast<double>(one.cost.memory.total) / mib);
+      one.cost.samples_per_second, 100 * one.efficiency, static_cast<double>(one.cost.traffic.bytes) / mib,
+      static_cast<double>(one.cost.memory.total) / mib);
   if (one.measured)
     fmt::print(" {:>10.3f} {:>6.1f}% {:>+6.1f}%", one.measured->median * ms, 100 * one.measured->spread,
                100 * one.error());
@@ -190,7 +196,7 @@ void print_verdict(std::vector<Compared> all, Index limit) {
   print_unfit(all, limit);
   if (all.size() == 1) return;
   std::erase_if(all, [](const Compared& one) { return !one.fits(); });
-  if (all.empty()) return fmt::print("none of them fits {} a rank\n", print_bytes(limit));
+  if (all.empty()) return;
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
   const Compared& winner = all.front();
@@ -222,20 +228,30 @@ void print_not_run(const std::vector<Compared>& all, int ranks) {
   if (!ran) fmt::print("nothing was measured\n");
 }
 
-void print_table(const std::vector<Compared>& all, const MachineFiles& files, double alone) {
+/// How many layers have measured times, and where some have and some have not, of each strategy.
+void print_kernels(const std::vector<Compared>& all) {
+  std::size_t measured = 0, layers = 0;
+  std::string each;
+  for (const auto& one : all) {
+    const auto& costs = one.cost.layers;
+    const auto of = std::count_if(costs.begin(), costs.end(), [](const LayerCost& cost) { return cost.measured; });
+    measured += static_cast<std::size_t>(of);
+    layers += costs.size();
+    each += fmt::format("{}{} {} of {}", each.empty() ? ": " : ", ", one.name, of, costs.size());
+  }
+  const bool mixed = all.size() > 1 && measured > 0 && measured < layers;
+  fmt::print("kernels  {} of {} layers by measured times, the others by the machine's rates{}\n\n", measured, layers,
+             mixed ? each : "");
+}
+
+void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
   std::size_t width = 8;
   for (const auto& one : all) width = std::max(width, one.name.size());
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
-  std::size_t measured = 0, layers = 0;
-  for (const auto& one : all)
-    for (const auto& layer : one.cost.layers) {
-      measured += layer.measured ? 1 : 0;
-      ++layers;
-    }
-  fmt::print("kernels  {} of {} layers by measured times, the others by the machine's rates\n\n", measured, layers);
+  print_kernels(all);
   print_head(width, std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); }));
-  for (const auto& one : all) print_row(one, alone, width);
+  for (const auto& one : all) print_row(one, width);
   fmt::print("\n");
   for (const auto& one : all)
     if (one.plan.grids.size() > 1) print_groups(one);
@@ -255,18 +271,20 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   world ? together(*world, prepare) : prepare();
   std::vector<Compared> all;
   for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
-  const double alone = comparison->alone();  // one rank: no machine holds fewer
+  comparison->add_efficiencies(all);
   // After the last measurement, and by all alike: else ranks would wait for the first one's answers.
   for (std::size_t i = 0; i < all.size(); ++i)
     if (!all[i].fits()) all[i].remedies = comparison->remedies_of(strategies[i].second);
   const MachineFiles& files = comparison->files();
   const Index limit = comparison->limit();
   if (!first) return 0;
-  print_table(all, files, alone);
+  print_table(all, files);
   if (world) print_not_run(all, world->size());
   print_verdict(all, limit);
-  if (!options.json.empty())
-    write_text("--json", options.json, to_json(options, files, all, alone, limit).dump(2) + "\n");
+  if (!options.json.empty()) write_text("--json", options.json, to_json(options, files, all, limit).dump(2) + "\n");
+  std::fflush(stdout);
+  if (std::none_of(all.begin(), all.end(), [](const Compared& one) { return one.fits(); }))
+    fail("none of the strategies fits {} a rank; what would is told above", print_bytes(limit));
   return 0;
 }
 

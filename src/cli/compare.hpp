@@ -18,6 +18,7 @@ struct Compared {
   Holding held;                    ///< by the rank that holds most
   std::vector<Remedy> remedies{};  ///< what would make it fit, where it does not
   std::optional<StepTimes> measured{};
+  double efficiency = 0;                           ///< speed-up over one rank, by the number of ranks
   bool fits() const { return held.missing == 0; }  ///< always, where nobody said a limit
   double error() const { return cost.seconds / measured->median - 1; }
 };
@@ -25,8 +26,8 @@ struct Compared {
 /// The numbers of a step with their names, as tables and JSON have them.
 std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts);
 
-/// All that was compared; `alone` is the price of one rank, against which efficiency is, `limit` what a rank may hold, 0 for any.
+/// All that was compared; `limit` is what a rank may hold, 0 for any.
 nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all,
-                               double alone, Index limit);
+                               Index limit);
 
 }  // namespace partita::cli

@@ -2,6 +2,7 @@
 
 #include "partita/train/kernel_choice.hpp"
 
+#include <algorithm>
 #include <thread>
 
 namespace partita::cli {
@@ -75,17 +76,18 @@ Json remedies_of(const std::vector<Remedy>& remedies) {
 }  // namespace
 
 nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all,
-                               double alone, Index limit) {
+                               Index limit) {
   Json json{{"subject", "compare"},
             {"machine", files.machine.name},
             {"model", all.front().plan.model},
             {"batch", options.trainer.batch},
             {"dtype", name(options.trainer.dtype)}};
-  json["conditions"] = {{"processor", KernelCache::processor()},
-                        {"cores", std::thread::hardware_concurrency()},
-                        {"threads", options.trainer.threads},
-                        {"backend", options.trainer.backend},
-                        {"measured", options.measure}};
+  json["conditions"] = {
+      {"processor", KernelCache::processor()},
+      {"cores", std::thread::hardware_concurrency()},
+      {"threads", options.trainer.threads},
+      {"backend", options.trainer.backend},
+      {"measured", std::any_of(all.begin(), all.end(), [](const auto& one) { return one.measured.has_value(); })}};
   json["strategies"] = Json::array();
   for (const auto& one : all) {
     Json parts;
@@ -96,7 +98,7 @@ nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files
              {"seconds", one.cost.seconds},
              {"parts", parts},
              {"images_per_second", one.cost.samples_per_second},
-             {"efficiency", alone / one.cost.seconds / one.plan.ranks()},
+             {"efficiency", one.efficiency},
              {"bubble_rate", one.cost.simulation.bubble_rate()},
              {"messages", one.cost.traffic.messages},
              {"bytes", one.cost.traffic.bytes},

@@ -5,6 +5,7 @@
 #include "partita/strategies/cost_model.hpp"
 #include "schedule_report.hpp"
 #include "text_file.hpp"
+#include "unfit.hpp"
 
 namespace partita::cli {
 
@@ -43,6 +44,21 @@ void print_traffic(const Plan& plan, int layer, int rank) {
     const std::string axes = item.verb == Verb::exchange ? "" : plan.grid_of(layer).print(item.axes);
     fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
                item.traffic.messages, print_bytes(item.traffic.bytes));
+  }
+}
+
+/// With which layers' gradients those of this one are summed: backward completes their bucket with the first of them.
+void print_bucket(const Plan& plan, int layer) {
+  for (const auto& bucket : plan.buckets) {
+    const auto has = [&](const Bucket::Entry& entry) { return entry.layer == layer; };
+    const int first = bucket.last(), last = bucket.entries.back().layer;
+    if (bucket.axes == 0 || first == last || std::none_of(bucket.entries.begin(), bucket.entries.end(), has)) continue;
+    const auto& names = plan.layers;
+    print_line("dw",
+               fmt::format(
+                   "is summed in one bucket from {} to {}{}", names[static_cast<std::size_t>(first)].name,
+                   names[static_cast<std::size_t>(last)].name,
+                   first == layer ? "" : fmt::format(", listed with {}", names[static_cast<std::size_t>(first)].name)));
   }
 }
 
@@ -90,7 +106,10 @@ void print_layer(const Plan& plan, int index, const Options& options) {
                                 layer->weights[i].shape.print()));
   if (!(layer->at.y == layer->y)) print_line("computes", layer->at.y.print());
   print_line("y", shape_and_layout(layer->shape, layer->y));
-  if (plan.workload.training) print_gradients(layer);
+  if (plan.workload.training) {
+    print_gradients(layer);
+    print_bucket(plan, index);
+  }
   print_redistributions(layer, plan.workload.training);
   if (layer->at.x_halo) print_line("halo x", layer->at.x_halo->widths());
   if (layer->at.dy_halo && layer->needs_dx[0] && plan.workload.training)
@@ -177,19 +196,25 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::str
 
 namespace {
 
+/// The number of the layer that --why names; -1 for none.
+int asked_why(const Options& options, const Model& model) {
+  if (options.why.empty()) return -1;
+  std::vector<std::string> names;
+  for (const auto& layer : model.layers()) names.push_back(layer.name);
+  const auto found = std::find(names.begin(), names.end(), options.why);
+  if (found == names.end())
+    fail("--why {}: the model '{}' has no such layer{}; give one layer's name", options.why, model.name(),
+         did_you_mean(options.why, names));
+  return static_cast<int>(found - names.begin());
+}
+
 /// The price of the step in a line, and of a layer in full.
-void print_price(const Plan& plan, const MachineFiles& files, const Options& options) {
+void print_price(const Plan& plan, const MachineFiles& files, int layer) {
   const auto& [machine, times, note] = files;
   const Cost cost = estimate(plan, machine, times);
   fmt::print("predicted time: {:.3f} ms a step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
-  if (options.why.empty()) return;
-  std::vector<std::string> names;
-  for (const auto& layer : plan.layers) names.push_back(layer.name);
-  const auto found = std::find(names.begin(), names.end(), options.why);
-  if (found == names.end())
-    fail("--why {}: the model '{}' has no such layer{}", options.why, plan.model, did_you_mean(options.why, names));
-  fmt::print("\n{}", why(plan, machine, times, static_cast<int>(found - names.begin())));
+  if (layer >= 0) fmt::print("\n{}", why(plan, machine, times, layer));
 }
 
 }  // namespace
@@ -197,6 +222,7 @@ void print_price(const Plan& plan, const MachineFiles& files, const Options& opt
 int explain(const Options& options, const ModelFactory& factory) {
   if (!options.svg.empty()) check_writable("--svg", options.svg);
   const Model model = make_model(options, factory);
+  const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);
   const Strategy strategy = balanced_within_limit(options, model, make_strategy(options, 1), files);
   const Plan plan = bind(model, strategy, make_workload(options));
@@ -216,9 +242,9 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MemoryPeak memory = plan.peak(options.rank);
   fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
-  if (plan.workload.training) print_price(plan, files, options);
+  if (plan.workload.training) print_price(plan, files, asked);
   std::fflush(stdout);
-  check_memory(plan, limit_of(options, files.machine));
+  check_fits(plan, model, strategy, files, limit_of(options, files.machine));
   return 0;
 }
 

@@ -4,11 +4,11 @@
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin.hpp"
+#include "size.hpp"
 #include "version.hpp"
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <sstream>
 
@@ -43,7 +43,7 @@ Verbs
 )";
 
 struct Texts {  // options that are parsed further after reading
-  std::string dtype = "f32", decay = "none", method = "sgd", memory_limit = "0";
+  std::string dtype = "f32", decay = "none", method = "sgd", memory_limit;
 };
 
 /// plan finds the strategy itself, and calibrate holds what it must.
@@ -232,21 +232,6 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
   return all;
 }
 
-/// "4GiB", "500MB", "123456" in bytes; throws Error for anything else.
-Index parse_size(const char* option, const std::string& text) {
-  static const std::map<std::string, double> units{{"", 1},         {"B", 1},       {"KB", 1e3},     {"MB", 1e6},
-                                                   {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10}, {"MiB", 0x1p20},
-                                                   {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-  double value = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end.ptr, text.data() + text.size());
-  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
-  const auto found = units.find(unit);
-  if (end.ec != std::errc{} || found == units.end() || !(value >= 0 && value * found->second < 0x1p62))
-    fail("{} {}: write a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB", option, text);
-  return static_cast<Index>(value * found->second);
-}
-
 void check(const Options& o) {
   constexpr Index most = Index{1} << 31;
   for (const auto& [option, value] : {std::pair("--batch", o.trainer.batch), std::pair("--epochs", o.trainer.epochs),
@@ -292,7 +277,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     return std::nullopt;
   }
   options.trainer.dtype = parse_dtype(texts.dtype);
-  options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
+  if (!texts.memory_limit.empty()) options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
   auto& optimizer = options.trainer.optimizer;

@@ -6,6 +6,7 @@
 #include "schedule_report.hpp"
 #include "text_file.hpp"
 #include "trace.hpp"
+#include "unfit.hpp"
 
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
-    check_memory(plan, limit_of(options, files.machine));
+    check_fits(plan, setup.model, setup.strategy, files, limit_of(options, files.machine));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);

@@ -28,4 +28,15 @@ std::string print(const std::vector<Remedy>& remedies, std::size_t most, const c
   return text;
 }
 
+void check_fits(const Plan& plan, const Model& model, const Strategy& strategy, const MachineFiles& files,
+                Index limit) {
+  try {
+    check_memory(plan, limit);
+  } catch (const Error& error) {
+    constexpr std::size_t most = 3;
+    fail("{}; {}", error.what(),
+         print(remedies(model, strategy, plan.workload, files.machine, files.times, limit), most, " ", "; "));
+  }
+}
+
 }  // namespace partita::cli

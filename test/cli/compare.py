@@ -133,25 +133,34 @@ def measured(folder):
               abs(row["seconds"] / row["measured"]["seconds"] - 1 - row["error"]) < 1e-9, row["measured"])
     new = compare(folder, "--measure", *QUICK, ranks=2, strategies=["samples.toml"]).stdout
     check("what is run is measured first", used(new) == (13, 13), new)
-    one = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--backend", "reference", ranks=1).stdout
+    one = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--backend", "reference", "--json", "o.json", ranks=1).stdout
     check("what has other ranks is not run, and says so", one.count(
         "was not run: it has 2 ranks, 1 was started; start it with mpiexec -n 2") == 2 and "nothing was measured" in one, one)
     check("nor are times of another backend used", used(one)[0] == 0, one)
+    compare(folder, "--machine", "here.toml", "--backend", "reference", "--json", "p.json")
+    efficiencies = [[row["efficiency"] for row in json.loads(read(folder, name))["strategies"]] for name in ("o.json", "p.json")]
+    check("efficiencies are as without --measure then", efficiencies[0] == efficiencies[1] and
+          json.loads(read(folder, "o.json"))["conditions"]["measured"] is False, efficiencies)
+    some = compare(folder, "--measure", *QUICK, ranks=2, strategies=["samples.toml", "four.toml"]).stdout
+    check("what is not run is priced without what is measured", used(some) == (13, 26) and
+          "rates: samples.toml 13 of 13, four.toml 0 of 13\n" in some, some)
     two = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--threads", "2", ranks=1).stdout
     check("nor those of other threads", "those of --measure are of \"2 threads on" in two and used(two)[0] == 0, two)
 
 
 def limited(folder):
-    text = compare(folder, "--memory-limit", "20KiB", "--json", "l.json").stdout
+    none = compare(folder, "--memory-limit", "20KiB", "--json", "l.json", status=2)
+    text = none.stdout
     row = json.loads(read(folder, "l.json"))["strategies"][0]
     missing, held = row["memory"]["missing"], row["memory"]["predicted"]
     check("how much is missing, on which rank and in which class", missing == held - (20 << 10) and re.search(
         rf"samples.toml does not fit: rank 0 holds {held / 1024:.1f} KiB \(weights .*\), {missing / 1024:.1f} KiB more than "
         r"20.0 KiB; most of it is \w+", text), text)
-    check("of all strategies", "stages.toml does not fit: rank " in text and "none of them fits 20.0 KiB a rank" in text, text)
+    check("of all strategies", "stages.toml does not fit: rank " in text and
+          none.stderr == "partita: none of the strategies fits 20.0 KiB a rank; what would is told above\n", none.stderr)
     check("what is nearest where nothing fits", "nothing that was tried makes it fit; the nearest are\n    " in text, text)
     some = f"{held - 1}B"
-    text = compare(folder, "--memory-limit", some, "--json", "l.json", strategies=["samples.toml"]).stdout
+    text = compare(folder, "--memory-limit", some, "--json", "l.json", strategies=["samples.toml"], status=2).stdout
     change, kept = re.search(r"it would fit with\n    (.*): ([\d.]+) KiB a rank on \d ranks?, [\d.]+ samples/s", text).groups()
     first = json.loads(read(folder, "l.json"))["strategies"][0]["remedies"][0]
     check("what would make it fit", first["change"] == change and f"{first['memory'] / 1024:.1f}" == kept and
@@ -163,11 +172,13 @@ def limited(folder):
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/two-cores.toml"), encoding="utf-8") as file:
         write(folder, "tight.toml", re.sub(r"\nmemory += {.*?}", '\nmemory = { MiB = 1, from = "a test" }', file.read()))
     more = ["--model", "lenet5", "--width", "0.25", "--batch", "256"]
-    bound = run(folder, "compare", *more, "--machine", "tight.toml", "--strategies", "samples.toml", "--json", "l.json").stdout
+    bound = run(folder, "compare", *more, "--machine", "tight.toml", "--strategies", "samples.toml", "--json", "l.json",
+                status=2).stdout
     check("the memory of a machine that is named", "more than 1.0 MiB; most of it" in bound and
           json.loads(read(folder, "l.json"))["strategies"][0]["memory"]["limit"] == 1 << 20, bound)
     for verb in ("explain", "train"):
-        refused(folder, f"{verb} by the same limit", [verb, *more, "--machine", "tight.toml"], "more than the memory limit of 1.0 MiB")
+        refused(folder, f"{verb} by the same limit", [verb, *more, "--machine", "tight.toml"],
+                "more than the memory limit of 1.0 MiB", "it would fit with ")
     large = run(folder, "compare", "--model", "resnet50", "--batch", "2048", "--strategies", "samples.toml", "--json", "l.json").stdout
     memory = json.loads(read(folder, "l.json"))["strategies"][0]["memory"]
     check("that of the assumed one is none", memory["predicted"] > 12 << 30 and memory["limit"] is None and memory["missing"] == 0 and
