@@ -1,5 +1,6 @@
 #include "best_fitting.hpp"
 
+#include "recompute.hpp"
 #include "stages.hpp"
 
 #include <algorithm>
@@ -71,9 +72,11 @@ Planned BestFitting::with_faster_update(Planned planned) const {
 std::optional<BestFitting::Variant> BestFitting::fastest_variant(const Strategy& strategy) {
   constexpr auto replicated = Strategy::Update::replicated, distributed = Strategy::Update::distributed;
   std::optional<Variant> fastest;
+  const bool staged = strategy.stage_count() > 1 || !strategy.stages().empty();
+  const auto kept = staged ? std::vector<std::string>() : layers_to_keep(bind(model_, strategy, workload_));
   const auto consider = [&](int microbatches, bool recompute, Strategy::Update update) {
-    Strategy changed = cut(strategy, microbatches).update(update);
-    auto variant = fitting(recompute ? changed.layer("*", {.recompute = true}) : changed, quick);
+    const Strategy changed = cut(strategy, microbatches).update(update);
+    auto variant = fitting(recompute ? recomputing(changed, kept) : changed, quick);
     const bool fits = variant.has_value();
     if (fits && (!fastest || variant->planned.cost.seconds < fastest->planned.cost.seconds))
       fastest = std::move(variant);

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/layouts/notation.hpp"
 #include "partita/strategies/balance.hpp"
+#include "recompute.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -33,10 +34,8 @@ using Change = std::function<Variant()>;
 using Family = std::vector<Change>;
 
 Strategy distributed(Strategy strategy) { return strategy.update(Strategy::Update::distributed); }
-Strategy recomputing(Strategy strategy) { return strategy.layer("*", {.recompute = true}); }
 
 constexpr const char* update_text = "optimizer = \"distributed\"";
-constexpr const char* recompute_text = "recompute = true in all layers";
 
 /// The grid with its axis `changed` (or one more) so many times as long.
 Grid lengthened(const Grid& grid, const std::string& changed, int times) {
@@ -74,6 +73,7 @@ class Search {
 
   std::vector<Remedy> run() {
     const auto now = price(as("", strategy_));
+    kept_ = kept();
     std::vector<Remedy> found;
     for (const Family& family : families())
       if (const auto best = best_of(family); best && (!now || best->held < now->held)) found.push_back(*best);
@@ -89,17 +89,26 @@ class Search {
   }
 
   std::vector<Family> families() const {
-    const Strategy both = recomputing(distributed(strategy_));
-    const std::string both_text = fmt::format("{} and {}", update_text, recompute_text);
+    const Strategy both = recomputing(distributed(strategy_), kept_);
+    const std::string recompute = recompute_text(kept_), both_text = fmt::format("{} and {}", update_text, recompute);
     std::vector<Family> all;
     if (strategy_.update() != Strategy::Update::distributed) all.push_back({as(update_text, distributed(strategy_))});
-    all.push_back({as(recompute_text, recomputing(strategy_))});
+    all.push_back({as(recompute, recomputing(strategy_, kept_))});
     all.push_back({as(both_text, both)});
     all.push_back(more_microbatches(strategy_, ""));
     all.push_back(more_microbatches(both, fmt::format(" with {}", both_text)));
     all.push_back(smaller_batches());
     add_ranks(all);
     return all;
+  }
+
+  /// By layers that all others recompute between.
+  std::vector<std::string> kept() const {
+    try {
+      return layers_to_keep(bind(model_, placed({"", strategy_, workload_}), workload_));
+    } catch (const Error&) {  // it may be that a change can be bound all the same
+      return {};
+    }
   }
 
   Family more_microbatches(const Strategy& strategy, const std::string& with) const {
@@ -210,6 +219,7 @@ class Search {
   const Machine& machine_;
   const KernelTimes& times_;
   Index limit_;
+  std::vector<std::string> kept_;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Remedy {
 /// What would make a strategy fit `limit` bytes a rank, found by pricing each change by itself:
 ///
 ///     the update    distributed
-///     activations   computed once more in backward; with that both
+///     activations   computed once more in backward, between layers that keep them; with that both
 ///     microbatches  twice as many, four times ... down to one sample; alone, and with both
 ///     the batch     halves, down to one sample
 ///     ranks         2, 4 and 8 times as many along each axis, or along a new one for N, H or C; twice as many `stages`
