@@ -14,6 +14,9 @@ namespace {
 /// Steps as near to each other as this are of strategies that differ in the names of axes; were it larger, other ones would be lost.
 constexpr double same_step = 1e-4;
 
+/// Prices are off by a few percent: what gains less than this is not worth another update.
+constexpr double worth = 0.98;
+
 Strategy cut(const Strategy& strategy, int microbatches) {
   Strategy more = strategy;
   if (microbatches == strategy.microbatches()) return more;
@@ -57,12 +60,13 @@ void BestFitting::offer(const Strategy& strategy, double seconds) {
   if (best) keep(with_faster_update(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned)));
 }
 
-/// A distributed update sends as many bytes as the other one, and each rank works off its share alone.
+/// A distributed update sends as many bytes as the other one, and each rank works off its share alone; but weights come back after it,
+/// which nothing hides.
 Planned BestFitting::with_faster_update(Planned planned) const {
   Strategy strategy = planned.strategy;
   const Plan plan = bind(model_, strategy.update(Strategy::Update::distributed), workload_);
   const CostFormula formula(plan, machine_, times_);
-  if (formula.step(machine_).seconds >= planned.cost.seconds) return planned;
+  if (formula.step(machine_).seconds > worth * planned.cost.seconds) return planned;
   Planned faster{strategy, formula.cost(machine_)};
   return fits(faster) ? faster : planned;
 }

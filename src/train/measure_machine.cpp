@@ -54,17 +54,34 @@ double time_exchange(Communicator& world, int other, Index bytes) {
   });
 }
 
+/// Where the calls of a measurement find their elements: small ones in the caches, where statistics are that were just computed; large
+/// ones one after the other in more memory than caches hold, as gradients have left them when backward has gone on.
+class Elements {
+ public:
+  explicit Elements(Index count)
+      : count_(count), all_(static_cast<std::size_t>(count >= large ? walked / count * count + count : count)) {}
+  float* next() {
+    at_ = at_ + count_ < static_cast<Index>(all_.size()) ? at_ + count_ : 0;
+    return all_.data() + at_;
+  }
+
+ private:
+  static constexpr Index large = (Index{1} << 20) / 4, walked = (Index{64} << 20) / 4;
+  Index count_, at_ = 0;
+  std::vector<float> all_;
+};
+
 /// All whole groups at once; the ranks of one that is not look on.
 double time_collective(Communicator& world, Communicator& group, bool whole, Verb verb, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, group.size());
-  std::vector<float> all(static_cast<std::size_t>(elements)), part(all.size());
+  Elements all(elements), part(verb == Verb::all_reduce ? 1 : elements);
   std::vector<Index> counts(static_cast<std::size_t>(group.size()), elements / group.size());
   counts[0] += elements % group.size();
   return time_calls(world, [&] {
     if (!whole) return;
-    if (verb == Verb::all_reduce) group.all_reduce(all.data(), elements, DType::f32, Op::sum, {}).wait();
-    if (verb == Verb::all_gather) group.all_gather(part.data(), all.data(), counts, DType::f32, {}).wait();
-    if (verb == Verb::reduce_scatter) group.reduce_scatter(all.data(), part.data(), counts, DType::f32, {}).wait();
+    if (verb == Verb::all_reduce) group.all_reduce(all.next(), elements, DType::f32, Op::sum, {}).wait();
+    if (verb == Verb::all_gather) group.all_gather(part.next(), all.next(), counts, DType::f32, {}).wait();
+    if (verb == Verb::reduce_scatter) group.reduce_scatter(all.next(), part.next(), counts, DType::f32, {}).wait();
   });
 }
 

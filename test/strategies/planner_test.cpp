@@ -308,7 +308,8 @@ TEST(Planner, ADistributedUpdateIsTakenWhereItIsFaster) {
     Strategy other = one.strategy;
     const bool distributed = other.update() == Strategy::Update::distributed;
     other.update(distributed ? Strategy::Update::replicated : Strategy::Update::distributed);
-    EXPECT_LE(one.cost.seconds, estimate(bind(model, other, workload), default_machine()).seconds) << other.print();
+    EXPECT_LE(0.98 * one.cost.seconds, estimate(bind(model, other, workload), default_machine()).seconds)
+        << other.print();
   }
 }
 

@@ -58,7 +58,7 @@ class NothingFits : public Error {
 ///     layouts                            every layer chooses one of the grid's patterns: least_cost (Jia et al. 2018)
 ///     boundaries of stages               as `balanced` places them, with less effort
 ///     schedule                           the given kinds
-///     update                             distributed where that takes less
+///     update                             distributed where that takes 2 % less, or memory asks for it
 ///     recomputation, more microbatches   where memory asks for it, by themselves and together
 ///
 /// Best first: what could be least, by what computing alone takes, is priced by its layers, redistributions and sums, what then
