@@ -1,5 +1,6 @@
 #include "stages.hpp"
 
+#include "alike.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/generators.hpp"
 
@@ -117,23 +118,24 @@ Layout placed_alike(const Layout& layout, const Grid& grid) {
   return placed;
 }
 
+// Stages have no rank in common, so that of those that own the same all are as far away, and the first sends.
 TransferPlan Boundary::transfer(int rank, bool back) const {
-  const Layout& here = back ? to : from;
-  const Layout& there = back ? from : to;
-  const int first = std::min(from.grid().first_rank(), to.grid().first_rank());
-  const int end = std::max(from.grid().first_rank() + from.grid().size(), to.grid().first_rank() + to.grid().size());
-  const Box nothing(here.shape().dims());
-  std::vector<Box> owned(static_cast<std::size_t>(end - first), nothing), needed = owned;
-  const auto place = [&](std::vector<Box>& boxes, const Layout& layout) {
-    for (int r = 0; r < layout.grid().size(); ++r)
-      boxes[static_cast<std::size_t>(layout.grid().first_rank() - first + r)] = layout.owned(r);
+  const Layout &have = back ? to : from, &need = back ? from : to;
+  const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
+  const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
+  TransferPlan plan;
+  const auto add = [](std::vector<Transfer>& transfers, const Grid& grid, int inside, const Box& part) {
+    if (!part.empty()) transfers.push_back({grid.first_rank() + inside, part});
   };
-  place(owned, here);
-  place(needed, there);
-  if (rank < first || rank >= end) return {};
-  TransferPlan plan = plan_transfer(owned, needed, rank - first, Grid::parse(fmt::format("rank={}", end - first)));
-  for (auto* transfers : {&plan.sends, &plan.recvs})
-    for (auto& transfer : *transfers) transfer.peer += first;
+  if (on(have.grid(), sender) && without(have.grid(), sender, ~have.sharding()) == sender) {
+    const Box owned = have.owned(sender);
+    for (int r = 0; r < need.grid().size(); ++r) add(plan.sends, need.grid(), r, intersect(owned, need.owned(r)));
+  }
+  if (on(need.grid(), receiver)) {
+    const Box needed = need.owned(receiver);
+    for (const int r : have.grid().group(0, have.sharding()))
+      add(plan.recvs, have.grid(), r, intersect(have.owned(r), needed));
+  }
   return plan;
 }
 
