@@ -17,16 +17,6 @@ Strategy in_one_stage(const Strategy& strategy) {
   return alone.stages(1).schedule("single", 1);
 }
 
-Schedule schedule_of(const Strategy& strategy, int microbatches) {
-  ScheduleRequest request;
-  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
-  request.stages = strategy.stage_count();
-  request.microbatches = microbatches;
-  request.groups_per_stage = strategy.groups_per_stage();
-  request.filter_memory = kept_for_filter;
-  return generate(request);
-}
-
 Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {
   Strategy named = strategy;
   named.stages(1);
@@ -43,7 +33,9 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit) {
   if (strategy.stage_count() == 1) return strategy;
-  return place_stages(bind_uncut(model, strategy, workload), strategy, workload, machine, times, limit, affordable);
+  MadeSchedules made;
+  return place_stages(bind_uncut(model, strategy, workload), strategy, workload, machine, times, limit, affordable,
+                      made);
 }
 
 Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload) {
@@ -58,11 +50,11 @@ Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& wo
 }
 
 Strategy place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                      const KernelTimes& times, Index limit, double effort) {
+                      const KernelTimes& times, Index limit, double effort, MadeSchedules& made) {
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   std::vector<std::string> names;
   for (const auto& layer : uncut.layers) names.push_back(layer.name);
-  CutPrice price(uncut, machine, times, schedule_of(strategy, microbatches));
+  CutPrice price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
   const auto ends = find_cut(price, limit, effort, effort);
   if (ends.empty())
     fail(

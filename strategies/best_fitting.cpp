@@ -1,7 +1,6 @@
 #include "best_fitting.hpp"
 
 #include "recompute.hpp"
-#include "stages.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -41,11 +40,11 @@ BestFitting::BestFitting(const Model& model, const Workload& workload, const Mac
       options_(options),
       limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {}
 
-Strategy BestFitting::placed(const Plan& uncut, const Strategy& strategy, double effort) const {
+Strategy BestFitting::placed(const Plan& uncut, const Strategy& strategy, double effort) {
   try {
-    return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort);
+    return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort, made_);
   } catch (const Error&) {
-    return place_stages(uncut, strategy, workload_, machine_, times_, 0, effort);
+    return place_stages(uncut, strategy, workload_, machine_, times_, 0, effort, made_);
   }
 }
 
@@ -62,9 +61,9 @@ void BestFitting::offer(const Strategy& strategy, double seconds) {
 
 /// A distributed update sends as many bytes as the other one, and each rank works off its share alone; but weights come back after it,
 /// which nothing hides.
-Planned BestFitting::with_faster_update(Planned planned) const {
+Planned BestFitting::with_faster_update(Planned planned) {
   Strategy strategy = planned.strategy;
-  const Plan plan = bind(model_, strategy.update(Strategy::Update::distributed), workload_);
+  const Plan plan = bound(strategy.update(Strategy::Update::distributed));
   const CostFormula formula(plan, machine_, times_);
   if (formula.step(machine_).seconds > worth * planned.cost.seconds) return planned;
   Planned faster{strategy, formula.cost(machine_)};
@@ -119,16 +118,16 @@ std::optional<BestFitting::Variant> BestFitting::fitting(const Strategy& unplace
   return std::nullopt;
 }
 
-Planned BestFitting::thoroughly(Variant variant) const {
+Planned BestFitting::thoroughly(Variant variant) {
   if (variant.unplaced.stage_count() == 1) return std::move(variant.planned);
   Planned better = priced(variant.unplaced, thorough);
   return fits(better) && better.cost.seconds < variant.planned.cost.seconds ? better : std::move(variant.planned);
 }
 
-Planned BestFitting::priced(const Strategy& unplaced, double effort) const {
+Planned BestFitting::priced(const Strategy& unplaced, double effort) {
   const Strategy strategy =
       unplaced.stage_count() == 1 ? unplaced : placed(bind_uncut(model_, unplaced, workload_), unplaced, effort);
-  return {strategy, estimate(bind(model_, strategy, workload_), machine_, times_)};
+  return {strategy, estimate(bound(strategy), machine_, times_)};
 }
 
 /// True if it is among the best; of those that differ in the names of axes alone, one is kept.

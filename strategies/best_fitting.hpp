@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/planner.hpp"
+#include "stages.hpp"
 
 #include <optional>
 
@@ -19,7 +20,9 @@ class BestFitting {
               const PlannerOptions& options);
 
   /// With stages that fit the limit, if there are any.
-  Strategy placed(const Plan& uncut, const Strategy& strategy, double effort) const;
+  Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
+  /// A strategy whose stages are placed.
+  Plan bound(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }
 
   /// Keeps a strategy whose stages are not placed yet, or its fastest variant that fits, if it is among the best. `seconds`: about what
   /// it takes itself.
@@ -42,9 +45,9 @@ class BestFitting {
   std::optional<Variant> fastest_variant(const Strategy& strategy);
   int most_microbatches(const Strategy& strategy) const;
   std::optional<Variant> fitting(const Strategy& unplaced, double effort);
-  Planned thoroughly(Variant variant) const;
-  Planned with_faster_update(Planned planned) const;
-  Planned priced(const Strategy& unplaced, double effort) const;
+  Planned thoroughly(Variant variant);
+  Planned with_faster_update(Planned planned);
+  Planned priced(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
   bool would_keep(double seconds) const;
@@ -56,6 +59,7 @@ class BestFitting {
   const KernelTimes& times_;
   const PlannerOptions& options_;
   Index limit_;
+  MadeSchedules made_;
   bool limited_ = false;  // something did not fit as it was offered
   int unfit_ = 0;
   std::vector<Planned> found_;

@@ -312,6 +312,11 @@ Plan bind_run(const Model& model, const Strategy& strategy, const Workload& work
 }
 
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
+  MadeSchedules made;
+  return bind(model, strategy, workload, made);
+}
+
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, MadeSchedules& made) {
   if (workload.batch < 1) fail("the batch is {}; it must be 1 or more", workload.batch);
   workload.optimizer.check();
   const auto losses = std::count_if(model.layers().begin(), model.layers().end(),
@@ -320,7 +325,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
     fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
   check_uses(model);
   if (strategy.stage_count() > 1)
-    return bind(model, balanced(model, strategy, workload, default_machine(), {}), workload);
+    return bind(model, balanced(model, strategy, workload, default_machine(), {}), workload, made);
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
@@ -332,7 +337,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
-  plan.schedule = bind_schedule(strategy, plan.places, graph_of(plan), microbatches, workload.training);
+  plan.schedule = bind_schedule(strategy, plan.places, graph_of(plan), microbatches, workload.training, made);
   bind_mirror(plan, model, strategy, one);
   plan.distributed = strategy.update() == Strategy::Update::distributed;
   if (workload.training)

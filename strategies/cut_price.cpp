@@ -47,8 +47,9 @@ class LayerCosts {
 
 }  // namespace
 
-CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, Schedule schedule)
-    : schedule_(std::move(schedule)), places_(schedule_.places()) {
+CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
+                   MadeSchedules& made)
+    : request_(std::move(request)), made_(made), schedule_(generate(request_)), places_(schedule_.places()) {
   count_actions();
   add_links(plan, machine);
   add_layers(plan, machine, times);
@@ -242,11 +243,11 @@ double CutPrice::makespan(const std::vector<int>& ends) {
   const Groups groups = this->groups(ends, true);
   const GroupGraph graph(this->groups(), groups.edges);
   auto& [edges, whole] = run_;
-  if (whole.stages.empty() || edges != groups.edges) {
+  if (!whole || edges != groups.edges) {
     edges = groups.edges;
-    whole = with_communication(schedule_, graph, true, places_);
+    whole = made_.of(request_, graph, places_);
   }
-  return partita::makespan(whole, graph, {groups.times, 0, groups.transfers});
+  return partita::makespan(*whole, graph, {groups.times, 0, groups.transfers});
 }
 
 }  // namespace partita

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "made_schedules.hpp"
 #include "partita/strategies/cost_model.hpp"
 
 #include <utility>
@@ -12,8 +13,9 @@ namespace partita {
 /// the same one of the other, and holds both groups up as far as nothing is computed meanwhile.
 class CutPrice {
  public:
-  /// `plan`: one stage, one microbatch. `schedule`: forwards and backwards of all groups and microbatches.
-  CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, Schedule schedule);
+  /// `plan`: one stage, one microbatch. Refers to `made`.
+  CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
+           MadeSchedules& made);
 
   int layers() const { return static_cast<int>(forward_.size()) - 1; }
   int groups() const { return static_cast<int>(held_.size()); }
@@ -59,8 +61,11 @@ class CutPrice {
     bool back = false;         // a microbatch's output, and its gradient too
     std::vector<int> readers;  // ascending
   };
-  Schedule schedule_;
-  std::pair<std::vector<std::pair<int, int>>, Schedule> run_;  // the last cut's edges, and what is run with them
+  ScheduleRequest request_;
+  MadeSchedules& made_;
+  Schedule schedule_;  // forwards and backwards of all groups and microbatches
+  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>>
+      run_;  // the last cut's edges, and what is run with them
   std::vector<std::vector<int>> places_;
   struct Count {
     std::size_t group = 0;

@@ -273,7 +273,7 @@ class Planner {
   };
 
   /// A candidate under each schedule.
-  void examine(const Candidate& candidate, std::vector<Offer>& offers) const {
+  void examine(const Candidate& candidate, std::vector<Offer>& offers) {
     const Strategy alone = strategy_of(candidate);
     std::optional<Plan> uncut;  // the same for all kinds
     for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"1f1b"} : options_.kinds) {
@@ -284,7 +284,7 @@ class Planner {
       if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
       if (candidate.stages > 1) strategy.stages(candidate.stages);
       if (candidate.stages > 1 && !uncut) uncut = bind_uncut(model_, strategy, workload_);
-      const Plan plan = bind(model_, uncut ? best_.placed(*uncut, strategy, BestFitting::quick) : strategy, workload_);
+      const Plan plan = best_.bound(uncut ? best_.placed(*uncut, strategy, BestFitting::quick) : strategy);
       offers.push_back({strategy, CostFormula(plan, machine_, times_).step(machine_).seconds});
     }
   }

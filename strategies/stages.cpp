@@ -65,8 +65,18 @@ GroupGraph graph_of(const Plan& plan) {
   return {static_cast<int>(plan.places.size()), {edges.begin(), edges.end()}};
 }
 
+ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches) {
+  ScheduleRequest request;
+  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
+  request.stages = stages;
+  request.microbatches = microbatches;
+  request.groups_per_stage = strategy.groups_per_stage();
+  request.filter_memory = kept_for_filter;
+  return request;
+}
+
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
-                       int microbatches, bool training) {
+                       int microbatches, bool training, MadeSchedules& made) {
   const int stages = *std::max_element(places.begin(), places.end()) + 1;
   if (!training) {
     Schedule forwards{"forward", std::vector<std::vector<Action>>(static_cast<std::size_t>(stages))};
@@ -77,18 +87,13 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
     return with_communication(forwards, graph, false);
   }
   if (strategy.schedule() == "single" && stages == 1) return single_stage(true);
-  ScheduleRequest request;
-  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
-  request.stages = stages;
-  request.microbatches = microbatches;
-  request.groups_per_stage = strategy.groups_per_stage();
-  request.filter_memory = kept_for_filter;
+  const ScheduleRequest request = request_of(strategy, stages, microbatches);
   if (strategy.stages().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
     fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
          request.kind, request.groups_per_stage);
   std::vector<std::vector<int>> replicas{places};
   if (request.kind == "chimera") replicas.push_back(mirrored(places));
-  return with_communication(generate(request), graph, true, replicas);
+  return *made.of(request, graph, replicas);
 }
 
 void check_mirrored(const Strategy& strategy) {

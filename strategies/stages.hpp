@@ -1,5 +1,6 @@
 #pragma once
 
+#include "made_schedules.hpp"
 #include "partita/strategies/cost_model.hpp"
 
 namespace partita {
@@ -10,9 +11,15 @@ namespace partita {
 /// follow one another from the first layer to the last.
 std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 
+/// What a strategy asks of a schedule for training.
+ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches);
+
 /// The order of a step of so many microbatches. Throws Error for a kind that the stages do not fit.
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
-                       int microbatches, bool training);
+                       int microbatches, bool training, MadeSchedules& made);
+
+/// As bind(), among others that ask for the same schedules.
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, MadeSchedules& made);
 
 /// The layers of a model for a batch that runs as one: no schedule, no buckets, and nothing asked of the model as a whole.
 Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload);
@@ -23,7 +30,7 @@ Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& wo
 /// As `balanced`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
 /// simulates.
 Strategy place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                      const KernelTimes& times, Index limit, double effort);
+                      const KernelTimes& times, Index limit, double effort, MadeSchedules& made);
 
 /// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
 void check_mirrored(const Strategy& strategy);

@@ -126,19 +126,19 @@ TEST(Balance, AStageIsTheSumOfItsGroups) {
   }
 }
 
-Schedule schedule_of(const Strategy& strategy) {
+ScheduleRequest request_of(const Strategy& strategy) {
   ScheduleRequest request;
   request.kind = strategy.schedule();
   request.stages = strategy.stage_count();
   request.microbatches = strategy.microbatches();
   request.filter_memory = kept_for_filter;
-  return generate(request);
+  return request;
 }
 
 /// Microbatches of each group that the schedule has under way at most.
 std::vector<Index> under_way(const Strategy& strategy) {
   const auto groups = static_cast<int>(strategy.places().size());
-  const Schedule schedule = schedule_of(strategy);
+  const Schedule schedule = generate(request_of(strategy));
   std::vector<Index> held;
   for (int g = 0; g < groups; ++g) {
     std::vector<GroupMemory> memory(static_cast<std::size_t>(groups), {0, 0, 0});
@@ -173,7 +173,8 @@ TEST(Balance, ACrossingCostsWhatEstimateSays) {
   const auto layers = static_cast<int>(model.layers().size());
   const Plan alone = bind(model, all_as("data=4", "N@data"), of_batch(12));
   for (const Machine& machine : busy_networks()) {
-    const CutPrice price(alone, machine, {}, schedule_of(on_nodes(2)));
+    MadeSchedules made;
+    const CutPrice price(alone, machine, {}, request_of(on_nodes(2)), made);
     for (int cut = 1; cut < layers; ++cut) {
       const Strategy strategy = with_stages(model, on_nodes(2), {cut, layers});
       const Cost cost = estimate(bind(model, strategy, of_batch(48)), machine);
@@ -259,7 +260,8 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
         const int groups = stages * kind.groups_per_stage;
         if (groups > static_cast<int>(model.layers().size())) continue;
         const Plan plan = bind(model, Strategy(), of_batch(3));
-        CutPrice price(plan, round_machine(0.5), {}, schedule_of(in_stages(stages, kind.name, 8)));
+        MadeSchedules made;
+        CutPrice price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind.name, 8)), made);
         const double best = price.makespan(find_cut(price, 0)), found = price.makespan(find_cut(price, 0, 0));
         EXPECT_LE(found, 1.04 * best) << kind.name << ", " << stages << " stages, seed " << seed;
         double slowest = 1e9, even = 0;  // of the cut with the least slowest group

@@ -16,6 +16,7 @@ struct ScheduleRequest {
   double transfer = 0;
   double memory_limit = 0;   ///< of a stage; 0: what the kind says. One microbatch of a stage's activations is 1
   double filter_memory = 0;  ///< what a stage keeps of it from backward-data to backward-filter
+  bool operator==(const ScheduleRequest&) const = default;
 };
 
 /// One way to arrange a pipeline.

@@ -54,6 +54,8 @@ class GroupGraph {
   int edges() const { return static_cast<int>(edges_.size()); }
   int edge(int producer, int consumer) const;
 
+  bool operator==(const GroupGraph&) const = default;
+
  private:
   std::vector<std::vector<int>> producers_, consumers_;
   std::vector<std::pair<int, int>> edges_;  // ascending by consumer, then producer

@@ -10,6 +10,7 @@ namespace partita {
 struct GroupTimes {
   double forward = 1, backward_data = 1, backward_filter = 1;
   double reduce = 0, step = 0;  ///< once for all microbatches
+  bool operator==(const GroupTimes&) const = default;
 };
 
 /// Times of a schedule's actions.
