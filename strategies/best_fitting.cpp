@@ -73,7 +73,10 @@ Planned BestFitting::with_faster_update(Planned planned) {
 /// Of those that fit, with more microbatches, a distributed update, recomputing, and all of these. What does not fit with all of them is
 /// given up; once what computes nothing again fits, more microbatches are tried as long as they gain, by a shorter bubble.
 std::optional<BestFitting::Variant> BestFitting::fastest_variant(const Strategy& strategy) {
-  constexpr auto replicated = Strategy::Update::replicated, distributed = Strategy::Update::distributed;
+  // Where there is no state to share, a distributed update only takes room.
+  const bool shares = !workload_.optimizer.states().empty();
+  const auto smaller = shares ? Strategy::Update::distributed : Strategy::Update::replicated;
+  const auto larger = shares ? Strategy::Update::replicated : Strategy::Update::distributed;
   std::optional<Variant> fastest;
   const bool staged = strategy.stage_count() > 1 || !strategy.stages().empty();
   const auto kept = staged ? std::vector<std::string>() : layers_to_keep(bind(model_, strategy, workload_));
@@ -86,12 +89,12 @@ std::optional<BestFitting::Variant> BestFitting::fastest_variant(const Strategy&
     return fits;
   };
   const auto either_update = [&](int microbatches, bool recompute) {
-    const bool fits = consider(microbatches, recompute, distributed);
-    if (fits) consider(microbatches, recompute, replicated);  // it holds no less, and may be faster
+    const bool fits = consider(microbatches, recompute, smaller);
+    if (fits) consider(microbatches, recompute, larger);  // it may be faster
     return fits;
   };
   const int most = most_microbatches(strategy);
-  if (!consider(most, true, distributed) && !consider(most, false, distributed)) return fastest;
+  if (!consider(most, true, smaller) && !consider(most, false, smaller)) return fastest;
   for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2) {
     const double before = fastest ? fastest->planned.cost.seconds : std::numeric_limits<double>::infinity();
     either_update(microbatches, true);  // to compute once more does not always hold less

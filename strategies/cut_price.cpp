@@ -103,7 +103,7 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
   const Price price(plan, machine, times, splits_backward(schedule_));
   LayerCosts costs(plan, price);
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
-  kept_ = under_way_ = {0};
+  kept_ = under_way_ = again_ = {0};
   std::vector<MemoryUse> uses;
   Index weights = 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
@@ -124,7 +124,10 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
     step_.push_back(step_.back() + sums.after + update * static_cast<double>(use[MemoryClass::weights]));
     kept_.push_back(kept_.back() + use[MemoryClass::weights] + use[MemoryClass::gradients] +
                     use[MemoryClass::optimizer]);
-    under_way_.push_back(under_way_.back() + use[MemoryClass::activations] + use[MemoryClass::halos]);
+    const Index activations = use[MemoryClass::activations] + use[MemoryClass::halos];
+    const bool again = plan.layers[static_cast<std::size_t>(i)].recompute;
+    under_way_.push_back(under_way_.back() + (again ? 0 : activations));
+    again_.push_back(again_.back() + (again ? activations : 0));
   }
 }
 
@@ -158,7 +161,8 @@ double CutPrice::seconds(int first, int end) const {
 }
 
 Index CutPrice::bytes(int group, int first, int end) const {
-  return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end);
+  return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end) +
+         between(again_, first, end);
 }
 
 Index CutPrice::bytes(const std::vector<int>& ends) const {

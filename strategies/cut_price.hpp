@@ -78,7 +78,8 @@ class CutPrice {
   std::vector<std::vector<int>> between_;  // stages: which of them
   double bandwidth_ = 1;                   // between a rank's two replicas that are farthest apart
   std::vector<double> forward_, data_, filter_, reduce_, step_;  // sums of seconds up to a layer
-  std::vector<Index> kept_, under_way_;                          // of bytes for good, and of a microbatch
+  // Of bytes for good, of each microbatch under way, and of the one of which layers that recompute are restored.
+  std::vector<Index> kept_, under_way_, again_;
   std::vector<double> crossing_;  // by layer: seconds of what crosses a boundary before it
   std::vector<Sent> sent_;        // by layer
 };

@@ -263,13 +263,16 @@ std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan
   return {all, waits};
 }
 
-/// Of a redistribution on the first rank, which has the largest block.
+/// Of a redistribution on the first rank, which has the largest block: what it sends or receives, whichever is more. Of a dimension with
+/// fewer elements than ranks it has all, and receives nothing.
 double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
     const Index element = size_of(workload_.dtype);
-    const Traffic moved = step.verb == Verb::exchange ? received(step, 0, element) : traffic(step, 0, element);
+    Traffic moved = traffic(step, 0, element);
+    if (step.verb == Verb::exchange)
+      if (const Traffic in = received(step, 0, element); in.bytes > moved.bytes) moved = in;
     if (moved.messages > 0)
       seconds +=
           price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);

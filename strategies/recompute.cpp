@@ -18,6 +18,11 @@ class Stretches {
     for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
       const MemoryUse use = plan.memory(i, 0);
       bytes_.push_back(static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]));
+      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+      double inputs = 0;
+      if (layer.op->keeps().x)
+        for (const int input : layer.inputs) inputs += bytes_[static_cast<std::size_t>(input)];
+      to_keep_.push_back(bytes_.back() + inputs);
       const auto readers = plan.all_readers.of(i);
       last_.push_back(readers.empty() ? i : readers.back());
     }
@@ -27,7 +32,7 @@ class Stretches {
   std::vector<int> best() const {
     const double all = std::accumulate(bytes_.begin(), bytes_.end(), 0.0);
     Cuts best;
-    constexpr double step = 1.25, finest = 256;
+    constexpr double step = 1.1, finest = 256;
     for (double parts = step; parts < finest; parts *= step)
       if (Cuts cuts = within(all / parts); cuts.held() < best.held()) best = std::move(cuts);
     std::vector<int> kept;
@@ -66,7 +71,7 @@ class Stretches {
       double crossing = 0, inside = 0;
       for (int first = end - 1; first >= 0 && inside <= most; --first) {
         const auto i = static_cast<std::size_t>(first);
-        (last_[i] >= end ? crossing : inside) += bytes_[i];
+        last_[i] >= end ? crossing += to_keep_[i] : inside += bytes_[i];
         Best& here = best[static_cast<std::size_t>(end)];
         if (inside <= most && best[i].kept + crossing < here.kept)
           here = {best[i].kept + crossing, std::max(best[i].largest, inside), first};
@@ -79,8 +84,9 @@ class Stretches {
     return cuts;
   }
 
-  std::vector<double> bytes_;  // by layer: its output and what its backward needs
-  std::vector<int> last_;      // reader; itself, where nobody reads it
+  std::vector<double> bytes_;    // by layer: its output and what else its backward needs
+  std::vector<double> to_keep_;  // the same with the inputs that it keeps
+  std::vector<int> last_;        // reader; itself, where nobody reads it
 };
 
 }  // namespace

@@ -52,11 +52,13 @@ class Comparison {
     Strategy placed;
     Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
-      placed = place(strategy);
+      const KernelTimes& times = ours ? files_.times : given_;
+      placed = place(strategy, times);
       one.plan = bind(model_, placed, workload_);
-      one.cost = estimate(one.plan, files_.machine, ours ? files_.times : given_);
+      one.cost = estimate(one.plan, files_.machine, times);
     });
     one.held = most_held(one.cost, limit());
+    if (ours && !one.fits()) agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, given_); });
     if (!ours || !one.fits()) return one;
     measure(name, [&] { return one.plan; });
     agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, files_.times); });
@@ -87,11 +89,11 @@ class Comparison {
 
  private:
   /// Stages of which no cut fits are placed all the same, so that it can be told what is missing.
-  Strategy place(const Strategy& strategy) const {
+  Strategy place(const Strategy& strategy, const KernelTimes& times) const {
     try {
-      return balanced_within_limit(options_, model_, strategy, files_);
+      return balanced(model_, strategy, workload_, files_.machine, times, limit());
     } catch (const Error&) {  // what is wrong beside the memory is wrong without a limit too
-      return balanced(model_, strategy, workload_, files_.machine, files_.times);
+      return balanced(model_, strategy, workload_, files_.machine, times);
     }
   }
 
@@ -237,11 +239,11 @@ void print_kernels(const std::vector<Compared>& all) {
     const auto of = std::count_if(costs.begin(), costs.end(), [](const LayerCost& cost) { return cost.measured; });
     measured += static_cast<std::size_t>(of);
     layers += costs.size();
-    each += fmt::format("{}{} {} of {}", each.empty() ? ": " : ", ", one.name, of, costs.size());
+    each += fmt::format("{}{} {} of {}", each.empty() ? "" : ", ", one.name, of, costs.size());
   }
   const bool mixed = all.size() > 1 && measured > 0 && measured < layers;
-  fmt::print("kernels  {} of {} layers by measured times, the others by the machine's rates{}\n\n", measured, layers,
-             mixed ? each : "");
+  fmt::print("kernels  {} of {} layers by measured times{}, the others by the machine's rates\n\n", measured, layers,
+             mixed ? fmt::format(" ({})", each) : "");
 }
 
 void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
@@ -277,14 +279,16 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
     if (!all[i].fits()) all[i].remedies = comparison->remedies_of(strategies[i].second);
   const MachineFiles& files = comparison->files();
   const Index limit = comparison->limit();
+  const bool none = std::none_of(all.begin(), all.end(), [](const Compared& one) { return one.fits(); });
+  const std::string unfit = fmt::format("none of the strategies fits {} a rank", print_bytes(limit));
+  if (!first && none) throw AgreedError(unfit);
   if (!first) return 0;
   print_table(all, files);
   if (world) print_not_run(all, world->size());
   print_verdict(all, limit);
   if (!options.json.empty()) write_text("--json", options.json, to_json(options, files, all, limit).dump(2) + "\n");
   std::fflush(stdout);
-  if (std::none_of(all.begin(), all.end(), [](const Compared& one) { return one.fits(); }))
-    fail("none of the strategies fits {} a rank; what would is told above", print_bytes(limit));
+  if (none) throw AgreedError(unfit);
   return 0;
 }
 

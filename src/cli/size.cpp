@@ -20,7 +20,8 @@ Index parse_size(const char* option, const std::string& text) {
     fail("{} {}: write a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB", option, text);
   const double bytes = value * found->second;
   if (end.ec == std::errc::result_out_of_range || !(bytes >= 1 && bytes < 0x1p62))
-    fail("{} {}: it must be 1 B to 4194304 TiB; leave it out for no limit of your own", option, text);
+    fail("{} {}: it must be 1 B or more and less than 4194304 TiB; leave it out for no limit of your own", option,
+         text);
   return static_cast<Index>(bytes);
 }
 

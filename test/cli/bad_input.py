@@ -103,7 +103,7 @@ expect("recompute as text", 2, S, "line 4", "true or false", prepare=strategy('g
 expect("memory limit", 2, ["--memory-limit", "1MiB", "--data", "synthetic"], "rank 0", "activations", "more than the memory limit of 1.0 MiB")
 expect("bad memory limit", 1, ["--memory-limit", "4 gigs"], "write a number of bytes, or one with KB")
 for size in ("0", "-1", "0.5", "1e30", "1e999", "nan"):
-    expect(f"memory limit {size}", 1, [f"--memory-limit={size}"], f"--memory-limit {size}: it must be 1 B to 4194304 TiB; leave it out")
+    expect(f"memory limit {size}", 1, [f"--memory-limit={size}"], f"--memory-limit {size}: it must be 1 B or more and less than 4194304 TiB; leave it out")
 expect("explain: no such layer", 1, ["--why", "conv*"], "^partita: --why conv\\*: the model '.*' has no such layer", verb="explain")
 expect("model too small", 1, ["--model", "resnet18", "--size", "-3"], "-3")
 expect("volumes missing", 2, ["--model", "unet3d", "--data", "hdf5", "--data-dir", "nowhere"], "nowhere/training.h5")

@@ -143,7 +143,7 @@ def measured(folder):
           json.loads(read(folder, "o.json"))["conditions"]["measured"] is False, efficiencies)
     some = compare(folder, "--measure", *QUICK, ranks=2, strategies=["samples.toml", "four.toml"]).stdout
     check("what is not run is priced without what is measured", used(some) == (13, 26) and
-          "rates: samples.toml 13 of 13, four.toml 0 of 13\n" in some, some)
+          "times (samples.toml 13 of 13, four.toml 0 of 13), the others" in some, some)
     two = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--threads", "2", ranks=1).stdout
     check("nor those of other threads", "those of --measure are of \"2 threads on" in two and used(two)[0] == 0, two)
 
@@ -156,8 +156,10 @@ def limited(folder):
     check("how much is missing, on which rank and in which class", missing == held - (20 << 10) and re.search(
         rf"samples.toml does not fit: rank 0 holds {held / 1024:.1f} KiB \(weights .*\), {missing / 1024:.1f} KiB more than "
         r"20.0 KiB; most of it is \w+", text), text)
+    started = compare(folder, "--memory-limit", "20KiB", "--measure", *QUICK, ranks=2, status=2)
+    check("under a launcher too, once", started.stderr == none.stderr, started.stderr)
     check("of all strategies", "stages.toml does not fit: rank " in text and
-          none.stderr == "partita: none of the strategies fits 20.0 KiB a rank; what would is told above\n", none.stderr)
+          none.stderr == "partita: none of the strategies fits 20.0 KiB a rank\n", none.stderr)
     check("what is nearest where nothing fits", "nothing that was tried makes it fit; the nearest are\n    " in text, text)
     some = f"{held - 1}B"
     text = compare(folder, "--memory-limit", some, "--json", "l.json", strategies=["samples.toml"], status=2).stdout

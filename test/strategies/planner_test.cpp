@@ -145,6 +145,18 @@ TEST(Planner, NeverWorseThanWhatShips) {
   EXPECT_GE(best.size(), sanitized && !lengthy() ? 2 : 12);
 }
 
+// Of one channel the first rank has all: to give it away is not for nothing.
+TEST(Planner, OneChannelIsNoBetterCutThanSamples) {
+  const Machine machine = default_machine();
+  for (const char* name : {"mlp", "lenet5", "fashion-cnn"}) {
+    const Model model = builtin_model(name, {});
+    const Workload workload{.batch = 4096, .optimizer = {}};
+    Strategy samples("data=2");
+    const double price = estimate(bind(model, samples.layer("*", {.output = "N@data"}), workload), machine).seconds;
+    EXPECT_LE(plan_strategies(model, workload, machine, {}, {.ranks = 2}).front().cost.seconds, 1.0001 * price) << name;
+  }
+}
+
 TEST(Planner, WritesWhatItPriced) {
   const Model model = small();
   const Workload workload{.batch = 6, .optimizer = {}};

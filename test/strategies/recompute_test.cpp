@@ -39,6 +39,11 @@ struct Held {
   std::set<std::string> kept;
 };
 
+double bytes_of(const Plan& plan, int layer) {
+  const MemoryUse use = plan.memory(layer, 0);
+  return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
+}
+
 Held held(const Plan& plan, unsigned cuts) {
   Held held;
   double largest = 0, stretch = 0;
@@ -47,11 +52,13 @@ Held held(const Plan& plan, unsigned cuts) {
     if (end < layers && (cuts >> (end - 1) & 1U) == 0) continue;
     stretch = 0;
     for (int i = first; i < end; ++i) {
-      const MemoryUse use = plan.memory(i, 0);
-      const auto bytes = static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
+      const double bytes = bytes_of(plan, i);
       const auto readers = plan.all_readers.of(i);
       const bool crosses = readers.size() > 0 && readers.back() >= end;
-      (crosses ? held.bytes : stretch) += bytes;
+      double inputs = 0;  // a layer that keeps its own may keep those too
+      if (plan.layers[static_cast<std::size_t>(i)].op->keeps().x)
+        for (const int input : plan.layers[static_cast<std::size_t>(i)].inputs) inputs += bytes_of(plan, input);
+      crosses ? held.bytes += bytes + inputs : stretch += bytes;
       if (crosses && !plan.layers[static_cast<std::size_t>(i)].inputs.empty())
         held.kept.insert(plan.layers[static_cast<std::size_t>(i)].name);
     }
