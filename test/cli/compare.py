@@ -181,6 +181,11 @@ def limited(folder):
     for verb in ("explain", "train"):
         refused(folder, f"{verb} by the same limit", [verb, *more, "--machine", "tight.toml"],
                 "more than the memory limit of 1.0 MiB", "it would fit with ")
+    write(folder, "again.toml", 'stages = 2\n[schedule]\nkind = "gpipe"\nmicrobatches = 8\n[[layer]]\nmatch = "*"\nrecompute = true\n')
+    wide = ["--model", "lenet5", "--batch", "256", "--memory-limit", "5MiB"]
+    run(folder, "explain", *wide, "--strategy", "again.toml")
+    write(folder, "kept.toml", read(folder, "again.toml").replace("true", "false"))
+    refused(folder, "stages that keep what others compute once more", ["explain", *wide, "--strategy", "kept.toml"], "5.0 MiB")
     large = run(folder, "compare", "--model", "resnet50", "--batch", "2048", "--strategies", "samples.toml", "--json", "l.json").stdout
     memory = json.loads(read(folder, "l.json"))["strategies"][0]["memory"]
     check("that of the assumed one is none", memory["predicted"] > 12 << 30 and memory["limit"] is None and memory["missing"] == 0 and
