@@ -104,6 +104,7 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
   LayerCosts costs(plan, price);
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
   kept_ = under_way_ = again_ = {0};
+  const bool has_replicas = schedule_.replicas() > 1;
   std::vector<MemoryUse> uses;
   Index weights = 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
@@ -116,7 +117,7 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
     const Sums sums = plan.workload.training ? price.sums(i) : Sums();
     const MemoryUse& use = uses[static_cast<std::size_t>(i)];
     const double replicas =  // gradients of both meet, in two halves there and back
-        schedule_.replicas() > 1 ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
+        has_replicas ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
     forward_.push_back(forward_.back() + cost.forward.total());
     data_.push_back(data_.back() + cost.backward_data.total());
     filter_.push_back(filter_.back() + cost.backward_filter.total());

@@ -16,8 +16,8 @@ constexpr std::size_t computes = 5,
 Dependencies::Dependencies(const Schedule& schedule, const GroupGraph& graph)
     : graph_(graph),
       microbatches_(schedule.microbatches()),
-      columns_(std::max(microbatches_, schedule.replicas())),
       places_(schedule.places()),
+      columns_(std::max(microbatches_, static_cast<int>(places_.size()))),
       replica_of_(static_cast<std::size_t>(microbatches_), -1) {
   const auto rows =
       (computes + updates) * static_cast<std::size_t>(graph.groups()) + 4 * static_cast<std::size_t>(graph.edges());

@@ -61,9 +61,10 @@ class Dependencies {
   }
 
   const GroupGraph& graph_;
-  int microbatches_, columns_;
+  int microbatches_;
+  std::vector<std::vector<int>> places_;  // by replica
+  int columns_;
   bool transfers_ = false;
-  std::vector<std::vector<int>> places_;
   std::vector<int> replica_of_;  // by microbatch
   std::vector<bool> present_;
 };
