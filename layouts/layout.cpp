@@ -37,24 +37,26 @@ AxisSet Layout::sharding() const {
   return set;
 }
 
-Layout Layout::with(int d, const AxisList& axes) const {
-  Layout layout = *this;
-  layout.axes_[static_cast<std::size_t>(d)] = {};
-  AxisSet used = layout.sharding() | partial_;
+Layout Layout::with(int d, const AxisList& axes) const& { return Layout(*this).with(d, axes); }
+
+Layout Layout::with(int d, const AxisList& axes) && {
+  AxisSet used = partial_;
+  for (int other = 0; other < shape_.dims(); ++other) used |= other == d ? 0 : sharding(other);
   for (const int axis : axes) {
     if ((used >> axis & 1U) != 0) fail("axis '{}' is used twice in the layout {}", grid_.name(axis), print());
     used |= AxisSet{1} << axis;
   }
-  layout.axes_[static_cast<std::size_t>(d)] = axes;
-  return layout;
+  axes_[static_cast<std::size_t>(d)] = axes;
+  return std::move(*this);
 }
 
-Layout Layout::with_partial(AxisSet partial) const {
+Layout Layout::with_partial(AxisSet partial) const& { return Layout(*this).with_partial(partial); }
+
+Layout Layout::with_partial(AxisSet partial) && {
   if (partial != 0 && (partial & sharding()) != 0)
     fail("axes {} both shard and are a pending sum in the layout {}", grid_.print(partial & sharding()), print());
-  Layout layout = *this;
-  layout.partial_ = partial;
-  return layout;
+  partial_ = partial;
+  return std::move(*this);
 }
 
 Layout Layout::onto(const Shape& shape) const {

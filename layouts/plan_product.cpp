@@ -28,7 +28,7 @@ class ProductChooser {
 
   ProductPlan choose() && {
     Roles roles(static_cast<std::size_t>(grid_.axes()));
-    enumerate(0, roles);
+    enumerate(0, roles, {});
     if (ways_.empty()) refuse();
     std::stable_sort(ways_.begin(), ways_.end(), cheaper);
     ProductPlan best = plan(ways_.front());
@@ -106,16 +106,26 @@ class ProductChooser {
     return roles;
   }
 
-  void enumerate(int axis, Roles& roles) {
-    if (axis == grid_.axes()) return consider(roles);
+  /// The axes that cut each index, as cutting() says.
+  struct Cuts {
+    AxisSet m = 0, n = 0, k = 0;
+
+    Cuts with(char index, int axis) const {
+      const AxisSet more = AxisSet{1} << axis;
+      return {index == 'm' ? m | more : m, index == 'n' ? n | more : n, index == 'k' ? k | more : k};
+    }
+  };
+
+  void enumerate(int axis, Roles& roles, const Cuts& cuts) {
+    if (axis == grid_.axes()) return consider(roles, cuts);
     for (const Role& role : choices_[static_cast<std::size_t>(axis)]) {
       roles[static_cast<std::size_t>(axis)] = role;
-      enumerate(axis + 1, roles);
+      enumerate(axis + 1, roles, cuts.with(role.index, axis));
     }
   }
 
-  void consider(const Roles& roles) {
-    const AxisSet m = cutting(roles, 'm'), n = cutting(roles, 'n'), k = cutting(roles, 'k');
+  void consider(const Roles& roles, const Cuts& cuts) {
+    const auto [m, n, k] = cuts;
     if (request_.pending && (k & ~c_.layout.sharding()) != *request_.pending) return;
     if (request_.b_follows && ((n | k) & request_.b_whole) != 0) return;
     if (!is_asked(m != 0, n != 0, k != 0)) return;

@@ -1,6 +1,7 @@
 #include "product_ways.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace partita {
@@ -17,6 +18,8 @@ bool scatters(const Layout& made, const Layout& target) {
   }
   return further != 0 && (further & ~made.partial()) == 0;
 }
+
+std::size_t index_number(char index) { return index == 'm' ? 0 : index == 'n' ? 1 : 2; }
 
 }  // namespace
 
@@ -54,7 +57,8 @@ Layout ProductWays::used(const ProductOperand& operand, const Roles& roles) cons
   for (const char index : operand.indices) {
     const auto [from, to] = dims_of(operand, index);
     for (int d = from; d < to; ++d)
-      if (const AxisList axes = axes_of(index, d - from, roles); !axes.empty()) layout = layout.with(d, axes);
+      if (const AxisList axes = axes_of(index, d - from, roles); !axes.empty())
+        layout = std::move(layout).with(d, axes);
   }
   return layout;
 }
@@ -73,15 +77,19 @@ ProductWays::Sum ProductWays::sum(const Roles& roles) const {
 
 double ProductWays::flops(const Roles& roles) const {
   const Grid& grid = a_.layout.grid();
+  std::array<std::array<Index, max_dims>, 3> parts;  // of each dimension of m, n and k
+  for (auto& each : parts) each.fill(1);
+  for (std::size_t axis = 0; axis < roles.size(); ++axis)
+    if (const auto [index, dim] = roles[axis]; index != 0)
+      parts[index_number(index)][static_cast<std::size_t>(dim)] *= grid.extent(static_cast<int>(axis));
   double flops = 2;
   for (const char index : std::string_view("mnk")) {
     const ProductOperand& operand = index == 'n' ? b_ : a_;
     const auto [from, to] = dims_of(operand, index);
     for (int d = from; d < to; ++d) {
-      Index parts = 1;
-      for (std::size_t axis = 0; axis < roles.size(); ++axis)
-        if (roles[axis] == Role{index, d - from}) parts *= grid.extent(static_cast<int>(axis));
-      flops *= static_cast<double>((operand.layout.shape().extent(d) + parts - 1) / parts);  // the first block
+      const Index parts_of_dim = parts[index_number(index)][static_cast<std::size_t>(d - from)];
+      flops *=
+          static_cast<double>((operand.layout.shape().extent(d) + parts_of_dim - 1) / parts_of_dim);  // the first block
     }
   }
   return flops;
@@ -146,7 +154,7 @@ std::optional<ProductWay> ProductWays::price(std::string_view name, const Roles&
   if (too_much({})) return std::nullopt;
   if (too_much(once(of_a_, a_, [&] { return gathered(a_, roles); }))) return std::nullopt;
   if (!request_.b_follows && too_much(once(of_b_, b_, [&] { return gathered(b_, roles); }))) return std::nullopt;
-  const Moved of_c = once(of_c_, c_, [&] { return summed(roles); });
+  const Moved of_c = summed(roles);  // hardly any two ways cut C alike
   if (too_much(of_c)) return std::nullopt;
   cost.algorithm = name;
   return ProductWay{roles, std::move(cost), of_c.in_slabs};

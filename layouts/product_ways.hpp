@@ -76,7 +76,7 @@ class ProductWays {
   const ProductOperand &a_, &b_, &c_;
   const ProductRequest& request_;
   std::pmr::monotonic_buffer_resource memory_;
-  Known of_a_{&memory_}, of_b_{&memory_}, of_c_{&memory_};
+  Known of_a_{&memory_}, of_b_{&memory_};
 };
 
 }  // namespace partita

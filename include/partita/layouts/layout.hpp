@@ -50,9 +50,11 @@ class Layout {
   AxisSet replicated() const { return grid_.all() & ~sharding() & ~partial_; }
 
   /// This layout with dimension d sharded over `axes` instead; throws Error if one is in use.
-  Layout with(int d, const AxisList& axes) const;
+  Layout with(int d, const AxisList& axes) const&;
+  Layout with(int d, const AxisList& axes) &&;
   /// This layout with other partial axes; throws Error if one shards a dimension.
-  Layout with_partial(AxisSet partial) const;
+  Layout with_partial(AxisSet partial) const&;
+  Layout with_partial(AxisSet partial) &&;
   /// The layout of the gradient of a value laid out like this: the same shards, and replicated where this is partial,
   /// since d(sum of parts)/d(each part) = 1.
   Layout dual() const { return with_partial(0); }
