@@ -1,5 +1,5 @@
-// Measured step times of many models under many strategies beside the cost model's, on 2 ranks. The machine and the local work of
-// each layer are measured first, apart from each other; nothing is fitted to a step. At last what the planner takes for 2 ranks.
+// Measured step times of many models under many strategies beside the cost model's, on 2 ranks, and what the planner takes for 2. The
+// machine is measured first; the local work of each layer, and steps, in turns, apart from each other. Nothing is fitted to a step.
 //   build/mpiexec -n 2 build/bench/predict [MODEL [verbose]]
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin.hpp"
@@ -135,6 +135,39 @@ double regret(const std::vector<Row>& rows) {
   return std::min_element(rows.begin(), rows.end(), less)->measured / least_measured(rows) - 1;
 }
 
+/// A strategy that is measured, bound for what it runs.
+struct Case {
+  std::string name;
+  Strategy strategy;
+  Plan plan;
+};
+
+/// The middle one of some values.
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Each time the median of those of all rounds.
+KernelTimes median(const std::vector<KernelTimes>& rounds) {
+  KernelTimes all = rounds.front();
+  const std::string backend = all.backend();
+  all.use("");  // names are whole
+  for (const auto& [of, times] : rounds.front().all()) {
+    const auto middle = [&, key = of](double LayerTimes::*part) {
+      std::vector<double> values;
+      for (const auto& round : rounds)
+        if (const auto found = round.all().find(key); found != round.all().end()) values.push_back(found->second.*part);
+      return median(values);
+    };
+    all.set(of.first, of.second,
+            {middle(&LayerTimes::forward), middle(&LayerTimes::backward), middle(&LayerTimes::backward_data),
+             middle(&LayerTimes::backward_filter)});
+  }
+  all.use(backend);
+  return all;
+}
+
 /// What is known of the machine and of local work, and how more is found out.
 class Measurements {
  public:
@@ -148,42 +181,73 @@ class Measurements {
   const Machine& machine() const { return machine_; }
   const bench::SteadyCores& cores() const { return cores_; }
 
-  /// Measures what rank `rank` computes under a plan, unless it is known.
-  void add_times(const Plan& plan, int rank) {
-    KernelTimes found;
-    cores_.run([&] { found = measure_layers(plan, rank, options_, times_, *world_); });
-    times_ = found;
-  }
-  /// The same with its stages' boundaries by measured times.
-  Strategy balanced(const Subject& subject, const Strategy& strategy) {
-    if (strategy.stage_count() == 1) return strategy;
-    Strategy serial;
-    serial.schedule("gpipe", strategy.microbatches());
-    add_times(bind(subject.model, serial, subject.workload()), 0);
-    return partita::balanced(subject.model, strategy, subject.workload(), machine_, times_);
-  }
-  /// What the planner takes, once all that it takes has been measured.
-  Strategy planned(const Subject& subject) {
-    for (;;) {
+  /// The strategies of a subject, and at last what the planner takes, once all that this takes has been measured.
+  std::vector<Case> cases(const Subject& subject) {
+    KernelTimes times;
+    std::vector<Case> all;
+    const auto add = [&](const std::string& name, const Strategy& strategy) {
+      all.push_back({name, strategy, bind(subject.model, strategy, subject.workload())});
+      add_times(all.back().plan, world_->rank(), options_, times);
+    };
+    for (const auto& name : subject.strategies) add(name, balanced(subject, strategy_of(name), times));
+    for (std::string before;;) {
+      before = times.print();
       PlannerOptions options;
       options.ranks = world_->size();
-      const Strategy best =
-          plan_strategies(subject.model, subject.workload(), machine_, times_, options).front().strategy;
-      const std::string before = times_.print();
-      add_times(bind(subject.model, best, subject.workload()), world_->rank());
-      if (times_.print() == before) return best;
+      add("as planned", plan_strategies(subject.model, subject.workload(), machine_, times, options).front().strategy);
+      if (times.print() == before) return all;
+      all.pop_back();
     }
   }
-  Row row(const Subject& subject, const std::string& name, const Strategy& strategy) {
-    const Plan plan = bind(subject.model, strategy, subject.workload());
-    add_times(plan, world_->rank());
-    const Cost cost = estimate(plan, machine_, times_);
-    const StepTimes steps = step_times(subject, strategy);
-    if (world_->rank() == 0) print(subject.name + " " + name, steps, cost);
-    return {steps.median, cost.seconds};
+
+  /// Measures all in turns, what each rank computes and the steps: what the machine does beside takes from both alike.
+  std::vector<Row> rows(const Subject& subject, const std::vector<Case>& cases) {
+    constexpr std::size_t rounds = 5;
+    MeasureOptions options = options_;
+    options.budget = options_.budget / rounds;
+    std::vector<KernelTimes> times(rounds);
+    std::vector<std::vector<StepTimes>> steps(cases.size());
+    for (std::size_t round = 0; round < rounds; ++round)
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const std::size_t which = (round + i) % cases.size();  // none is always the first
+        add_times(cases[which].plan, world_->rank(), options, times[round]);
+        steps[which].emplace_back();
+        cores_.run([&] {
+          steps[which].back() =
+              time_steps(subject.model, cases[which].strategy, subject.workload(), options, step_budget, world_);
+        });
+        if (world_->rank() == 0)
+          fmt::print(stderr, "{}: round {} of {}, {} of {} strategies; {} repeated so far\n", subject.name, round + 1,
+                     rounds, i + 1, cases.size(), cores_.thrown());
+      }
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      auto& each = steps[i];
+      std::sort(each.begin(), each.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
+      const Cost cost = estimate(cases[i].plan, machine_, median(times));
+      if (world_->rank() == 0) print(subject.name + " " + cases[i].name, each[each.size() / 2], cost);
+      rows.push_back({each[each.size() / 2].median, cost.seconds});
+    }
+    return rows;
   }
 
  private:
+  static constexpr double step_budget = 0.7;
+
+  /// Measures what rank `rank` computes under a plan, unless it is known.
+  void add_times(const Plan& plan, int rank, const MeasureOptions& options, KernelTimes& times) {
+    KernelTimes found;
+    cores_.run([&] { found = measure_layers(plan, rank, options, times, *world_); });
+    times = found;
+  }
+  /// With its stages' boundaries by measured times.
+  Strategy balanced(const Subject& subject, const Strategy& strategy, KernelTimes& times) {
+    if (strategy.stage_count() == 1) return strategy;
+    Strategy serial;
+    serial.schedule("gpipe", strategy.microbatches());
+    add_times(bind(subject.model, serial, subject.workload()), 0, options_, times);
+    return partita::balanced(subject.model, strategy, subject.workload(), machine_, times);
+  }
   /// The network's, each point the median of a few measurements: cores may have been moved within one, and back.
   std::vector<Level> steady_levels() {
     std::array<std::vector<Level>, 5> each;
@@ -194,8 +258,7 @@ class Measurements {
         for (std::size_t p = 0; p < curve.points.size(); ++p) {
           std::vector<double> seconds;
           for (const auto& one : each) seconds.push_back(one[l].verbs.at(verb).points[p].second);
-          std::sort(seconds.begin(), seconds.end());
-          curve.points[p].second = seconds[seconds.size() / 2];
+          curve.points[p].second = median(seconds);
         }
     for (Level& level : levels) {  // as measure_levels derives them
       const auto& points = level.verbs.at({Verb::exchange, 2}).points;
@@ -203,14 +266,6 @@ class Measurements {
       level.bandwidth.value = points.back().first / points.back().second;
     }
     return levels;
-  }
-  /// The median of a few measurements, each made while the cores lay as at first.
-  StepTimes step_times(const Subject& subject, const Strategy& strategy) {
-    std::array<StepTimes, 5> times;
-    for (auto& each : times)
-      cores_.run([&] { each = time_steps(subject.model, strategy, subject.workload(), options_, 0.7, world_); });
-    std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
-    return times[times.size() / 2];
   }
   static void print(const std::string& what, const StepTimes& steps, const Cost& cost) {
     const auto& p = cost.parts;
@@ -229,7 +284,6 @@ class Measurements {
   std::shared_ptr<Communicator> world_;
   bench::SteadyCores cores_;
   Machine machine_;
-  KernelTimes times_;
 };
 
 void summarize(const std::string& what, const std::vector<Row>& rows, const std::string& more) {
@@ -243,20 +297,22 @@ void summarize(const std::string& what, const std::vector<Row>& rows, const std:
   std::fflush(stdout);
 }
 
-/// All strategies of a model, and the planner's.
+/// All strategies of a model, and the planner's, if that is none of them.
 std::vector<Row> rows_of(const Subject& subject, Measurements& measurements, bool prints) {
-  std::vector<Row> rows;
-  for (const auto& name : subject.strategies)
-    rows.push_back(measurements.row(subject, name, measurements.balanced(subject, strategy_of(name))));
-  const double correlation = rank_correlation(rows), lost = regret(rows), best = least_measured(rows);
-  const Strategy planned = measurements.planned(subject);
-  if (prints) fmt::print(stderr, "{}, planned:\n{}", subject.name, planned.print());
-  rows.push_back(measurements.row(subject, "as planned", planned));
+  std::vector<Case> cases = measurements.cases(subject);
+  const Case planned = cases.back();
+  if (prints) fmt::print(stderr, "{}, planned:\n{}", subject.name, planned.strategy.print());
+  const auto as_planned = [&](const Case& each) { return each.plan.hash() == planned.plan.hash(); };
+  const auto at = static_cast<std::size_t>(std::find_if(cases.begin(), cases.end(), as_planned) - cases.begin());
+  cases.resize(std::max(at + 1, subject.strategies.size()));
+  const auto all = measurements.rows(subject, cases);
+  const std::vector<Row> given(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(subject.strategies.size()));
+  const double lost = std::max(all[at].measured / least_measured(given) - 1, 0.0);
   if (prints)
-    summarize(subject.name, rows,
-              fmt::format(R"(, "rank_correlation": {:.3f}, "regret": {:.4f}, "regret_of_plan": {:.4f})", correlation,
-                          lost, std::max(rows.back().measured / best - 1, 0.0)));
-  return rows;
+    summarize(subject.name, all,
+              fmt::format(R"(, "rank_correlation": {:.3f}, "regret": {:.4f}, "plan": "{}", "regret_of_plan": {:.4f})",
+                          rank_correlation(given), regret(given), cases[at].name, lost));
+  return all;
 }
 
 }  // namespace

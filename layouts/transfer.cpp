@@ -15,17 +15,13 @@ Index TransferPlan::sent() const {
 
 namespace {
 
-/// Of several ranks the one nearest to `receiver`, the first of equals.
-int nearest(std::span<const int> ranks, int receiver, const Grid& grid) {
-  int best = ranks.front(), least = grid.distance(best, receiver);
-  for (const int rank : ranks.subspan(1)) {
-    if (least == 0) break;
-    if (const int distance = grid.distance(rank, receiver); distance < least) {
-      best = rank;
-      least = distance;
-    }
-  }
-  return best;
+/// True if no other of `ranks`, which ascend, is nearer to `receiver` than `rank` is, and none before it as near.
+bool nearest(int rank, std::span<const int> ranks, int receiver, const Grid& grid) {
+  const int mine = grid.distance(rank, receiver);
+  return std::none_of(ranks.begin(), ranks.end(), [&](int other) {
+    const int distance = grid.distance(other, receiver);
+    return distance < mine || (distance == mine && other < rank);
+  });
 }
 
 /// Of `ranks` those whose owned boxes meet `box`, by position, one for each distinct owned box: the replica nearest to `receiver`.
@@ -58,7 +54,7 @@ TransferPlan plan_transfer(std::span<const int> ranks, std::span<const Box> owne
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i == me) continue;
     const Box part = intersect(owned[me], needed[i]);
-    if (!part.empty() && nearest(replicas, ranks[i], grid) == rank) plan.sends.push_back({ranks[i], part});
+    if (!part.empty() && nearest(rank, replicas, ranks[i], grid)) plan.sends.push_back({ranks[i], part});
   }
   for (const std::size_t i : senders(ranks, owned, needed[me], rank, grid))
     (i == me ? plan.locals : plan.recvs).push_back({ranks[i], intersect(owned[i], needed[me])});

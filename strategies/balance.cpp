@@ -6,6 +6,7 @@
 #include "stages.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace partita {
 
@@ -28,14 +29,33 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
   return named;
 }
 
+Placed placed(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+              const KernelTimes& times, Index limit) {
+  if (strategy.stage_count() == 1) return {strategy};
+  MadeSchedules made;
+  const Plan uncut = bind_uncut(model, strategy, workload);
+  if (limit == 0) return place_stages(uncut, strategy, workload, machine, times, 0, affordable, made);
+  return place_within(uncut, strategy, workload, machine, times, limit, affordable, made, [&](const Strategy& one) {
+    return estimate(bind(model, one, workload, made), machine, times).memory.total;
+  });
+}
+
 }  // namespace
 
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit) {
-  if (strategy.stage_count() == 1) return strategy;
-  MadeSchedules made;
-  return place_stages(bind_uncut(model, strategy, workload), strategy, workload, machine, times, limit, affordable,
-                      made);
+  Placed one = placed(model, strategy, workload, machine, times, limit);
+  if (one.beyond > 0)
+    fail(
+        "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "
+        "recompute = true",
+        model.name(), strategy.stage_count(), print_bytes(limit));
+  return std::move(one.strategy);
+}
+
+Strategy balanced_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
+                          const Machine& machine, const KernelTimes& times, Index limit) {
+  return placed(model, strategy, workload, machine, times, limit).strategy;
 }
 
 Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload) {
@@ -49,19 +69,31 @@ Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& wo
   return bind(model, in_one_stage(strategy), one);
 }
 
-Strategy place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                      const KernelTimes& times, Index limit, double effort, MadeSchedules& made) {
+Placed place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made) {
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   std::vector<std::string> names;
   for (const auto& layer : uncut.layers) names.push_back(layer.name);
   CutPrice price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
-  const auto ends = find_cut(price, limit, effort, effort);
-  if (ends.empty())
-    fail(
-        "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "
-        "recompute = true",
-        uncut.model, strategy.stage_count(), print_bytes(limit));
-  return with_ends(strategy, names, ends);
+  const FoundCut cut = find_cut(price, limit, effort, effort);
+  return {with_ends(strategy, names, cut.ends), cut.beyond};
+}
+
+Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made,
+                    const std::function<Index(const Strategy&)>& held) {
+  constexpr int most = 4;  // tries
+  std::optional<Placed> least;
+  Index aim = limit;
+  for (int i = 0; i < most && aim > 0; ++i) {
+    Placed next = place_stages(uncut, strategy, workload, machine, times, aim, effort, made);
+    const bool fits_aim = next.beyond == 0;
+    next.beyond = std::max<Index>(held(next.strategy) - limit, 0);
+    aim -= next.beyond;
+    if (!least || next.beyond < least->beyond) least = std::move(next);
+    if (least->beyond == 0 || !fits_aim) break;
+  }
+  return *least;
 }
 
 Strategy with_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers) {

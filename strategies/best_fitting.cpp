@@ -13,9 +13,6 @@ namespace {
 /// Steps as near to each other as this are of strategies that differ in the names of axes; were it larger, other ones would be lost.
 constexpr double same_step = 1e-4;
 
-/// Prices are off by a few percent: what gains less than this is not worth another update.
-constexpr double worth = 0.98;
-
 Strategy cut(const Strategy& strategy, int microbatches) {
   Strategy more = strategy;
   if (microbatches == strategy.microbatches()) return more;
@@ -41,11 +38,7 @@ BestFitting::BestFitting(const Model& model, const Workload& workload, const Mac
       limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {}
 
 Strategy BestFitting::placed(const Plan& uncut, const Strategy& strategy, double effort) {
-  try {
-    return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort, made_);
-  } catch (const Error&) {
-    return place_stages(uncut, strategy, workload_, machine_, times_, 0, effort, made_);
-  }
+  return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort, made_).strategy;
 }
 
 void BestFitting::offer(const Strategy& strategy, double seconds) {
@@ -56,18 +49,7 @@ void BestFitting::offer(const Strategy& strategy, double seconds) {
     limited_ = true;
     best = fastest_variant(strategy);
   }
-  if (best) keep(with_faster_update(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned)));
-}
-
-/// A distributed update sends as many bytes as the other one, and each rank works off its share alone; but weights come back after it,
-/// which nothing hides.
-Planned BestFitting::with_faster_update(Planned planned) {
-  Strategy strategy = planned.strategy;
-  const Plan plan = bound(strategy.update(Strategy::Update::distributed));
-  const CostFormula formula(plan, machine_, times_);
-  if (formula.step(machine_).seconds > worth * planned.cost.seconds) return planned;
-  Planned faster{strategy, formula.cost(machine_)};
-  return fits(faster) ? faster : planned;
+  if (best) keep(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned));
 }
 
 /// Of those that fit, with more microbatches, a distributed update, recomputing, and all of these. What does not fit with all of them is
@@ -128,9 +110,16 @@ Planned BestFitting::thoroughly(Variant variant) {
 }
 
 Planned BestFitting::priced(const Strategy& unplaced, double effort) {
-  const Strategy strategy =
-      unplaced.stage_count() == 1 ? unplaced : placed(bind_uncut(model_, unplaced, workload_), unplaced, effort);
-  return {strategy, estimate(bound(strategy), machine_, times_)};
+  const auto price = [&](const Strategy& strategy) {
+    return Planned{strategy, estimate(bound(strategy), machine_, times_)};
+  };
+  if (unplaced.stage_count() == 1) return price(unplaced);
+  std::vector<Planned> tried;
+  const auto held = [&](const Strategy& strategy) { return tried.emplace_back(price(strategy)).cost.memory.total; };
+  place_within(bind_uncut(model_, unplaced, workload_), unplaced, workload_, machine_, times_, limit_, effort, made_,
+               held);
+  const auto less = [](const Planned& a, const Planned& b) { return a.cost.memory.total < b.cost.memory.total; };
+  return fits(tried.back()) ? tried.back() : *std::min_element(tried.begin(), tried.end(), less);
 }
 
 /// True if it is among the best; of those that differ in the names of axes alone, one is kept.

@@ -19,7 +19,7 @@ class BestFitting {
   BestFitting(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
               const PlannerOptions& options);
 
-  /// With stages that fit the limit, if there are any.
+  /// With stages that fit the limit, about, or are near to that.
   Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
   /// A strategy whose stages are placed.
   Plan bound(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }
@@ -46,7 +46,6 @@ class BestFitting {
   int most_microbatches(const Strategy& strategy) const;
   std::optional<Variant> fitting(const Strategy& unplaced, double effort);
   Planned thoroughly(Variant variant);
-  Planned with_faster_update(Planned planned);
   Planned priced(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }

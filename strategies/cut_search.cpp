@@ -214,7 +214,7 @@ class Seconds {
 
 }  // namespace
 
-std::vector<int> find_cut(CutPrice& price, Index limit, double most, double effort) {
+FoundCut find_cut(CutPrice& price, Index limit, double most, double effort) {
   Search search(price, limit, effort);
   std::optional<Cut> best = search.of_all(most);
   if (!best) {
@@ -227,7 +227,7 @@ std::vector<int> find_cut(CutPrice& price, Index limit, double most, double effo
     best = search.from(even.empty() ? even_cut(price, bytes) : even);
     if (best->score.beyond > 0) best = Search(price, limit, effort).from(even_cut(price, bytes));
   }
-  return best->score.beyond == 0 ? best->ends : std::vector<int>();
+  return {std::move(best->ends), best->score.beyond};
 }
 
 }  // namespace partita

@@ -180,13 +180,9 @@ class Search {
     return false;
   }
 
-  /// With boundaries, where they are left open: within the limit, or if no cut fits, as if there was none.
+  /// With boundaries, where they are left open.
   Strategy placed(const Variant& variant) const {
-    try {
-      return balanced(model_, variant.strategy, variant.workload, machine_, times_, limit_);
-    } catch (const Error&) {  // what is wrong beside the memory is wrong without a limit too
-      return balanced(model_, variant.strategy, variant.workload, machine_, times_);
-    }
+    return balanced_nearest(model_, variant.strategy, variant.workload, machine_, times_, limit_);
   }
 
   /// Nothing where the variant cannot be made or bound.

@@ -39,6 +39,16 @@ std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
   return all;
 }
 
+/// True if all ranks have blocks of one size.
+bool even(const Layout& layout) {
+  for (int d = 0; d < layout.shape().dims(); ++d) {
+    Index parts = 1;
+    for (const int axis : layout.axes(d)) parts *= layout.grid().extent(axis);
+    if (layout.shape().extent(d) % parts != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string Shares::grid() const {
@@ -264,15 +274,17 @@ std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan
 }
 
 /// Of a redistribution on the first rank, which has the largest block: what it sends or receives, whichever is more. Of a dimension with
-/// fewer elements than ranks it has all, and receives nothing.
+/// fewer elements than ranks it has all, and receives nothing. Where all blocks are of one size, both are as much, and what is received
+/// is known without a look at every rank.
 double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
     const Index element = size_of(workload_.dtype);
-    Traffic moved = traffic(step, 0, element);
-    if (step.verb == Verb::exchange)
-      if (const Traffic in = received(step, 0, element); in.bytes > moved.bytes) moved = in;
+    const bool exchange = step.verb == Verb::exchange;
+    Traffic moved = exchange ? received(step, 0, element) : traffic(step, 0, element);
+    if (exchange && !(even(step.from) && even(step.to)))
+      if (const Traffic out = traffic(step, 0, element); out.bytes >= moved.bytes) moved = out;
     if (moved.messages > 0)
       seconds +=
           price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);

@@ -281,6 +281,7 @@ class Replay {
       if (const auto j = static_cast<std::size_t>(input);
           mine(j) && (!at(j).output || ((*layers_)[j].recompute && !at(j).live)))
         restore(j);
+    at(i).output = {};
     forward_layer(i);
     for (const int input : inputs)
       if (const auto j = static_cast<std::size_t>(input); mine(j)) release_restored(j);

@@ -116,8 +116,9 @@ class Planner {
     for (auto& outline : outlines()) queue.push(std::move(outline));
     LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0, rounds = 0;
+    bool offered = false;                         // under some schedule
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
-    for (; !queue.empty() && !best_.done(queue.top().seconds) && rounds < options_.rounds; ++rounds) {
+    for (; !queue.empty() && !best_.done(queue.top().seconds) && (rounds < options_.rounds || !offered); ++rounds) {
       std::vector<Offer> offers;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
@@ -131,13 +132,14 @@ class Planner {
         ++examined;
         if (options_.progress) options_.progress(examined, last);
       }
+      offered = offered || !offers.empty();
       std::stable_sort(offers.begin(), offers.end(),
                        [](const Offer& a, const Offer& b) { return a.seconds < b.seconds; });
       for (const auto& [strategy, seconds] : offers) best_.offer(strategy, seconds);
     }
     for (const auto& each : prices.left_out())
       if (options_.left_out) options_.left_out(each);
-    if (examined == 0)
+    if (!offered)
       fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks",
            options_.ranks, model_.name(), workload_.batch);
   }

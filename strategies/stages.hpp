@@ -3,6 +3,8 @@
 #include "made_schedules.hpp"
 #include "partita/strategies/cost_model.hpp"
 
+#include <functional>
+
 namespace partita {
 
 // What stages add to binding.
@@ -27,10 +29,21 @@ Plan bind_run(const Model& model, const Strategy& strategy, const Workload& work
 /// All layers of a strategy of several stages in one, for one microbatch: what place_stages cuts, whatever the schedule.
 Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload);
 
-/// As `balanced`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
-/// simulates.
-Strategy place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                      const KernelTimes& times, Index limit, double effort, MadeSchedules& made);
+/// Stages that are placed, and the bytes that the fullest rank holds beyond the limit: 0 if they fit.
+struct Placed {
+  Strategy strategy;
+  Index beyond = 0;
+};
+/// As `balanced_nearest`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
+/// simulates. The search counts what a rank holds without workspaces and without what passes (CutPrice), and what it holds beyond the
+/// limit is by that.
+Placed place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made);
+
+/// The same by what the stages do hold, which `held` says of a strategy: where that passes the limit, the search aims lower by as much.
+Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made,
+                    const std::function<Index(const Strategy&)>& held);
 
 /// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
 void check_mirrored(const Strategy& strategy);

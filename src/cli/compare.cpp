@@ -53,7 +53,7 @@ class Comparison {
     Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
       const KernelTimes& times = ours ? files_.times : given_;
-      placed = place(strategy, times);
+      placed = balanced_nearest(model_, strategy, workload_, files_.machine, times, limit());
       one.plan = bind(model_, placed, workload_);
       one.cost = estimate(one.plan, files_.machine, times);
     });
@@ -88,15 +88,6 @@ class Comparison {
   }
 
  private:
-  /// Stages of which no cut fits are placed all the same, so that it can be told what is missing.
-  Strategy place(const Strategy& strategy, const KernelTimes& times) const {
-    try {
-      return balanced(model_, strategy, workload_, files_.machine, times, limit());
-    } catch (const Error&) {  // what is wrong beside the memory is wrong without a limit too
-      return balanced(model_, strategy, workload_, files_.machine, times);
-    }
-  }
-
   /// What is wrong with a strategy is wrong alike on all ranks, and says with which.
   void agreed(const std::string& name, const std::function<void()>& make) const {
     const auto named = [&] {

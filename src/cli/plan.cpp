@@ -74,7 +74,8 @@ std::string left_out_text(const std::vector<LeftOut>& patterns, std::string_view
   return text;
 }
 
-/// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, or throw.
+/// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, throw, or examine as many
+/// more.
 class CountingLine {
  public:
   CountingLine() = default;
@@ -83,8 +84,8 @@ class CountingLine {
   ~CountingLine() {
     if (begun_) std::fputs("\n", stderr);
   }
-  void show(int done, int most) {
-    fmt::print(stderr, "\r{} of at most {} candidates examined", done, most);
+  void show(int done, int all) {
+    fmt::print(stderr, "\r{} of {} candidates examined", done, all);
     begun_ = true;
   }
 
@@ -96,7 +97,7 @@ class CountingLine {
 std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
                             PlannerOptions options, Index limit) {
   CountingLine line;
-  if (isatty(STDERR_FILENO) != 0) options.progress = [&](int done, int most) { line.show(done, most); };
+  if (isatty(STDERR_FILENO) != 0) options.progress = [&](int done, int all) { line.show(done, all); };
   options.memory_limit = limit > 0 ? limit : std::numeric_limits<Index>::max();
   try {
     return plan_strategies(model, workload, files.machine, files.times, options);

@@ -139,6 +139,7 @@ void LayerGroup::restore(std::size_t i, Microbatch& m, const StepState& state) c
     if (const auto j = static_cast<std::size_t>(input);
         layers_[j].group == layers_[i].group && (!m.outputs[j] || (layers_[j].recompute && !m.live[j])))
       restore(j, m, state);
+  m.outputs[i] = {};  // it may have been needed until it was sent
   forward_layer(i, m, state, true);
   for (const int input : inputs)
     if (const auto j = static_cast<std::size_t>(input); layers_[j].group == layers_[i].group) release_restored(j, m);

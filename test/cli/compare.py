@@ -224,7 +224,7 @@ def progress(folder):
                    timeout=100, check=True)
     os.close(theirs)
     text = os.read(terminal, 1 << 16).decode()
-    done, most = map(int, re.search(r"\r(\d+) of at most (\d+) candidates examined\r\n$", text).groups())
+    done, most = map(int, re.search(r"\r(\d+) of (\d+) candidates examined\r\n$", text).groups())
     check(f"{done} of at most {most} candidates, and the line is ended", done < most and text.count("\n") == 1, text)
 
 

@@ -181,16 +181,6 @@ TEST(Bind, RecomputesWhatItsRulesSay) {
   EXPECT_LT(bind(mesh, some, workload).peak(0).total, bind(mesh, Strategy(), workload).peak(0).total);
 }
 
-TEST(Memory, WhatIsComputedOnceMoreHoldsNoMoreThanWhatIsKept) {
-  for (const char* name : {"resnet18", "vgg16", "mesh-tangling"}) {
-    const Model model = builtin_model(name, {.extent = 64, .width = 0.25});
-    Strategy all;
-    all.layer("*", {.recompute = true});
-    const Workload workload{.batch = 4, .optimizer = {}};
-    EXPECT_LE(bind(model, all, workload).peak(0).total, bind(model, Strategy(), workload).peak(0).total) << name;
-  }
-}
-
 TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
   const Bound b("y=2", "H@y", {});
   EXPECT_NO_THROW(check_memory(b.plan, std::max(b.plan.peak(0).total, b.plan.peak(1).total)));

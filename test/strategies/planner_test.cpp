@@ -4,13 +4,16 @@
 
 #include "../../strategies/best_fitting.hpp"
 #include "../../strategies/least_cost.hpp"
+#include "../../strategies/recompute.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin.hpp"
+#include "partita/strategies/balance.hpp"
 #include "support/cases.hpp"
 #include "support/error_of.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -254,8 +257,8 @@ TEST(Planner, WhatWasMeasuredDecides) {
   }
 }
 
-/// With twice as many microbatches and so on, each also with a distributed update, recomputing, and both.
-std::vector<Strategy> variants(const Strategy& strategy, Index most) {
+/// With twice as many microbatches and so on, each also with a distributed update, recomputing all but the layers `kept`, and both.
+std::vector<Strategy> variants(const Strategy& strategy, Index most, const std::vector<std::string>& kept) {
   std::vector<Strategy> all;
   for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2)
     for (const bool recompute : {false, true})
@@ -263,7 +266,7 @@ std::vector<Strategy> variants(const Strategy& strategy, Index most) {
         Strategy one = strategy;
         if (microbatches > 1)
           one.schedule(strategy.schedule() == "single" ? "1f1b" : strategy.schedule(), microbatches);
-        if (recompute) one.layer("*", {.recompute = true});
+        if (recompute) one = recomputing(one, kept);
         all.push_back(one.update(update));
       }
   return all;
@@ -278,7 +281,7 @@ TEST(BestFitting, TakesTheFastestVariantThatFits) {
   model.softmax_cross_entropy("loss", model.linear("last", t, {.features = 10}));
   Strategy staged;
   staged.schedule("gpipe", 4).stage({"in", "dr"}).stage({"e", "loss"});
-  int by_microbatches = 0, by_recomputing = 0, unfit = 0;
+  int by_microbatches = 0, by_recomputing = 0, by_kept = 0, unfit = 0;
   struct Case {
     Strategy strategy;
     int most;  // microbatches
@@ -286,7 +289,8 @@ TEST(BestFitting, TakesTheFastestVariantThatFits) {
   const Machine machine = default_machine();
   for (const auto& [strategy, most] :
        {Case{Strategy("data=2"), 16}, Case{Strategy("y=2").layer("*", {.output = "N H@y"}), 32}, Case{staged, 32},
-        Case{staged, 4}})
+        Case{staged, 4}, Case{Strategy("data=2"), 1}}) {
+    const auto kept = layers_to_keep(bind(model, strategy, workload));
     for (const double part : {0.9, 0.7, 0.6, 0.55, 0.5, 0.4, 0.3, 0.2, 0.1, 0.02}) {
       const Cost own = estimate(bind(model, strategy, workload), machine);
       const auto limit = static_cast<Index>(part * static_cast<double>(own.memory.total));
@@ -295,7 +299,7 @@ TEST(BestFitting, TakesTheFastestVariantThatFits) {
       BestFitting best(model, workload, machine, times, options);
       best.offer(strategy, own.seconds);
       std::optional<Planned> expected;
-      for (const Strategy& variant : variants(strategy, most)) {
+      for (const Strategy& variant : variants(strategy, most, kept)) {
         const Cost cost = estimate(bind(model, variant, workload), machine);
         if (cost.memory.total <= limit && (!expected || cost.seconds < expected->cost.seconds))
           expected = {variant, cost};
@@ -306,23 +310,56 @@ TEST(BestFitting, TakesTheFastestVariantThatFits) {
       EXPECT_DOUBLE_EQ(best.found().front().cost.seconds, expected->cost.seconds) << part << "\n"
                                                                                   << expected->strategy.print();
       by_microbatches += expected->strategy.microbatches() > strategy.microbatches();
-      by_recomputing += expected->strategy.print().find("recompute = true") != std::string::npos;
+      const bool recomputes = expected->strategy.print().find("recompute = true") != std::string::npos;
+      by_recomputing += recomputes;
+      by_kept += recomputes && !kept.empty();
     }
+  }
   EXPECT_GT(by_microbatches, 5);
-  EXPECT_GT(by_recomputing, 0);
+  EXPECT_GT(by_recomputing, by_kept);
+  EXPECT_GT(by_kept, 0);
   EXPECT_GT(unfit, 0);
 }
 
-TEST(Planner, ADistributedUpdateIsTakenWhereItIsFaster) {
-  const Model model = small();
+// What a limit lets through is no worse than any of the usual strategies that it lets through.
+TEST(Planner, WithinALimitNoWorseThanWhatFits) {
+  const Model model = builtin_model("lenet5", {});
   const Workload workload{.batch = 64, .optimizer = {}};
-  for (const auto& one : plan_strategies(model, workload, default_machine(), {}, {.ranks = 2})) {
-    Strategy other = one.strategy;
-    const bool distributed = other.update() == Strategy::Update::distributed;
-    other.update(distributed ? Strategy::Update::replicated : Strategy::Update::distributed);
-    EXPECT_LE(0.98 * one.cost.seconds, estimate(bind(model, other, workload), default_machine()).seconds)
-        << other.print();
+  Machine machine = default_machine();
+  for (auto& level : machine.levels) level.latency.value *= 50;  // so that stages, which send least often, may be best
+  std::vector<Strategy> usual{Strategy("data=4").layer("*", {.output = "N@data"}),
+                              Strategy("y=4").layer("*", {.output = "N H@y"}),
+                              Strategy("data=2 y=2").layer("*", {.output = "N@data H@y"})};
+  for (const char* kind : {"gpipe", "1f1b"})
+    for (const int stages : {2, 4}) {
+      Strategy strategy(stages == 4 ? "" : "data=2");
+      if (stages == 2) strategy.layer("*", {.output = "N@data"});
+      strategy.stages(stages).schedule(kind, stages);
+      usual.push_back(balanced(model, strategy, workload, machine, {}));
+    }
+  std::vector<Planned> all;
+  for (const auto& strategy : usual)
+    for (const auto& variant : variants(strategy, 16, layers_to_keep(bind(model, strategy, workload))))
+      all.push_back({variant, estimate(bind(model, variant, workload), machine)});
+  const auto least = [&](auto key) {
+    const auto less = [&](const Planned& a, const Planned& b) { return key(a) < key(b); };
+    return *std::min_element(all.begin(), all.end(), less);
+  };
+  const Index fastest = least([](const Planned& one) { return one.cost.seconds; }).cost.memory.total;
+  const Index smallest = least([](const Planned& one) { return one.cost.memory.total; }).cost.memory.total;
+  ASSERT_LT(2 * smallest, fastest);
+  int staged = 0;
+  for (Index limit = fastest; limit >= smallest; limit = limit * 4 / 5) {
+    const auto within = [&](const Planned& one) { return one.cost.memory.total <= limit; };
+    const Planned expected =
+        least([&](const Planned& one) { return within(one) ? one.cost.seconds : std::numeric_limits<double>::max(); });
+    const PlannerOptions options{.ranks = 4, .memory_limit = limit};
+    const Planned found = plan_strategies(model, workload, machine, {}, options).front();
+    EXPECT_LE(found.cost.memory.total, limit);
+    EXPECT_LE(found.cost.seconds, 1.0001 * expected.cost.seconds) << limit << "\n" << expected.strategy.print();
+    staged += !found.strategy.stages().empty();
   }
+  EXPECT_GT(staged, 0);
 }
 
 TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {

@@ -3,6 +3,7 @@
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin.hpp"
+#include "partita/strategies/balance.hpp"
 #include "support/cases.hpp"
 
 #include <gtest/gtest.h>
@@ -103,6 +104,29 @@ TEST(Recompute, HoldsMuchLessOfDeepModels) {
       return static_cast<double>(plan.peak(0).each[MemoryClass::activations]);
     };
     EXPECT_LE(activations(again), part * activations(plain)) << name;
+  }
+}
+
+TEST(Recompute, HoldsNoMoreThanWhatIsKept) {
+  Strategy staged, halves;
+  staged.schedule("gpipe", 1).stage({"image", "tanh1"}).stage({"pool1", "loss"});
+  halves.schedule("1f1b", 4).stages(2);
+  struct Case {
+    const char* model;
+    Strategy strategy;
+  };
+  for (const auto& [name, kept] : {Case{"resnet18", {}}, Case{"vgg16", {}}, Case{"mesh-tangling", {}},
+                                   Case{"lenet5", staged}, Case{"resnet18", halves}, Case{"vgg16", halves}}) {
+    const Model model = builtin_model(name, {.extent = name == std::string("lenet5") ? 0 : 64, .width = 0.25});
+    const Workload workload{.batch = 8, .optimizer = {}};
+    const Strategy each = balanced(model, kept, workload, default_machine(), {});
+    Strategy all = each;
+    all.layer("*", {.recompute = true});
+    // of the rank that holds most; a stage keeps what came from the last one, which may be a little more than what its first layers keep
+    const auto held = [&](const Strategy& strategy) {
+      return static_cast<double>(estimate(bind(model, strategy, workload), default_machine()).memory.total);
+    };
+    EXPECT_LE(held(all), 1.01 * held(each)) << name;
   }
 }
 

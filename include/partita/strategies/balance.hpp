@@ -15,6 +15,11 @@ namespace partita {
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit = 0);
 
+/// The same; if no cut fits that was found, that which passes the limit least: so that it can be said what is missing, and what would
+/// help.
+Strategy balanced_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
+                          const Machine& machine, const KernelTimes& times, Index limit);
+
 /// The strategy with the stages that `layers` were bound for written out.
 Strategy with_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers);
 

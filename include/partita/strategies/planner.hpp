@@ -34,7 +34,7 @@ struct PlannerOptions {
   /// Microbatches a stage at most: with 64 the bubble of 1f1b is below 1/64 of a step. More are slower, but hold less.
   int most_microbatches = 64;
   std::vector<std::string> kinds{"1f1b", "zb-h1"};         ///< schedules of several stages
-  std::function<void(int done, int all)> progress{};       ///< after each candidate that was examined, of so many
+  std::function<void(int done, int all)> progress{};       ///< after each candidate, of so many up to this round's end
   std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; by the grid that met it first
 };
 
@@ -58,8 +58,8 @@ class NothingFits : public Error {
 ///     layouts                            every layer chooses one of the grid's patterns: least_cost (Jia et al. 2018)
 ///     boundaries of stages               as `balanced` places them, with less effort
 ///     schedule                           the given kinds
-///     update                             distributed where that takes 2 % less, or memory asks for it
-///     recomputation, more microbatches   where memory asks for it, by themselves and together
+///     distributed update, recomputation, more microbatches
+///                                        where memory asks for it, by themselves and together
 ///
 /// Best first: what could be least, by what computing alone takes, is priced by its layers, redistributions and sums, what then
 /// could be least is bound and priced whole. Throws Error for numbers below 1 and if no grid of so many ranks can run the model,
