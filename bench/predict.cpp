@@ -94,6 +94,7 @@ std::vector<Subject> subjects() {
 
 struct Row {
   double measured = 0, predicted = 0;
+  double even = 0, odd = 0;  // measured in every other round: what repeating it changes
   double error() const { return predicted / measured - 1; }
 };
 
@@ -106,14 +107,14 @@ std::vector<double> ranks_of(const std::vector<double>& values) {
   return ranks;
 }
 
-/// Spearman's rank correlation of predicted and measured times.
-double rank_correlation(const std::vector<Row>& rows) {
-  std::vector<double> measured, predicted;
+/// Spearman's rank correlation of two times of each row.
+double rank_correlation(const std::vector<Row>& rows, double Row::*one, double Row::*other) {
+  std::vector<double> first, second;
   for (const auto& row : rows) {
-    measured.push_back(row.measured);
-    predicted.push_back(row.predicted);
+    first.push_back(row.*one);
+    second.push_back(row.*other);
   }
-  const auto a = ranks_of(measured), b = ranks_of(predicted);
+  const auto a = ranks_of(first), b = ranks_of(second);
   const double mean = (static_cast<double>(rows.size()) - 1) / 2;
   double ab = 0, aa = 0, bb = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -156,8 +157,7 @@ KernelTimes median(const std::vector<KernelTimes>& rounds) {
   for (const auto& [of, times] : rounds.front().all()) {
     const auto middle = [&, key = of](double LayerTimes::*part) {
       std::vector<double> values;
-      for (const auto& round : rounds)
-        if (const auto found = round.all().find(key); found != round.all().end()) values.push_back(found->second.*part);
+      for (const auto& round : rounds) values.push_back(round.all().at(key).*part);
       return median(values);
     };
     all.set(of.first, of.second,
@@ -166,6 +166,13 @@ KernelTimes median(const std::vector<KernelTimes>& rounds) {
   }
   all.use(backend);
   return all;
+}
+
+/// What measuring half of the rounds, or the other half, changes: the median.
+double error_of_rounds(const std::vector<Row>& rows) {
+  std::vector<double> errors;
+  for (const auto& row : rows) errors.push_back(std::abs(row.even / row.odd - 1));
+  return median(errors);
 }
 
 /// What is known of the machine and of local work, and how more is found out.
@@ -202,31 +209,33 @@ class Measurements {
 
   /// Measures all in turns, what each rank computes and the steps: what the machine does beside takes from both alike.
   std::vector<Row> rows(const Subject& subject, const std::vector<Case>& cases) {
-    constexpr std::size_t rounds = 5;
+    constexpr std::size_t rounds = 7;
     MeasureOptions options = options_;
     options.budget = options_.budget / rounds;
     std::vector<KernelTimes> times(rounds);
     std::vector<std::vector<StepTimes>> steps(cases.size());
+    std::vector<StepTimer> timers;
+    for (const auto& each : cases)
+      timers.emplace_back(subject.model, each.strategy, subject.workload(), options, world_);
     for (std::size_t round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const std::size_t which = (round + i) % cases.size();  // none is always the first
         add_times(cases[which].plan, world_->rank(), options, times[round]);
         steps[which].emplace_back();
-        cores_.run([&] {
-          steps[which].back() =
-              time_steps(subject.model, cases[which].strategy, subject.workload(), options, step_budget, world_);
-        });
+        cores_.run([&] { steps[which].back() = timers[which].run(step_budget); });
         if (world_->rank() == 0)
           fmt::print(stderr, "{}: round {} of {}, {} of {} strategies; {} repeated so far\n", subject.name, round + 1,
                      rounds, i + 1, cases.size(), cores_.thrown());
       }
     std::vector<Row> rows;
     for (std::size_t i = 0; i < cases.size(); ++i) {
+      std::vector<double> halves[2];
+      for (std::size_t round = 0; round < rounds; ++round) halves[round % 2].push_back(steps[i][round].median);
       auto& each = steps[i];
       std::sort(each.begin(), each.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
       const Cost cost = estimate(cases[i].plan, machine_, median(times));
-      if (world_->rank() == 0) print(subject.name + " " + cases[i].name, each[each.size() / 2], cost);
-      rows.push_back({each[each.size() / 2].median, cost.seconds});
+      if (world_->rank() == 0) print(subject.name + " " + cases[i].name, each[rounds / 2], cost);
+      rows.push_back({each[rounds / 2].median, cost.seconds, median(halves[0]), median(halves[1])});
     }
     return rows;
   }
@@ -310,8 +319,10 @@ std::vector<Row> rows_of(const Subject& subject, Measurements& measurements, boo
   const double lost = std::max(all[at].measured / least_measured(given) - 1, 0.0);
   if (prints)
     summarize(subject.name, all,
-              fmt::format(R"(, "rank_correlation": {:.3f}, "regret": {:.4f}, "plan": "{}", "regret_of_plan": {:.4f})",
-                          rank_correlation(given), regret(given), cases[at].name, lost));
+              fmt::format(R"(, "rank_correlation": {:.3f}, "regret": {:.4f}, "plan": "{}", "regret_of_plan": {:.4f}, )"
+                          R"("correlation_of_rounds": {:.3f}, "error_of_rounds": {:.4f})",
+                          rank_correlation(given, &Row::measured, &Row::predicted), regret(given), cases[at].name, lost,
+                          rank_correlation(given, &Row::even, &Row::odd), error_of_rounds(given)));
   return all;
 }
 

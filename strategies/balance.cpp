@@ -45,10 +45,10 @@ Placed placed(const Model& model, const Strategy& strategy, const Workload& work
 Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                   const KernelTimes& times, Index limit) {
   Placed one = placed(model, strategy, workload, machine, times, limit);
-  if (one.beyond > 0)
+  if (limit > 0 && one.held > limit)
     fail(
-        "no way to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give layers "
-        "recompute = true",
+        "no way that was found to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give "
+        "layers recompute = true",
         model.name(), strategy.stage_count(), print_bytes(limit));
   return std::move(one.strategy);
 }
@@ -76,7 +76,7 @@ Placed place_stages(const Plan& uncut, const Strategy& strategy, const Workload&
   for (const auto& layer : uncut.layers) names.push_back(layer.name);
   CutPrice price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
   const FoundCut cut = find_cut(price, limit, effort, effort);
-  return {with_ends(strategy, names, cut.ends), cut.beyond};
+  return {with_ends(strategy, names, cut.ends), cut.held};
 }
 
 Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
@@ -85,15 +85,16 @@ Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload&
   constexpr int most = 4;  // tries
   std::optional<Placed> least;
   Index aim = limit;
-  for (int i = 0; i < most && aim > 0; ++i) {
+  int tries = 0;
+  do {
     Placed next = place_stages(uncut, strategy, workload, machine, times, aim, effort, made);
-    const bool fits_aim = next.beyond == 0;
-    next.beyond = std::max<Index>(held(next.strategy) - limit, 0);
-    aim -= next.beyond;
-    if (!least || next.beyond < least->beyond) least = std::move(next);
-    if (least->beyond == 0 || !fits_aim) break;
-  }
-  return *least;
+    const Index counted = next.held;
+    const Index now = next.held = held(next.strategy);
+    if (!least || now < least->held) least = std::move(next);
+    if (now <= limit || counted > aim) break;  // it fits, or none is counted as less
+    aim = std::min(aim - (now - limit), counted - 1);
+  } while (++tries < most && aim > 0);
+  return std::move(*least);
 }
 
 Strategy with_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers) {

@@ -38,7 +38,11 @@ BestFitting::BestFitting(const Model& model, const Workload& workload, const Mac
       limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {}
 
 Strategy BestFitting::placed(const Plan& uncut, const Strategy& strategy, double effort) {
-  return place_stages(uncut, strategy, workload_, machine_, times_, limit_, effort, made_).strategy;
+  const auto within = [&](Index limit) {
+    return place_stages(uncut, strategy, workload_, machine_, times_, limit, effort, made_);
+  };
+  Placed one = within(limit_);
+  return one.held <= limit_ ? std::move(one.strategy) : within(0).strategy;
 }
 
 void BestFitting::offer(const Strategy& strategy, double seconds) {
@@ -119,7 +123,7 @@ Planned BestFitting::priced(const Strategy& unplaced, double effort) {
   place_within(bind_uncut(model_, unplaced, workload_), unplaced, workload_, machine_, times_, limit_, effort, made_,
                held);
   const auto less = [](const Planned& a, const Planned& b) { return a.cost.memory.total < b.cost.memory.total; };
-  return fits(tried.back()) ? tried.back() : *std::min_element(tried.begin(), tried.end(), less);
+  return *std::min_element(tried.begin(), tried.end(), less);
 }
 
 /// True if it is among the best; of those that differ in the names of axes alone, one is kept.

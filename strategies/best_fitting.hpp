@@ -19,7 +19,7 @@ class BestFitting {
   BestFitting(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
               const PlannerOptions& options);
 
-  /// With stages that fit the limit, about, or are near to that.
+  /// With stages that fit the limit, about; if none do, as without one: something that holds less may run as fast.
   Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
   /// A strategy whose stages are placed.
   Plan bound(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }

@@ -225,9 +225,12 @@ FoundCut find_cut(CutPrice& price, Index limit, double most, double effort) {
     const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
     const auto even = even_cut(price, seconds);
     best = search.from(even.empty() ? even_cut(price, bytes) : even);
-    if (best->score.beyond > 0) best = Search(price, limit, effort).from(even_cut(price, bytes));
+    if (best->score.beyond > 0 && !even.empty())
+      if (Cut other = Search(price, limit, effort).from(even_cut(price, bytes)); other.score.better_than(best->score))
+        best = std::move(other);
   }
-  return {std::move(best->ends), best->score.beyond};
+  const Index held = price.bytes(best->ends);
+  return {std::move(best->ends), held};
 }
 
 }  // namespace partita

@@ -39,14 +39,21 @@ std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
   return all;
 }
 
-/// True if all ranks have blocks of one size.
-bool even(const Layout& layout) {
-  for (int d = 0; d < layout.shape().dims(); ++d) {
-    Index parts = 1;
-    for (const int axis : layout.axes(d)) parts *= layout.grid().extent(axis);
-    if (layout.shape().extent(d) % parts != 0) return false;
-  }
-  return true;
+/// True if a dimension has fewer elements than blocks.
+bool leaves_empty(const Layout& layout) {
+  for (int d = 0; d < layout.shape().dims(); ++d)
+    if (layout.shape().extent(d) < layout.grid().group_size(layout.sharding(d))) return true;
+  return false;
+}
+
+/// What the rank is sent that lacks most in an exchange; or what the first rank sends, if that is more: of a dimension with fewer elements
+/// than ranks it has all, and receives nothing. To know what it sends takes a look at every rank.
+Traffic exchanged(const RedistributionStep& step, Index element) {
+  const Index lacking = most_missing(step.from, step.to) * element;
+  const Traffic in{std::max<Index>(received(step, 0, element).messages, lacking > 0 ? 1 : 0), lacking};
+  if (!leaves_empty(step.from) && !leaves_empty(step.to)) return in;
+  const Traffic out = traffic(step, 0, element);
+  return out.bytes > in.bytes ? out : in;
 }
 
 }  // namespace
@@ -273,18 +280,13 @@ std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan
   return {all, waits};
 }
 
-/// Of a redistribution on the first rank, which has the largest block: what it sends or receives, whichever is more. Of a dimension with
-/// fewer elements than ranks it has all, and receives nothing. Where all blocks are of one size, both are as much, and what is received
-/// is known without a look at every rank.
+/// Of a redistribution, on the first rank, which has the largest block, where it is no exchange.
 double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
     const Index element = size_of(workload_.dtype);
-    const bool exchange = step.verb == Verb::exchange;
-    Traffic moved = exchange ? received(step, 0, element) : traffic(step, 0, element);
-    if (exchange && !(even(step.from) && even(step.to)))
-      if (const Traffic out = traffic(step, 0, element); out.bytes >= moved.bytes) moved = out;
+    const Traffic moved = step.verb == Verb::exchange ? exchanged(step, element) : traffic(step, 0, element);
     if (moved.messages > 0)
       seconds +=
           price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);

@@ -139,7 +139,10 @@ class Planner {
     }
     for (const auto& each : prices.left_out())
       if (options_.left_out) options_.left_out(each);
-    if (!offered)
+    if (!offered && examined > 0)
+      fail("no schedule of the kinds {} fits {} ranks and the {} layers of the model '{}'",
+           fmt::join(options_.kinds, ", "), options_.ranks, model_.layers().size(), model_.name());
+    if (examined == 0)
       fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks",
            options_.ranks, model_.name(), workload_.batch);
   }

@@ -29,18 +29,17 @@ Plan bind_run(const Model& model, const Strategy& strategy, const Workload& work
 /// All layers of a strategy of several stages in one, for one microbatch: what place_stages cuts, whatever the schedule.
 Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload);
 
-/// Stages that are placed, and the bytes that the fullest rank holds beyond the limit: 0 if they fit.
+/// Stages that are placed, and the bytes that the fullest rank holds.
 struct Placed {
   Strategy strategy;
-  Index beyond = 0;
+  Index held = 0;
 };
 /// As `balanced_nearest`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
-/// simulates. The search counts what a rank holds without workspaces and without what passes (CutPrice), and what it holds beyond the
-/// limit is by that.
+/// simulates. What is held is as CutPrice counts it, without workspaces and without what passes.
 Placed place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
                     const KernelTimes& times, Index limit, double effort, MadeSchedules& made);
 
-/// The same by what the stages do hold, which `held` says of a strategy: where that passes the limit, the search aims lower by as much.
+/// The same by what the stages do hold, which `held` says of a strategy: where that passes the limit, the search aims lower, a few times.
 Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
                     const KernelTimes& times, Index limit, double effort, MadeSchedules& made,
                     const std::function<Index(const Strategy&)>& held);

@@ -32,8 +32,25 @@ Batch make_batch(const Executor& executor, int microbatch, const std::shared_ptr
 
 }  // namespace
 
-StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world) {
+struct StepTimer::Parts {
+  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options,
+        std::shared_ptr<Communicator> everyone)
+      : world(std::move(everyone)),
+        trainer(model, strategy, options, world),
+        executor(trainer.executor(options.batch, true)) {
+    for (int j = 0; j < executor.plan().microbatches; ++j)
+      batches.push_back(make_batch(executor, j, std::make_shared<Allocator>()));
+  }
+
+  std::shared_ptr<Communicator> world;
+  Trainer trainer;
+  Executor& executor;
+  std::vector<Batch> batches;
+  Index step = 0;
+};
+
+StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workload& workload,
+                     const MeasureOptions& options, std::shared_ptr<Communicator> world) {
   TrainerOptions o;
   o.batch = workload.batch;
   o.dtype = workload.dtype;
@@ -41,27 +58,35 @@ StepTimes time_steps(const Model& model, const Strategy& strategy, const Workloa
   o.backend = options.backend;
   o.threads = options.threads;
   o.kernel_folder = options.kernel_folder;
-  Trainer trainer(model, strategy, o, world);
-  Executor& executor = trainer.executor(workload.batch, true);
-  std::vector<Batch> batches;
-  for (int j = 0; j < executor.plan().microbatches; ++j)
-    batches.push_back(make_batch(executor, j, std::make_shared<Allocator>()));
+  parts_ = std::make_unique<Parts>(model, strategy, o, std::move(world));
+}
+
+StepTimer::StepTimer(StepTimer&&) noexcept = default;
+StepTimer::~StepTimer() = default;
+
+StepTimes StepTimer::run(double budget) {
+  Parts& p = *parts_;
   std::vector<double> seconds;
   double spent = 0;
-  for (Index step = 0; step < 7 || spent < budget; ++step) {
-    largest(0, *world);
+  for (int i = 0; i < 7 || spent < budget; ++i, ++p.step) {
+    largest(0, *p.world);
     const double begin = now();
-    executor.run([&](int j) { return batches[static_cast<std::size_t>(j)]; }, step, 1e-6);
-    const double taken = largest(now() - begin, *world);
+    p.executor.run([&](int j) { return p.batches[static_cast<std::size_t>(j)]; }, p.step, 1e-6);
+    const double taken = largest(now() - begin, *p.world);
     spent += taken;
-    if (step >= 2) seconds.push_back(taken);
+    if (i >= 2) seconds.push_back(taken);
   }
   std::sort(seconds.begin(), seconds.end());
   const std::size_t count = seconds.size();
   StepTimes times{seconds[count / 2], (seconds[count * 3 / 4] - seconds[count / 4]) / seconds[count / 2],
-                  static_cast<int>(count), trainer.peak_memory()};
-  times.memory.total = static_cast<Index>(largest(static_cast<double>(times.memory.total), *world));
+                  static_cast<int>(count), p.trainer.peak_memory()};
+  times.memory.total = static_cast<Index>(largest(static_cast<double>(times.memory.total), *p.world));
   return times;
+}
+
+StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
+                     const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world) {
+  return StepTimer(model, strategy, workload, options, world).run(budget);
 }
 
 }  // namespace partita

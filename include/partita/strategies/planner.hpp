@@ -26,7 +26,7 @@ struct PlannerOptions {
   /// 1.1 to 4 times as long; 3 missed it for two.
   int examined = 12;
   /// So often as many again while fewer fit than are asked for, or what does not fit lets slower ones in. More rounds only say later that
-  /// none fits: what comes then is seldom smaller.
+  /// none fits: what comes then is seldom smaller. More too until a schedule has been found for any.
   int rounds = 8;
   /// Ranks that share the samples of one block at most: spatial and channel axes together. Larger blocks of ranks pay where samples are
   /// few and large; each divisor more is priced with its patterns.

@@ -2,6 +2,8 @@
 
 #include "partita/train/layer_times.hpp"
 
+#include <memory>
+
 namespace partita {
 
 /// How long training steps took.
@@ -12,8 +14,23 @@ struct StepTimes {
   MemoryPeak memory;  ///< of the rank that held most
 };
 
-/// Trains on one batch that is made once and lies in memory, for about `budget` seconds, 5 steps or more after two that are
-/// not counted. Collective over `world`, which has as many ranks as the strategy.
+/// Trains on one batch that is made once and lies in memory, as often as it is asked to. Collective over `world`, which has as many ranks
+/// as the strategy.
+class StepTimer {
+ public:
+  StepTimer(const Model& model, const Strategy& strategy, const Workload& workload, const MeasureOptions& options,
+            std::shared_ptr<Communicator> world);
+  StepTimer(StepTimer&&) noexcept;
+  ~StepTimer();
+  /// For about `budget` seconds, 5 steps or more after two that are not counted.
+  StepTimes run(double budget);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// The same, once.
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
                      const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world);
 
