@@ -1,19 +1,17 @@
 // How fast plans are priced, on one core: a bound plan again as a machine's constants change, and from layouts.
+#include "partita/base/clock.hpp"
 #include "partita/model/builtin.hpp"
 #include "partita/strategies/cost_model.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <vector>
 
 using namespace partita;
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Median seconds of a call, of nine rounds of 0.1 s; beside those that binding and pricing take (0: these are they).
 double measure(const std::string& what, double whole, const std::function<void()>& call) {

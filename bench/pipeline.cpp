@@ -82,14 +82,19 @@ class Run {
 ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
   Run run("gpipe", 4, world);
   run.step();
-  std::vector<TimedAction> actions;
-  run.executor().record(&actions);
-  for (int i = 0; i < 15; ++i) run.step();
+  std::vector<std::vector<TimedAction>> actions(15);
+  std::vector<Timing> timings;
+  for (auto& each : actions) {
+    run.executor().record(&each);
+    timings.push_back(bench::time_once(
+        MPI_COMM_WORLD, [&] { run.step(); }, 1));
+  }
   run.executor().record(nullptr);
   const auto of = [&](Action::Kind kind) {
     std::vector<double> times;
-    for (const auto& [action, start, end] : actions)
-      if (action.kind == kind) times.push_back(end - start);
+    for (const std::size_t i : undisturbed(timings))
+      for (const auto& [action, start, end] : actions[i])
+        if (action.kind == kind) times.push_back(end - start);
     return median(times);
   };
   const std::array mine{of(Action::Kind::forward), of(Action::Kind::backward), of(Action::Kind::reduce),
@@ -106,7 +111,7 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
   const std::vector<std::byte> out(bytes);
   std::vector<std::byte> in(bytes);
   const int other = 1 - world->rank();
-  std::vector<double> round;
+  std::vector<Timing> round;
   for (int i = 0; i < 21; ++i)
     round.push_back(bench::time_once(
         MPI_COMM_WORLD,
@@ -119,7 +124,7 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
             world->exchange({}, recv, {}).wait();
         },
         1));
-  times.transfer = median(round);
+  times.transfer = median(undisturbed_seconds(round));
   return times;
 }
 
@@ -129,10 +134,11 @@ void measure(const std::string& kind, int microbatches, const std::shared_ptr<Co
   const Plan& plan = run.executor().plan();
   const double predicted = simulate(plan.schedule, graph_of(plan), times).makespan;
   run.step();
-  std::vector<double> steps;
+  std::vector<Timing> timings;
   for (int i = 0; i < 15; ++i)
-    steps.push_back(bench::time_once(
+    timings.push_back(bench::time_once(
         MPI_COMM_WORLD, [&] { run.step(); }, 1));
+  std::vector<double> steps = undisturbed_seconds(timings);
   const double measured = median(steps);
   std::sort(steps.begin(), steps.end());
   const double spread = (steps[steps.size() * 3 / 4] - steps[steps.size() / 4]) / measured;

@@ -143,11 +143,13 @@ struct Case {
   Plan plan;
 };
 
-/// The middle one of some values.
-double median(std::vector<double> values) {
+std::vector<double> sorted(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return values;
 }
+
+/// The middle one of some values.
+double median(const std::vector<double>& values) { return sorted(values)[values.size() / 2]; }
 
 /// Each time the median of those of all rounds.
 KernelTimes median(const std::vector<KernelTimes>& rounds) {
@@ -209,11 +211,10 @@ class Measurements {
 
   /// Measures all in turns, what each rank computes and the steps: what the machine does beside takes from both alike.
   std::vector<Row> rows(const Subject& subject, const std::vector<Case>& cases) {
-    constexpr std::size_t rounds = 7;
     MeasureOptions options = options_;
     options.budget = options_.budget / rounds;
     std::vector<KernelTimes> times(rounds);
-    std::vector<std::vector<StepTimes>> steps(cases.size());
+    std::vector<std::vector<double>> steps(cases.size());  // of each round
     std::vector<StepTimer> timers;
     for (const auto& each : cases)
       timers.emplace_back(subject.model, each.strategy, subject.workload(), options, world_);
@@ -222,7 +223,7 @@ class Measurements {
         const std::size_t which = (round + i) % cases.size();  // none is always the first
         add_times(cases[which].plan, world_->rank(), options, times[round]);
         steps[which].emplace_back();
-        cores_.run([&] { steps[which].back() = timers[which].run(step_budget); });
+        cores_.run([&] { steps[which].back() = median(undisturbed_seconds(timers[which].run(step_budget))); });
         if (world_->rank() == 0)
           fmt::print(stderr, "{}: round {} of {}, {} of {} strategies; {} repeated so far\n", subject.name, round + 1,
                      rounds, i + 1, cases.size(), cores_.thrown());
@@ -230,18 +231,17 @@ class Measurements {
     std::vector<Row> rows;
     for (std::size_t i = 0; i < cases.size(); ++i) {
       std::vector<double> halves[2];
-      for (std::size_t round = 0; round < rounds; ++round) halves[round % 2].push_back(steps[i][round].median);
-      auto& each = steps[i];
-      std::sort(each.begin(), each.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
+      for (std::size_t round = 0; round < rounds; ++round) halves[round % 2].push_back(steps[i][round]);
       const Cost cost = estimate(cases[i].plan, machine_, median(times));
-      if (world_->rank() == 0) print(subject.name + " " + cases[i].name, each[rounds / 2], cost);
-      rows.push_back({each[rounds / 2].median, cost.seconds, median(halves[0]), median(halves[1])});
+      if (world_->rank() == 0) print(subject.name + " " + cases[i].name, sorted(steps[i]), cost);
+      rows.push_back({median(steps[i]), cost.seconds, median(halves[0]), median(halves[1])});
     }
     return rows;
   }
 
  private:
-  static constexpr double step_budget = 0.7;
+  static constexpr std::size_t rounds = 7;
+  static constexpr double step_budget = 0.7;  // seconds of a round
 
   /// Measures what rank `rank` computes under a plan, unless it is known.
   void add_times(const Plan& plan, int rank, const MeasureOptions& options, KernelTimes& times) {
@@ -276,16 +276,18 @@ class Measurements {
     }
     return levels;
   }
-  static void print(const std::string& what, const StepTimes& steps, const Cost& cost) {
+  /// `steps`: each round's median, sorted.
+  static void print(const std::string& what, const std::vector<double>& steps, const Cost& cost) {
+    const double measured = steps[rounds / 2], spread = (steps[rounds * 3 / 4] - steps[rounds / 4]) / measured;
     const auto& p = cost.parts;
     fmt::print(
         R"({{"subject": "predict", "case": "{}", "ranks": 2, "seconds": {:.4e}, "spread": {:.3f}, "predicted": {:.4e}, )"
         R"("error": {:.4f}, "compute": {:.3e}, "halo": {:.3e}, "redistribution": {:.3e}, "product": {:.3e}, )"
         R"("collective": {:.3e}, "transfers": {:.3e}, "sums": {:.3e}, "update": {:.3e}, "bubble": {:.3e}, "ratio": {:.3f}, "against": "the cost model"}})"
         "\n",
-        what, steps.median, steps.spread, cost.seconds, cost.seconds / steps.median - 1, p.passes.compute,
-        p.passes.halo, p.passes.redistribution, p.passes.product, p.passes.collective, p.transfers, p.sums, p.update,
-        p.bubble, cost.seconds / steps.median);
+        what, measured, spread, cost.seconds, cost.seconds / measured - 1, p.passes.compute, p.passes.halo,
+        p.passes.redistribution, p.passes.product, p.passes.collective, p.transfers, p.sums, p.update, p.bubble,
+        cost.seconds / measured);
     std::fflush(stdout);
   }
 

@@ -1,11 +1,11 @@
 // Generating, proving and simulating schedules of 32 stages and 256 microbatches, on one core. `ratio` is the time asked for
 // (0.1 s for closed forms, 1 s for heuristics) over what was needed.
 //   build/bench/schedule
+#include "partita/base/clock.hpp"
 #include "partita/strategies/generators.hpp"
 #include "partita/strategies/validate.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,13 +15,13 @@ using namespace partita;
 namespace {
 
 double seconds_of(const ScheduleRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   const Schedule schedule = generate(request);
   const GroupGraph graph(schedule.groups());
   check_schedule(schedule, graph, true);
   static_cast<void>(
       simulate(schedule, graph, equal_times(graph.groups(), graph.groups() / request.stages, request.times, 0)));
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 }  // namespace

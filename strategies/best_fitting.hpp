@@ -28,6 +28,8 @@ class BestFitting {
   /// it takes itself.
   void offer(const Strategy& strategy, double seconds);
 
+  /// True if what takes so long would be among the best, if it fits.
+  bool would_keep(double seconds) const;
   /// The best first.
   const std::vector<Planned>& found() const { return found_; }
   /// True if there are as many as were asked for, and nothing that takes at least `seconds` can be among them. Where nothing that was
@@ -49,7 +51,6 @@ class BestFitting {
   Planned priced(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
-  bool would_keep(double seconds) const;
   void keep(Planned planned);
 
   const Model& model_;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -30,6 +31,8 @@ constexpr double backward_share = 2.0 / 3;
 constexpr std::array exposed_shares{0.5, 1.0};
 /// Space is not cut into more parts than this, whatever the image: what is larger is no grid of ranks.
 constexpr Index most_parts = 1 << 14;
+/// The kind whose stages hold two groups of layers.
+constexpr const char* chimera = "chimera";
 
 std::vector<int> divisors(int n) {
   std::vector<int> all;
@@ -110,6 +113,12 @@ class Planner {
   }
 
  private:
+  /// A candidate as a strategy, its stages not yet placed, and about the seconds of its step; not yet whether it fits.
+  struct Offer {
+    Strategy strategy;
+    double seconds = 0;
+  };
+
   /// Best first: what may be least is looked at more closely, until the least are known. Of most outlines nothing is priced.
   void search() {
     std::priority_queue<Candidate> queue;
@@ -119,7 +128,7 @@ class Planner {
     bool offered = false;                         // under some schedule
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
     for (; !queue.empty() && !best_.done(queue.top().seconds) && (rounds < options_.rounds || !offered); ++rounds) {
-      std::vector<Offer> offers;
+      std::vector<Offer> offers, mirrored;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
         queue.pop();
@@ -128,14 +137,16 @@ class Planner {
           continue;
         }
         if (!seen.emplace(candidate.stages, candidate.microbatches, candidate.seconds).second) continue;
-        examine(candidate, offers);
+        examine(candidate, offers, mirrored);
         ++examined;
         if (options_.progress) options_.progress(examined, last);
       }
-      offered = offered || !offers.empty();
-      std::stable_sort(offers.begin(), offers.end(),
-                       [](const Offer& a, const Offer& b) { return a.seconds < b.seconds; });
-      for (const auto& [strategy, seconds] : offers) best_.offer(strategy, seconds);
+      offered = offered || !offers.empty() || !mirrored.empty();
+      offer(offers);
+      std::erase_if(mirrored, [&](const Offer& each) { return !best_.would_keep(each.seconds); });
+      for (auto& each : mirrored)
+        each.seconds = price(bind_uncut(model_, each.strategy, workload_), each.strategy).seconds;
+      offer(mirrored);
     }
     for (const auto& each : prices.left_out())
       if (options_.left_out) options_.left_out(each);
@@ -145,6 +156,12 @@ class Planner {
     if (examined == 0)
       fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks",
            options_.ranks, model_.name(), workload_.batch);
+  }
+
+  void offer(std::vector<Offer>& offers) {
+    std::stable_sort(offers.begin(), offers.end(),
+                     [](const Offer& a, const Offer& b) { return a.seconds < b.seconds; });
+    for (const auto& [strategy, seconds] : offers) best_.offer(strategy, seconds);
   }
 
   /// What more is known of what it costs; none if it cannot run, or is another one too.
@@ -271,27 +288,39 @@ class Planner {
     return text;
   }
 
-  /// A candidate as a strategy, its stages not yet placed, and about the seconds of its step; not yet whether it fits.
-  struct Offer {
-    Strategy strategy;
-    double seconds = 0;
-  };
-
-  /// A candidate under each schedule.
-  void examine(const Candidate& candidate, std::vector<Offer>& offers) {
-    const Strategy alone = strategy_of(candidate);
-    std::optional<Plan> uncut;  // the same for all kinds
-    for (const auto& kind : candidate.stages == 1 ? std::vector<std::string>{"1f1b"} : options_.kinds) {
-      const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
-      if (groups > static_cast<int>(model_.layers().size())) continue;  // a kind with several groups a stage
-      if (kind == "chimera" && candidate.stages % 2 != 0) continue;
-      Strategy strategy = alone;
-      if (candidate.microbatches > 1) strategy.schedule(kind, candidate.microbatches);
-      if (candidate.stages > 1) strategy.stages(candidate.stages);
-      if (candidate.stages > 1 && !uncut) uncut = bind_uncut(model_, strategy, workload_);
-      const Plan plan = best_.bound(uncut ? best_.placed(*uncut, strategy, BestFitting::quick) : strategy);
-      offers.push_back({strategy, CostFormula(plan, machine_, times_).step(machine_).seconds});
+  /// A candidate under each schedule; as chimera takes longer to price, it is only noted, with what the others take without their bubbles,
+  /// which are all that it could save.
+  void examine(const Candidate& candidate, std::vector<Offer>& offers, std::vector<Offer>& mirrored) {
+    const Strategy layouts = strategy_of(candidate);
+    if (candidate.stages == 1) {
+      const Strategy whole = candidate.microbatches == 1 ? layouts : scheduled(layouts, "1f1b", candidate);
+      offers.push_back({whole, price(best_.bound(whole)).seconds});
+      return;
     }
+    const Strategy staged = Strategy(layouts).stages(candidate.stages);
+    std::optional<Plan> uncut;  // the same for all kinds
+    double busy = std::numeric_limits<double>::infinity();
+    for (const auto& kind : options_.kinds) {
+      const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
+      if (kind == chimera || groups > static_cast<int>(model_.layers().size())) continue;
+      const Strategy strategy = scheduled(staged, kind, candidate);
+      if (!uncut) uncut = bind_uncut(model_, strategy, workload_);
+      const StepCost step = price(*uncut, strategy);
+      offers.push_back({strategy, step.seconds});
+      busy = std::min(busy, step.seconds - step.parts.bubble);
+    }
+    if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)
+      mirrored.push_back({scheduled(staged, chimera, candidate), uncut ? busy : 0});
+  }
+
+  static Strategy scheduled(const Strategy& strategy, const std::string& kind, const Candidate& candidate) {
+    return Strategy(strategy).schedule(kind, candidate.microbatches);
+  }
+
+  StepCost price(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_); }
+  /// With stages that are placed quickly.
+  StepCost price(const Plan& uncut, const Strategy& strategy) {
+    return price(best_.bound(best_.placed(uncut, strategy, BestFitting::quick)));
   }
 
   const Model& model_;

@@ -15,8 +15,6 @@ namespace partita::bench {
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 /// A barrier that does not spin: a blocking one would hold the cores that ranks share, and be measured.
 void meet(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -27,11 +25,14 @@ void meet(MPI_Comm comm) {
   }
 }
 
-double slowest(MPI_Comm comm, double seconds) {
+/// Of the rank that took longest, and of the one that lost most.
+Timing slowest(MPI_Comm comm, Timing timing) {
   meet(comm);
-  MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, comm);
-  return seconds;
+  MPI_Allreduce(MPI_IN_PLACE, &timing, 2, MPI_DOUBLE, MPI_MAX, comm);
+  return timing;
 }
+
+double slowest(MPI_Comm comm, double seconds) { return slowest(comm, Timing{seconds, 0}).seconds; }
 
 double quantile(std::vector<double> values, double at) {
   std::sort(values.begin(), values.end());
@@ -41,7 +42,7 @@ double quantile(std::vector<double> values, double at) {
 /// Calls in a row that take 2 ms or more, so that the clock's and the barrier's errors are small.
 int repeats(MPI_Comm comm, const std::function<void()>& run) {
   constexpr double enough = 2e-3;
-  const double once = time_once(comm, run, 1);
+  const double once = time_once(comm, run, 1).seconds;
   return std::clamp(static_cast<int>(enough / std::max(once, 1e-9)), 1, 1000);
 }
 
@@ -58,11 +59,12 @@ void pin(int rank) {
   sched_setaffinity(0, sizeof one, &one);
 }
 
-double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat) {
+Timing time_once(MPI_Comm comm, const std::function<void()>& run, int repeat) {
   meet(comm);
-  const double start = now();
+  const Stopwatch watch;
   for (int i = 0; i < repeat; ++i) run();
-  return slowest(comm, now() - start) / repeat;
+  const Timing all = slowest(comm, watch.time());
+  return {all.seconds / repeat, all.lost / repeat};
 }
 
 namespace {
@@ -99,22 +101,22 @@ bool alike(double sum, double other) {
   return sum == other || (apart * sum > other && sum < apart * other);
 }
 
-/// What was measured in one state: by who ran, ours first, the rounds' seconds.
+/// What was measured in one state: by who ran, ours first, the rounds' timings.
 struct Rounds {
   double sum = 0;
-  std::vector<std::vector<double>> seconds = {};
+  std::vector<std::vector<Timing>> timings = {};
   double spent = 0;
 
   bool enough(double budget) const {
     constexpr std::size_t least = 5, most = 200;
-    const std::size_t rounds = seconds.front().size();
+    const std::size_t rounds = timings.front().size();
     return rounds >= most || (rounds >= least && spent > budget);
   }
   Comparison medians() const {
     std::vector<double> theirs;
-    for (std::size_t i = 1; i < seconds.size(); ++i) theirs.push_back(quantile(seconds[i], 0.5));
+    for (std::size_t i = 1; i < timings.size(); ++i) theirs.push_back(quantile(undisturbed_seconds(timings[i]), 0.5));
     const auto best = std::min_element(theirs.begin(), theirs.end());
-    const auto& ours = seconds.front();
+    const auto ours = undisturbed_seconds(timings.front());
     const double median = quantile(ours, 0.5);
     return {.seconds = median,
             .spread = (quantile(ours, 0.75) - quantile(ours, 0.25)) / median,
@@ -137,16 +139,16 @@ Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::
   std::vector<Rounds> states;
   double before = several_states ? time_sum(comm) : 0;
   while (slowest(comm, now() - start) < 10 * budget + longest) {
-    std::vector<double> times;
+    std::vector<Timing> times;
     for (std::size_t i = 0; i < runs.size(); ++i) times.push_back(time_once(comm, runs[i], repeat[i]));
     const double after = several_states ? time_sum(comm) : 0;
     if (!alike(std::exchange(before, after), after)) continue;
     auto state = std::find_if(states.begin(), states.end(), [&](const Rounds& s) { return alike(s.sum, after); });
     if (state == states.end())
-      state = states.insert(state, {.sum = after, .seconds = std::vector<std::vector<double>>(runs.size())});
+      state = states.insert(state, {.sum = after, .timings = std::vector<std::vector<Timing>>(runs.size())});
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      state->seconds[i].push_back(times[i]);
-      state->spent += times[i] * repeat[i];
+      state->timings[i].push_back(times[i]);
+      state->spent += times[i].seconds * repeat[i];
     }
     if (state->enough(budget)) return state->medians();
   }

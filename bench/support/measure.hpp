@@ -2,6 +2,8 @@
 
 // What all benchmarks share: ranks on cores of their own, interleaved runs, one JSON object a line.
 
+#include "partita/base/clock.hpp"
+
 #include <mpi.h>
 
 #include <functional>
@@ -13,14 +15,14 @@ namespace partita::bench {
 /// One thread a rank, on core rank % cores of those that the process may use.
 void pin(int rank);
 
-/// Seconds of a run, the slowest rank's; after a barrier. `repeat` calls in a row, divided.
-double time_once(MPI_Comm comm, const std::function<void()>& run, int repeat);
+/// A run after a barrier: the slowest rank's seconds, and what was lost on the rank that lost most. `repeat` calls in a row, divided.
+Timing time_once(MPI_Comm comm, const std::function<void()>& run, int repeat);
 
 // On a virtual machine the host moves cores about: while they share no cache, what one wrote takes the other two to seven times
 // as long to read, for seconds or minutes at a time. What is compared is therefore measured in one of these states, which the
 // time of a sum of 64 KiB tells apart; where ranks share cores, or there is one alone, all is one state. All of one node.
 
-/// Medians of interleaved runs of ours and of what it is held against.
+/// Medians of interleaved runs of ours and of what it is held against, of each those that were not disturbed (see undisturbed()).
 struct Comparison {
   double seconds = 0;    ///< median of ours
   double spread = 0;     ///< distance of its quartiles, relative

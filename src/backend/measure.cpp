@@ -1,9 +1,9 @@
 #include "partita/backend/measure.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 namespace partita {
@@ -54,9 +54,9 @@ class Arrays {
 };
 
 double seconds(const Arrays& arrays, Backend& backend) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   arrays.run(backend);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 /// The shortest of several runs; few where the first is hopeless against `best`.

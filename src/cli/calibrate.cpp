@@ -1,9 +1,9 @@
 #include "machine_files.hpp"
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/train/measure_machine.hpp"
 #include "text_file.hpp"
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
@@ -12,8 +12,6 @@ namespace partita::cli {
 namespace {
 
 using Plans = std::vector<std::pair<std::string, Plan>>;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// What is measured already, if it is of this machine.
 KernelTimes known_times(const Options& options, const std::string& where) {

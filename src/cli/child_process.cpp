@@ -1,5 +1,6 @@
 #include "child_process.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "text_file.hpp"
 
@@ -56,8 +57,6 @@ bool holds_nothing(const std::string& path) {
   std::error_code error;
   return std::filesystem::file_size(path, error) == 0 || error;
 }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Waits for the child's end, but for one that complains and whose ranks never say a word only as long as patience lasts.
 /// `complaint` is then what it said.

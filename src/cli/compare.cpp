@@ -205,6 +205,18 @@ void print_verdict(std::vector<Compared> all, Index limit) {
   }
 }
 
+/// How many steps of --measure do not count.
+void print_disturbed(const std::vector<Compared>& all) {
+  int left_out = 0, steps = 0;
+  for (const auto& one : all) {
+    if (!one.measured) continue;
+    left_out += one.measured->disturbed;
+    steps += one.measured->disturbed + one.measured->steps;
+  }
+  if (left_out > 0)
+    fmt::print("{} of {} steps do not count: meanwhile cores did something else than training\n", left_out, steps);
+}
+
 /// What --measure could not run, and why.
 void print_not_run(const std::vector<Compared>& all, int ranks) {
   bool ran = false;
@@ -275,6 +287,7 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   if (!first && none) throw AgreedError(unfit);
   if (!first) return 0;
   print_table(all, files);
+  print_disturbed(all);
   if (world) print_not_run(all, world->size());
   print_verdict(all, limit);
   if (!options.json.empty()) write_text("--json", options.json, to_json(options, files, all, limit).dump(2) + "\n");

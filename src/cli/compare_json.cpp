@@ -108,6 +108,7 @@ nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files
       row["measured"] = {{"seconds", one.measured->median},
                          {"spread", one.measured->spread},
                          {"repeats", one.measured->steps},
+                         {"disturbed", one.measured->disturbed},
                          {"memory", one.measured->memory.total}};
       row["error"] = one.error();
     }

@@ -205,7 +205,7 @@ po::options_description plan_options(Options& o) {
   add("out", po::value(&o.out)->default_value("plan")->value_name("PREFIX"),
       "they are PREFIX-1.toml, the best, to PREFIX-K.toml");
   add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
-      "schedules of several stages to try (default 1f1b zb-h1); \"none\": one stage");
+      "schedules of several stages to try (default 1f1b zb-h1 chimera); \"none\": one stage");
   add("why-not", po::value(&o.why_not)->value_name("RULE"),
       "what the best one would cost with this rule, e.g. \"conv1: N C\"; may be repeated");
   return group;

@@ -33,18 +33,18 @@ struct Options {
   bool test = true;   ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
-  std::string svg;                                  ///< explain: a drawing of the schedule
-  bool profile = false;                             ///< train: where the time goes
-  std::string machine;                              ///< a machine file, or "" for the default
-  std::string out;                                  ///< calibrate: the machine file to write
-  std::vector<std::string> strategies;              ///< compare, calibrate: files
-  bool measure = false;                             ///< compare: run them too
-  int ranks = 0;                                    ///< plan: for so many
-  int best = 3;                                     ///< plan: strategies to write
-  int examined = PlannerOptions().examined;         ///< plan: candidates to price whole
-  std::vector<std::string> kinds{"1f1b", "zb-h1"};  ///< plan: schedules of several stages
-  std::vector<std::string> why_not;                 ///< plan: rules that are priced too
-  std::string why;                                  ///< explain: the layer whose price is to be shown
+  std::string svg;                                          ///< explain: a drawing of the schedule
+  bool profile = false;                                     ///< train: where the time goes
+  std::string machine;                                      ///< a machine file, or "" for the default
+  std::string out;                                          ///< calibrate: the machine file to write
+  std::vector<std::string> strategies;                      ///< compare, calibrate: files
+  bool measure = false;                                     ///< compare: run them too
+  int ranks = 0;                                            ///< plan: for so many
+  int best = 3;                                             ///< plan: strategies to write
+  int examined = PlannerOptions().examined;                 ///< plan: candidates to price whole
+  std::vector<std::string> kinds = PlannerOptions().kinds;  ///< plan: schedules of several stages
+  std::vector<std::string> why_not;                         ///< plan: rules that are priced too
+  std::string why;                                          ///< explain: the layer whose price is to be shown
 };
 
 /// A function that makes the model, or nothing where `--model` chooses a built-in one.

@@ -1,9 +1,9 @@
 #include "options.hpp"
+#include "partita/base/clock.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 
 namespace partita::cli {
@@ -12,8 +12,6 @@ namespace {
 
 constexpr double seconds_between_lines = 10;
 constexpr double seconds_between_bars = 0.1;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "conditions.hpp"
 #include "machine_files.hpp"
 #include "options.hpp"
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost_model.hpp"
 #include "schedule_report.hpp"
@@ -12,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -181,11 +181,11 @@ class Run {
     while (!trainer_.finished(*setup_.training)) {
       if (options_.profile && !profile) profile.emplace();
       const auto show = progress("epoch");
-      auto began = std::chrono::steady_clock::now();
+      double began = now();
       const EpochReport report =
           trainer_.train_epoch(*setup_.training, [&](Index epoch, Index step, Index steps, const StepResult& result) {
-            const auto ended = std::chrono::steady_clock::now();
-            step_seconds_.push_back(std::chrono::duration<double>(ended - std::exchange(began, ended)).count());
+            const double ended = now();
+            step_seconds_.push_back(ended - std::exchange(began, ended));
             show(epoch, step, steps, result);
             losses_.push_back(result.loss);
             if (losses_.size() == 2 && actions_.size() == 2 * length)  // the first is slower than those that follow

@@ -1,14 +1,13 @@
 #include "partita/comm/solo.hpp"
 
-#include <chrono>
+#include "partita/base/clock.hpp"
+
 #include <cstring>
 #include <numeric>
 
 namespace partita {
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class SoloCommunicator final : public Communicator {
  public:

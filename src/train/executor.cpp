@@ -1,11 +1,10 @@
 #include "partita/train/executor.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
 #include "stage_exchange.hpp"
 #include "weight_update.hpp"
-
-#include <chrono>
 
 namespace partita {
 
@@ -14,8 +13,6 @@ namespace {
 void profile_layer(std::string_view layer) {
   if (Profile* profile = Profile::current()) profile->set_layer(layer);
 }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

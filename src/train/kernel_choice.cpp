@@ -1,6 +1,7 @@
 #include "partita/train/kernel_choice.hpp"
 
 #include "partita/backend/measure.hpp"
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 
@@ -154,7 +155,7 @@ void KernelCache::add(const KernelChoices& choices) const {
 void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   if (const auto why = complaint(cache, comm); !why.empty()) {  // rank 0's: nodes may differ in their environment
     if (why != no_folder) report.problem = why;
     return;
@@ -164,13 +165,13 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
   auto chosen = kept(cache, backend, problems, comm);
   const auto known = chosen.size() - measure_rest(backend, problems, comm, progress, chosen);
 
-  KernelChoices now;
+  KernelChoices found;
   for (std::size_t i = 0; i < problems.size(); ++i)
-    now[problems[i].print()] = backend.algorithms(problems[i]).at(static_cast<std::size_t>(chosen[i]));
+    found[problems[i].print()] = backend.algorithms(problems[i]).at(static_cast<std::size_t>(chosen[i]));
   std::string unkept;
   if (comm.rank() == 0 && known < problems.size()) {
     try {
-      cache.add(now);
+      cache.add(found);
     } catch (const Error& error) {
       unkept = error.what();
     }
@@ -178,16 +179,16 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
   unkept = agree(comm, unkept);
   for (const auto& problem : mine) {  // in both cases: measuring left other choices behind
     const auto algorithms = backend.algorithms(problem);
-    if (!algorithms.empty()) backend.choose(problem, unkept.empty() ? now.at(problem.print()) : algorithms.front());
+    if (!algorithms.empty()) backend.choose(problem, unkept.empty() ? found.at(problem.print()) : algorithms.front());
   }
   if (!unkept.empty()) {
     report.problem = unkept;
     return;
   }
-  choices.merge(now);
+  choices.merge(found);
   report.known += static_cast<Index>(known);
   report.measured += static_cast<Index>(problems.size() - known);
-  report.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds += now() - start;
 }
 
 std::string default_kernel_folder() {

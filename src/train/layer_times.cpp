@@ -1,5 +1,6 @@
 #include "partita/train/layer_times.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/solo.hpp"
@@ -8,7 +9,6 @@
 #include "partita/train/kernel_choice.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 namespace partita {
@@ -16,8 +16,6 @@ namespace partita {
 namespace {
 
 using Kind = Action::Kind;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -100,8 +98,8 @@ class Alone {
   }
 
   Executor& executor() { return executor_; }
-  /// Adds to `actions` those of one run, without what stood in for others took. Learns nothing.
-  void run(std::vector<TimedAction>& actions) {
+  /// The actions of one run, without what stood in for others took. Learns nothing.
+  std::vector<TimedAction> run() {
     stand_ins_.clear();
     std::vector<TimedAction> timed;
     executor_.record(&timed);
@@ -111,8 +109,8 @@ class Alone {
       const double end = action.end;
       for (; other != stand_ins_.end() && other->start < end; ++other)
         if (other->start >= action.start) action.end -= other->end - other->start;
-      actions.push_back(action);
     }
+    return timed;
   }
 
  private:
@@ -218,15 +216,19 @@ class Measurement {
       choose_kernels(backend_, alone.executor().problems(),
                      KernelCache(options_.kernel_folder, backend_.name(), options_.threads), world_, {}, choices,
                      report);
-    std::vector<TimedAction> unused;
     barrier(world_);
     const double start = now();
-    alone.run(unused);  // the first run allocates, and finds kernels
+    alone.run();  // the first run allocates, and finds kernels
+    std::vector<std::vector<TimedAction>> runs;
+    std::vector<Timing> timings;
     for (int i = 0; i < options_.most; ++i) {
       if (i >= 3 && any(world_, now() - start > options_.budget / 2)) break;
       barrier(world_);
-      alone.run(actions);
+      const Stopwatch watch;
+      runs.push_back(alone.run());
+      timings.push_back(watch.time());
     }
+    for (const std::size_t i : undisturbed(timings)) actions.insert(actions.end(), runs[i].begin(), runs[i].end());
   }
 
   const Part& part_;

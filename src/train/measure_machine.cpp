@@ -1,19 +1,17 @@
 #include "partita/train/measure_machine.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/philox.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 namespace partita {
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

@@ -1,17 +1,15 @@
 #include "partita/train/timed_steps.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/train/trainer.hpp"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
 namespace partita {
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double largest(double mine, Communicator& world) {
   world.all_reduce(&mine, 1, DType::f64, Op::max, {}).wait();
@@ -64,29 +62,39 @@ StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workloa
 StepTimer::StepTimer(StepTimer&&) noexcept = default;
 StepTimer::~StepTimer() = default;
 
-StepTimes StepTimer::run(double budget) {
+std::vector<Timing> StepTimer::run(double budget) {
   Parts& p = *parts_;
-  std::vector<double> seconds;
+  std::vector<Timing> steps;
   double spent = 0;
   for (int i = 0; i < 7 || spent < budget; ++i, ++p.step) {
     largest(0, *p.world);
-    const double begin = now();
+    const Stopwatch watch;
     p.executor.run([&](int j) { return p.batches[static_cast<std::size_t>(j)]; }, p.step, 1e-6);
-    const double taken = largest(now() - begin, *p.world);
-    spent += taken;
-    if (i >= 2) seconds.push_back(taken);
+    const Timing mine = watch.time();
+    std::array step{mine.seconds, p.world->asynchronous() ? 0 : mine.lost};
+    p.world->all_reduce(step.data(), 2, DType::f64, Op::max, {}).wait();
+    spent += step[0];
+    if (i >= 2) steps.push_back({step[0], step[1]});
   }
-  std::sort(seconds.begin(), seconds.end());
-  const std::size_t count = seconds.size();
-  StepTimes times{seconds[count / 2], (seconds[count * 3 / 4] - seconds[count / 4]) / seconds[count / 2],
-                  static_cast<int>(count), p.trainer.peak_memory()};
-  times.memory.total = static_cast<Index>(largest(static_cast<double>(times.memory.total), *p.world));
-  return times;
+  return steps;
+}
+
+MemoryPeak StepTimer::memory() const {
+  MemoryPeak peak = parts_->trainer.peak_memory();
+  peak.total = static_cast<Index>(largest(static_cast<double>(peak.total), *parts_->world));
+  return peak;
 }
 
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
                      const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world) {
-  return StepTimer(model, strategy, workload, options, world).run(budget);
+  StepTimer timer(model, strategy, workload, options, world);
+  const std::vector<Timing> steps = timer.run(budget);
+  std::vector<double> seconds = undisturbed_seconds(steps);
+  std::sort(seconds.begin(), seconds.end());
+  const std::size_t count = seconds.size();
+  const double median = seconds[count / 2];
+  return {median, (seconds[count * 3 / 4] - seconds[count / 4]) / median, static_cast<int>(count),
+          static_cast<int>(steps.size() - count), timer.memory()};
 }
 
 }  // namespace partita

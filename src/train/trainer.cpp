@@ -1,5 +1,6 @@
 #include "partita/train/trainer.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <numeric>
 #include <sstream>
 
@@ -17,10 +17,6 @@ namespace partita {
 namespace {
 
 constexpr const char* checkpoint_label = "checkpoint";
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// What must be the same on every rank: a strategy file or a data set that differs between nodes would hang later.
 void check_agreement(Communicator& world, std::string_view what, std::uint64_t hash) {
@@ -220,7 +216,7 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
     hold(data, std::span(order).subspan(static_cast<std::size_t>(first * options_.batch)), training,
          training ? options_.augmentation : Augmentation{});
   prepared_ = nullptr;  // what was announced will have been asked for
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   EpochReport report{.epoch = epoch_};
   for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
@@ -240,7 +236,7 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
   const auto count = static_cast<double>(std::max<Index>(report.samples, 1));
   report.loss /= count;
   report.accuracy /= count;
-  report.seconds = seconds_since(start);
+  report.seconds = now() - start;
   return report;
 }
 

@@ -1,5 +1,6 @@
 #include "partita/comm/delaying.hpp"
 
+#include "partita/base/clock.hpp"
 #include "partita/comm/threads.hpp"
 #include "support/collectives.hpp"
 
@@ -10,8 +11,6 @@ using namespace partita;
 using namespace partita::test;
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Seconds from the start of a ring shift of 1000 bytes to its end, with `work` seconds of work in between.
 double shift(Communicator& comm, double work) {

@@ -160,6 +160,20 @@ TEST(Planner, OneChannelIsNoBetterCutThanSamples) {
   }
 }
 
+// Chimera idles less than the other kinds; of four stages of six layers it alone has few enough groups.
+TEST(Planner, StagesMayHaveReplicas) {
+  const auto stages = [](const char* name, const std::vector<std::string>& kinds) {
+    std::set<int> counts;
+    const Model model = name == std::string("small") ? small() : builtin_model(name, {});
+    for (const auto& [strategy, cost] : plan_strategies(model, {.batch = 8, .optimizer = {}}, default_machine(), {},
+                                                        {.ranks = 4, .best = 64, .kinds = kinds}))
+      if (strategy.schedule() == "chimera") counts.insert(static_cast<int>(strategy.stages().size()));
+    return counts;
+  };
+  EXPECT_EQ(stages("lenet5", PlannerOptions().kinds), (std::set{2, 4}));
+  EXPECT_EQ(stages("small", {"zb-v", "chimera"}), (std::set{2, 4}));
+}
+
 TEST(Planner, WritesWhatItPriced) {
   const Model model = small();
   const Workload workload{.batch = 6, .optimizer = {}};

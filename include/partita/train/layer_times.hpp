@@ -26,11 +26,11 @@ std::string backend_of_times(const MeasureOptions& options, DType dtype);
 /// Rank 0's times on every rank. Collective.
 KernelTimes broadcast_times(const KernelTimes& times, Communicator& world);
 
-/// What rank `rank` of a plan computes, layer by layer, the median of several runs: the executor runs its part alone, a group a
-/// layer, in the order of the plan's schedule, of its timed_microbatches, and nothing is sent. It holds what these hold. All ranks of
-/// `world` measure at the same time, whatever each of them measures, since cores share caches and memory. Where `known` has all,
-/// of such loops, nothing is run, and what it has stays as it is; all ranks return what any of them found, `united`.
-/// Collective over `world`.
+/// What rank `rank` of a plan computes, layer by layer, the median of several runs, of those that were not disturbed (see undisturbed()):
+/// the executor runs its part alone, a group a layer, in the order of the plan's schedule, of its timed_microbatches, and nothing is sent.
+/// It holds what these hold. All ranks of `world` measure at the same time, whatever each of them measures, since cores share caches and
+/// memory. Where `known` has all, of such loops, nothing is run, and what it has stays as it is; all ranks return what any of them found,
+/// `united`. Collective over `world`.
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world);
 
