@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -49,6 +48,7 @@ struct Candidate {
   enum class Known { ideal, bound, layouts } known = Known::ideal;
   std::vector<std::string> patterns{};
   std::vector<int> ways{};  // by layer, of these
+  double even = 0;          // seconds that a stage works if all do as much
 
   /// Of a step of one microbatch after the other through all stages: the first passes them all (`work` in a step is that of all
   /// microbatches) and what is between them, there and back; the others follow at the pace of the longest stage and transfer.
@@ -188,15 +188,15 @@ class Planner {
     std::vector<Candidate> all;
     for (const auto& ways : choices) {
       candidate.ways = ways;
-      candidate.seconds = seconds(candidate, prices, costs, graph);
+      estimate(candidate, prices, costs, graph);
       if (!could_be_data(candidate)) all.push_back(candidate);
     }
     return all;
   }
 
-  /// Of a step with these layouts; sums of gradients, of which the graph has what nothing hides, hide behind a last backward.
-  static double seconds(const Candidate& candidate, const LayoutPrices& prices, const PatternCosts& costs,
-                        const ChoiceGraph& graph) {
+  /// Seconds of a step with these layouts; sums of gradients, of which the graph has what nothing hides, hide behind a last backward.
+  static void estimate(Candidate& candidate, const LayoutPrices& prices, const PatternCosts& costs,
+                       const ChoiceGraph& graph) {
     const auto& ways = candidate.ways;
     const auto each = costs_of(graph, ways);
     const double work = std::accumulate(each.begin(), each.end(), 0.0);
@@ -204,8 +204,9 @@ class Planner {
     const auto crossings = prices.crossings(costs, ways);
     std::vector<double> transfers;
     for (const std::size_t begin : parts.begins) transfers.push_back(crossings[begin]);
-    return candidate.pipelined(work, parts.longest, transfers) +
-           prices.exposed(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+    candidate.seconds = candidate.pipelined(work, parts.longest, transfers) +
+                        prices.exposed(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+    candidate.even = work / candidate.stages;
   }
 
   /// True if another axis than the data axis cuts nothing but samples, so that the grid with a longer data axis is the same.
@@ -288,8 +289,8 @@ class Planner {
     return text;
   }
 
-  /// A candidate under each schedule; as chimera takes longer to price, it is only noted, with what the others take without their bubbles,
-  /// which are all that it could save.
+  /// A candidate under each schedule. chimera takes longer to price: it is only noted, with what it takes if all stages work as long and
+  /// none waits.
   void examine(const Candidate& candidate, std::vector<Offer>& offers, std::vector<Offer>& mirrored) {
     const Strategy layouts = strategy_of(candidate);
     if (candidate.stages == 1) {
@@ -299,18 +300,15 @@ class Planner {
     }
     const Strategy staged = Strategy(layouts).stages(candidate.stages);
     std::optional<Plan> uncut;  // the same for all kinds
-    double busy = std::numeric_limits<double>::infinity();
     for (const auto& kind : options_.kinds) {
       const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
       if (kind == chimera || groups > static_cast<int>(model_.layers().size())) continue;
       const Strategy strategy = scheduled(staged, kind, candidate);
       if (!uncut) uncut = bind_uncut(model_, strategy, workload_);
-      const StepCost step = price(*uncut, strategy);
-      offers.push_back({strategy, step.seconds});
-      busy = std::min(busy, step.seconds - step.parts.bubble);
+      offers.push_back({strategy, price(*uncut, strategy).seconds});
     }
     if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)
-      mirrored.push_back({scheduled(staged, chimera, candidate), uncut ? busy : 0});
+      mirrored.push_back({scheduled(staged, chimera, candidate), candidate.even});
   }
 
   static Strategy scheduled(const Strategy& strategy, const std::string& kind, const Candidate& candidate) {

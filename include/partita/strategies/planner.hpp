@@ -33,8 +33,8 @@ struct PlannerOptions {
   int most_split = 64;
   /// Microbatches a stage at most: with 64 the bubble of 1f1b is below 1/64 of a step. More are slower, but hold less.
   int most_microbatches = 64;
-  /// Schedules of several stages. chimera, which takes longer to price, is tried where it would be among the best if it left nothing of
-  /// the other kinds' bubbles.
+  /// Schedules of several stages. chimera, which takes longer to price, is tried where it would be among the best if all stages
+  /// worked as long and none waited.
   std::vector<std::string> kinds{"1f1b", "zb-h1", "chimera"};
   std::function<void(int done, int all)> progress{};       ///< after each candidate, of so many up to this round's end
   std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; by the grid that met it first
