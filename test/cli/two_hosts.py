@@ -77,7 +77,7 @@ def agree(folder):
 def tests_pass(folder):
     for program in TESTS:
         job = on_hosts(folder, program)
-        printed = finish(job, 200)
+        printed = finish(job, 1500)  # with PARTITA_LONG 200 cases of the master test
         hung = "MPI_Finalize has not returned" in printed
         assert "[  PASSED  ]" in printed and "[  FAILED  ]" not in printed and (job.returncode == 0 or hung), printed
         print(f"ok   {os.path.basename(program)} passes over two hosts{'; MPI_Finalize hung' if hung else ''}")
