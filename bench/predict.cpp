@@ -16,6 +16,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 
 using namespace partita;
@@ -192,47 +193,39 @@ class Measurements {
 
   /// The strategies of a subject, and at last what the planner takes, once all that this takes has been measured.
   std::vector<Case> cases(const Subject& subject) {
-    KernelTimes times;
+    KernelTimes alone;  // for the boundaries of stages
     std::vector<Case> all;
-    const auto add = [&](const std::string& name, const Strategy& strategy) {
-      all.push_back({name, strategy, bind(subject.model, strategy, subject.workload())});
-      add_times(all.back().plan, world_->rank(), options_, times);
-    };
-    for (const auto& name : subject.strategies) add(name, balanced(subject, strategy_of(name), times));
-    for (std::string before;;) {
-      before = times.print();
+    for (const auto& name : subject.strategies)
+      all.push_back(bound(subject, name, balanced(subject, strategy_of(name), alone)));
+    for (std::vector<Case> measured = all;;) {
+      KernelTimes times = measure(subject, measured);
       PlannerOptions options;
       options.ranks = world_->size();
-      add("as planned", plan_strategies(subject.model, subject.workload(), machine_, times, options).front().strategy);
-      if (times.print() == before) return all;
-      all.pop_back();
+      Case planned =
+          bound(subject, "as planned",
+                plan_strategies(subject.model, subject.workload(), machine_, times, options).front().strategy);
+      const std::string before = times.print();
+      add_times(planned.plan, world_->rank(), options_, times);
+      (times.print() == before ? all : measured).push_back(std::move(planned));
+      if (all.size() > subject.strategies.size()) return all;
     }
   }
 
   /// Measures all in turns, what each rank computes and the steps: what the machine does beside takes from both alike.
   std::vector<Row> rows(const Subject& subject, const std::vector<Case>& cases) {
-    MeasureOptions options = options_;
-    options.budget = options_.budget / rounds;
-    std::vector<KernelTimes> times(rounds);
     std::vector<std::vector<double>> steps(cases.size());  // of each round
     std::vector<StepTimer> timers;
     for (const auto& each : cases)
-      timers.emplace_back(subject.model, each.strategy, subject.workload(), options, world_);
-    for (std::size_t round = 0; round < rounds; ++round)
-      for (std::size_t i = 0; i < cases.size(); ++i) {
-        const std::size_t which = (round + i) % cases.size();  // none is always the first
-        add_times(cases[which].plan, world_->rank(), options, times[round]);
-        steps[which].emplace_back();
-        cores_.run([&] { steps[which].back() = median(undisturbed_seconds(timers[which].run(step_budget))); });
-        if (world_->rank() == 0)
-          fmt::print(stderr, "{}: round {} of {}, {} of {} strategies; {} repeated so far\n", subject.name, round + 1,
-                     rounds, i + 1, cases.size(), cores_.thrown());
-      }
+      timers.emplace_back(subject.model, each.strategy, subject.workload(), options_, world_);
+    const KernelTimes times = measure(subject, cases, [&](std::size_t which) {
+      steps[which].emplace_back();
+      cores_.run([&] { steps[which].back() = median(undisturbed_seconds(timers[which].run(step_budget))); });
+    });
     std::vector<Row> rows;
     for (std::size_t i = 0; i < cases.size(); ++i) {
       std::vector<double> halves[2];
       for (std::size_t round = 0; round < rounds; ++round) halves[round % 2].push_back(steps[i][round]);
-      const Cost cost = estimate(cases[i].plan, machine_, median(times));
+      const Cost cost = estimate(cases[i].plan, machine_, times);
       if (world_->rank() == 0) print(subject.name + " " + cases[i].name, sorted(steps[i]), cost);
       rows.push_back({median(steps[i]), cost.seconds, median(halves[0]), median(halves[1])});
     }
@@ -243,6 +236,27 @@ class Measurements {
   static constexpr std::size_t rounds = 7;
   static constexpr double step_budget = 0.7;  // seconds of a round
 
+  static Case bound(const Subject& subject, const std::string& name, const Strategy& strategy) {
+    return {name, strategy, bind(subject.model, strategy, subject.workload())};
+  }
+  /// What each rank computes, medians of rounds through all cases: one after the other, what the machine did meanwhile would
+  /// decide between them. `beside` is called with each case in each round.
+  KernelTimes measure(const Subject& subject, const std::vector<Case>& cases,
+                      const std::function<void(std::size_t)>& beside = {}) {
+    MeasureOptions options = options_;
+    options.budget = options_.budget / rounds;
+    std::vector<KernelTimes> times(rounds);
+    for (std::size_t round = 0; round < rounds; ++round)
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const std::size_t which = (round + i) % cases.size();  // none is always the first
+        add_times(cases[which].plan, world_->rank(), options, times[round]);
+        if (beside) beside(which);
+        if (world_->rank() == 0)
+          fmt::print(stderr, "{}{}: round {} of {}, {} of {} strategies; {} repeated so far\n", subject.name,
+                     beside ? "" : ", for the planner", round + 1, rounds, i + 1, cases.size(), cores_.thrown());
+      }
+    return median(times);
+  }
   /// Measures what rank `rank` computes under a plan, unless it is known.
   void add_times(const Plan& plan, int rank, const MeasureOptions& options, KernelTimes& times) {
     KernelTimes found;
