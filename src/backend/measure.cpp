@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 namespace partita {
 
@@ -53,24 +54,25 @@ class Arrays {
   Tensor x_, w_, y_, bias_;
 };
 
-double seconds(const Arrays& arrays, Backend& backend) {
-  const double start = now();
+Timing timed(const Arrays& arrays, Backend& backend) {
+  const Stopwatch watch;
   arrays.run(backend);
-  return now() - start;
+  return watch.time();
 }
 
-/// The shortest of several runs; few where the first is hopeless against `best`.
+/// The shortest of several runs that were not disturbed; few where they take long and the first is hopeless against `best`.
 double shortest(const Arrays& arrays, Backend& backend, double best) {
   constexpr double hopeless = 1.5, enough = 0.05;  // seconds
-  constexpr int most = 9;
+  constexpr std::size_t few = 3, most = 9;
   arrays.run(backend);  // makes what the first run makes
-  double least = seconds(arrays, backend), all = least;
-  for (int run = 1; run < most && all < enough && least < hopeless * best; ++run) {
-    const double now = seconds(arrays, backend);
-    least = std::min(least, now);
-    all += now;
+  std::vector<Timing> runs;
+  for (double all = 0;;) {
+    runs.push_back(timed(arrays, backend));
+    all += runs.back().seconds;
+    const auto seconds = undisturbed_seconds(runs);
+    const double least = *std::min_element(seconds.begin(), seconds.end());
+    if (runs.size() == most || (all >= enough && (runs.size() >= few || least > hopeless * best))) return least;
   }
-  return least;
 }
 
 }  // namespace

@@ -33,15 +33,15 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
   Setup setup;
   together(world, [&] {
     setup.model = make_model(options, factory);
-    setup.strategy = make_strategy(options, world.size());
-    check_ranks(setup.strategy, world.size());
+    const Strategy given = make_strategy(options, world.size());
+    check_ranks(given, world.size());
     const MachineFiles files = load_machine(options);
-    setup.strategy = balanced_within_limit(options, setup.model, setup.strategy, files);
+    setup.strategy = balanced_within_limit(options, setup.model, given, files);
     const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
-    check_fits(plan, setup.model, setup.strategy, files, limit_of(options, files.machine));
+    check_fits(plan, setup.model, given, files, limit_of(options, files.machine));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);

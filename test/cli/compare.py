@@ -186,6 +186,10 @@ def limited(folder):
     run(folder, "explain", *wide, "--strategy", "again.toml")
     write(folder, "kept.toml", read(folder, "again.toml").replace("true", "false"))
     refused(folder, "stages that keep what others compute once more", ["explain", *wide, "--strategy", "kept.toml"], "5.0 MiB")
+    run(folder, "compare", *wide, "--strategies", "kept.toml", "--json", "l.json", status=2)
+    remedies = [each["change"] for each in json.loads(read(folder, "l.json"))["strategies"][0]["remedies"] if each["missing"] == 0]
+    refused(folder, "explain names what compare names", ["explain", *wide, "--strategy", "kept.toml"],
+            *(re.escape(f"{change}: ") for change in remedies[:3]))
     large = run(folder, "compare", "--model", "resnet50", "--batch", "2048", "--strategies", "samples.toml", "--json", "l.json").stdout
     memory = json.loads(read(folder, "l.json"))["strategies"][0]["memory"]
     check("that of the assumed one is none", memory["predicted"] > 12 << 30 and memory["limit"] is None and memory["missing"] == 0 and
