@@ -62,7 +62,7 @@ Timing timed(const Arrays& arrays, Backend& backend) {
 
 /// The shortest of several runs that were not disturbed; few where they take long and the first is hopeless against `best`.
 double shortest(const Arrays& arrays, Backend& backend, double best) {
-  constexpr double hopeless = 1.5, enough = 0.05;  // seconds
+  constexpr double hopeless = 1.5, enough = 0.05, much = 1;  // the last two in seconds
   constexpr std::size_t few = 3, most = 9;
   arrays.run(backend);  // makes what the first run makes
   std::vector<Timing> runs;
@@ -71,7 +71,8 @@ double shortest(const Arrays& arrays, Backend& backend, double best) {
     all += runs.back().seconds;
     const auto seconds = undisturbed_seconds(runs);
     const double least = *std::min_element(seconds.begin(), seconds.end());
-    if (runs.size() == most || (all >= enough && (runs.size() >= few || least > hopeless * best))) return least;
+    if (runs.size() == most || (all >= enough && (runs.size() >= few || all > much || least > hopeless * best)))
+      return least;
   }
 }
 
