@@ -188,6 +188,7 @@ def limited(folder):
     refused(folder, "stages that keep what others compute once more", ["explain", *wide, "--strategy", "kept.toml"], "5.0 MiB")
     run(folder, "compare", *wide, "--strategies", "kept.toml", "--json", "l.json", status=2)
     remedies = [each["change"] for each in json.loads(read(folder, "l.json"))["strategies"][0]["remedies"] if each["missing"] == 0]
+    check("something makes it fit", len(remedies) > 0)
     refused(folder, "explain names what compare names", ["explain", *wide, "--strategy", "kept.toml"],
             *(re.escape(f"{change}: ") for change in remedies[:3]))
     large = run(folder, "compare", "--model", "resnet50", "--batch", "2048", "--strategies", "samples.toml", "--json", "l.json").stdout
