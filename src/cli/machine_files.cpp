@@ -19,10 +19,9 @@ Index limit_of(const Options& options, const Machine& machine) {
   return options.machine.empty() ? 0 : static_cast<Index>(machine.memory.value);
 }
 
-Strategy balanced_within_limit(const Options& options, const Model& model, const Strategy& strategy,
-                               const MachineFiles& files) {
-  return balanced(model, strategy, make_workload(options), files.machine, files.times,
-                  limit_of(options, files.machine));
+Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files) {
+  return balanced_nearest(model, strategy, make_workload(options), files.machine, files.times,
+                          limit_of(options, files.machine));
 }
 
 MeasureOptions measure_options(const Options& options) {
