@@ -1,6 +1,5 @@
 #include "partita/train/measure_machine.hpp"
 
-#include "partita/base/clock.hpp"
 #include "partita/base/philox.hpp"
 
 #include <unistd.h>
@@ -25,29 +24,29 @@ double largest(double mine, Communicator& world) {
 }
 
 /// Seconds of one call, the slowest rank's: the median of several rounds of calls in a row, about 20 ms in all.
-double time_calls(Communicator& world, const std::function<void()>& call) {
+double time_calls(Communicator& world, const Clock& clock, const std::function<void()>& call) {
   call();
-  double begin = now();
+  double begin = clock();
   call();
-  const double once = largest(now() - begin, world);
+  const double once = largest(clock() - begin, world);
   const int calls = std::clamp(static_cast<int>(0.002 / std::max(once, 1e-7)), 1, 500);
   std::vector<double> rounds;
   for (int round = 0; round < 9; ++round) {
     largest(0, world);
-    begin = now();
+    begin = clock();
     for (int i = 0; i < calls; ++i) call();
-    rounds.push_back(largest((now() - begin) / calls, world));
+    rounds.push_back(largest((clock() - begin) / calls, world));
   }
   return median(rounds);
 }
 
 /// Both ranks of each pair send to the other at once, as halos do, from tensors; ranks without another (-1) look on.
-double time_exchange(Communicator& world, int other, Index bytes) {
+double time_exchange(Communicator& world, const Clock& clock, int other, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, 1);
   const Box box(Shape{{'F', elements}});
   const Tensor out(DType::f32, "F", box), in(DType::f32, "F", box);
   const std::vector<Transfer> peer{{other, box}};
-  return time_calls(world, [&] {
+  return time_calls(world, clock, [&] {
     if (other >= 0) world.exchange_boxes({out, peer, in, peer, false}, {}).wait();
   });
 }
@@ -70,12 +69,13 @@ class Elements {
 };
 
 /// All whole groups at once; the ranks of one that is not look on.
-double time_collective(Communicator& world, Communicator& group, bool whole, Verb verb, Index bytes) {
+double time_collective(Communicator& world, const Clock& clock, Communicator& group, bool whole, Verb verb,
+                       Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, group.size());
   Elements all(elements), part(verb == Verb::all_reduce ? 1 : elements);
   std::vector<Index> counts(static_cast<std::size_t>(group.size()), elements / group.size());
   counts[0] += elements % group.size();
-  return time_calls(world, [&] {
+  return time_calls(world, clock, [&] {
     if (!whole) return;
     if (verb == Verb::all_reduce) group.all_reduce(all.next(), elements, DType::f32, Op::sum, {}).wait();
     if (verb == Verb::all_gather) group.all_gather(part.next(), all.next(), counts, DType::f32, {}).wait();
@@ -121,8 +121,9 @@ std::vector<int> sizes_up_to(int places) {
 /// Measures the levels of a network whose nodes have so many ranks, with messages of up to so many bytes.
 class LevelMeasurement {
  public:
-  LevelMeasurement(int node, Index longest, Communicator& world)
+  LevelMeasurement(int node, Index longest, Communicator& world, const Clock& clock)
       : world_(world),
+        clock_(clock),
         node_(node),
         longest_(longest),
         source_(fmt::format("measured: {} ranks, {} a node", world.size(), node)) {}
@@ -145,7 +146,7 @@ class LevelMeasurement {
     Level level = begin("network", at);
     const auto& points = level.verbs.at({Verb::exchange, 2}).points;
     const int other = at.line == 0 ? at.partner(world_.rank()) : -1;
-    const auto alone = [&](double size) { return time_exchange(world_, other, static_cast<Index>(size)); };
+    const auto alone = [&](double size) { return time_exchange(world_, clock_, other, static_cast<Index>(size)); };
     const auto [bytes, at_once] = points.back();
     const double one = alone(bytes);
     level.latency = {alone(points.front().first), source_ + ", one rank of each at a time"};
@@ -171,8 +172,8 @@ class LevelMeasurement {
     level.fan_out = {1, "assumed"};
     level.overlap = {world_.asynchronous() ? 1.0 : 0.0, "what the transport says of itself"};
     const int other = at.partner(world_.rank());
-    level.verbs[{Verb::exchange, 2}] =
-        curve("pairs that send to each other", [&](Index bytes) { return time_exchange(world_, other, bytes); });
+    level.verbs[{Verb::exchange, 2}] = curve("pairs that send to each other",
+                                             [&](Index bytes) { return time_exchange(world_, clock_, other, bytes); });
     add_collectives(level, at, sizes_up_to(at.places));
     return level;
   }
@@ -184,12 +185,13 @@ class LevelMeasurement {
       const bool whole = group->size() == size;
       for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter})
         level.verbs[{verb, size}] = curve(fmt::format("groups of {}", size), [&](Index bytes) {
-          return time_collective(world_, *group, whole, verb, bytes);
+          return time_collective(world_, clock_, *group, whole, verb, bytes);
         });
     }
   }
 
   Communicator& world_;
+  const Clock& clock_;
   int node_;
   Index longest_;
   std::string source_;
@@ -274,9 +276,9 @@ void measure_kernels(Machine& machine, const MeasureOptions& options, Communicat
 
 }  // namespace
 
-std::vector<Level> measure_levels(int node, Index longest, Communicator& world) {
+std::vector<Level> measure_levels(int node, Index longest, Communicator& world, const Clock& clock) {
   if (world.size() == 1) return assumed_levels();
-  const LevelMeasurement measurement(node, longest, world);
+  const LevelMeasurement measurement(node, longest, world, clock);
   std::vector<Level> levels;
   if (node > 1) levels.push_back(measurement.inside());
   if (node < world.size()) levels.push_back(measurement.between());
