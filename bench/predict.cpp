@@ -198,16 +198,16 @@ class Measurements {
     for (const auto& name : subject.strategies)
       all.push_back(bound(subject, name, balanced(subject, strategy_of(name), alone)));
     for (std::vector<Case> measured = all;;) {
-      KernelTimes times = measure(subject, measured);
+      const KernelTimes times = measure(subject, measured);
       PlannerOptions options;
       options.ranks = world_->size();
       Case planned =
           bound(subject, "as planned",
                 plan_strategies(subject.model, subject.workload(), machine_, times, options).front().strategy);
-      const std::string before = times.print();
-      add_times(planned.plan, world_->rank(), options_, times);
-      (times.print() == before ? all : measured).push_back(std::move(planned));
-      if (all.size() > subject.strategies.size()) return all;
+      measured.push_back(std::move(planned));
+      if (!ranks_to_measure(measured.back().plan, times).empty()) continue;
+      all.push_back(std::move(measured.back()));
+      return all;
     }
   }
 

@@ -55,12 +55,12 @@ compile() { ninja -C "$@" -k0; }
 
 # run_tests NAME FOLDER SUITE...: runs the suites, shows what fails, keeps the log for the counts.
 run_tests() {
-  local name=$1 folder=$2 suite suites=() slower
+  local name=$1 folder=$2 suite suites=() slower=1
   shift 2
   for suite in "$@"; do suites+=(--suite "$suite"); done
   say "$name"
-  [ "$folder" = build ] && slower=1 || slower=3  # a sanitizer's build
-  meson test -C "$folder" --no-rebuild --print-errorlogs --logbase testlog --timeout-multiplier $((multiplier * slower)) \
+  [ "$folder" = build ] || slower=3  # a sanitizer's build
+  meson test -C "$folder" --no-rebuild --print-errorlogs --logbase testlog --timeout-multiplier $((multiplier > slower ? multiplier : slower)) \
     "${suites[@]}" 2>&1 </dev/null | tee "$log_folder/$(basename "$folder").txt"
   logs+=("$folder/meson-logs/testlog.json")
 }

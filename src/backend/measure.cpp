@@ -60,19 +60,18 @@ Timing timed(const Arrays& arrays, Backend& backend) {
   return watch.time();
 }
 
-/// The shortest of several runs that were not disturbed; few where they take long and the first is hopeless against `best`.
+/// Seconds of the shortest of several runs: others may lengthen a run, never shorten it. Fewer are made of what takes long: two of what
+/// takes a second, and one of what cannot win against `best`, whatever its core did for others meanwhile. One more comes before them all.
 double shortest(const Arrays& arrays, Backend& backend, double best) {
   constexpr double hopeless = 1.5, enough = 0.05, much = 1;  // the last two in seconds
-  constexpr std::size_t few = 3, most = 9;
-  arrays.run(backend);  // makes what the first run makes
-  std::vector<Timing> runs;
-  for (double all = 0;;) {
-    runs.push_back(timed(arrays, backend));
-    all += runs.back().seconds;
-    const auto seconds = undisturbed_seconds(runs);
-    const double least = *std::min_element(seconds.begin(), seconds.end());
-    if (runs.size() == most || (all >= enough && (runs.size() >= few || all > much || least > hopeless * best)))
-      return least;
+  constexpr int few = 3, most = 9;
+  double least = timed(arrays, backend).seconds, all = 0;  // the first makes what the others find made
+  for (int run = 1;; ++run) {
+    const Timing time = timed(arrays, backend);
+    least = std::min(least, time.seconds);
+    all += time.seconds;
+    const bool beaten = time.seconds - time.lost > hopeless * best;
+    if (run == most || (all >= enough && (run >= few || beaten || (run > 1 && all > much)))) return least;
   }
 }
 

@@ -224,7 +224,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   const Model model = make_model(options, factory);
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);
-  const Strategy given = make_strategy(options, 1), strategy = place_stages(options, model, given, files);
+  const Strategy given = make_strategy(options, 1), strategy = with_stages_placed(options, model, given, files);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,

@@ -19,7 +19,8 @@ Index limit_of(const Options& options, const Machine& machine) {
   return options.machine.empty() ? 0 : static_cast<Index>(machine.memory.value);
 }
 
-Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files) {
+Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
+                            const MachineFiles& files) {
   return balanced_nearest(model, strategy, make_workload(options), files.machine, files.times,
                           limit_of(options, files.machine));
 }

@@ -22,9 +22,10 @@ Workload make_workload(const Options& options);
 /// Bytes that a rank may hold, alike in every verb: what --memory-limit says, else the memory of a machine that was named, else 0 for
 /// any: the default machine's is assumed, and binds nobody.
 Index limit_of(const Options& options, const Machine& machine);
-/// Places the boundaries of stages where the strategy leaves that open, by the machine's prices, alike in every verb: so that a rank holds
-/// at most limit_of(), or where no such cut is found as little more as can be, of which check_fits() says what would help.
-Strategy place_stages(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files);
+/// The strategy with the boundaries of stages placed by the machine's prices where it leaves them open: so that a rank holds at most
+/// limit_of(), or by the cut of those looked at that passes it least, of which check_fits() says what would help.
+Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
+                            const MachineFiles& files);
 
 /// How --backend, --threads and --kernels ask for times to be measured.
 MeasureOptions measure_options(const Options& options);

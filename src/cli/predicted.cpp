@@ -8,7 +8,7 @@ namespace partita::cli {
 std::optional<double> predicted_seconds(const Model& model, const Strategy& strategy, const Options& options) {
   if (options.machine.empty()) return std::nullopt;
   const MachineFiles files = load_machine(options);
-  const Plan plan = bind(model, place_stages(options, model, strategy, files), make_workload(options));
+  const Plan plan = bind(model, with_stages_placed(options, model, strategy, files), make_workload(options));
   return estimate(plan, files.machine, files.times).seconds;
 }
 

@@ -36,7 +36,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     const Strategy given = make_strategy(options, world.size());
     check_ranks(given, world.size());
     const MachineFiles files = load_machine(options);
-    setup.strategy = place_stages(options, setup.model, given, files);
+    setup.strategy = with_stages_placed(options, setup.model, given, files);
     const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(

@@ -12,6 +12,8 @@ namespace partita {
 
 namespace {
 
+using Clock = std::function<double()>;
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -276,7 +278,7 @@ void measure_kernels(Machine& machine, const MeasureOptions& options, Communicat
 
 }  // namespace
 
-std::vector<Level> measure_levels(int node, Index longest, Communicator& world, const Clock& clock) {
+std::vector<Level> measure_levels(int node, Index longest, Communicator& world, const std::function<double()>& clock) {
   if (world.size() == 1) return assumed_levels();
   const LevelMeasurement measurement(node, longest, world, clock);
   std::vector<Level> levels;

@@ -22,7 +22,10 @@ class Synthetic : public Dataset {
         seed_(seed),
         pattern_(seed, hash("synthetic pattern"), 0),
         targets_(seed, hash("synthetic label"), static_cast<std::uint64_t>(part)),
-        noise_(seed, hash("synthetic noise"), static_cast<std::uint64_t>(part)) {}
+        noise_(seed, hash("synthetic noise"), static_cast<std::uint64_t>(part)),
+        shown_(static_cast<std::size_t>(target.dims() > 0 ? classes * sample.extent(0) : 0)) {
+    pattern_.normal(0, shown_);
+  }
 
   Shape sample() const override { return sample_; }
   Index size() const override { return size_; }
@@ -78,10 +81,13 @@ class Synthetic : public Dataset {
       return Random(seed_, hash("synthetic pattern"), static_cast<std::uint64_t>(label(sample))).normal(place, values);
     At here = at;
     const auto last = static_cast<std::size_t>(sample_.dims() - 1);
+    Index target = -1;
+    double value = 0;
     for (std::size_t i = 0; i < values.size(); ++i, ++here[last]) {
-      const double value = target_at(sample, target_place(here));
-      values[i] = classes_ == 0 ? value * pattern_.normal(place + static_cast<Index>(i))
-                                : pattern_.normal(static_cast<Index>(value) * sample_.extent(0) + here[0]);
+      if (const Index next = target_place(here); next != target) value = target_at(sample, target = next);
+      values[i] = classes_ == 0
+                      ? value * pattern_.normal(place + static_cast<Index>(i))
+                      : shown_[static_cast<std::size_t>(static_cast<Index>(value) * sample_.extent(0) + here[0])];
     }
   }
 
@@ -122,6 +128,7 @@ class Synthetic : public Dataset {
   Index size_, classes_;
   std::uint64_t seed_;
   Random pattern_, targets_, noise_;
+  std::vector<double> shown_;  // where each place has a label: what each class shows in each channel
 };
 
 }  // namespace
