@@ -191,23 +191,28 @@ class Measurements {
   const Machine& machine() const { return machine_; }
   const bench::SteadyCores& cores() const { return cores_; }
 
-  /// The strategies of a subject, and at last what the planner takes, once all that this takes has been measured.
+  /// The strategies of a subject, and at last what the planner takes. As long as that computes what was not measured, all is measured
+  /// once more with it; where that does not end, plans being near to each other, the cheapest of those it took before.
   std::vector<Case> cases(const Subject& subject) {
+    constexpr int turns = 3;
     KernelTimes alone;  // for the boundaries of stages
     std::vector<Case> all;
     for (const auto& name : subject.strategies)
       all.push_back(bound(subject, name, balanced(subject, strategy_of(name), alone)));
-    for (std::vector<Case> measured = all;;) {
+    std::vector<Case> measured = all;
+    for (int turn = 1;; ++turn) {
       const KernelTimes times = measure(subject, measured);
-      PlannerOptions options;
-      options.ranks = world_->size();
-      Case planned =
-          bound(subject, "as planned",
-                plan_strategies(subject.model, subject.workload(), machine_, times, options).front().strategy);
+      Case planned = as_planned(subject, times);
+      const bool known = ranks_to_measure(planned.plan, times).empty();
+      if (known || turn > turns) {
+        const auto cheaper = [&](const Case& a, const Case& b) {
+          return estimate(a.plan, machine_, times).seconds < estimate(b.plan, machine_, times).seconds;
+        };
+        const auto before = measured.begin() + static_cast<std::ptrdiff_t>(all.size());
+        all.push_back(known ? std::move(planned) : *std::min_element(before, measured.end(), cheaper));
+        return all;
+      }
       measured.push_back(std::move(planned));
-      if (!ranks_to_measure(measured.back().plan, times).empty()) continue;
-      all.push_back(std::move(measured.back()));
-      return all;
     }
   }
 
@@ -238,6 +243,12 @@ class Measurements {
 
   static Case bound(const Subject& subject, const std::string& name, const Strategy& strategy) {
     return {name, strategy, bind(subject.model, strategy, subject.workload())};
+  }
+  Case as_planned(const Subject& subject, const KernelTimes& times) const {
+    PlannerOptions options;
+    options.ranks = world_->size();
+    const auto found = plan_strategies(subject.model, subject.workload(), machine_, times, options);
+    return bound(subject, "as planned", found.front().strategy);
   }
   /// What each rank computes, medians of rounds through all cases: one after the other, what the machine did meanwhile would
   /// decide between them. `beside` is called with each case in each round.

@@ -277,21 +277,17 @@ std::vector<std::string> gather_texts(const std::string& mine, Communicator& wor
 }  // namespace
 
 KernelTimes united(const KernelTimes& mine, Communicator& world) {
-  std::map<KernelTimes::All::key_type, std::pair<LayerTimes, int>> sums;
+  KernelTimes together(mine.where());  // of whole names, which begin with the backend's
   for (const auto& text : gather_texts(mine.print(), world)) {
     const auto found = KernelTimes::parse(text, "a rank's times");
-    for (const auto& [of, t] : found.all()) {
-      auto& [sum, times] = sums[of];
-      sum = {sum.forward + t.forward, sum.backward + t.backward, sum.backward_data + t.backward_data,
-             sum.backward_filter + t.backward_filter};
-      ++times;
+    for (const auto& [of, each] : found.all()) {
+      const auto known = together.all().find(of);
+      const LayerTimes most = known == together.all().end() ? LayerTimes() : known->second;
+      together.set(
+          of.first, of.second,
+          {std::max(most.forward, each.forward), std::max(most.backward, each.backward),
+           std::max(most.backward_data, each.backward_data), std::max(most.backward_filter, each.backward_filter)});
     }
-  }
-  KernelTimes together(mine.where());  // of whole names, which begin with the backend's
-  for (const auto& [of, entry] : sums) {
-    const auto& [sum, count] = entry;
-    together.set(of.first, of.second,
-                 {sum.forward / count, sum.backward / count, sum.backward_data / count, sum.backward_filter / count});
   }
   KernelTimes all = broadcast_times(together, world);
   all.use(mine.backend());

@@ -34,7 +34,8 @@ KernelTimes broadcast_times(const KernelTimes& times, Communicator& world);
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world);
 
-/// What the ranks found, each `mine`, the mean where several found the same. Collective over `world`.
+/// What the ranks found, each `mine`; where several measured the same, the slowest one's: ranks wait for each other, and no two cores are
+/// alike. Collective over `world`.
 KernelTimes united(const KernelTimes& mine, Communicator& world);
 
 /// Ranks of a plan that have to be measured so that all is known that its price depends on: of the representatives of every
