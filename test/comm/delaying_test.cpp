@@ -4,7 +4,6 @@
 #include "partita/comm/threads.hpp"
 #include "support/collectives.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -33,7 +32,7 @@ TEST(Delaying, ChangesNothingElse) {
   run_threads(3, [](Communicator& comm) { check_transport(*delaying(comm.split(0, comm.rank()), {1e-6, 1e9})); });
 }
 
-// Lower bounds hold on any machine; a busy one may be late, and tries again.
+// Lower bounds hold on any machine; upper ones leave room for a busy one.
 TEST(Delaying, WaitingTakesLatencyAndTransfer) {
   run_threads(2, [](Communicator& comm) {
     const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 0.05, .bandwidth = 1000 / 0.1});
@@ -49,14 +48,9 @@ TEST(Delaying, WaitingTakesLatencyAndTransfer) {
 TEST(Delaying, WorkBetweenStartAndWaitIsHidden) {
   run_threads(2, [](Communicator& comm) {
     const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 0.3, .bandwidth = 0});
-    double least = 1;
-    for (int attempt = 0; attempt < 5 && least >= 0.55; ++attempt) {
-      double time = shift(*slow, 0.29);
-      EXPECT_GE(time, 0.3);
-      comm.all_reduce(&time, 1, DType::f64, Op::max, {}).wait();  // both ranks try again, or none
-      least = std::min(least, time);
-    }
-    EXPECT_LT(least, 0.55) << "the work came on top of the transfer";
+    const double time = shift(*slow, 0.29);
+    EXPECT_GE(time, 0.3);
+    EXPECT_LT(time, 0.55) << "the work came on top of the transfer";
   });
 }
 

@@ -13,7 +13,7 @@ namespace partita {
 /// all-reduce, all-gather and reduce-scatter over pairs, over all ranks and over powers of two between. Pairs and groups inside
 /// all nodes are measured at once; so are those between nodes, of ranks of equal number, but for latency and bandwidth, which are
 /// one rank's by itself: how much all of them together slow down says how many links they share. The last level holds any number
-/// of ranks. One rank has no partner: the default machine's levels, which are assumed. `clock` is the rank's own. Collective.
+/// of ranks. One rank has no partner: the default machine's levels, which are assumed. `clock` is the rank's own, in seconds. Collective.
 std::vector<Level> measure_levels(int node, Index longest, Communicator& world,
                                   const std::function<double()>& clock = now);
 
