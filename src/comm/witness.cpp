@@ -1,5 +1,6 @@
 #include "witness.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -43,6 +45,16 @@ void watch_signals(std::atomic<int>& asked) {
     struct sigaction now {};
     if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(signal, note_signal);
   }
+}
+
+/// A fault ends its rank at once. UCX, which MPICH may bring, prints a backtrace first, within the signal's handler: that
+/// allocates, and waits for ever for the allocator's lock if the fault came while its own thread held it. Whoever wants the
+/// backtrace says so by one of UCX's variables.
+void let_faults_end() {
+  if (std::getenv("UCX_HANDLE_ERRORS") != nullptr || std::getenv("UCX_ERROR_SIGNALS") != nullptr) return;
+  const auto disable = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal"));
+  if (disable == nullptr) return;  // no UCX in this process
+  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) disable(signal);
 }
 
 /// A socket for the first caller among the processes that give the same launcher, -1 for all others: an abstract name,
@@ -110,6 +122,7 @@ void Witness::watch(Shared& rank, pid_t process, pid_t launcher) {
 }
 
 Witness::Witness() {
+  let_faults_end();
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // without a witness the job runs as well
   shared_ = new (memory) Shared;

@@ -1,6 +1,10 @@
 // A program whose own layer fails on one rank alone, in the middle of training: what lone_error.py runs.
 #include "partita/partita.hpp"
 
+#include <sys/time.h>
+
+#include <array>
+#include <csignal>
 #include <cstdlib>
 
 using namespace partita;
@@ -17,7 +21,21 @@ class Fragile final : public Operator {
   }
 };
 
-/// In step 3, rank FAIL_RANK throws what FAIL_HOW says.
+/// As a heap that somebody has overwritten: the fault comes while the process holds the allocator's lock, so that nothing
+/// which allocates, as a backtrace does, comes to an end any more.
+[[noreturn]] void fault_in_malloc() {
+  std::signal(SIGALRM, [](int) { raise(SIGSEGV); });
+  const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 50'000}};
+  setitimer(ITIMER_REAL, &soon, nullptr);
+  std::array<void*, 64> blocks{};
+  while (true) {
+    std::size_t bytes = 2000;  // more than the thread's own cache of small blocks takes
+    for (void*& block : blocks) block = std::malloc(bytes += 100);
+    for (void* block : blocks) std::free(block);
+  }
+}
+
+/// In step 3, rank FAIL_RANK fails as FAIL_HOW says.
 class FragileKernel final : public Kernel {
  public:
   explicit FragileKernel(int rank) : fails_(rank == std::atoi(std::getenv("FAIL_RANK"))) {}
@@ -26,6 +44,7 @@ class FragileKernel final : public Kernel {
       const std::string how = std::getenv("FAIL_HOW");
       if (how == "error") fail("layer '{}': it broke", call.layer.name);
       if (how == "memory") throw std::bad_alloc();
+      if (how == "fault") fault_in_malloc();
       throw std::runtime_error("something else");
     }
     copy_box(x[0], y, y.box());
