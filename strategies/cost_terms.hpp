@@ -36,7 +36,7 @@ struct LayerMovement {
   Movement movement;
   std::size_t pass = 0;  ///< 0 to 2: forward, backward data, backward filter
   double PassCost::*part = nullptr;
-  bool ahead = false;  ///< computing can hide it: a halo that is not an adjoint's
+  int behind = -1;     ///< the pass whose computing can hide it, as the executor goes on with that; -1 for none
   bool input = false;  ///< to or from the layout in which an input is needed
 };
 

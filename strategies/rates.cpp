@@ -91,8 +91,12 @@ LayerCost Rates::layer(const RankTerms& of) const {
   for (const LayerMovement& each : of.movements) {
     PassCost& pass = *passes[each.pass];
     const double taken = seconds(each.movement);
-    const double hidden = each.ahead ? std::min(taken * way(each.movement).overlap, pass.compute - pass.hidden) : 0;
-    pass.hidden += hidden;
+    double hidden = 0;
+    if (each.behind >= 0) {
+      PassCost& goes_on = *passes[static_cast<std::size_t>(each.behind)];
+      hidden = std::min(taken * way(each.movement).overlap, goes_on.compute - goes_on.hidden);
+      goes_on.hidden += hidden;
+    }
     pass.*each.part += taken - hidden;
     if (each.input) cost.inputs += taken;
   }

@@ -8,21 +8,6 @@
 
 namespace partita {
 
-std::vector<int> representatives(const Grid& grid) {
-  std::vector<int> ranks{0};
-  for (int axis = 0; axis < grid.axes(); ++axis) {
-    const int extent = grid.extent(axis);
-    std::vector<int> coordinates{0};
-    if (extent > 2) coordinates.push_back(extent / 2);
-    if (extent > 1) coordinates.push_back(extent - 1);
-    std::vector<int> next;
-    for (const int rank : ranks)
-      for (const int at : coordinates) next.push_back(rank + at * grid.stride(axis));
-    ranks = std::move(next);
-  }
-  return ranks;
-}
-
 bool splits_backward(const Schedule& schedule) {
   for (const auto& actions : schedule.stages)
     for (const auto& action : actions)
@@ -68,7 +53,7 @@ double PassCost::*part_of(Purpose purpose) {
 /// True if `a` takes no longer than `b` whatever the machine: the same, or fewer messages of the same size on the same way.
 /// Not fewer bytes, since what was measured of a verb need not grow with them.
 bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
-  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.ahead != b.ahead ||
+  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.behind != b.behind ||
       a.input != b.input)
     return false;
   if (a.movement.messages == b.movement.messages && a.movement.bytes == b.movement.bytes) return true;
@@ -109,6 +94,17 @@ int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, i
 /// Ranks that a unit of the level holds.
 int unit_of(const Machine& machine, int level) {
   return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+}
+
+/// The pass that the executor goes on with while a halo travels, -1 for none: with the outputs inside, where a window reads x, or
+/// with dw while dy travels, if both gradients are one action; the adjoint of a pool sends first what others wait for.
+int hides(const LayerPlan& layer, const PlannedTraffic& item, std::size_t pass, bool split) {
+  if (item.purpose != Purpose::halo) return -1;
+  const std::string_view kind = layer.op->kind();
+  const bool pool = kind.ends_with("_pool");
+  if (item.role == "halo x") return kind == "conv" || pool ? static_cast<int>(pass) : -1;
+  if (layer->at.dy_halo) return split || !layer.trains() ? -1 : 2;
+  return pool ? 1 : -1;
 }
 
 /// What ranks that do the same have in common, by the first of them.
@@ -264,9 +260,8 @@ RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel
   for (const PlannedTraffic& item : items) {
     if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
     const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
-    const bool ahead = item.pass == Pass::forward || layer->at.dy_halo;  // else it is the adjoint: what came goes back
     terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
-                               ahead && item.purpose == Purpose::halo, item.purpose == Purpose::input});
+                               hides(layer, item, pass, split_), item.purpose == Purpose::input});
   }
   return terms;
 }

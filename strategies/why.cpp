@@ -118,10 +118,11 @@ std::string why(const Plan& plan, const Machine& machine, const KernelTimes& tim
   };
   add(plan.microbatch_traffic(index, grid.first_rank() + cost.rank));
   add(plan.step_traffic(index, grid.first_rank() + cost.rank));
-  for (const auto& [pass, of] :
-       {std::pair(Pass::forward, cost.forward), std::pair(Pass::backward_data, cost.backward_data)})
+  for (const auto& [pass, of] : {std::pair(Pass::forward, cost.forward),
+                                 {Pass::backward_data, cost.backward_data},
+                                 {Pass::backward_filter, cost.backward_filter}})
     if (of.hidden > 0)
-      text += fmt::format("    {:<16} {:<22} {:>12} of its halo, behind computing\n", name(pass), "hidden",
+      text += fmt::format("    {:<16} {:<22} {:>12} of halos, behind its computing\n", name(pass), "hidden",
                           time(of.hidden));
   return text;
 }

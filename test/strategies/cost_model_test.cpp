@@ -4,6 +4,8 @@
 #include "priced.hpp"
 #include "support/error_of.hpp"
 
+#include <functional>
+
 using namespace partita;
 using namespace partita::test;
 
@@ -91,14 +93,45 @@ TEST(CostModel, HalosHideBehindComputing) {
   expect_seconds(halo(0.5, 100 * us), 100.064 * us - convolution(1, 4));
 }
 
+/// A model of one layer between others, its rows over two ranks, on a machine whose halos take 100 us and travel by themselves.
+LayerCost far_halo(const std::function<Value(Model&, Value)>& layer, const std::string& schedule = "1f1b") {
+  Model m("halos");
+  auto t = m.input("in", {.channels = 2, .spatial = {16, 16}});
+  t = m.conv("before", t, {.filters = 2, .kernel = 1});
+  t = layer(m, t);
+  m.mean_squared_error("loss", t);
+  Machine machine = round_machine(1);
+  machine.levels[0].latency.value = 100 * us;
+  return estimate(bound(m, all_as("y=2", "H@y").schedule(schedule, schedule == "1f1b" ? 1 : 2), 4), machine).layers[2];
+}
+
+// As the executor goes on: with what lies inside, or with the gradient of the weights where both gradients are one action.
+TEST(CostModel, HalosHideBehindWhatGoesOn) {
+  const auto conv = [](Model& m, Value t) { return m.conv("it", t, {.filters = 2, .kernel = 3, .padding = 1}); };
+  const LayerCost one = far_halo(conv), halves = far_halo(conv, "zb-h1");
+  EXPECT_EQ(one.backward_filter.hidden, one.backward_filter.compute) << "dy's, behind dw";
+  EXPECT_EQ(one.backward_data.hidden, 0);
+  EXPECT_EQ(one.forward.hidden, one.forward.compute);
+  EXPECT_EQ(halves.backward_filter.hidden, 0) << "dw comes later";
+  const LayerCost pool =
+      far_halo([](Model& m, Value t) { return m.max_pool("it", t, {.window = 3, .stride = 1, .padding = 1}); });
+  EXPECT_EQ(pool.forward.hidden, pool.forward.compute);
+  EXPECT_EQ(pool.backward_data.hidden, pool.backward_data.compute);
+  const LayerCost up = far_halo(
+      [](Model& m, Value t) { return m.upsample("it", t, {.scale = 2, .interpolation = Interpolation::linear}); });
+  EXPECT_GT(up.forward.halo, 100 * us);
+  EXPECT_EQ(up.forward.hidden, 0);
+}
+
 TEST(CostModel, WhatComputingHidesItHidesOnce) {
   Strategy strategy = all_as("y=2", "H@y");
   strategy.layer("b", {.recompute = true});
   Machine machine = round_machine(1);
   machine.levels[0].latency.value = 100 * us;
   const LayerCost layer = estimate(bound(two_convolutions(), strategy, 1), machine).layers[b];
-  expect_seconds(layer.backward_data.halo, 2 * 100.128 * us - layer.backward_data.compute,
-                 "of x once more, and of the gradient of y");
+  expect_seconds(layer.backward_data.halo,
+                 2 * 100.128 * us - layer.backward_data.compute - layer.backward_filter.compute,
+                 "of x once more, behind that forward and dx, and of the gradient of y, behind dw");
 }
 
 TEST(CostModel, SumsByTheCheapestAlgorithmOrAsMeasured) {

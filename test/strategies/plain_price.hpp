@@ -62,15 +62,28 @@ class PlainPrice {
       const int pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
       const double taken = seconds(item, grid, rank);
       all += taken;
-      if (item.purpose != Purpose::halo || (pass != 0 && !layer->at.dy_halo)) continue;
+      const std::string_view kind = layer.op->kind();
+      const bool pool = kind == "max_pool" || kind == "average_pool", dw = compute[2] > 0 && !in_halves();
+      int behind = -1;  // what the executor goes on with
+      if (item.role == "halo x" && (kind == "conv" || pool)) behind = pass;
+      if (item.role == "halo dy" && dw) behind = 2;
+      if (item.role == "halo dx" && pool) behind = 1;
+      if (behind < 0) continue;
       const double overlap = level(way(item, grid, rank).level).overlap.value;
-      const double less = std::min(taken * overlap, compute[pass] - hidden[pass]);
-      hidden[pass] += less;
+      const double less = std::min(taken * overlap, compute[behind] - hidden[behind]);
+      hidden[behind] += less;
       all -= less;
     }
     return all;
   }
 
+  /// True if the gradients of inputs and of weights are actions of their own.
+  bool in_halves() const {
+    for (const auto& actions : plan_.schedule.stages)
+      for (const Action& action : actions)
+        if (action.kind == Action::Kind::backward_filter) return true;
+    return false;
+  }
   static bool is_conv(const LayerPlan& layer) { return layer.op->kind().starts_with("conv"); }
   static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
 
