@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 namespace partita {
 
@@ -95,40 +94,6 @@ CollectiveCost collective_cost(Verb verb, Algorithm algorithm, int ranks, double
     case Verb::exchange: break;
   }
   broken("no collective");
-}
-
-Algorithm choose(Verb verb, int ranks, Index bytes, DType dtype) {
-  check(verb, ranks, static_cast<double>(bytes));
-  const Fold fold(ranks);
-  switch (verb) {
-    case Verb::all_reduce:
-      return bytes > 2048 && bytes / size_of(dtype) >= fold.core ? Algorithm::rabenseifner
-                                                                 : Algorithm::recursive_doubling;
-    case Verb::all_gather:
-      if (fold.rest == 0 && bytes < 524288) return Algorithm::recursive_doubling;
-      return bytes < 81920 ? Algorithm::bruck : Algorithm::ring;
-    case Verb::reduce_scatter: return bytes < 524288 ? Algorithm::recursive_halving : Algorithm::pairwise;
-    case Verb::broadcast: return bytes < 12288 || ranks < 8 ? Algorithm::binomial : Algorithm::scatter_all_gather;
-    case Verb::all_to_all:  // its switch point is of one block
-      return bytes / ranks <= 256 && ranks >= 8 ? Algorithm::bruck : Algorithm::pairwise;
-    case Verb::none:
-    case Verb::exchange: break;
-  }
-  broken("no collective");
-}
-
-Algorithm cheapest(Verb verb, int ranks, double bytes, double alpha, double beta, double gamma) {
-  check(verb, ranks, bytes);
-  double least = std::numeric_limits<double>::infinity();
-  Algorithm best = algorithms(verb).front();
-  for (const Algorithm algorithm : algorithms(verb)) {
-    const double seconds = collective_cost(verb, algorithm, ranks, bytes).seconds(alpha, beta, gamma);
-    if (seconds < least) {
-      least = seconds;
-      best = algorithm;
-    }
-  }
-  return best;
 }
 
 }  // namespace partita

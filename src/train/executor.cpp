@@ -8,14 +8,6 @@
 
 namespace partita {
 
-namespace {
-
-void profile_layer(std::string_view layer) {
-  if (Profile* profile = Profile::current()) profile->set_layer(layer);
-}
-
-}  // namespace
-
 Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* twin, Backend& backend,
                    Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
                    std::uint64_t seed, bool overlap)
@@ -119,7 +111,7 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   }
   if (!keep_)
     for (auto& m : microbatches_) m = {};
-  profile_layer("");
+  Profile::layer("");
   return result_;
 }
 
@@ -129,7 +121,7 @@ void Executor::run_forward(const Action& action, const Reader& read) {
   const bool first = copy_of(action) == groups_.lower_bound({action.replica, 0})->first;  // of the stage's groups
   if (!plan_.workload.training && !keep_ && j > 0 && first)
     microbatches_[static_cast<std::size_t>(j) - 1] = {};  // it has no backward
-  profile_layer("data");
+  Profile::layer("data");
   if (m.outputs.empty()) m = begin(j);
   if (first && (reads_images(j) || reads_target(j))) m.batch = read(j);
   group(action).forward(m, groups_.at(copy_of(action)).state);
@@ -179,11 +171,11 @@ void Executor::perform(const Action& action, const Reader& read, double rate) {
     case backward: ++local.filters; return group(action).backward(m, local.state, done);
     case backward_data: return group(action).backward_data(m, local.state);
     case backward_filter: ++local.filters; return group(action).backward_filter(m, local.state, done);
-    case reduce: profile_layer("gradients"); return reduce_group(action);
-    case step: profile_layer("optimizer"); return update_->step(action.group, {rate, step_});
+    case reduce: Profile::layer("gradients"); return reduce_group(action);
+    case step: Profile::layer("optimizer"); return update_->step(action.group, {rate, step_});
     case recompute: broken("layers that run once more do so in their backward");
     default:  // a transfer
-      profile_layer("stages");
+      Profile::layer("stages");
       if (m.outputs.empty()) m = begin(j);
       stages_->perform(action, plan_.layers_of(j), m);
   }

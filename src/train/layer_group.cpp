@@ -8,14 +8,6 @@
 
 namespace partita {
 
-namespace {
-
-void profile_layer(std::string_view layer) {
-  if (Profile* profile = Profile::current()) profile->set_layer(layer);
-}
-
-}  // namespace
-
 LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, Copy copy, const ProcessGrid& grid,
                        const RankContext& rank, Parameters& parameters, TrafficCounter& counter,
                        const std::shared_ptr<Allocator>& allocator, std::uint64_t seed)
@@ -94,7 +86,7 @@ Tensor LayerGroup::convert_layout(const KernelCall& call, std::string_view role,
 
 void LayerGroup::forward(Microbatch& m, StepState& state) const {
   for (const std::size_t i : members_) {
-    profile_layer(layers_[i].name);
+    Profile::layer(layers_[i].name);
     forward_layer(i, m, state, false);
     settle(i, m);
     go_on();
@@ -163,7 +155,7 @@ void LayerGroup::backward(Microbatch& m, StepState& state, const std::function<v
   for (std::size_t at = members_.size(); at-- > 0;) {
     const std::size_t i = members_[at];
     const auto& layer = layers_[i];
-    profile_layer(layer.name);
+    Profile::layer(layer.name);
     if (layer.has_backward()) {
       const KernelCall now = call(i, m, state);
       const Tensor dy = start_backward(i, m, now);
@@ -194,7 +186,7 @@ void LayerGroup::backward_data(Microbatch& m, StepState& state) const {
   for (std::size_t at = members_.size(); at-- > 0;) {
     const std::size_t i = members_[at];
     const auto& layer = layers_[i];
-    profile_layer(layer.name);
+    Profile::layer(layer.name);
     if (layer.has_backward()) {
       const KernelCall now = call(i, m, state);
       const Tensor dy = start_backward(i, m, now);
@@ -210,7 +202,7 @@ void LayerGroup::backward_data(Microbatch& m, StepState& state) const {
 void LayerGroup::backward_filter(Microbatch& m, StepState& state, const std::function<void(std::size_t)>& done) const {
   for (std::size_t at = members_.size(); at-- > 0;) {
     const std::size_t i = members_[at];
-    profile_layer(layers_[i].name);
+    Profile::layer(layers_[i].name);
     if (layers_[i].trains()) form_filter(i, call(i, m, state), m.dy[i]);
     done(i);
     release(i, m);

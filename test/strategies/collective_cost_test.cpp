@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace partita {
 namespace {
 
@@ -116,29 +118,14 @@ TEST(CollectiveCost, NothingIsFree) {
   EXPECT_EQ(test::error_of([] { collective_cost(Verb::all_reduce, ring, 2, -8); }), "all_reduce cannot move -8 bytes");
 }
 
-TEST(CollectiveCost, ChoosesAsMpichDoes) {
-  EXPECT_EQ(choose(Verb::all_reduce, 8, 2048), recursive_doubling);
-  EXPECT_EQ(choose(Verb::all_reduce, 8, 2052), rabenseifner);
-  EXPECT_EQ(choose(Verb::all_reduce, 1024, 4092), recursive_doubling) << "fewer elements than ranks";
-  EXPECT_EQ(choose(Verb::all_reduce, 1024, 4092, DType::f16), rabenseifner);
-  EXPECT_EQ(choose(Verb::all_gather, 8, 524284), recursive_doubling);
-  EXPECT_EQ(choose(Verb::all_gather, 8, 524288), ring);
-  EXPECT_EQ(choose(Verb::all_gather, 6, 81919), bruck);
-  EXPECT_EQ(choose(Verb::all_gather, 6, 81920), ring);
-  EXPECT_EQ(choose(Verb::reduce_scatter, 6, 524287), recursive_halving);
-  EXPECT_EQ(choose(Verb::reduce_scatter, 6, 524288), pairwise);
-  EXPECT_EQ(choose(Verb::broadcast, 8, 12287), binomial);
-  EXPECT_EQ(choose(Verb::broadcast, 8, 12288), scatter_all_gather);
-  EXPECT_EQ(choose(Verb::broadcast, 7, 1 << 20), binomial);
-  EXPECT_EQ(choose(Verb::all_to_all, 8, 8 * 256), bruck);
-  EXPECT_EQ(choose(Verb::all_to_all, 8, 8 * 257), pairwise);
-  EXPECT_EQ(choose(Verb::all_to_all, 7, 7), pairwise);
-  EXPECT_EQ(test::error_of([] { choose(Verb::exchange, 2, 8); }), "exchange is no collective");
-}
-
 TEST(CollectiveCost, TheCheapestHasFewRoundsOfLittleAndFewBytesOfMuch) {
-  // A microsecond, and 10 GB/s there and in sums.
-  const auto best = [](Verb verb, int ranks, double bytes) { return cheapest(verb, ranks, bytes, 1e-6, 1e-10, 1e-10); };
+  const auto best = [](Verb verb, int ranks, double bytes) {
+    const auto seconds = [&](Algorithm algorithm) {  // a microsecond, and 10 GB/s there and in sums
+      return collective_cost(verb, algorithm, ranks, bytes).seconds(1e-6, 1e-10, 1e-10);
+    };
+    const auto all = algorithms(verb);
+    return *std::min_element(all.begin(), all.end(), [&](Algorithm a, Algorithm b) { return seconds(a) < seconds(b); });
+  };
   EXPECT_EQ(best(Verb::all_reduce, 64, 8), recursive_doubling);
   EXPECT_EQ(best(Verb::all_reduce, 64, 1e8), rabenseifner);
   EXPECT_EQ(best(Verb::all_reduce, 48, 1e8), ring) << "folding costs two rounds of everything";

@@ -28,7 +28,10 @@ class Profile {
 
   /// This thread's, or null.
   static Profile* current();
-  /// From here on time belongs to `layer` ("" for what is between the layers).
+  /// From here on this thread's time belongs to `layer` ("" for what is between the layers), if it has a profile.
+  static void layer(std::string_view layer) {
+    if (Profile* mine = current()) mine->set_layer(layer);
+  }
   void set_layer(std::string_view layer);
   /// From here on it belongs to `part`; returns the one before.
   Part set_part(Part part);

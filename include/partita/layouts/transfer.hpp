@@ -17,7 +17,6 @@ struct TransferPlan {
   /// Elements in all sends.
   Index sent() const;
   /// True if this rank exchanges nothing with others.
-  bool silent() const { return sends.empty() && recvs.empty(); }
 };
 
 /// The one planner: halos, redistributions and stage boundaries. `owned[r]` is what rank r holds, `needed[r]` what it

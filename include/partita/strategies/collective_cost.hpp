@@ -44,15 +44,4 @@ struct CollectiveCost {
 /// counted. Throws Error for an algorithm that the verb does not have, less than one rank or less than no bytes.
 CollectiveCost collective_cost(Verb verb, Algorithm algorithm, int ranks, double bytes);
 
-/// What MPICH takes at its default switch points (Thakur, Rabenseifner, Gropp 2005; the MPIR_CVAR_*_MSG_SIZE of MPICH 3
-/// and 4, algorithms within one node of shared memory left aside). `bytes` as above; the dtype says whether an all_reduce has
-/// an element for each rank. Where MPICH has two of a kind, the one that we have: pairwise for an all_to_all that posts
-/// all messages at once, scatter_all_gather for one that gathers by recursive doubling.
-/// Throws Error for a verb that is no collective, less than one rank or less than no bytes.
-Algorithm choose(Verb verb, int ranks, Index bytes, DType dtype = DType::f32);
-
-/// The algorithm with the smallest `collective_cost` in seconds, the first of `algorithms` among equals.
-/// Throws Error as `choose` does.
-Algorithm cheapest(Verb verb, int ranks, double bytes, double alpha, double beta, double gamma);
-
 }  // namespace partita
