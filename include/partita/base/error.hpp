@@ -12,7 +12,8 @@
 namespace partita {
 
 /// What a user did that cannot be: one clear sentence with the names that he used and what would be right.
-/// Thrown before any communication and alike on every rank, so that it can be printed once (exit status 2).
+/// Thrown before any communication, or as AgreedError alike on every rank, it is printed once (exit status 2); by one rank alone,
+/// as of a data set's damaged file in the middle of training, it takes the job down.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

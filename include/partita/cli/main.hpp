@@ -6,7 +6,8 @@
 
 namespace partita {
 
-/// The command line of a program that trains one model: verbs train, evaluate, explain; `--help` lists what they take.
+/// The command line of a program that trains one model: verbs train, evaluate, explain, compare, plan,
+/// calibrate, schedule, scale and report; `--help` lists what they take.
 /// Returns the exit status: 0, 2 for what the user can correct (one line on standard error, from rank 0 alone), 1 for
 /// what he cannot.
 ///

@@ -25,6 +25,7 @@ NormStatistics batch_statistics(Backend& backend, Communicator* ranks, const Ten
 /// Statistics from running means and variances (f64 or f32 tensors), for evaluation.
 NormStatistics running_statistics(const Tensor& mean, const Tensor& variance, double epsilon);
 
+/// y = scale * (x - mean) * inverse_deviation + shift, a channel; scale and shift hold the channels of x.
 void norm_forward(Backend& backend, const NormStatistics& statistics, const Tensor& x, const Tensor& scale,
                   const Tensor& shift, const Tensor& y, Stream stream);
 
@@ -36,6 +37,7 @@ struct NormGradientSums {
 NormGradientSums norm_gradient_sums(Backend& backend, Communicator* ranks, const NormStatistics& statistics,
                                     const Tensor& x, const Tensor& dy, Stream stream);
 
+/// dx of the same, where mean and variance depend on x: scale * inverse_deviation * (dy - (sum dy + xhat * sum dy*xhat) / count).
 void norm_backward(Backend& backend, const NormStatistics& statistics, const NormGradientSums& sums, const Tensor& x,
                    const Tensor& dy, const Tensor& scale, const Tensor& dx, Stream stream);
 

@@ -86,7 +86,7 @@ struct Pool {
 
 /// Over which samples batch normalisation takes its statistics in training.
 enum class Statistics : std::uint8_t {
-  global,  ///< the whole batch: the result does not depend on the layout
+  global,  ///< the whole microbatch: the result does not depend on the layout
   local,   ///< each rank's own part: another result for another layout. Only the running statistics are summed
   along,   ///< the parts of the ranks along some axes of the grid: between the two
 };

@@ -96,9 +96,11 @@ class Operator {
   /// All of its parameters, e.g. "32 filters 3/1 pad 1": operators of one kind with equal words are taken to be equal, by the
   /// model's hash and by binding.
   virtual std::string describe() const { return ""; }
+  /// How many tensors it takes.
   virtual int inputs() const { return 1; }
   /// Shape of the output for these inputs; throws Error (without the layer's name) if they do not fit.
   virtual Shape output(std::span<const Shape> inputs) const = 0;
+  /// Shapes and initial values of its weights for these inputs, in the order in which kernels get them.
   virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
   /// Names that `algorithm` can have in a strategy, beside "auto"; none where there is one way only.
   virtual std::vector<std::string> algorithms() const { return {}; }

@@ -46,8 +46,8 @@ class ConvOperator final : public Operator {
   Conv conv_;
 };
 
-/// y[N C ...] = conv'(x[N F ...], w[F C ...]) + bias[C]: its weights are those of the convolution of which it is the
-/// adjoint, F its own input's channels and C its output's.
+/// y[N C ...] = conv'(x[N F ...], w[F C ...]) + bias: its weights are those of the convolution of which it is the
+/// adjoint, F its own input's channels and C its output's; the bias has one value an output channel, named F as every layer's.
 class ConvTransposeOperator final : public Operator {
  public:
   explicit ConvTransposeOperator(ConvTranspose conv) : conv_(std::move(conv)) {}

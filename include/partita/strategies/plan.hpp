@@ -206,7 +206,8 @@ struct Plan {
   std::uint64_t hash() const;
 };
 
-/// Binds. Pure: needs neither ranks nor a device. Throws Error that names layer, dimension, axis and the rule's line
+/// Binds. Pure: needs neither ranks nor a device. Stages whose boundaries are open (Strategy::stages) are placed as
+/// `balanced` does on the default machine; call that before for another one. Throws Error that names layer, dimension, axis and the rule's line
 /// for a rule that matches nothing, an axis or a dimension that is not there, or a layout in which a layer cannot run.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
 

@@ -19,8 +19,11 @@ struct LayerRule {
   std::optional<bool> recompute = std::nullopt;
 };
 
+/// Ranks of a strategy's stages together, at most; and those that the planner takes.
+inline constexpr int most_ranks = 1 << 20;
+
 /// How a model is partitioned, as data: a grid and rules by layer name. It never changes what a model computes, only
-/// what it costs. Rules merge key by key, later ones win; a rule that matches no layer is an error when it is bound.
+/// what it costs, but that batch normalisation sees each microbatch by itself. Rules merge key by key, later ones win; a rule that matches no layer is an error when it is bound.
 ///
 ///     Strategy s("data=2 y=2");
 ///     s.layer("conv*", {.output = "N@data H@y"});

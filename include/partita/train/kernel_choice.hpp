@@ -47,7 +47,7 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report);
 
-/// $XDG_CACHE_HOME/partita, or ~/.cache/partita; "" where the environment names neither.
+/// $XDG_CACHE_HOME/partita, or ~/.cache/partita; "" where neither the environment nor the system knows a home.
 std::string default_kernel_folder();
 
 }  // namespace partita

@@ -46,7 +46,7 @@ struct EpochReport {
 };
 
 /// Trains and evaluates one model under one strategy on one rank of `world`. A plan belongs to a batch size: the last,
-/// smaller batch and evaluation have their own, all on the same weights.
+/// smaller batch and evaluation have their own, all on the same weights. What computes, saves or loads is collective over `world`.
 class Trainer {
  public:
   /// Called after every step with the epoch (from 1), the step in it, its steps, and the step's loss and accuracy.
@@ -78,8 +78,11 @@ class Trainer {
   /// With `optimizer` false only weights and running statistics are read (for evaluation).
   void load(const std::string& path, bool optimizer);
 
+  /// The plan of a whole batch.
   const Plan& plan() { return executor(options_.batch, options_.training).plan(); }
+  /// The grid of this rank's stage.
   const ProcessGrid& grid() const { return *grid_; }
+  /// All that this rank has sent, checkpoints too.
   const TrafficCounter& counter() const { return *counter_; }
   TrafficCounter& counter() { return *counter_; }
   /// What the plans of all steps so far predict for this rank.
@@ -88,10 +91,14 @@ class Trainer {
   Traffic measured() const;
   /// How the kernels of all plans so far were chosen.
   const KernelReport& kernel_report() const { return kernel_report_; }
+  /// What holds this rank's tensors.
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
+  /// The most that they held so far, in bytes.
   MemoryPeak peak_memory() const { return {allocator_->peak(), allocator_->peak_total()}; }
   Parameters& parameters() { return *parameters_; }
+  /// The weights of this rank's stage by names, "conv1/weight".
   std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
+  /// What runs batches of this size, made where it is asked for first: then collective, and throws Error alike on every rank.
   Executor& executor(Index batch, bool training);
 
  private:
