@@ -12,6 +12,14 @@ namespace partita {
 
 namespace {
 
+/// Elements and bytes are counted in 64 bits, also of all layers together.
+void check_countable(const Shape& shape) {
+  constexpr double most = 0x1p48;
+  double elements = 1;
+  for (int d = 0; d < shape.dims(); ++d) elements *= static_cast<double>(shape.extent(d));
+  if (elements > most) fail("a tensor of {} has more than 2^48 elements", shape.print());
+}
+
 class Binder {
  public:
   Binder(const Model& model, const Strategy& strategy, const Workload& workload, int replica = 0)
@@ -128,6 +136,8 @@ class Binder {
     }
     made.shape = model_.shape(index, made.input_shapes, plan_.workload.batch);
     made.weights = layer.op->weights(made.input_shapes);
+    check_countable(made.shape);
+    for (const auto& weight : made.weights) check_countable(weight.shape);
     LayoutRequest request = read_request(*layer.op, settings, stage, made);
     made.at = layouts(*layer.op, request, known);
     made.y = layer.op->is_loss() ? made.at.y : request.output;

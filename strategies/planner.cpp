@@ -33,10 +33,15 @@ constexpr Index most_parts = 1 << 14;
 /// The kind whose stages hold two groups of layers.
 constexpr const char* chimera = "chimera";
 
+/// Ascending.
 std::vector<int> divisors(int n) {
-  std::vector<int> all;
-  for (int d = 1; d <= n; ++d)
-    if (n % d == 0) all.push_back(d);
+  std::vector<int> all, larger;
+  for (int d = 1; d <= n / d; ++d) {
+    if (n % d != 0) continue;
+    all.push_back(d);
+    if (d < n / d) larger.push_back(n / d);
+  }
+  all.insert(all.end(), larger.rbegin(), larger.rend());
   return all;
 }
 
@@ -335,7 +340,8 @@ class Planner {
 
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options) {
-  if (options.ranks < 1) fail("a strategy for {} ranks; there must be 1 or more", options.ranks);
+  if (options.ranks < 1 || options.ranks > most_ranks)
+    fail("a strategy for {} ranks; there must be 1 to {}", options.ranks, most_ranks);
   if (options.best < 1) fail("the best {} strategies; ask for 1 or more", options.best);
   if (options.examined < 1) fail("{} candidates to examine; there must be 1 or more", options.examined);
   for (const int each : {options.rounds, options.most_split, options.most_microbatches})

@@ -171,6 +171,7 @@ std::vector<int> Strategy::places() const {
 std::vector<Grid> Strategy::grids() const {
   if (stages_.empty()) {
     std::vector<Grid> grids;
+    if (stage_count_ > most_ranks / grid_.size()) fail("the stages have more than {} ranks together", most_ranks);
     for (int stage = 0; stage < stage_count_; ++stage) grids.push_back(grid_.at(stage * grid_.size()));
     return grids;
   }
@@ -189,8 +190,7 @@ std::vector<Grid> Strategy::grids() const {
   std::vector<Grid> grids;
   for (int first = 0; const Stage* entry : entries) {
     grids.push_back(entry->grid.value_or(grid_).at(first));
-    constexpr int most = 1 << 20;
-    if (grids.back().size() > most - first) fail("the stages have more than {} ranks together", most);
+    if (grids.back().size() > most_ranks - first) fail("the stages have more than {} ranks together", most_ranks);
     first += grids.back().size();
   }
   return grids;

@@ -45,7 +45,7 @@ class Comparison {
   Compared price(const std::string& name, const Strategy& strategy) {
     const bool ours = world_ && strategy.ranks() == world_->size();
     if (ours && strategy.stage_count() > 1)
-      measure(name, [&] {  // boundaries are placed by these
+      measure_if_held(name, [&] {  // boundaries are placed by these
         Strategy serial;
         return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
       });
@@ -80,9 +80,7 @@ class Comparison {
     const Plan serial = bind(model_, Strategy(), workload_);
     const auto alone = [&](const KernelTimes& times) { return estimate(serial, files_.machine, times).seconds; };
     const bool ran = std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); });
-    // Nobody asked for one rank to be run: where nobody said a limit either, the assumed machine's memory is one.
-    const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
-    if (ran && serial.peak(0).total <= room) measure("one rank", [&] { return serial; });
+    if (ran) measure_if_held("one rank", [&] { return serial; });
     const double by_given = alone(given_), by_all = alone(files_.times);
     for (auto& one : all) one.efficiency = (one.measured ? by_all : by_given) / one.cost.seconds / one.plan.ranks();
   }
@@ -99,6 +97,13 @@ class Comparison {
       }
     };
     world_ ? together(*world_, named) : named();
+  }
+  /// Of one rank, if that can hold it. Nobody asked for it to be run: where nobody said a limit either, the assumed machine's memory is one.
+  void measure_if_held(const std::string& name, const std::function<Plan()>& make) {
+    Plan plan;
+    agreed(name, [&] { plan = make(); });
+    const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
+    if (plan.peak(0).total <= room) measure(name, [&] { return plan; });
   }
   void measure(const std::string& name, const std::function<Plan()>& make) {
     Plan plan;
@@ -271,7 +276,8 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   const auto prepare = [&] {
     comparison.emplace(options, factory, world);
     strategies = make_strategies(options, world ? world->size() : 1);
-    if (first && !options.json.empty()) check_writable("--json", options.json);
+    if (first) check_writable({{"--json", options.json}});
+    if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
   };
   world ? together(*world, prepare) : prepare();
   std::vector<Compared> all;
@@ -290,7 +296,7 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   print_disturbed(all);
   if (world) print_not_run(all, world->size());
   print_verdict(all, limit);
-  if (!options.json.empty()) write_text("--json", options.json, to_json(options, files, all, limit).dump(2) + "\n");
+  if (!options.json.empty()) write_text("--json", options.json, print_json(to_json(options, files, all, limit)));
   std::fflush(stdout);
   if (none) throw AgreedError(unfit);
   return 0;

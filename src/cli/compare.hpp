@@ -1,10 +1,9 @@
 #pragma once
 
+#include "json.hpp"
 #include "machine_files.hpp"
 #include "partita/strategies/fitting.hpp"
 #include "partita/train/timed_steps.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <optional>
 
@@ -27,7 +26,6 @@ struct Compared {
 std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts);
 
 /// All that was compared; `limit` is what a rank may hold, 0 for any.
-nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all,
-                               Index limit);
+Json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all, Index limit);
 
 }  // namespace partita::cli

@@ -9,8 +9,6 @@ namespace partita::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 Json layers_of(const Compared& one) {
   Json layers = Json::array();
   for (std::size_t i = 0; i < one.cost.layers.size(); ++i) {
@@ -75,8 +73,7 @@ Json remedies_of(const std::vector<Remedy>& remedies) {
 
 }  // namespace
 
-nlohmann::ordered_json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all,
-                               Index limit) {
+Json to_json(const Options& options, const MachineFiles& files, const std::vector<Compared>& all, Index limit) {
   Json json{{"subject", "compare"},
             {"machine", files.machine.name},
             {"model", all.front().plan.model},

@@ -220,7 +220,7 @@ void print_price(const Plan& plan, const MachineFiles& files, int layer) {
 }  // namespace
 
 int explain(const Options& options, const ModelFactory& factory) {
-  if (!options.svg.empty()) check_writable("--svg", options.svg);
+  check_writable({{"--svg", options.svg}});
   const Model model = make_model(options, factory);
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);

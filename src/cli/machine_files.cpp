@@ -1,8 +1,10 @@
 #include "machine_files.hpp"
 
 #include "partita/strategies/balance.hpp"
+#include "partita/train/kernel_choice.hpp"
 #include "text_file.hpp"
 
+#include <cstdio>
 #include <filesystem>
 
 namespace partita::cli {
@@ -33,11 +35,18 @@ MeasureOptions measure_options(const Options& options) {
   return measure;
 }
 
+void note_kernels(const MeasureOptions& how, DType dtype) {
+  if (how.kernel_folder.empty() || dtype != DType::f32) return;
+  if (const auto why = KernelCache(how.kernel_folder, backend_of_times(how, dtype), how.threads).complaint();
+      !why.empty())
+    fmt::print(stderr, "note: kernels are chosen by rule, without measuring: {}\n", why);
+}
+
 MachineFiles load_machine(const Options& options) {
   if (options.machine.empty()) return {default_machine(), {}, ""};
   MachineFiles files{Machine::load(options.machine), {}, ""};
   const std::string path = times_path(options.machine);
-  if (!std::filesystem::exists(path)) return files;
+  if (std::error_code error; !std::filesystem::exists(path, error)) return files;
   KernelTimes times = KernelTimes::parse(read_text("--machine", path), path);
   times.use(backend_of_times(measure_options(options), options.trainer.dtype));
   if (times.where() == files.machine.name)

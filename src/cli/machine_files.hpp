@@ -29,6 +29,8 @@ Strategy with_stages_placed(const Options& options, const Model& model, const St
 
 /// How --backend, --threads and --kernels ask for times to be measured.
 MeasureOptions measure_options(const Options& options);
+/// Says on standard error if kernels will be chosen by rule, since choices cannot be kept; not where nobody wants them kept.
+void note_kernels(const MeasureOptions& how, DType dtype);
 
 /// What --machine names; without it the default machine. Times of another machine are left aside, with a note, and of
 /// those that are there the backend's are taken.

@@ -75,6 +75,9 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
   } catch (const Error& error) {
     if (speaks()) complain(error.what());
     return user_error;
+  } catch (const std::exception& error) {
+    if (speaks()) complain(dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what());
+    return 1;
   }
 }
 

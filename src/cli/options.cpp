@@ -233,10 +233,9 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
 }
 
 void check(const Options& o) {
-  constexpr Index most = Index{1} << 31;
   for (const auto& [option, value] : {std::pair("--batch", o.trainer.batch), std::pair("--epochs", o.trainer.epochs),
                                       std::pair("--samples", o.samples), std::pair("--steps", o.trainer.steps)})
-    if (value > most) fail("{} {}: it must be {} or less", option, value, most);
+    if (value > most_samples) fail("{} {}: it must be {} or less", option, value, most_samples);
   if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
   if (o.trainer.epochs < 1) fail("--epochs {}: it must be 1 or more", o.trainer.epochs);
   if (o.trainer.steps < 0) fail("--steps {}: it must be 0 (all) or more", o.trainer.steps);
@@ -360,6 +359,10 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
   const Shape places = data.target();
   if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))
     fail("--flip and --shift move images, but not targets that have places, as those of '{}'", options.data);
+  for (int d = 0; d < sample.dims(); ++d)
+    if (is_spatial(sample.name(d)) && options.trainer.augmentation.shift >= sample.extent(d))
+      fail("--shift {}: an image's {} is {}, so that nothing of it would be left; give less",
+           options.trainer.augmentation.shift, sample.name(d), sample.extent(d));
 }
 
 }  // namespace

@@ -15,6 +15,9 @@
 
 namespace partita::cli {
 
+/// Samples of a batch or a set, at most.
+inline constexpr Index most_samples = Index{1} << 31;
+
 /// Everything that the command line can say; what a verb does not take it refuses.
 struct Options {
   std::string verb;

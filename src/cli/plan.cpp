@@ -134,7 +134,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
   const std::string prefix = options.out;
   check_why_not(options.why_not, model);
-  check_writable("--out", prefix + "-1.toml");
+  check_writable({{"--out", prefix + "-1.toml"}});
   for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
   std::vector<Planned> found;
   try {

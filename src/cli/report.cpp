@@ -1,5 +1,6 @@
 #include "command_line.hpp"
 #include "conditions.hpp"
+#include "json.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "report_input.hpp"
@@ -13,8 +14,6 @@ namespace partita::cli {
 namespace {
 
 namespace po = boost::program_options;
-using Json = nlohmann::ordered_json;
-
 struct ReportOptions {
   std::vector<std::string> files;
   std::string out;
@@ -77,7 +76,9 @@ int report(int argc, char** argv) {
     fail("this program was built without Chart.js, which draws the report; install libjs-chart.js and configure again");
   if (o.files.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
   if (o.out.empty()) fail("report needs the page to write: --out page.html");
-  check_writable("--out", o.out);
+  check_writable({{"--out", o.out}});
+  for (const auto& file : o.files)
+    if (same_file(file, o.out)) fail("--out {}: it is one of the files to show; name another one", o.out);
   std::vector<ReportInput> inputs;
   for (const auto& file : o.files) inputs.push_back(read_report_input(file));
   write_text("--out", o.out, print_page(inputs));

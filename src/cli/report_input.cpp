@@ -9,8 +9,6 @@ namespace partita::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 enum class Kind { number, text, object, list };
 
 struct Field {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "json.hpp"
 
 #include <string>
 
@@ -10,7 +10,7 @@ namespace partita::cli {
 struct ReportInput {
   std::string file;
   std::string subject;  ///< train, evaluate, scale or compare
-  nlohmann::ordered_json content;
+  Json content;
 };
 
 /// Reads a file of results. Throws Error, with the file and the place in it, for what is not, or lacks what a report shows.

@@ -1,4 +1,5 @@
 #include "child_process.hpp"
+#include "json.hpp"
 #include "machine_files.hpp"
 #include "options.hpp"
 #include "partita/base/clock.hpp"
@@ -9,13 +10,16 @@
 #include "scale_results.hpp"
 #include "text_file.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 namespace partita::cli {
@@ -29,7 +33,10 @@ class RunFolder {
  public:
   explicit RunFolder(const std::string& out) {
     if (out.empty()) {
-      path_ = (std::filesystem::temp_directory_path() / "partita-scale-XXXXXX").string();
+      std::error_code error;
+      const auto folder = std::filesystem::temp_directory_path(error);
+      if (error) fail("there is no folder for temporary files: {}; set TMPDIR to one, or name --out", error.message());
+      path_ = (folder / "partita-scale-XXXXXX").string();
       if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be made", path_);
       return;
     }
@@ -42,11 +49,16 @@ class RunFolder {
           "name "
           "another file",
           out, path_);
-    if (error || !std::ofstream(mark)) fail("--out {}: the folder {} cannot be made or written", out, path_);
+    mark_ = open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (error || mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
+    if (flock(mark_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // not all file systems lock
+    close(mark_);
+    fail("--out {}: another scale is writing it now; wait for its end, or name another file", out);
   }
   ~RunFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
+    if (mark_ >= 0) close(mark_);
   }
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -54,6 +66,7 @@ class RunFolder {
 
  private:
   std::string path_;
+  int mark_ = -1;  // locked while this process writes there
 };
 
 std::string print_time(double seconds) {
@@ -98,7 +111,8 @@ class Experiment {
   Options options_for(int ranks) const {
     Options options = options_.train;
     options.trainer.batch = batch(ranks);
-    if (options.data == "synthetic" && options.samples == 0) options.samples = options.trainer.batch * all_steps();
+    if (options.data == "synthetic" && options.samples == 0)  // whole batches; more steps than that are several epochs
+      options.samples = options.trainer.batch * std::clamp<Index>(most_samples / options.trainer.batch, 1, all_steps());
     return options;
   }
 
@@ -115,8 +129,8 @@ class Experiment {
                 .batch = options_.batch,
                 .steps = options_.steps,
                 .dtype = std::string(name(options_.train.trainer.dtype)),
-                .arguments = fmt::format("{}", fmt::join(options_.arguments, " ")),
-                .launcher = fmt::format("{}", fmt::join(options_.launcher, " ")),
+                .arguments = in_json(fmt::format("{}", fmt::join(options_.arguments, " "))),
+                .launcher = in_json(fmt::format("{}", fmt::join(options_.launcher, " "))),
                 .conditions = present_conditions(),
                 .threads = options_.train.trainer.threads,
                 .repeats = options_.repeats,
@@ -126,7 +140,7 @@ class Experiment {
 
   ScaleRun wanted(const ScaleCase& each) const {
     const Options options = options_for(each.ranks);
-    ScaleRun run{.strategy = each.name,
+    ScaleRun run{.strategy = in_json(each.name),  // as earlier runs in --out say it
                  .fingerprint = fmt::format("{:016x}", hash(each.strategy.print())),
                  .ranks = each.ranks,
                  .batch = options.trainer.batch,
@@ -143,6 +157,9 @@ class Experiment {
   /// Data that are missing or do not fit the model are found now, not in every run.
   void check_data() {
     const int most = most_ranks();
+    if (batch(most) > most_samples)
+      fail("--batch {}: with {} a step takes {}, but {} at most; give fewer", options_.batch, counted(most, "rank"),
+           counted(batch(most), "sample"), most_samples);
     size_ = open_data(options_for(most), model_, true)->size();
     for (const auto& each : cases_)
       if (batch(each.ranks) > samples(each.ranks))
@@ -199,7 +216,7 @@ class Experiment {
 
   /// Median of the steps that count: neither the first ones nor an epoch's smaller last one.
   double seconds_a_step(const ScaleCase& each, const std::string& path) const {
-    const auto json = nlohmann::json::parse(read_text("--json", path));
+    const auto json = Json::parse(read_text("--json", path));
     const std::vector<double> steps = json.at("step_seconds");
     const Index size = samples(each.ranks), whole = size / batch(each.ranks);
     const Index epoch = (size + batch(each.ranks) - 1) / batch(each.ranks);

@@ -65,9 +65,7 @@ void check_numbers(const ScaleOptions& o) {
   for (const auto& [option, value] :
        {std::pair<const char*, Index>("--repeats", o.repeats), {"--steps", o.steps}, {"--batch", o.batch}})
     if (value < 1 || value > most) fail("{} {}: it must be 1 to {}", option, value, most);
-  if (!o.out.empty() && o.out == o.csv) fail("--out and --csv both name {}", o.out);
-  for (const auto& [option, path] : {std::pair("--out", o.out), std::pair("--csv", o.csv)})
-    if (!path.empty()) check_writable(option, path);
+  check_writable({{"--out", o.out}, {"--csv", o.csv}});
 }
 
 /// Options of train that would change what a run is, or that scale sets itself.

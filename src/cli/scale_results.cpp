@@ -1,9 +1,8 @@
 #include "scale_results.hpp"
 
+#include "json.hpp"
 #include "partita/base/error.hpp"
 #include "text_file.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +10,6 @@
 namespace partita::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Between two values linearly.
 double quantile(std::vector<double> values, double at) {
@@ -122,7 +119,7 @@ std::string ScaleResults::json() const {
               {"date", conditions.date}}},
             {"runs", Json::array()}};
   for (const auto& run : runs) json["runs"].push_back(to_json(*this, run));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return print_json(json);
 }
 
 ScaleResults ScaleResults::load(const char* option, const std::string& path) {

@@ -1,11 +1,10 @@
 #include "command_line.hpp"
+#include "json.hpp"
 #include "options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/validate.hpp"
 #include "schedule_report.hpp"
 #include "text_file.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <array>
 #include <charconv>
@@ -16,8 +15,6 @@ namespace partita::cli {
 namespace {
 
 namespace po = boost::program_options;
-using Json = nlohmann::ordered_json;
-
 struct ScheduleOptions {
   ScheduleRequest request;
   std::string times = "1,1,1,0", csv_in, csv_out, svg;
@@ -130,12 +127,11 @@ int schedule(int argc, char** argv) {
   }
   parse_times(o.times, o.request);
   check_numbers(o.request);
-  for (const auto& [option, path] : {std::pair("--csv-out", o.csv_out), std::pair("--svg", o.svg)})
-    if (!path.empty()) check_writable(option, path);
+  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}});
   const ScheduleReport report = prove(get_schedule(o, values), o);
   if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
   if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));
-  fmt::print("{}", o.json ? to_json(report).dump(2) + "\n" : print(report, o.draw ? 120 : 0));
+  fmt::print("{}", o.json ? print_json(to_json(report)) : print(report, o.draw ? 120 : 0));
   return 0;
 }
 

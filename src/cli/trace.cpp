@@ -1,17 +1,16 @@
 #include "trace.hpp"
 
+#include "json.hpp"
 #include "partita/strategies/simulate.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace partita::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Kind = Action::Kind;
 
 constexpr int measured = 0, predicted = 1;  // the two groups of rows
@@ -173,7 +172,7 @@ std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
       for (const auto& [action, start, end] : simulation.stages[stage])
         events.span(predicted, static_cast<int>(stage), action, begin + start, begin + end, static_cast<Index>(step));
   }
-  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", events.take()}}.dump() + "\n";
+  return print_json({{"displayTimeUnit", "ms"}, {"traceEvents", events.take()}}, -1);
 }
 
 }  // namespace partita::cli

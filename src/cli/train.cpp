@@ -1,4 +1,5 @@
 #include "conditions.hpp"
+#include "json.hpp"
 #include "machine_files.hpp"
 #include "options.hpp"
 #include "partita/base/clock.hpp"
@@ -10,7 +11,6 @@
 #include "unfit.hpp"
 
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <array>
 #include <cstdio>
@@ -19,8 +19,6 @@
 namespace partita::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// What a rank sets up by itself, without communication; a failure on any rank becomes the same Error on all.
 struct Setup {
@@ -46,9 +44,8 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
-    for (const auto& [option, path] :
-         {std::pair("--json", options.json), std::pair("--save", options.save), std::pair("--trace", options.trace)})
-      if (world.rank() == 0 && !path.empty()) check_writable(option, path);
+    if (world.rank() == 0)
+      check_writable({{"--json", options.json}, {"--save", options.save}, {"--trace", options.trace}});
   });
   return setup;
 }
@@ -257,7 +254,7 @@ class Run {
     json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
     together(*world_, [&] {
-      if (first_) write_text("--json", options_.json, json_.dump(2) + "\n");
+      if (first_) write_text("--json", options_.json, print_json(json_));
     });
   }
 

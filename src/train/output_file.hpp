@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "checksums.hpp"
@@ -41,7 +43,8 @@ inline void synchronise(int file) {
 /// the place that HDF5 gave them, and the rest when HDF5 is done. Memory holds nothing where the elements are.
 class OutputFile {
  public:
-  explicit OutputFile(const std::string& path) : path_(path), partial_(path + ".partial") {}
+  /// The file that a link names is written, not the link.
+  explicit OutputFile(const std::string& path) : path_(through_links(path)), partial_(path_ + ".partial") {}
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile() {
@@ -57,7 +60,7 @@ class OutputFile {
 
   /// Creates the file; call in a session, as all that follows.
   void create() {
-    disk_.emplace(open(partial_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    open_alone();
     memory_.emplace(memfd_create("partita", MFD_CLOEXEC));
     const std::string name = "/proc/self/fd/" + std::to_string(*memory_);
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
@@ -118,6 +121,32 @@ class OutputFile {
   }
 
  private:
+  static std::string through_links(const std::string& path) {
+    std::error_code error;
+    const auto real = std::filesystem::weakly_canonical(path, error);
+    return error ? path : real.string();
+  }
+
+  /// What a writer that was killed left there goes; what one that is alive writes there does not, where the file system locks.
+  void open_alone() {
+    struct stat opened {
+    }, there{};
+    if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
+      throw Error("what has its name is no file");
+    struct flock all {
+    };  // of all its bytes; HDF5, which reads the file by its name, takes flock()'s locks, which are others
+    all.l_type = F_WRLCK;
+    do {  // until what is locked is what has the name: the other one may have been given its own by now
+      disk_.emplace(open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+      if (fcntl(*disk_, F_OFD_SETLK, &all) != 0 && (errno == EAGAIN || errno == EACCES)) {
+        disk_.reset();  // not ours to remove
+        throw Error("another run is writing it now");
+      }
+      if (fstat(*disk_, &opened) != 0) fail_system();
+    } while (stat(partial_.c_str(), &there) != 0 || there.st_ino != opened.st_ino || there.st_dev != opened.st_dev);
+    if (ftruncate(*disk_, 0) != 0) fail_system();
+  }
+
   std::string path_, partial_;
   std::optional<Descriptor> memory_, disk_;
   Checksums checksums_;

@@ -139,6 +139,16 @@ expect("backend without dtype", 1, ["--backend", "onednn", "--dtype", "f64"], "r
 expect("unknown model", 1, ["--model", "fashion-cn"], "did you mean 'fashion-cnn'")
 expect("unknown data", 1, ["--data", "cifar"], "fashion-mnist")
 expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No such file")
+expect("two outputs of one name", 2, ["--save", "r.out", "--json", "./r.out"], r"--json and --save both name r\.out")
+expect("a name that is too long", 1, ["--json", "r" * 300], "its name is longer than 255 bytes")
+expect("a name that is too long, of explain", 1, ["--svg", "r" * 300], "its name is longer than 255 bytes", verb="explain")
+expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "/dev/null", "no file")
+expect("a shift that leaves nothing", 1, ["--shift", "28"], "--shift 28: an image's H is 28")
+expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=128 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",
+       verb="explain")
+expect("a huge model", 1, ["--width", "1e18"], "a model's width is 1e.18", verb="explain")
+expect("ranks of very many stages", 1, ["--strategy", "s.toml"], "more than 1048576 ranks together", verb="explain",
+       prepare=strategy('grid = "data=16777216"\nstages = 3\n'))
 expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5")
 expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
 
@@ -191,6 +201,7 @@ expect("compare: a strategy beside others", 1, ["--strategy", "s.toml", "--strat
        verb="compare", prepare=strategy(RULE.format("*", "N@data")))
 expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "fits 2 ranks", "weights .* activations",
        "more than the limit of 1.0 KiB", "the nearest are .* too much", verb="plan")
+expect("plan: too many ranks", 1, ["--ranks", "2147483647"], "2147483647 ranks; there must be 1 to 1048576", verb="plan")
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
 
 print(f"{len(failures)} failed")

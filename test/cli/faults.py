@@ -2,6 +2,7 @@
 killed while they save. The last whole checkpoint is always there and loads.
 Arguments: the launcher build/mpiexec, the program build/partita, the number of kills."""
 
+import fcntl
 import os
 import random
 import shutil
@@ -47,6 +48,13 @@ with tempfile.TemporaryDirectory() as folder:
     saved, other = os.path.join(folder, "w.h5"), os.path.join(folder, "other.h5")
     assert run("train", *SMALL, "--epochs", "1", "--save", saved).returncode == 0
     whole = open(saved, "rb").read()
+
+    with open(other + ".partial", "wb") as writer:
+        fcntl.lockf(writer, fcntl.LOCK_EX)
+        refused("another job that saves there", run("train", *SMALL, "--epochs", "1", "--save", other), other, "another run is writing it now")
+        check("what it writes stays", os.path.exists(other + ".partial"))
+    check("what it left goes", run("train", *SMALL, "--epochs", "1", "--save", other).returncode == 0 and loads(other)[0])
+    os.remove(other)
 
     # A disk of our own, in a name space of mounts of our own, with room for the old file and half of the new one.
     disk = os.path.join(folder, "disk")

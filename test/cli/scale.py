@@ -2,6 +2,7 @@
 others go on, and what it refuses before any run. Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import csv
+import fcntl
 import json
 import os
 import re
@@ -161,9 +162,24 @@ def hosts():
         check("of its runs nothing is left", sorted(os.listdir(folder)) == ["hosts", "launch", "r.json"])
 
 
+def two_at_once():
+    """What one is writing the other neither uses nor removes."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = os.path.join(folder, "r.json.runs")
+        os.mkdir(runs)
+        with open(os.path.join(runs, "of-partita-scale"), "w", encoding="utf-8") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            result = scale(folder, *SMALL, "--ranks", "1", "--repeats", "1", "--out", "r.json", status=2)
+            check("another one writes there", "--out r.json: another scale is writing it now" in result.stderr and
+                  os.listdir(runs) == ["of-partita-scale"], result.stderr)
+        scale(folder, *SMALL, "--ranks", "1", "--repeats", "1", "--out", "r.json")
+        check("what one left that is gone is taken over", os.listdir(folder) == ["r.json"])
+
+
 strong()
 strategies()
 resume()
+two_at_once()
 hosts()
 for refused_hosts, line in (("localhost:2\nno-such-host.invalid:2\n", "hosts, line 2: the host 'no-such-host.invalid' is unknown"),
                             ("# none\n\n", "hosts: it names no host")):
@@ -171,6 +187,9 @@ for refused_hosts, line in (("localhost:2\nno-such-host.invalid:2\n", "hosts, li
             prepare=lambda folder, text=refused_hosts: write(folder, "hosts", text))
 refused("no ranks", SMALL, "needs the numbers of ranks")
 refused("no number", ["--ranks", "two"], "two")
+refused("no folder for temporary files", [*SMALL, "--ranks", "1"], "set TMPDIR", environment={"TMPDIR": "/nowhere"})
+refused("more samples than fit", ["--data", "synthetic", "--model", "lenet5", "--ranks", "1", "4096", "--weak", "--batch", "1048576"],
+        "--batch 1048576: with 4096 ranks a step takes 4294967296 samples, but 2147483648 at most")
 refused("zero ranks", [*SMALL, "--ranks", "0", "2"], "--ranks 0")
 refused("ranks twice", [*SMALL, "--ranks", "1", "2", "2"], "--ranks 1 2 2", "ascending")
 refused("ranks down", [*SMALL, "--ranks", "2", "1"], "ascending")

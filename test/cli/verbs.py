@@ -16,7 +16,7 @@ SMALL = ["--data", "synthetic", "--samples", "64", "--batch", "16", "--dtype", "
 
 def run(ranks, *arguments):
     command = ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     assert result.returncode == 0, f"{command}: status {result.returncode}\n{result.stdout}{result.stderr}"
     assert result.stderr == "", f"{command}: {result.stderr}"
     return result.stdout
@@ -56,6 +56,18 @@ for part in ("conv1 = conv(image)", "halo x   H 1+1", "N@data C H@y W", "all_red
     check(f"explain shows '{part}'", part in explained, explained)
 check("explain once, on several ranks",
       run(2, "explain", "--grid", "data=2 y=2", "--rule", "*: N@data H@y", "--picture") == explained)
+check("a drawing to standard output", "</svg>" in run(0, "explain", "--svg", "/dev/stdout"))
+with tempfile.TemporaryDirectory() as folder:
+    real, link, results = (os.path.join(folder, name) for name in ("real.svg", "link.svg", "caf\udce9.json"))
+    pathlib.Path(real).touch()
+    os.symlink(real, link)
+    run(0, "explain", "--svg", link)
+    check("a link stays one, and its file is written", os.path.islink(link) and os.path.getsize(real) > 0)
+    strategy = os.path.join(folder, "caf\udce9.toml")  # no UTF-8
+    pathlib.Path(strategy).write_text('grid = "data=2"\n', encoding="utf-8")
+    run(2, "train", *SMALL, "--no-test", "--strategy", strategy, "--json", results)
+    run(0, "compare", "--strategies", strategy, "--json", results)
+    check("a file's name may be no UTF-8", "\ufffd" in pathlib.Path(results).read_text(encoding="utf-8"))
 evaluation = run(0, "explain", "--evaluation", "--grid", "data=2", "--rule", "*: N@data")
 check("explain of an evaluation has no backward", not re.search(r"\bd[xwy]\b|gradients|optimizer", evaluation), evaluation)
 

@@ -197,7 +197,7 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   EXPECT_NE(error.find("more than the limit of 9.8 KiB; give more ranks"), std::string::npos) << error;
   options.ranks = 0;
   EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
-            "a strategy for 0 ranks; there must be 1 or more");
+            "a strategy for 0 ranks; there must be 1 to 1048576");
   const auto refused = [](const PlannerOptions& asked) {
     return error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, asked); });
   };

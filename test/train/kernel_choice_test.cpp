@@ -50,7 +50,7 @@ class KernelChoice : public testing::Test {
   KernelCache cache() const { return {folder.string(), "two ways", 1}; }
 
   /// What three ranks choose, and their report.
-  std::pair<KernelChoices, KernelReport> choose() const {
+  std::pair<KernelChoices, KernelReport> choose(const std::function<void()>& meanwhile = {}) const {
     std::vector<KernelChoices> choices(3);
     std::vector<KernelReport> reports(3);
     run_threads(3, [&](Communicator& comm) {
@@ -60,6 +60,7 @@ class KernelChoice : public testing::Test {
       const auto progress = [&](Index done, Index all) {
         EXPECT_EQ(done, ++last);
         EXPECT_LE(done, all);
+        if (meanwhile && comm.rank() == 0) meanwhile();
       };
       choose_kernels(backend, {problem(8), problem(9 + comm.rank())}, cache(), comm, progress, choices[rank],
                      reports[rank]);
@@ -97,6 +98,16 @@ TEST_F(KernelChoice, FollowsTheFileAndMeasuresWhatIsDamaged) {
   EXPECT_EQ(report.measured, 1);
   EXPECT_EQ(report.known, 3);
   EXPECT_EQ(cache.read()[problem(9).print()], "quick");
+}
+
+// Else it would round in one way, and its own continuation in another.
+TEST_F(KernelChoice, FollowsWhatAnotherJobKeptMeanwhile) {
+  fs::create_directories(folder);
+  const auto [choices, report] = choose([&] { cache().add({{problem(8).print(), "slow"}}); });
+  EXPECT_EQ(report.measured, 4);
+  EXPECT_EQ(choices.at(problem(8).print()), "slow");
+  EXPECT_EQ(choices.at(problem(9).print()), "quick");
+  EXPECT_EQ(choose().first, choices);
 }
 
 TEST_F(KernelChoice, IsByRuleIfTheFileCannotBeWrittenAfterAll) {

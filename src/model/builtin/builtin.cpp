@@ -38,10 +38,14 @@ Model builtin_model(const std::string& name, const ModelSize& size) {
   if (size.extent < 0 || size.channels < 0 || size.classes < 0)
     fail("a model's extent, channels and classes are 1 or more, or 0 for its own; not {}, {} and {}", size.extent,
          size.channels, size.classes);
-  if (!(size.width > 0) || !std::isfinite(size.width))
-    fail("a model's width is {}; it must be more than 0", size.width);
+  constexpr Index most = Index{1} << 31;
+  constexpr double widest = 1 << 20;
+  for (const Index each : {size.extent, size.channels, size.classes})
+    if (each > most) fail("a model's extent, channels and classes are {} at most, not {}", most, each);
+  if (!(size.width > 0) || size.width > widest)
+    fail("a model's width is {}; it must be more than 0, and {} at most", size.width, widest);
   for (const Index width : size.widths)
-    if (width < 1) fail("a hidden layer's width is {}; it must be 1 or more", width);
+    if (width < 1 || width > most) fail("a hidden layer's width is {}; it must be 1 to {}", width, most);
   if (!size.widths.empty() && name != "mlp")
     fail("only mlp has widths of its own; the layers of {} scale together, by its width", name);
   if (const auto found = table().find(name); found != table().end()) return found->second(size);
