@@ -19,6 +19,11 @@ std::vector<std::string> names(const po::options_description& group) {
 
 }  // namespace
 
+std::string program_name(int argc, char** argv) {
+  const std::string path = argc > 0 ? argv[0] : "partita";
+  return path.substr(path.rfind('/') + 1);
+}
+
 po::variables_map read_command_line(int argc, char** argv, const po::options_description& all, const char* words) {
   constexpr int exact = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;

@@ -175,7 +175,8 @@ std::string print_ranks(const Grid& grid) {
 }
 
 /// What every rank runs when, and on which grids.
-void print_head(const Plan& plan, const ScheduleReport& schedule, const std::string& note, const Options& options) {
+void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vector<std::string>& notes,
+                const Options& options) {
   const bool alone = plan.grids.size() == 1;
   fmt::print("{} on {} ({}), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
              alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
@@ -183,7 +184,7 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::str
   if (plan.microbatches > 1)
     fmt::print("in {} microbatches of {}{}; layouts and memory of a layer are those of one\n", plan.microbatches,
                counted(plan.samples(0).extent(), "sample"), plan.smaller.empty() ? "" : " or one less");
-  if (!note.empty()) fmt::print("note: {}\n", note);
+  for (const auto& note : notes) fmt::print("note: {}\n", note);
   if (alone && plan.microbatches == 1) return fmt::print("schedule: {}", plan.schedule.print());
   for (std::size_t stage = 0; !alone && stage < plan.grids.size(); ++stage)
     fmt::print("  stage {}, {}, grid \"{}\": {}\n", stage, print_ranks(plan.grids[stage]), plan.grids[stage].print(),
@@ -233,7 +234,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   unit_times.filter_memory = kept_for_filter;
   const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
   if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
-  print_head(plan, schedule, fewer_microbatches(strategy, plan), options);
+  print_head(plan, schedule, microbatch_notes(strategy, plan), options);
   print_layers(plan, options);
   print_idle_axes(plan);
   const Traffic traffic = plan.traffic(options.rank);

@@ -68,7 +68,9 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   }
   if (o.verb != "calibrate")
     add("memory-limit", po::value(&texts.memory_limit)->value_name("SIZE"),
-        "refuse what holds more tensors on a rank, e.g. 4GiB; without it a --machine says how much");
+        o.verb == "evaluate"
+            ? "refuse what holds more tensors on a rank, e.g. 4GiB"
+            : "refuse what holds more tensors on a rank, e.g. 4GiB; without it a --machine says how much");
   add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"), "global samples a step");
   return group;
 }
@@ -257,7 +259,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
                                               "schedule", "scale",    "report",  "plan"};
   Options options;
   Texts texts;
-  const std::string program = argc > 0 ? std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) : "partita";
+  const std::string program = program_name(argc, argv);
   options.verb = argc > 1 ? argv[1] : "--help";
   if (options.verb == "--version") answer = fmt::format("partita {} ({})\n", version, mpi_version());
   if (options.verb == "--help" || options.verb == "-h" || options.verb == "help")

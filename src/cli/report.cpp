@@ -14,14 +14,15 @@ namespace partita::cli {
 namespace {
 
 namespace po = boost::program_options;
+
 struct ReportOptions {
   std::vector<std::string> files;
   std::string out;
 };
 
-po::options_description describe(ReportOptions& o) {
-  po::options_description all(
-      "Usage: partita report FILE... --out PAGE\n\nFILE: what train, scale or compare wrote as JSON");
+po::options_description describe(ReportOptions& o, const std::string& program) {
+  po::options_description all("Usage: " + program +
+                              " report FILE... --out PAGE\n\nFILE: what train, scale or compare wrote as JSON");
   auto add = all.add_options();
   add("help,h", "this text");
   add("file", po::value(&o.files)->composing()->value_name("FILE"), "one more file");
@@ -64,7 +65,7 @@ std::string print_page(const std::vector<ReportInput>& inputs) {
 
 int report(int argc, char** argv) {
   ReportOptions o;
-  const auto all = describe(o);
+  const auto all = describe(o, program_name(argc, argv));
   const auto values = read_command_line(argc - 1, argv + 1, all, "file");
   if (values.count("help") != 0) {
     std::ostringstream text;

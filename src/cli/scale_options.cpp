@@ -26,8 +26,8 @@ struct ScaleTexts {  // options that are parsed further after reading
   std::string launcher, hostfile;
 };
 
-po::options_description describe(ScaleOptions& o, ScaleTexts& texts) {
-  po::options_description all("Usage: partita scale --ranks P... [options] [options of train]");
+po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::string& program) {
+  po::options_description all("Usage: " + program + " scale --ranks P... [options] [options of train]");
   auto add = all.add_options();
   add("help,h", "this text");
   add("ranks", po::value(&o.ranks)->multitoken()->value_name("P..."), "numbers of ranks, ascending, between blanks");
@@ -136,7 +136,7 @@ Options parse_train(const ScaleOptions& o, char* program, bool builtin) {
 std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer) {
   ScaleOptions o;
   ScaleTexts texts;
-  const auto all = describe(o, texts);
+  const auto all = describe(o, texts, program_name(argc, argv));
   po::variables_map values;
   try {
     using Style = po::command_line_style::style_t;

@@ -15,14 +15,15 @@ namespace partita::cli {
 namespace {
 
 namespace po = boost::program_options;
+
 struct ScheduleOptions {
   ScheduleRequest request;
   std::string times = "1,1,1,0", csv_in, csv_out, svg;
   bool json = false, draw = true;
 };
 
-po::options_description describe(ScheduleOptions& o) {
-  po::options_description all("Usage: partita schedule [options]");
+po::options_description describe(ScheduleOptions& o, const std::string& program) {
+  po::options_description all("Usage: " + program + " schedule [options]");
   auto& r = o.request;
   std::string kinds;
   for (const auto& kind : schedule_kinds()) kinds += (kinds.empty() ? "" : ", ") + kind.name;
@@ -117,7 +118,7 @@ std::string print_kinds() {
 
 int schedule(int argc, char** argv) {
   ScheduleOptions o;
-  const po::options_description all = describe(o);
+  const po::options_description all = describe(o, program_name(argc, argv));
   const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0 || values.count("kinds") != 0) {
     std::ostringstream text;

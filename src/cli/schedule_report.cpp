@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace partita::cli {
 
 namespace {
@@ -59,10 +61,17 @@ std::string draw(const ScheduleReport& report) {
                                                      report.simulation.bubble_rate()));
 }
 
-std::string fewer_microbatches(const Strategy& strategy, const Plan& plan) {
-  if (plan.microbatches >= strategy.microbatches()) return "";
-  return fmt::format("the strategy asks for {} microbatches, but the batch has {}: one microbatch each",
-                     strategy.microbatches(), counted(plan.microbatches, "sample"));
+std::vector<std::string> microbatch_notes(const Strategy& strategy, const Plan& plan) {
+  std::vector<std::string> notes;
+  if (plan.microbatches < strategy.microbatches())
+    notes.push_back(fmt::format("the strategy asks for {} microbatches, but the batch has {}: one microbatch each",
+                                strategy.microbatches(), counted(plan.microbatches, "sample")));
+  const auto by_batch = [](const LayerPlan& layer) { return layer.op->kind() == "batch_norm"; };
+  if (plan.microbatches > 1 && plan.workload.training && std::any_of(plan.layers.begin(), plan.layers.end(), by_batch))
+    notes.push_back(fmt::format(
+        "batch normalisation sees each of the {} microbatches by itself: another result than the whole batch's",
+        plan.microbatches));
+  return notes;
 }
 
 }  // namespace partita::cli

@@ -28,7 +28,8 @@ std::string print(const ScheduleReport& report, int columns);
 /// The same as a drawing (SVG).
 std::string draw(const ScheduleReport& report);
 
-/// That a batch has fewer samples than the strategy asks for microbatches, where it has; else "".
-std::string fewer_microbatches(const Strategy& strategy, const Plan& plan);
+/// What a user of microbatches should know: that the batch has fewer samples than the strategy asks for, that a layer's result depends on
+/// them.
+std::vector<std::string> microbatch_notes(const Strategy& strategy, const Plan& plan);
 
 }  // namespace partita::cli

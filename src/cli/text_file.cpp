@@ -44,8 +44,9 @@ void check_writable(const char* option, const std::string& path) {
   const fs::path folder = meant(path).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     fail("{} {}: its folder {} cannot be written: {}", option, path, folder.string(), reason());
-  if (const auto longest = pathconf(folder.c_str(), _PC_NAME_MAX);
-      longest > 0 && fs::path(path).filename().string().size() > static_cast<std::size_t>(longest))
+  constexpr long beside = 16;  // what a name gets while the file is written: .PID.partial
+  if (const long longest = pathconf(folder.c_str(), _PC_NAME_MAX) - beside;
+      longest > 0 && static_cast<long>(meant(path).filename().string().size()) > longest)
     fail("{} {}: its name is longer than {} bytes", option, path, longest);
 }
 

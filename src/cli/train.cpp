@@ -81,7 +81,7 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
       plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
   fmt::print("workload   batch {}{}, {}{}\n", options.trainer.batch, cut, name(options.trainer.dtype),
              plan.workload.training ? ", " + options.trainer.optimizer.print() : "");
-  if (const auto note = fewer_microbatches(setup.strategy, plan); !note.empty()) fmt::print("note       {}\n", note);
+  for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
   std::fflush(stdout);  // who started this sees that it runs
 }
 

@@ -140,8 +140,8 @@ expect("unknown model", 1, ["--model", "fashion-cn"], "did you mean 'fashion-cnn
 expect("unknown data", 1, ["--data", "cifar"], "fashion-mnist")
 expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No such file")
 expect("two outputs of one name", 2, ["--save", "r.out", "--json", "./r.out"], r"--json and --save both name r\.out")
-expect("a name that is too long", 1, ["--json", "r" * 300], "its name is longer than 255 bytes")
-expect("a name that is too long, of explain", 1, ["--svg", "r" * 300], "its name is longer than 255 bytes", verb="explain")
+expect("a name that is too long", 1, ["--json", "r" * 300], "its name is longer than 239 bytes")
+expect("a name that is too long, of explain", 1, ["--svg", "r" * 300], "its name is longer than 239 bytes", verb="explain")
 expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "/dev/null", "no file")
 expect("a shift that leaves nothing", 1, ["--shift", "28"], "--shift 28: an image's H is 28")
 expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=128 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",

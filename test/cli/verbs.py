@@ -114,6 +114,8 @@ with tempfile.TemporaryDirectory() as folder:
                                ("forward", "backward", "in a bar its microbatch; darker: a later group of the stage")))
     os.remove(drawing)
     few = "the strategy asks for 4 microbatches, but the batch has 3 samples: one microbatch each"
+    alone = "batch normalisation sees each of the {} microbatches by itself: another result than the whole batch's"
+    check("explain of batch normalisation", f"note: {alone.format(3)}\n" in run(0, "explain", *staged, "--batch", "3"))
     check("explain of more microbatches than samples", f"note: {few}\n" in run(0, "explain", *staged, "--batch", "3"))
     check("train with more microbatches than samples", f"note       {few}\n" in
           run(7, "train", "--data", "synthetic", "--samples", "3", "--batch", "3", *staged, "--steps", "1", "--no-test"))
