@@ -31,12 +31,16 @@ struct Movement {
   int candidates = 0;  ///< the first of CostTerms::candidates; as many as the verb has algorithms
 };
 
+/// Of a backward that computes the forward once more: that part of it.
+inline constexpr int forward_again = 3;
+
 /// A movement of a layer: where its seconds count.
 struct LayerMovement {
   Movement movement;
   std::size_t pass = 0;  ///< 0 to 2: forward, backward data, backward filter
   double PassCost::*part = nullptr;
-  int behind = -1;     ///< the pass whose computing can hide it, as the executor goes on with that; -1 for none
+  int behind =
+      -1;  ///< the pass whose computing can hide it, as the executor goes on with that, or forward_again; -1 for none
   bool input = false;  ///< to or from the layout in which an input is needed
 };
 
@@ -52,6 +56,7 @@ struct KernelTerm {
   bool measured = false;            ///< then `seconds` hold and nothing else
   std::array<double, 3> seconds{};  ///< by pass
   std::array<double, 3> calls{};    ///< by pass: so many times as much as a forward; 2 where it runs once more
+  bool again = false;               ///< backward data begins with the forward once more
   bool operator==(const KernelTerm&) const = default;
 };
 

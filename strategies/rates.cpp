@@ -88,14 +88,18 @@ LayerCost Rates::layer(const RankTerms& of) const {
   const double once = of.kernel.measured ? 0 : seconds(of.kernel);
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     passes[pass]->compute = of.kernel.measured ? of.kernel.seconds[pass] : of.kernel.calls[pass] * once;
+  const double again = of.kernel.again ? cost.forward.compute : 0;
+  std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - again, cost.backward_filter.compute,
+                               again};  // computing behind which nothing hides yet
   for (const LayerMovement& each : of.movements) {
     PassCost& pass = *passes[each.pass];
     const double taken = seconds(each.movement);
     double hidden = 0;
     if (each.behind >= 0) {
-      PassCost& goes_on = *passes[static_cast<std::size_t>(each.behind)];
-      hidden = std::min(taken * way(each.movement).overlap, goes_on.compute - goes_on.hidden);
-      goes_on.hidden += hidden;
+      double& room = unused[static_cast<std::size_t>(each.behind)];
+      hidden = std::min(taken * way(each.movement).overlap, room);
+      room -= hidden;
+      passes[static_cast<std::size_t>(each.behind == forward_again ? 1 : each.behind)]->hidden += hidden;
     }
     pass.*each.part += taken - hidden;
     if (each.input) cost.inputs += taken;

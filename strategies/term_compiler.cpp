@@ -101,8 +101,8 @@ int unit_of(const Machine& machine, int level) {
 int hides(const LayerPlan& layer, const PlannedTraffic& item, std::size_t pass, bool split) {
   if (item.purpose != Purpose::halo) return -1;
   const std::string_view kind = layer.op->kind();
-  const bool pool = kind.ends_with("_pool");
-  if (item.role == "halo x") return kind == "conv" || pool ? static_cast<int>(pass) : -1;
+  const bool pool = kind == "max_pool" || kind == "average_pool";
+  if (item.role == "halo x") return kind != "conv" && !pool ? -1 : pass == 0 ? 0 : forward_again;
   if (layer->at.dy_halo) return split || !layer.trains() ? -1 : 2;
   return pool ? 1 : -1;
 }
@@ -225,7 +225,7 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
 KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
   const bool product = !layer->at.products.empty(), conv = layer.op->kind().starts_with("conv");
   const bool training = plan_.workload.training, again = layer.recompute && training;
-  KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others};
+  KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others, .again = again};
   if (!times_.empty())
     if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
       const double data = found->backward_data, filter = found->backward_filter;

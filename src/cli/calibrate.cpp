@@ -61,7 +61,7 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
     const Workload workload = make_workload(options);
     for (const auto& [name, strategy] : make_strategies(options, world->size()))
       plans.emplace_back(name, bind(model, strategy, workload));
-    if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}});
+    if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
     if (first) note_kernels(how, options.trainer.dtype);
     if (first) times = known_times(options, place_of_times(how));
   });

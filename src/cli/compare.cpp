@@ -276,7 +276,7 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   const auto prepare = [&] {
     comparison.emplace(options, factory, world);
     strategies = make_strategies(options, world ? world->size() : 1);
-    if (first) check_writable({{"--json", options.json}});
+    if (first) check_writable({{"--json", options.json}}, strategy_files(options));
     if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
   };
   world ? together(*world, prepare) : prepare();

@@ -221,7 +221,7 @@ void print_price(const Plan& plan, const MachineFiles& files, int layer) {
 }  // namespace
 
 int explain(const Options& options, const ModelFactory& factory) {
-  check_writable({{"--svg", options.svg}});
+  check_writable({{"--svg", options.svg}}, strategy_files(options));
   const Model model = make_model(options, factory);
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);

@@ -27,6 +27,12 @@ Strategy with_stages_placed(const Options& options, const Model& model, const St
                           limit_of(options, files.machine));
 }
 
+std::vector<NamedFile> strategy_files(const Options& options) {
+  std::vector<NamedFile> files{{"--strategy", options.strategy}, {"--machine", options.machine}};
+  for (const auto& file : options.strategies) files.emplace_back("--strategies", file);
+  return files;
+}
+
 MeasureOptions measure_options(const Options& options) {
   MeasureOptions measure;
   measure.backend = options.trainer.backend;

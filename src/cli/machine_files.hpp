@@ -4,6 +4,7 @@
 #include "partita/strategies/kernel_times.hpp"
 #include "partita/strategies/machine.hpp"
 #include "partita/train/layer_times.hpp"
+#include "text_file.hpp"
 
 namespace partita::cli {
 
@@ -27,6 +28,8 @@ Index limit_of(const Options& options, const Machine& machine);
 Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
                             const MachineFiles& files);
 
+/// The files of strategies, and of the machine, that the options name.
+std::vector<NamedFile> strategy_files(const Options& options);
 /// How --backend, --threads and --kernels ask for times to be measured.
 MeasureOptions measure_options(const Options& options);
 /// Says on standard error if kernels will be chosen by rule, since choices cannot be kept; not where nobody wants them kept.

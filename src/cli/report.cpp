@@ -77,9 +77,9 @@ int report(int argc, char** argv) {
     fail("this program was built without Chart.js, which draws the report; install libjs-chart.js and configure again");
   if (o.files.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
   if (o.out.empty()) fail("report needs the page to write: --out page.html");
-  check_writable({{"--out", o.out}});
-  for (const auto& file : o.files)
-    if (same_file(file, o.out)) fail("--out {}: it is one of the files to show; name another one", o.out);
+  std::vector<NamedFile> shown;
+  for (const auto& file : o.files) shown.emplace_back("the files to show", file);
+  check_writable({{"--out", o.out}}, shown);
   std::vector<ReportInput> inputs;
   for (const auto& file : o.files) inputs.push_back(read_report_input(file));
   write_text("--out", o.out, print_page(inputs));

@@ -5,6 +5,7 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/base/real_path.hpp"
 #include "predicted.hpp"
 #include "scale_options.hpp"
 #include "scale_results.hpp"
@@ -12,6 +13,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/ranges.h>
@@ -40,20 +42,8 @@ class RunFolder {
       if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be made", path_);
       return;
     }
-    path_ = std::filesystem::absolute(out + ".runs").string();
-    const std::string mark = path_ + "/of-partita-scale";  // it will be removed with all that is in it
-    std::error_code error;
-    if (!std::filesystem::create_directory(path_, error) && !error && !std::filesystem::exists(mark))
-      fail(
-          "--out {}: runs would write into {}, which is there and not of an experiment that was cut off; remove it or "
-          "name "
-          "another file",
-          out, path_);
-    mark_ = open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (error || mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
-    if (flock(mark_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // not all file systems lock
-    close(mark_);
-    fail("--out {}: another scale is writing it now; wait for its end, or name another file", out);
+    path_ = real_path(out) + ".runs";
+    while (!take(out)) continue;
   }
   ~RunFolder() {
     std::error_code ignored;
@@ -65,6 +55,30 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
  private:
+  /// Makes the folder, or takes over what an experiment that was cut off left. False if one that ended has just removed it.
+  bool take(const std::string& out) {
+    const std::string mark = path_ + "/of-partita-scale";  // it will be removed with all that is in it
+    std::error_code error;
+    if (!std::filesystem::create_directory(path_, error) && !error && access(mark.c_str(), F_OK) != 0 &&
+        !std::filesystem::is_empty(path_, error))
+      fail(
+          "--out {}: runs would write into {}, which is there and not of an experiment that was cut off; remove it or "
+          "name another file",
+          out, path_);
+    mark_ = error ? -1 : open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (mark_ < 0 && errno == ENOENT) return false;
+    if (mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
+    struct stat locked {
+    }, there{};
+    if (flock(mark_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // not all file systems lock
+      close(mark_);
+      fail("--out {}: another scale is writing it now; wait for its end, or name another file", out);
+    }
+    if (fstat(mark_, &locked) == 0 && stat(mark.c_str(), &there) == 0 && locked.st_ino == there.st_ino) return true;
+    close(mark_);
+    return false;
+  }
+
   std::string path_;
   int mark_ = -1;  // locked while this process writes there
 };
@@ -97,7 +111,7 @@ class Experiment {
         ScaleRun& run = results_.run(wanted_[i]);
         if (failed_.count(i) == 0 && static_cast<int>(run.repeats.size()) <= round) measure(i, run);
       }
-    write();
+    write(true);
     fmt::print("{} scaling of {}, {}, {} a rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
                results_.dtype, counted(results_.threads, "thread"), results_.conditions.processor);
     fmt::print("{}", results_.table());
@@ -244,7 +258,7 @@ class Experiment {
       failed_.insert(i);
       all_ -= std::max(options_.repeats - static_cast<int>(run.repeats.size()) - 1, 0);
     }
-    write();
+    write(false);
     report(run);
   }
 
@@ -267,9 +281,10 @@ class Experiment {
     if (run.status != 0) fmt::print(stderr, "{}\n", run.message);
   }
 
-  void write() const {
+  void write(bool last) const {
     if (!options_.out.empty()) write_text("--out", options_.out, results_.json());
-    if (!options_.csv.empty()) write_text("--csv", options_.csv, results_.csv());
+    if (!options_.csv.empty() && (last || !is_stream(options_.csv)))  // what it has written a stream does not take back
+      write_text("--csv", options_.csv, results_.csv());
   }
 
   const ScaleOptions& options_;

@@ -66,6 +66,7 @@ void check_numbers(const ScaleOptions& o) {
        {std::pair<const char*, Index>("--repeats", o.repeats), {"--steps", o.steps}, {"--batch", o.batch}})
     if (value < 1 || value > most) fail("{} {}: it must be 1 to {}", option, value, most);
   check_writable({{"--out", o.out}, {"--csv", o.csv}});
+  check_no_stream("--out", o.out);
 }
 
 /// Options of train that would change what a run is, or that scale sets itself.

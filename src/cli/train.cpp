@@ -44,8 +44,12 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
-    if (world.rank() == 0)
-      check_writable({{"--json", options.json}, {"--save", options.save}, {"--trace", options.trace}});
+    if (world.rank() == 0) {
+      check_writable({{"--json", options.json}, {"--save", options.save}, {"--trace", options.trace}},
+                     strategy_files(options));
+      check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
+      check_no_stream("--save", options.save);
+    }
   });
   return setup;
 }

@@ -101,7 +101,8 @@ std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& probl
   return rest;
 }
 
-/// What another job has measured and kept meanwhile goes before what was measured here: all that use one file round alike.
+/// What another job has measured and kept meanwhile goes before what was measured here, so that all that use one file round alike;
+/// of two that keep theirs in the same moment the last one's holds from then on.
 void adopt(const std::vector<double>& kept, std::vector<double>& chosen) {
   for (std::size_t i = 0; i < chosen.size(); ++i)
     if (kept[i] >= 0) chosen[i] = kept[i];

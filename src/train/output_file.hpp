@@ -14,11 +14,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "checksums.hpp"
 #include "hdf5.hpp"
+#include "partita/base/real_path.hpp"
 #include "system_file.hpp"
 
 namespace partita::hdf5 {
@@ -44,7 +44,7 @@ inline void synchronise(int file) {
 class OutputFile {
  public:
   /// The file that a link names is written, not the link.
-  explicit OutputFile(const std::string& path) : path_(through_links(path)), partial_(path_ + ".partial") {}
+  explicit OutputFile(const std::string& path) : path_(real_path(path)), partial_(path_ + ".partial") {}
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile() {
@@ -121,12 +121,6 @@ class OutputFile {
   }
 
  private:
-  static std::string through_links(const std::string& path) {
-    std::error_code error;
-    const auto real = std::filesystem::weakly_canonical(path, error);
-    return error ? path : real.string();
-  }
-
   /// What a writer that was killed left there goes; what one that is alive writes there does not, where the file system locks.
   void open_alone() {
     struct stat opened {

@@ -178,7 +178,7 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std
 /// Announces what batches of `order` will ask for: own samples' own rows. What `hold` itself finds damaged fails alike on
 /// every rank; what is read later may fail on one rank alone.
 void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation) {
-  if (Profile* profile = Profile::current()) profile->set_layer("data");
+  Profile::layer("data");
   std::vector<Index> mine, targets;
   Box inside, target;
   for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {

@@ -142,7 +142,9 @@ expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No suc
 expect("two outputs of one name", 2, ["--save", "r.out", "--json", "./r.out"], r"--json and --save both name r\.out")
 expect("a name that is too long", 1, ["--json", "r" * 300], "its name is longer than 239 bytes")
 expect("a name that is too long, of explain", 1, ["--svg", "r" * 300], "its name is longer than 239 bytes", verb="explain")
-expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "/dev/null", "no file")
+expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "--save /dev/null: it is no file that can be read again")
+expect("results in place of the strategy", 2, ["--strategy", "s.toml", "--json", "s.toml"], r"--strategy and --json both name s\.toml",
+       prepare=strategy(RULE.format("*", "N")))
 expect("a shift that leaves nothing", 1, ["--shift", "28"], "--shift 28: an image's H is 28")
 expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=128 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",
        verb="explain")

@@ -187,6 +187,7 @@ for refused_hosts, line in (("localhost:2\nno-such-host.invalid:2\n", "hosts, li
             prepare=lambda folder, text=refused_hosts: write(folder, "hosts", text))
 refused("no ranks", SMALL, "needs the numbers of ranks")
 refused("no number", ["--ranks", "two"], "two")
+refused("results to a device", [*SMALL, "--ranks", "1", "--out", "/dev/null"], "--out /dev/null: it is no file that can be read again")
 refused("no folder for temporary files", [*SMALL, "--ranks", "1"], "set TMPDIR", environment={"TMPDIR": "/nowhere"})
 refused("more samples than fit", ["--data", "synthetic", "--model", "lenet5", "--ranks", "1", "4096", "--weak", "--batch", "1048576"],
         "--batch 1048576: with 4096 ranks a step takes 4294967296 samples, but 2147483648 at most")

@@ -59,10 +59,15 @@ check("explain once, on several ranks",
 check("a drawing to standard output", "</svg>" in run(0, "explain", "--svg", "/dev/stdout"))
 with tempfile.TemporaryDirectory() as folder:
     real, link, results = (os.path.join(folder, name) for name in ("real.svg", "link.svg", "caf\udce9.json"))
-    pathlib.Path(real).touch()
-    os.symlink(real, link)
-    run(0, "explain", "--svg", link)
-    check("a link stays one, and its file is written", os.path.islink(link) and os.path.getsize(real) > 0)
+    os.symlink("real.svg", link)
+    for there in ("not there yet", "there"):
+        run(0, "explain", "--svg", link)
+        check(f"a link stays one, and its file is written, {there}", os.path.islink(link) and os.path.getsize(real) > 0)
+    with open(results, "w", encoding="utf-8") as file:
+        subprocess.run([PROGRAM, "explain", "--svg", "/dev/stdout"], stdout=file, timeout=60, check=True)
+    text = pathlib.Path(results).read_text(encoding="utf-8")
+    check("standard output may be a file", text.startswith("<svg") and "</svg>" in text and text.endswith(
+        run(0, "explain")), text[:200])
     strategy = os.path.join(folder, "caf\udce9.toml")  # no UTF-8
     pathlib.Path(strategy).write_text('grid = "data=2"\n', encoding="utf-8")
     run(2, "train", *SMALL, "--no-test", "--strategy", strategy, "--json", results)

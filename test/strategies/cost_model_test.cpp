@@ -129,9 +129,8 @@ TEST(CostModel, WhatComputingHidesItHidesOnce) {
   Machine machine = round_machine(1);
   machine.levels[0].latency.value = 100 * us;
   const LayerCost layer = estimate(bound(two_convolutions(), strategy, 1), machine).layers[b];
-  expect_seconds(layer.backward_data.halo,
-                 2 * 100.128 * us - layer.backward_data.compute - layer.backward_filter.compute,
-                 "of x once more, behind that forward and dx, and of the gradient of y, behind dw");
+  expect_seconds(layer.backward_data.halo, 2 * 100.128 * us - layer.forward.compute - layer.backward_filter.compute,
+                 "of x once more, behind that forward, and of the gradient of y, behind dw");
 }
 
 TEST(CostModel, SumsByTheCheapestAlgorithmOrAsMeasured) {

@@ -56,7 +56,8 @@ class PlainPrice {
     const bool data = training && (layer.needs_any_dx() || (layer.trains() && !contracts));
     const double compute[] = {layer.inputs.empty() ? 0 : once, (data ? once : 0) + again,
                               training && layer.trains() && contracts ? once : 0};
-    double hidden[] = {0, 0, 0}, all = compute[0] + compute[1] + compute[2];
+    const double rooms[] = {compute[0], compute[1] - again, compute[2], again};
+    double hidden[] = {0, 0, 0, 0}, all = compute[0] + compute[1] + compute[2];
     for (const auto& item : plan_.microbatch_traffic(index, grid.first_rank() + rank, of_smaller)) {
       if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;
       const int pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
@@ -65,12 +66,12 @@ class PlainPrice {
       const std::string_view kind = layer.op->kind();
       const bool pool = kind == "max_pool" || kind == "average_pool", dw = compute[2] > 0 && !in_halves();
       int behind = -1;  // what the executor goes on with
-      if (item.role == "halo x" && (kind == "conv" || pool)) behind = pass;
+      if (item.role == "halo x" && (kind == "conv" || pool)) behind = pass == 0 ? 0 : 3;
       if (item.role == "halo dy" && dw) behind = 2;
       if (item.role == "halo dx" && pool) behind = 1;
       if (behind < 0) continue;
       const double overlap = level(way(item, grid, rank).level).overlap.value;
-      const double less = std::min(taken * overlap, compute[behind] - hidden[behind]);
+      const double less = std::min(taken * overlap, rooms[behind] - hidden[behind]);
       hidden[behind] += less;
       all -= less;
     }

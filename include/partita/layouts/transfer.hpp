@@ -16,7 +16,6 @@ struct TransferPlan {
   std::vector<Transfer> sends, recvs, locals;
   /// Elements in all sends.
   Index sent() const;
-  /// True if this rank exchanges nothing with others.
 };
 
 /// The one planner: halos, redistributions and stage boundaries. `owned[r]` is what rank r holds, `needed[r]` what it

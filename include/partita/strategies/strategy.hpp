@@ -23,7 +23,8 @@ struct LayerRule {
 inline constexpr int most_ranks = 1 << 20;
 
 /// How a model is partitioned, as data: a grid and rules by layer name. It never changes what a model computes, only
-/// what it costs, but that batch normalisation sees each microbatch by itself. Rules merge key by key, later ones win; a rule that matches no layer is an error when it is bound.
+/// what it costs, but that batch normalisation sees each microbatch by itself, and the
+/// parts of ranks where the model asks for such statistics. Rules merge key by key, later ones win; a rule that matches no layer is an error when it is bound.
 ///
 ///     Strategy s("data=2 y=2");
 ///     s.layer("conv*", {.output = "N@data H@y"});
