@@ -4,6 +4,7 @@
 #include "options.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/open_locked.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/real_path.hpp"
 #include "predicted.hpp"
@@ -11,9 +12,6 @@
 #include "scale_results.hpp"
 #include "text_file.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/ranges.h>
@@ -65,18 +63,12 @@ class RunFolder {
           "--out {}: runs would write into {}, which is there and not of an experiment that was cut off; remove it or "
           "name another file",
           out, path_);
-    mark_ = error ? -1 : open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (mark_ < 0 && errno == ENOENT) return false;
-    if (mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
-    struct stat locked {
-    }, there{};
-    if (flock(mark_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // not all file systems lock
-      close(mark_);
+    if (!error) mark_ = open_locked(mark);
+    if (!error && mark_ < 0 && errno == ENOENT) return false;
+    if (!error && mark_ < 0 && errno == EWOULDBLOCK)
       fail("--out {}: another scale is writing it now; wait for its end, or name another file", out);
-    }
-    if (fstat(mark_, &locked) == 0 && stat(mark.c_str(), &there) == 0 && locked.st_ino == there.st_ino) return true;
-    close(mark_);
-    return false;
+    if (error || mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
+    return true;
   }
 
   std::string path_;

@@ -18,6 +18,7 @@
 
 #include "checksums.hpp"
 #include "hdf5.hpp"
+#include "partita/base/open_locked.hpp"
 #include "partita/base/real_path.hpp"
 #include "system_file.hpp"
 
@@ -121,23 +122,14 @@ class OutputFile {
   }
 
  private:
-  /// What a writer that was killed left there goes; what one that is alive writes there does not, where the file system locks.
+  /// What a writer that was killed left there goes; what one that is alive writes there does not.
   void open_alone() {
-    struct stat opened {
-    }, there{};
+    struct stat there {};
     if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
       throw Error("what has its name is no file");
-    struct flock all {
-    };  // of all its bytes; HDF5, which reads the file by its name, takes flock()'s locks, which are others
-    all.l_type = F_WRLCK;
-    do {  // until what is locked is what has the name: the other one may have been given its own by now
-      disk_.emplace(open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-      if (fcntl(*disk_, F_OFD_SETLK, &all) != 0 && (errno == EAGAIN || errno == EACCES)) {
-        disk_.reset();  // not ours to remove
-        throw Error("another run is writing it now");
-      }
-      if (fstat(*disk_, &opened) != 0) fail_system();
-    } while (stat(partial_.c_str(), &there) != 0 || there.st_ino != opened.st_ino || there.st_dev != opened.st_dev);
+    const int file = open_locked(partial_);
+    if (file < 0 && errno == EWOULDBLOCK) throw Error("another run is writing it now");
+    disk_.emplace(file);
     if (ftruncate(*disk_, 0) != 0) fail_system();
   }
 

@@ -168,7 +168,7 @@ def two_at_once():
         runs = os.path.join(folder, "r.json.runs")
         os.mkdir(runs)
         with open(os.path.join(runs, "of-partita-scale"), "w", encoding="utf-8") as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX)
+            fcntl.lockf(mark, fcntl.LOCK_EX)
             result = scale(folder, *SMALL, "--ranks", "1", "--repeats", "1", "--out", "r.json", status=2)
             check("another one writes there", "--out r.json: another scale is writing it now" in result.stderr and
                   os.listdir(runs) == ["of-partita-scale"], result.stderr)
