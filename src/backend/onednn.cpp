@@ -18,7 +18,7 @@ namespace partita {
 
 namespace {
 
-constexpr std::string_view nhwc = "nhwc", blocked = "blocked", gemm_algorithm = "gemm";
+constexpr std::string_view nhwc = "nhwc", blocked = "blocked", winograd = "winograd", gemm_algorithm = "gemm";
 
 /// `tensor` over `box`: itself, or a dense copy, since strided views fall to oneDNN's slow kernel.
 Tensor dense(const Tensor& tensor, const Box& box) {
@@ -44,6 +44,7 @@ class OneDnnBackend : public ReferenceBackend {
     omp_set_num_threads(threads_);
     if (!has_fast_nhwc(problem)) return {blocked, gemm_algorithm};
     if (points) return {gemm_algorithm, nhwc, blocked};
+    if (has_winograd(problem)) return {nhwc, blocked, winograd, gemm_algorithm};
     return {nhwc, blocked, gemm_algorithm};
   }
 
@@ -54,6 +55,8 @@ class OneDnnBackend : public ReferenceBackend {
       conv = make_nhwc_conv(problem);
     else if (algorithm == blocked)
       conv = make_blocked_conv(problem);
+    else if (algorithm == winograd)
+      conv = make_winograd_conv(problem);
     else if (algorithm == gemm_algorithm)
       conv = nullptr;
     else

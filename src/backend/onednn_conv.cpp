@@ -4,6 +4,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -73,29 +74,62 @@ struct Slides {
         pad_hi(dims(p, {}, [](const Side& s) { return s.pad_hi; })) {}
 };
 
-constexpr auto direct = dnnl::algorithm::convolution_direct;
+/// The form of activations, and how what they make is computed.
+struct Way {
+  Tag activations;
+  dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct;
+};
+Way nhwc(const ConvProblem& p) { return {channels_last(p)}; }
+constexpr Way blocked{Tag::any}, winograd{Tag::any, dnnl::algorithm::convolution_winograd};
 
-dnnl::convolution_forward::primitive_desc forward(const ConvProblem& p, Tag activations) {
-  const Descriptions d(p, activations);
+/// Rows of dx that are computed and thrown away. oneDNN 2.6's Winograd takes the padding below for the one above there; with more
+/// rows both are alike.
+struct MoreRows {
+  Index above = 0, below = 0;
+  MoreRows(const ConvProblem& p, const Way& way) {
+    if (p.pass != ConvPass::backward_data || way.algorithm != winograd.algorithm) return;
+    const Side& rows = p.sides[1];
+    above = std::max<Index>(rows.pad_lo - rows.pad_hi, 0);
+    below = std::max<Index>(rows.pad_hi - rows.pad_lo, 0);
+  }
+  ConvProblem of(ConvProblem p) const {
+    Side& rows = p.sides[1];
+    rows.in += above + below;
+    rows.pad_lo -= above;
+    rows.pad_hi -= below;
+    return p;
+  }
+};
+
+// What makes a primitive; empty where oneDNN has none.
+constexpr bool may_be_empty = true;
+
+dnnl::convolution_forward::primitive_desc forward(const ConvProblem& p, const Way& way) {
+  const Descriptions d(p, way.activations);
   const Slides s(p);
-  const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training, direct, d.x, d.w, d.bias, d.y,
+  const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training, way.algorithm, d.x, d.w, d.bias, d.y,
                                              s.strides, s.dilations, s.pad_lo, s.pad_hi);
-  return {desc, engine()};
+  return {desc, engine(), may_be_empty};
 }
 
-dnnl::convolution_backward_data::primitive_desc backward_data(const ConvProblem& p, Tag activations) {
-  const Descriptions d(p, activations);
+dnnl::convolution_backward_data::primitive_desc backward_data(const ConvProblem& p, const Way& way) {
+  const auto hint = forward(p, way);
+  if (!hint) return {};
+  const Descriptions d(p, way.activations);
   const Slides s(p);
-  const dnnl::convolution_backward_data::desc desc(direct, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo, s.pad_hi);
-  return {desc, engine(), forward(p, activations)};
+  const dnnl::convolution_backward_data::desc desc(way.algorithm, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
+                                                   s.pad_hi);
+  return {desc, engine(), hint, may_be_empty};
 }
 
-dnnl::convolution_backward_weights::primitive_desc backward_filter(const ConvProblem& p, Tag activations) {
-  const Descriptions d(p, activations);
+dnnl::convolution_backward_weights::primitive_desc backward_filter(const ConvProblem& p, const Way& way) {
+  const auto hint = forward(p, way);
+  if (!hint) return {};
+  const Descriptions d(p, way.activations);
   const Slides s(p);
-  const dnnl::convolution_backward_weights::desc desc(direct, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
+  const dnnl::convolution_backward_weights::desc desc(way.algorithm, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
                                                       s.pad_hi);
-  return {desc, engine(), forward(p, activations)};
+  return {desc, engine(), hint, may_be_empty};
 }
 
 /// One array of a primitive: dense channels last for us, the form that the primitive chose for it.
@@ -116,40 +150,45 @@ class Operand {
   std::optional<dnnl::reorder> load_;
 };
 
-/// The array that a primitive writes. What it may have to add to ours it must have of its own.
+/// The array that a primitive writes. What it may have to add to ours it must have of its own. Of more rows than ours the first
+/// ones above are left out, and those below.
 class Result {
  public:
-  Result(const Memory::desc& dense, const Memory::desc& chosen, bool may_add)
-      : dense_(dense, engine(), nullptr), chosen_(dense == chosen && !may_add ? dense_ : Memory(chosen, engine())) {
+  Result(const Memory::desc& dense, const Memory::desc& chosen, bool may_add, Index above = 0)
+      : dense_(dense, engine(), nullptr),
+        chosen_(dense == chosen && !may_add ? dense_ : Memory(chosen, engine())),
+        wanted_(chosen_) {
     if (dense == chosen && !may_add) return;
-    store_.emplace(chosen_, dense_);
+    if (dense.dims() != chosen.dims())
+      wanted_ = Memory(chosen.submemory_desc(dense.dims(), {0, 0, above, 0}), engine(), chosen_.get_data_handle());
+    store_.emplace(wanted_, dense_);
     if (!may_add) return;
     dnnl::post_ops sum;
     sum.append_sum();
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(sum);
-    add_.emplace(dnnl::reorder::primitive_desc(chosen_, dense_, attributes));
+    add_.emplace(dnnl::reorder::primitive_desc(wanted_, dense_, attributes));
   }
   const Memory& chosen() const { return chosen_; }
   /// Before the primitive runs, names where its result goes; `store` puts it there.
   void point_to(float* data) const { dense_.set_data_handle(data); }
   void store(const dnnl::stream& stream, Write write) {
     auto& to_ours = write == Write::add ? add_ : store_;
-    if (to_ours) to_ours->execute(stream, chosen_, dense_);
+    if (to_ours) to_ours->execute(stream, wanted_, dense_);
   }
 
  private:
-  Memory dense_, chosen_;
+  Memory dense_, chosen_, wanted_;
   std::optional<dnnl::reorder> store_, add_;
 };
 
 /// A primitive with its operands: two that it reads and one that it writes.
 class Primitive final : public OneDnnConv {
  public:
-  Primitive(const ConvProblem& problem, Tag form) {
+  Primitive(const ConvProblem& problem, const Way& way) {
     switch (problem.pass) {
       case ConvPass::forward: {
-        const auto pd = forward(problem, form);
+        const auto pd = forward(problem, way);
         primitive_ = dnnl::convolution_forward(pd);
         bind(our_x(problem), pd.src_desc(), DNNL_ARG_SRC, our_w(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
              our_y(problem), pd.dst_desc(), DNNL_ARG_DST, false);
@@ -158,14 +197,15 @@ class Primitive final : public OneDnnConv {
         break;
       }
       case ConvPass::backward_data: {
-        const auto pd = backward_data(problem, form);
+        const MoreRows more(problem, way);
+        const auto pd = backward_data(more.of(problem), way);
         primitive_ = dnnl::convolution_backward_data(pd);
         bind(our_y(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST, our_w(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
-             our_x(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, false);
+             our_x(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, false, more.above);
         break;
       }
       case ConvPass::backward_filter: {
-        const auto pd = backward_filter(problem, form);
+        const auto pd = backward_filter(problem, way);
         primitive_ = dnnl::convolution_backward_weights(pd);
         bind(our_x(problem), pd.src_desc(), DNNL_ARG_SRC, our_y(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST,
              our_w(problem), pd.diff_weights_desc(), DNNL_ARG_DIFF_WEIGHTS, true);
@@ -187,10 +227,10 @@ class Primitive final : public OneDnnConv {
  private:
   void bind(const Memory::desc& first, const Memory::desc& first_chosen, int first_arg, const Memory::desc& second,
             const Memory::desc& second_chosen, int second_arg, const Memory::desc& result,
-            const Memory::desc& result_chosen, int result_arg, bool may_add) {
+            const Memory::desc& result_chosen, int result_arg, bool may_add, Index above = 0) {
     first_.emplace(first, first_chosen);
     second_.emplace(second, second_chosen);
-    result_.emplace(result, result_chosen, may_add);
+    result_.emplace(result, result_chosen, may_add, above);
     args_ = {{first_arg, first_->chosen()}, {second_arg, second_->chosen()}, {result_arg, result_->chosen()}};
   }
 
@@ -201,28 +241,32 @@ class Primitive final : public OneDnnConv {
   std::unordered_map<int, Memory> args_;
 };
 
-/// True if there is only oneDNN's slow kernel for this form.
-bool is_slow(const ConvProblem& problem, Tag form) {
-  const auto slow = [](const auto& pd) {
-    return std::string_view(pd.impl_info_str()).find("ref") != std::string_view::npos;
-  };
+/// The name of oneDNN's kernel, "" where it has none.
+std::string kernel_name(const ConvProblem& problem, const Way& way) {
+  const auto name = [](const auto& pd) -> std::string { return pd ? pd.impl_info_str() : ""; };
   switch (problem.pass) {
-    case ConvPass::forward: return slow(forward(problem, form));
-    case ConvPass::backward_data: return slow(backward_data(problem, form));
-    case ConvPass::backward_filter: return slow(backward_filter(problem, form));
+    case ConvPass::forward: return name(forward(problem, way));
+    case ConvPass::backward_data: return name(backward_data(MoreRows(problem, way).of(problem), way));
+    case ConvPass::backward_filter: return name(backward_filter(problem, way));
   }
   broken("unknown pass");
 }
 
 }  // namespace
 
-bool has_fast_nhwc(const ConvProblem& problem) { return !is_slow(problem, channels_last(problem)); }
+bool has_fast_nhwc(const ConvProblem& problem) {
+  return kernel_name(problem, nhwc(problem)).find("ref") == std::string::npos;
+}
+bool has_winograd(const ConvProblem& problem) { return !kernel_name(problem, winograd).empty(); }
 
 std::unique_ptr<OneDnnConv> make_nhwc_conv(const ConvProblem& problem) {
-  return std::make_unique<Primitive>(problem, channels_last(problem));
+  return std::make_unique<Primitive>(problem, nhwc(problem));
 }
 std::unique_ptr<OneDnnConv> make_blocked_conv(const ConvProblem& problem) {
-  return std::make_unique<Primitive>(problem, Tag::any);
+  return std::make_unique<Primitive>(problem, blocked);
+}
+std::unique_ptr<OneDnnConv> make_winograd_conv(const ConvProblem& problem) {
+  return std::make_unique<Primitive>(problem, winograd);
 }
 
 }  // namespace partita

@@ -20,7 +20,12 @@ class OneDnnConv {
 std::unique_ptr<OneDnnConv> make_nhwc_conv(const ConvProblem& problem);
 /// Brings all operands into the blocked form of oneDNN's choice (channels padded to whole blocks), and the result back.
 std::unique_ptr<OneDnnConv> make_blocked_conv(const ConvProblem& problem);
+/// The same, with a quarter of the multiplications: 4x4 outputs of a 3x3 window are made of 6x6 products instead of 144 (Lavin
+/// and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016, F(4x4, 3x3)).
+std::unique_ptr<OneDnnConv> make_winograd_conv(const ConvProblem& problem);
 /// False if oneDNN has only its slow generic kernel for channels last.
 bool has_fast_nhwc(const ConvProblem& problem);
+/// True if oneDNN has a kernel for it: 3x3 with stride 1, on processors with AVX-512.
+bool has_winograd(const ConvProblem& problem);
 
 }  // namespace partita

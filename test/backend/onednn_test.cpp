@@ -23,6 +23,10 @@ class OneDnn : public testing::Test {
     fast = make_backend("onednn", DType::f32, 1);
   }
   void compare(Generator& random, const Case& c);
+  bool offers(const ConvProblem& problem, std::string_view algorithm) const {
+    const auto ways = fast->algorithms(problem);
+    return std::find(ways.begin(), ways.end(), algorithm) != ways.end();
+  }
   static void expect_near(const Tensor (&y)[2], const Tensor (&dx)[2], const Tensor (&sum)[2]);
 
   std::unique_ptr<Backend> fast, reference = make_reference_backend();
@@ -59,10 +63,11 @@ void OneDnn::compare(Generator& random, const Case& c) {
   const std::array problems{ConvProblem(ConvPass::forward, c.slides, c.x, c.w, c.y, static_cast<bool>(bias)),
                             ConvProblem(ConvPass::backward_data, c.slides, c.x, c.w, c.y, false),
                             ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.w, c.y, false)};
-  for (const std::string_view algorithm : {"", "nhwc", "blocked", "gemm"}) {  // first as the backend itself chooses
+  for (const std::string_view algorithm :
+       {"", "nhwc", "blocked", "gemm", "winograd"}) {  // first as the backend itself chooses
     SCOPED_TRACE(algorithm);
     for (const auto& problem : problems)
-      if (!algorithm.empty() && !problem.empty()) fast->choose(problem, algorithm);
+      if (offers(problem, algorithm)) fast->choose(problem, algorithm);
     copy_box(dw, sum[0], c.w);
     fast->conv_forward(c.slides, x, w, bias, y[0], {});
     fast->conv_backward_data(c.slides, dy, w, dx[0], {});
@@ -105,13 +110,32 @@ TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
   compare(random, layer(2, 16, 16, 15, {3, 1, 2, 2, 2}));
 }
 
+// Parts of a padded 3x3 convolution, as ranks that cut its rows and columns have them: padded on both sides, on one, on none.
+TEST_F(OneDnn, IsTheReferenceByWinogradHoweverPadded) {
+  Generator random(10);
+  Index offered = 0;
+  for (int i = 0; i < 150; ++i) {
+    Window rows{3, 1, 1, random.draw(0, 2), random.draw(0, 2)}, columns{3, 1, 1, random.draw(0, 2), random.draw(0, 2)};
+    Case c = layer(random.draw(1, 3), random.draw(1, 40), random.draw(1, 40), random.draw(3, 21), rows);
+    c.slides = {rows, columns};
+    c.y[3] = {0, columns.outputs(c.x[3].extent())};
+    for (const int d : {2, 3})
+      if (random.one_in(2)) c.y[d] = random.part(c.y[d].extent());
+    c.text = c.x.print() + c.y.print() + rows.print() + columns.print();
+    for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter})
+      offered += offers(ConvProblem(pass, c.slides, c.x, c.w, c.y, false), "winograd") ? 1 : 0;
+    compare(random, c);
+  }
+  RecordProperty("offered", std::to_string(offered));
+}
+
 TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
   Generator random(6);
   const Case c = layer(2, 16, 16, 9, {3, 1, 1, 1, 1});
   for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
     const ConvProblem problem(pass, c.slides, c.x, c.w, c.y, pass == ConvPass::forward);
     const auto ways = fast->algorithms(problem);
-    EXPECT_EQ(ways.size(), 3U);
+    EXPECT_EQ(ways.size(), offers(problem, "winograd") ? 4U : 3U);
     EXPECT_EQ(std::count(ways.begin(), ways.end(), measure_fastest(*fast, problem)), 1);
   }
   compare(random, c);
