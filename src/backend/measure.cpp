@@ -4,7 +4,7 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <ranges>
 #include <vector>
 
 namespace partita {
@@ -39,6 +39,10 @@ class Arrays {
             "the arrays make the same problem");
   }
 
+  std::size_t bytes() const {
+    return sizeof(float) * static_cast<std::size_t>(x_.volume() + w_.volume() + y_.volume());
+  }
+
   void run(Backend& backend) const {
     switch (pass_) {
       case ConvPass::forward: return backend.conv_forward(windows_, x_, w_, bias_, y_, {});
@@ -54,24 +58,70 @@ class Arrays {
   Tensor x_, w_, y_, bias_;
 };
 
-Timing timed(const Arrays& arrays, Backend& backend) {
-  const Stopwatch watch;
-  arrays.run(backend);
-  return watch.time();
+/// As many arrays of one problem as drive each other out of the caches that a core has for itself: in a network too other
+/// layers run between two runs of one, and what was faster by 1.5 on arrays in its caches may be slower by 1.5 there.
+class Rotation {
+ public:
+  explicit Rotation(const ConvProblem& problem) {
+    constexpr std::size_t much = std::size_t{32} << 20, most = 16;
+    do sets_.emplace_back(problem);
+    while (sets_.size() < most && sets_.size() * sets_.front().bytes() < much);
+  }
+  const Arrays& next() { return sets_[at_++ % sets_.size()]; }
+
+ private:
+  std::vector<Arrays> sets_;
+  std::size_t at_ = 0;
+};
+
+/// One of the ways to compute it, and its runs so far.
+struct Candidate {
+  std::string_view algorithm;
+  std::vector<Timing> runs = {};
+
+  /// The median.
+  double seconds() const {
+    auto seconds = undisturbed_seconds(runs);
+    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    std::nth_element(seconds.begin(), middle, seconds.end());
+    return *middle;
+  }
+  /// Of what its core did for it alone.
+  double shortest() const {
+    const auto alone = [](const Timing& run) { return run.seconds - run.lost; };
+    return std::ranges::min(runs | std::views::transform(alone));
+  }
+};
+
+double least_seconds(const std::vector<Candidate>& all) {
+  const auto seconds = [](const Candidate& candidate) { return candidate.seconds(); };
+  return std::ranges::min(all | std::views::transform(seconds));
 }
 
-/// Seconds of the shortest of several runs: others may lengthen a run, never shorten it. Fewer are made of what takes long: two of what
-/// takes a second, and one of what cannot win against `best`, whatever its core did for others meanwhile. One more comes before them all.
-double shortest(const Arrays& arrays, Backend& backend, double best) {
-  constexpr double hopeless = 1.5, enough = 0.05, much = 1;  // the last two in seconds
-  constexpr int few = 3, most = 9;
-  double least = timed(arrays, backend).seconds, all = 0;  // the first makes what the others find made
-  for (int run = 1;; ++run) {
-    const Timing time = timed(arrays, backend);
-    least = std::min(least, time.seconds);
-    all += time.seconds;
-    const bool beaten = time.seconds - time.lost > hopeless * best;
-    if (run == most || (all >= enough && (run >= few || beaten || (run > 1 && all > much)))) return least;
+/// Runs all in turns. Fewer rounds are made of what takes long, and what cannot win, whatever its core did for others meanwhile,
+/// leaves.
+void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend) {
+  constexpr double enough = 0.05, much = 1;  // seconds, of each
+  constexpr int few = 3, most = 15;
+  Rotation rotation(problem);
+  const auto run = [&](const Candidate& candidate) {
+    const Arrays& arrays = rotation.next();
+    backend.choose(problem, candidate.algorithm);
+    const Stopwatch watch;
+    arrays.run(backend);
+    return watch.time();
+  };
+  for (const auto& candidate : all) run(candidate);  // makes what later runs find made
+  double spent = 0;
+  for (int round = 1;; ++round) {
+    for (auto& candidate : all) {
+      candidate.runs.push_back(run(candidate));
+      spent += candidate.runs.back().seconds;
+    }
+    const double best = least_seconds(all), each = spent / static_cast<double>(all.size());
+    const double hopeless = round == 1 ? 3 : 1.5;  // one run may have been unlucky
+    std::erase_if(all, [&](const Candidate& candidate) { return candidate.shortest() > hopeless * best; });
+    if (round == most || (each >= enough && round >= few) || (each > much && round > 1) || all.size() == 1) return;
   }
 }
 
@@ -79,18 +129,14 @@ double shortest(const Arrays& arrays, Backend& backend, double best) {
 
 std::string_view measure_fastest(Backend& backend, const ConvProblem& problem) {
   constexpr double doubt = 0.97;
-  const Arrays arrays(problem);
-  std::string_view fastest;
-  double best = std::numeric_limits<double>::infinity();
-  for (const auto algorithm : backend.algorithms(problem)) {
-    backend.choose(problem, algorithm);
-    const double time = shortest(arrays, backend, best);
-    if (!fastest.empty() && time > doubt * best) continue;
-    fastest = algorithm;
-    best = time;
-  }
-  backend.choose(problem, fastest);
-  return fastest;
+  std::vector<Candidate> all;
+  for (const auto algorithm : backend.algorithms(problem)) all.push_back({algorithm});
+  race(all, problem, backend);
+  const double best = least_seconds(all);
+  const auto fastest =
+      std::ranges::find_if(all, [&](const Candidate& candidate) { return doubt * candidate.seconds() <= best; });
+  backend.choose(problem, fastest->algorithm);
+  return fastest->algorithm;
 }
 
 }  // namespace partita

@@ -4,38 +4,44 @@
 
 namespace partita {
 
-OneDnnProduct::Primitive& OneDnnProduct::primitive(Index m, Index n, Index k, Index lda, Index ldb, Index ldc,
-                                                   bool adds) {
-  const std::array<Index, 7> key{m, n, k, lda, ldb, ldc, adds ? 1 : 0};
-  if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  using Desc = dnnl::memory::desc;
-  constexpr auto f32 = dnnl::memory::data_type::f32;
-  const Desc a({m, k}, f32, dnnl::memory::dims{lda, 1}), b({k, n}, f32, dnnl::memory::dims{1, ldb}),
-      c({m, n}, f32, dnnl::memory::dims{ldc, 1});
-  dnnl::primitive_attr attributes;
-  dnnl::post_ops sum;
-  if (adds) sum.append_sum();
-  attributes.set_post_ops(sum);
-  const dnnl::matmul run(dnnl::matmul::primitive_desc({a, b, c}, attributes, engine));
-  return primitives_.emplace(key, Primitive{run, {a, engine, nullptr}, {b, engine, nullptr}, {c, engine, nullptr}})
-      .first->second;
-}
-
-void OneDnnProduct::operator()(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const float* a, Index lda,
-                               const float* b, Index ldb, float beta, float* c, Index ldc, float alpha) {
-  if (transpose_b && !transpose_a && (beta == 0 || beta == 1) && alpha == 1) {
-    auto& product = primitive(m, n, k, lda, ldb, ldc, beta == 1);
-    product.a.set_data_handle(const_cast<float*>(a));
-    product.b.set_data_handle(const_cast<float*>(b));
-    product.c.set_data_handle(c);
-    static thread_local dnnl::stream stream(product.a.get_engine());
-    product.run.execute(stream, {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
-    return;
-  }
+void onednn_sgemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const float* a, Index lda,
+                  const float* b, Index ldb, float beta, float* c, Index ldc, float alpha) {
   const auto status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   require(status == dnnl_success, "oneDNN accepts the matrix product");
+}
+
+OneDnnMatmul::Primitive OneDnnMatmul::make(const Key& key) {
+  const auto& [transpose_a, transpose_b, m, n, k, lda, ldb, ldc, adds] = key;
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const auto matrix = [](Index rows, Index columns, bool transposed, Index ld) {
+    const dnnl::memory::dims strides{transposed ? 1 : ld, transposed ? ld : 1};
+    return dnnl::memory::desc({rows, columns}, dnnl::memory::data_type::f32, strides);
+  };
+  const auto a = matrix(m, k, transpose_a != 0, lda), b = matrix(k, n, transpose_b != 0, ldb),
+             c = matrix(m, n, false, ldc);
+  dnnl::primitive_attr attributes;
+  dnnl::post_ops sum;
+  if (adds != 0) sum.append_sum();
+  attributes.set_post_ops(sum);
+  return {dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, attributes, engine)),
+          {a, engine, nullptr},
+          {b, engine, nullptr},
+          {c, engine, nullptr}};
+}
+
+void OneDnnMatmul::operator()(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const float* a, Index lda,
+                              const float* b, Index ldb, float beta, float* c, Index ldc) {
+  require(beta == 0 || beta == 1, "the primitive writes its product or adds it");
+  const Key key{transpose_a ? 1 : 0, transpose_b ? 1 : 0, m, n, k, lda, ldb, ldc, beta == 1 ? 1 : 0};
+  auto found = primitives_.find(key);
+  if (found == primitives_.end()) found = primitives_.emplace(key, make(key)).first;
+  auto& product = found->second;
+  product.a.set_data_handle(const_cast<float*>(a));
+  product.b.set_data_handle(const_cast<float*>(b));
+  product.c.set_data_handle(c);
+  static thread_local dnnl::stream stream(product.a.get_engine());
+  product.run.execute(stream, {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
 }
 
 }  // namespace partita

@@ -24,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* no_folder = "there is no folder to keep choices in";
+/// Counts the changes of what there is to choose from: the fastest of fewer is measured again.
+constexpr int generation = 2;
 constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
 using Numbers = std::array<Index, words>;  // of a problem, as it travels
 
@@ -112,7 +114,8 @@ void adopt(const std::vector<double>& kept, std::vector<double>& chosen) {
 
 KernelCache::KernelCache(const std::string& folder, std::string_view backend, int threads)
     : folder_(folder),
-      heading_(fmt::format("# convolutions of backend '{}' with {} threads on {}", backend, threads, processor())) {
+      heading_(fmt::format("# convolutions ({}) of backend '{}' with {} threads on {}", generation, backend, threads,
+                           processor())) {
   path_ = fmt::format("{}/kernels-{:016x}.txt", folder, hash(heading_));
 }
 

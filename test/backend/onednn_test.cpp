@@ -64,7 +64,7 @@ void OneDnn::compare(Generator& random, const Case& c) {
                             ConvProblem(ConvPass::backward_data, c.slides, c.x, c.w, c.y, false),
                             ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.w, c.y, false)};
   for (const std::string_view algorithm :
-       {"", "nhwc", "blocked", "gemm", "winograd"}) {  // first as the backend itself chooses
+       {"", "nhwc", "blocked", "winograd", "gemm", "matmul"}) {  // first as the backend itself chooses
     SCOPED_TRACE(algorithm);
     for (const auto& problem : problems)
       if (offers(problem, algorithm)) fast->choose(problem, algorithm);
@@ -135,7 +135,7 @@ TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
   for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
     const ConvProblem problem(pass, c.slides, c.x, c.w, c.y, pass == ConvPass::forward);
     const auto ways = fast->algorithms(problem);
-    EXPECT_EQ(ways.size(), offers(problem, "winograd") ? 4U : 3U);
+    EXPECT_EQ(ways.size(), offers(problem, "winograd") ? 5U : 4U);
     EXPECT_EQ(std::count(ways.begin(), ways.end(), measure_fastest(*fast, problem)), 1);
   }
   compare(random, c);
