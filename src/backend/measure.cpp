@@ -59,7 +59,8 @@ class Arrays {
 };
 
 /// As many arrays of one problem as drive each other out of the caches that a core has for itself: in a network too other
-/// layers run between two runs of one, and what was faster by 1.5 on arrays in its caches may be slower by 1.5 there.
+/// layers run between two runs of one, and what was faster by 1.5 on arrays in its caches may be slower by 1.5 there. Of small
+/// ones 16, which may stay in the caches, as small layers' do.
 class Rotation {
  public:
   explicit Rotation(const ConvProblem& problem) {
@@ -79,12 +80,10 @@ struct Candidate {
   std::string_view algorithm;
   std::vector<Timing> runs = {};
 
-  /// The median.
-  double seconds() const {
+  double median() const {
     auto seconds = undisturbed_seconds(runs);
-    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-    std::nth_element(seconds.begin(), middle, seconds.end());
-    return *middle;
+    std::ranges::sort(seconds);
+    return (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
   }
   /// Of what its core did for it alone.
   double shortest() const {
@@ -93,15 +92,14 @@ struct Candidate {
   }
 };
 
-double least_seconds(const std::vector<Candidate>& all) {
-  const auto seconds = [](const Candidate& candidate) { return candidate.seconds(); };
-  return std::ranges::min(all | std::views::transform(seconds));
+double least_median(const std::vector<Candidate>& all) {
+  return std::ranges::min(all | std::views::transform(&Candidate::median));
 }
 
 /// Runs all in turns. Fewer rounds are made of what takes long, and what cannot win, whatever its core did for others meanwhile,
 /// leaves.
 void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend) {
-  constexpr double enough = 0.05, much = 1;  // seconds, of each
+  constexpr double enough = 0.05, much = 1;  // seconds, of the fastest
   constexpr int few = 3, most = 15;
   Rotation rotation(problem);
   const auto run = [&](const Candidate& candidate) {
@@ -112,16 +110,12 @@ void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& back
     return watch.time();
   };
   for (const auto& candidate : all) run(candidate);  // makes what later runs find made
-  double spent = 0;
   for (int round = 1;; ++round) {
-    for (auto& candidate : all) {
-      candidate.runs.push_back(run(candidate));
-      spent += candidate.runs.back().seconds;
-    }
-    const double best = least_seconds(all), each = spent / static_cast<double>(all.size());
+    for (auto& candidate : all) candidate.runs.push_back(run(candidate));
+    const double best = least_median(all), spent = round * best;
     const double hopeless = round == 1 ? 3 : 1.5;  // one run may have been unlucky
     std::erase_if(all, [&](const Candidate& candidate) { return candidate.shortest() > hopeless * best; });
-    if (round == most || (each >= enough && round >= few) || (each > much && round > 1) || all.size() == 1) return;
+    if (round == most || (spent >= enough && round >= few) || (spent > much && round > 1) || all.size() == 1) return;
   }
 }
 
@@ -131,11 +125,13 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem) {
   constexpr double doubt = 0.97;
   std::vector<Candidate> all;
   for (const auto algorithm : backend.algorithms(problem)) all.push_back({algorithm});
+  require(!all.empty(), "the problem has a choice");
   race(all, problem, backend);
-  const double best = least_seconds(all);
+  const double best = least_median(all);
   const auto fastest =
-      std::ranges::find_if(all, [&](const Candidate& candidate) { return doubt * candidate.seconds() <= best; });
+      std::ranges::find_if(all, [&](const Candidate& candidate) { return doubt * candidate.median() <= best; });
   backend.choose(problem, fastest->algorithm);
+  backend.forget_tried();
   return fastest->algorithm;
 }
 

@@ -21,7 +21,8 @@ namespace partita {
 namespace {
 
 // Ways of computing a convolution: oneDNN's own, and matrix products by one of its two.
-constexpr std::string_view nhwc = "nhwc", blocked = "blocked", winograd = "winograd", sgemm = "gemm", matmul = "matmul";
+constexpr std::string_view nhwc = "nhwc", blocked = "blocked", winograd = "winograd", by_sgemm = "gemm",
+                           by_matmul = "matmul";
 
 /// `tensor` over `box`: itself, or a dense copy, since strided views fall to oneDNN's slow kernel.
 Tensor dense(const Tensor& tensor, const Box& box) {
@@ -31,25 +32,25 @@ Tensor dense(const Tensor& tensor, const Box& box) {
 /// How a convolution is computed: by a primitive made for it, or as matrix products.
 struct Way {
   std::unique_ptr<OneDnnConv> conv;
-  bool by_matmul = false;
+  bool matmul = false;
 };
 
 std::shared_ptr<const Way> make_way(const ConvProblem& problem, std::string_view algorithm) {
   if (algorithm == nhwc) return std::make_shared<Way>(make_nhwc_conv(problem));
   if (algorithm == blocked) return std::make_shared<Way>(make_blocked_conv(problem));
   if (algorithm == winograd) return std::make_shared<Way>(make_winograd_conv(problem));
-  if (algorithm == sgemm) return std::make_shared<Way>();
-  if (algorithm == matmul) return std::make_shared<Way>(nullptr, true);
+  if (algorithm == by_sgemm) return std::make_shared<Way>();
+  if (algorithm == by_matmul) return std::make_shared<Way>(nullptr, true);
   fail("backend 'onednn' has no convolution called '{}'", algorithm);
 }
 
-/// Of a lowered convolution's two products.
+/// The matrix product of a lowered convolution: one of oneDNN's two.
 struct Product {
   OneDnnMatmul& matmul;
-  bool by_matmul;
+  bool takes_matmul;
   template <class... Arguments>
   void operator()(const Arguments&... arguments) const {
-    by_matmul ? matmul(arguments...) : onednn_sgemm(arguments...);
+    takes_matmul ? matmul(arguments...) : onednn_sgemm(arguments...);
   }
 };
 
@@ -73,19 +74,27 @@ class OneDnnBackend : public ReferenceBackend {
     std::vector<std::string_view> ways{blocked};
     if (has_winograd(problem)) ways.push_back(winograd);
     if (has_fast_nhwc(problem)) ways.insert(ways.begin(), nhwc);
-    const std::initializer_list<std::string_view> products{problem.pass == ConvPass::forward ? matmul : sgemm,
-                                                           problem.pass == ConvPass::forward ? sgemm : matmul};
-    ways.insert(points && ways.front() == nhwc ? ways.begin() : ways.end(), products);
+    // The first is by rule: matmul was the faster one where it transposes w, the function elsewhere.
+    std::vector<std::string_view> products{by_sgemm, by_matmul};
+    if (problem.pass == ConvPass::forward) std::swap(products[0], products[1]);
+    const auto place = points && ways.front() == nhwc ? ways.begin() : ways.end();
+    ways.insert(place, products.begin(), products.end());
     return ways;
   }
 
   void choose(const ConvProblem& problem, std::string_view algorithm) override {
     omp_set_num_threads(threads_);
-    if (!(problem == tried_)) ways_.clear();
+    if (!(problem == tried_)) forget_tried();
     tried_ = problem;
     auto& way = ways_[std::string(algorithm)];
     if (way == nullptr) way = make_way(problem, algorithm);
     chosen_[problem] = way;
+  }
+
+  void forget_tried() override {
+    ways_.clear();
+    room_ = Scratch<float>(0);
+    room_elements_ = 0;
   }
 
   // y = conv(x, w) + bias
@@ -96,9 +105,10 @@ class OneDnnBackend : public ReferenceBackend {
     if (partly) fill_bias(bias, y);
     if (conv.empty()) return;
     const Way& way = find({ConvPass::forward, windows, x.box(), w.box(), y.box(), static_cast<bool>(bias)});
-    if (way.conv == nullptr) return lowered(windows, x, w, bias, y, Product{matmul_, way.by_matmul});
+    if (way.conv == nullptr) return lowered(windows, x, w, bias, y, Product{matmul_, way.matmul});
     const Tensor result = partly ? y.like(conv.out, MemoryClass::workspace, Fill::none) : y;
-    way.conv->run(dense(x, conv.in).as<float>(), w.as<float>(), bias ? bias.as<float>() : nullptr, result.as<float>());
+    way.conv->run(dense(x, conv.in).as<float>(), w.as<float>(), bias ? bias.as<float>() : nullptr, result.as<float>(),
+                  room(*way.conv));
     if (partly) copy_box(result, y, conv.out);
   }
 
@@ -110,12 +120,12 @@ class OneDnnBackend : public ReferenceBackend {
     const Way& way = find({ConvPass::backward_data, windows, dx.box(), w.box(), dy.box(), false});
     if (way.conv == nullptr)
       return grouped_backward_data(conv.groups, dy, w, dx, [&](const Tensor& gy, const Tensor& gw, const Tensor& gx) {
-        lowered_backward_data<float>(ConvGeometry(windows, gx, gw, gy), gy, gw, gx, Product{matmul_, way.by_matmul});
+        lowered_backward_data<float>(ConvGeometry(windows, gx, gw, gy), gy, gw, gx, Product{matmul_, way.matmul});
       });
     const bool partly = conv.in != dx.box();
     if (partly) dx.zero();
     const Tensor result = partly ? dx.like(conv.in, MemoryClass::workspace, Fill::none) : dx;
-    way.conv->run(dense(dy, conv.out).as<float>(), w.as<float>(), nullptr, result.as<float>());
+    way.conv->run(dense(dy, conv.out).as<float>(), w.as<float>(), nullptr, result.as<float>(), room(*way.conv));
     if (partly) copy_box(result, dx, conv.in);
   }
 
@@ -128,9 +138,10 @@ class OneDnnBackend : public ReferenceBackend {
     if (way.conv == nullptr)
       return grouped_backward_filter(conv.groups, x, dy, dw, [&](const Tensor& gx, const Tensor& gy, const Tensor& gw) {
         lowered_backward_filter<float>(ConvGeometry(windows, gx, gw, gy), gx, gy, gw, write,
-                                       Product{matmul_, way.by_matmul});
+                                       Product{matmul_, way.matmul});
       });
-    way.conv->run(dense(x, conv.in).as<float>(), dense(dy, conv.out).as<float>(), nullptr, dw.as<float>(), write);
+    way.conv->run(dense(x, conv.in).as<float>(), dense(dy, conv.out).as<float>(), nullptr, dw.as<float>(),
+                  room(*way.conv), write);
   }
 
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
@@ -168,6 +179,15 @@ class OneDnnBackend : public ReferenceBackend {
     });
   }
 
+  /// Room for what `conv` makes on the way: all share one, as large as the largest needs.
+  float* room(const OneDnnConv& conv) {
+    if (conv.room() > room_elements_) {
+      room_ = Scratch<float>(0);  // not both at once
+      room_ = Scratch<float>(room_elements_ = conv.room());
+    }
+    return room_.data();
+  }
+
   /// How `problem` is computed; chosen by rule where nobody has measured.
   const Way& find(const ConvProblem& problem) {
     const auto found = chosen_.find(problem);
@@ -181,6 +201,8 @@ class OneDnnBackend : public ReferenceBackend {
   std::unordered_map<ConvProblem, std::shared_ptr<const Way>, ConvProblemHash> chosen_;
   ConvProblem tried_;  // the last one chosen for, with all ways made for it: measuring takes them in turns
   std::map<std::string, std::shared_ptr<const Way>, std::less<>> ways_;
+  Scratch<float> room_{0};
+  Index room_elements_ = 0;
 };
 
 }  // namespace

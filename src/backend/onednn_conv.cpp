@@ -74,62 +74,77 @@ struct Slides {
         pad_hi(dims(p, {}, [](const Side& s) { return s.pad_hi; })) {}
 };
 
-/// The form of activations, and how what they make is computed.
-struct Way {
+/// One of oneDNN's kernels, by the form of its activations and by its algorithm.
+struct Kernel {
   Tag activations;
   dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct;
 };
-Way nhwc(const ConvProblem& p) { return {channels_last(p)}; }
-constexpr Way blocked{Tag::any}, winograd{Tag::any, dnnl::algorithm::convolution_winograd};
+Kernel nhwc(const ConvProblem& p) { return {channels_last(p)}; }
+constexpr Kernel blocked{Tag::any}, winograd{Tag::any, dnnl::algorithm::convolution_winograd};
 
-/// Rows of dx that are computed and thrown away. oneDNN 2.6's Winograd takes the padding below for the one above there; with more
-/// rows both are alike.
-struct MoreRows {
-  Index above = 0, below = 0;
-  MoreRows(const ConvProblem& p, const Way& way) {
-    if (p.pass != ConvPass::backward_data || way.algorithm != winograd.algorithm) return;
-    const Side& rows = p.sides[1];
-    above = std::max<Index>(rows.pad_lo - rows.pad_hi, 0);
-    below = std::max<Index>(rows.pad_hi - rows.pad_lo, 0);
+/// Rows and columns around dx that are computed too and thrown away. oneDNN 2.6's Winograd takes no padding of more than 1, as inner
+/// ranks have it that cut rows or columns, and in its backward takes the padding below for the one above. Where dx is larger, the
+/// padding is smaller.
+struct Margin {
+  Index above = 0, below = 0, left = 0, right = 0;
+  Margin(const ConvProblem& p, const Kernel& kernel) {
+    if (p.pass != ConvPass::backward_data || kernel.algorithm != winograd.algorithm) return;
+    constexpr Index most = 1;
+    const auto &rows = p.sides[1], &columns = p.sides[2];
+    const Index both = std::min({rows.pad_lo, rows.pad_hi, most});
+    above = rows.pad_lo - both;
+    below = rows.pad_hi - both;
+    left = columns.pad_lo - std::min(columns.pad_lo, most);
+    right = columns.pad_hi - std::min(columns.pad_hi, most);
   }
-  ConvProblem of(ConvProblem p) const {
-    Side& rows = p.sides[1];
-    rows.in += above + below;
-    rows.pad_lo -= above;
-    rows.pad_hi -= below;
+  ConvProblem around(ConvProblem p) const {
+    const auto grow = [](Side& side, Index lo, Index hi) {
+      side.in += lo + hi;
+      side.pad_lo -= lo;
+      side.pad_hi -= hi;
+    };
+    grow(p.sides[1], above, below);
+    grow(p.sides[2], left, right);
     return p;
   }
 };
 
-// What makes a primitive; empty where oneDNN has none.
+// What makes a primitive, which gets its scratchpad from the caller: oneDNN keeps Winograd's a thread, and of the size of the largest one
+// ever made there. Empty where oneDNN has none.
 constexpr bool may_be_empty = true;
 
-dnnl::convolution_forward::primitive_desc forward(const ConvProblem& p, const Way& way) {
-  const Descriptions d(p, way.activations);
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr all;
+  all.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return all;
+}
+
+dnnl::convolution_forward::primitive_desc forward(const ConvProblem& p, const Kernel& kernel) {
+  const Descriptions d(p, kernel.activations);
   const Slides s(p);
-  const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training, way.algorithm, d.x, d.w, d.bias, d.y,
+  const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training, kernel.algorithm, d.x, d.w, d.bias, d.y,
                                              s.strides, s.dilations, s.pad_lo, s.pad_hi);
-  return {desc, engine(), may_be_empty};
+  return {desc, attributes(), engine(), may_be_empty};
 }
 
-dnnl::convolution_backward_data::primitive_desc backward_data(const ConvProblem& p, const Way& way) {
-  const auto hint = forward(p, way);
+dnnl::convolution_backward_data::primitive_desc backward_data(const ConvProblem& p, const Kernel& kernel) {
+  const auto hint = forward(p, kernel);
   if (!hint) return {};
-  const Descriptions d(p, way.activations);
+  const Descriptions d(p, kernel.activations);
   const Slides s(p);
-  const dnnl::convolution_backward_data::desc desc(way.algorithm, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
+  const dnnl::convolution_backward_data::desc desc(kernel.algorithm, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
                                                    s.pad_hi);
-  return {desc, engine(), hint, may_be_empty};
+  return {desc, attributes(), engine(), hint, may_be_empty};
 }
 
-dnnl::convolution_backward_weights::primitive_desc backward_filter(const ConvProblem& p, const Way& way) {
-  const auto hint = forward(p, way);
+dnnl::convolution_backward_weights::primitive_desc backward_filter(const ConvProblem& p, const Kernel& kernel) {
+  const auto hint = forward(p, kernel);
   if (!hint) return {};
-  const Descriptions d(p, way.activations);
+  const Descriptions d(p, kernel.activations);
   const Slides s(p);
-  const dnnl::convolution_backward_weights::desc desc(way.algorithm, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
+  const dnnl::convolution_backward_weights::desc desc(kernel.algorithm, d.x, d.w, d.y, s.strides, s.dilations, s.pad_lo,
                                                       s.pad_hi);
-  return {desc, engine(), hint, may_be_empty};
+  return {desc, attributes(), engine(), hint, may_be_empty};
 }
 
 /// One array of a primitive: dense channels last for us, the form that the primitive chose for it.
@@ -150,24 +165,24 @@ class Operand {
   std::optional<dnnl::reorder> load_;
 };
 
-/// The array that a primitive writes. What it may have to add to ours it must have of its own. Of more rows than ours the first
-/// ones above are left out, and those below.
+/// The array that a primitive writes. What it may have to add to ours it must have of its own. Ours may lie within a
+/// larger one.
 class Result {
  public:
-  Result(const Memory::desc& dense, const Memory::desc& chosen, bool may_add, Index above = 0)
+  Result(const Memory::desc& dense, const Memory::desc& chosen, bool may_add, const Memory::dims& offset = {})
       : dense_(dense, engine(), nullptr),
         chosen_(dense == chosen && !may_add ? dense_ : Memory(chosen, engine())),
         wanted_(chosen_) {
     if (dense == chosen && !may_add) return;
     if (dense.dims() != chosen.dims())
-      wanted_ = Memory(chosen.submemory_desc(dense.dims(), {0, 0, above, 0}), engine(), chosen_.get_data_handle());
+      wanted_ = Memory(chosen.submemory_desc(dense.dims(), offset), engine(), chosen_.get_data_handle());
     store_.emplace(wanted_, dense_);
     if (!may_add) return;
     dnnl::post_ops sum;
     sum.append_sum();
-    dnnl::primitive_attr attributes;
-    attributes.set_post_ops(sum);
-    add_.emplace(dnnl::reorder::primitive_desc(wanted_, dense_, attributes));
+    dnnl::primitive_attr adding;
+    adding.set_post_ops(sum);
+    add_.emplace(dnnl::reorder::primitive_desc(wanted_, dense_, adding));
   }
   const Memory& chosen() const { return chosen_; }
   /// Before the primitive runs, names where its result goes; `store` puts it there.
@@ -185,11 +200,11 @@ class Result {
 /// A primitive with its operands: two that it reads and one that it writes.
 class Primitive final : public OneDnnConv {
  public:
-  Primitive(const ConvProblem& problem, const Way& way) {
+  Primitive(const ConvProblem& problem, const Kernel& kernel) {
     switch (problem.pass) {
       case ConvPass::forward: {
-        const auto pd = forward(problem, way);
-        primitive_ = dnnl::convolution_forward(pd);
+        const auto pd = forward(problem, kernel);
+        primitive_ = make<dnnl::convolution_forward>(pd, problem);
         bind(our_x(problem), pd.src_desc(), DNNL_ARG_SRC, our_w(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
              our_y(problem), pd.dst_desc(), DNNL_ARG_DST, false);
         if (problem.with_bias != 0)
@@ -197,16 +212,16 @@ class Primitive final : public OneDnnConv {
         break;
       }
       case ConvPass::backward_data: {
-        const MoreRows more(problem, way);
-        const auto pd = backward_data(more.of(problem), way);
-        primitive_ = dnnl::convolution_backward_data(pd);
+        const Margin margin(problem, kernel);
+        const auto pd = backward_data(margin.around(problem), kernel);
+        primitive_ = make<dnnl::convolution_backward_data>(pd, problem);
         bind(our_y(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST, our_w(problem), pd.weights_desc(), DNNL_ARG_WEIGHTS,
-             our_x(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, false, more.above);
+             our_x(problem), pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, false, {0, 0, margin.above, margin.left});
         break;
       }
       case ConvPass::backward_filter: {
-        const auto pd = backward_filter(problem, way);
-        primitive_ = dnnl::convolution_backward_weights(pd);
+        const auto pd = backward_filter(problem, kernel);
+        primitive_ = make<dnnl::convolution_backward_weights>(pd, problem);
         bind(our_x(problem), pd.src_desc(), DNNL_ARG_SRC, our_y(problem), pd.diff_dst_desc(), DNNL_ARG_DIFF_DST,
              our_w(problem), pd.diff_weights_desc(), DNNL_ARG_DIFF_WEIGHTS, true);
         break;
@@ -214,40 +229,61 @@ class Primitive final : public OneDnnConv {
     }
   }
 
-  void run(const float* first, const float* second, const float* bias, float* result, Write write) override {
+  void run(const float* first, const float* second, const float* bias, float* result, float* room,
+           Write write) override {
     static thread_local const dnnl::stream stream(engine());
     first_->load(stream, first);
     second_->load(stream, second);
     if (bias != nullptr) bias_.set_data_handle(const_cast<float*>(bias));
     result_->point_to(result);
+    room_.set_data_handle(room);
     primitive_.execute(stream, args_);
     result_->store(stream, write);
   }
 
+  Index room() const override { return (static_cast<Index>(room_.get_desc().get_size()) + 3) / 4; }
+
  private:
+  template <class Made, class Description>
+  Made make(const Description& pd, const ConvProblem& problem) {
+    if (!pd) fail("oneDNN has no such kernel for {}", problem.print());
+    room_ = Memory(pd.scratchpad_desc(), engine(), nullptr);
+    return Made(pd);
+  }
+
   void bind(const Memory::desc& first, const Memory::desc& first_chosen, int first_arg, const Memory::desc& second,
             const Memory::desc& second_chosen, int second_arg, const Memory::desc& result,
-            const Memory::desc& result_chosen, int result_arg, bool may_add, Index above = 0) {
+            const Memory::desc& result_chosen, int result_arg, bool may_add, const Memory::dims& offset = {}) {
     first_.emplace(first, first_chosen);
     second_.emplace(second, second_chosen);
-    result_.emplace(result, result_chosen, may_add, above);
-    args_ = {{first_arg, first_->chosen()}, {second_arg, second_->chosen()}, {result_arg, result_->chosen()}};
+    result_.emplace(result, result_chosen, may_add, offset);
+    args_ = {{first_arg, first_->chosen()},
+             {second_arg, second_->chosen()},
+             {result_arg, result_->chosen()},
+             {DNNL_ARG_SCRATCHPAD, room_}};
   }
 
   dnnl::primitive primitive_;
   std::optional<Operand> first_, second_;
   std::optional<Result> result_;
-  Memory bias_;
+  Memory bias_, room_;
   std::unordered_map<int, Memory> args_;
 };
 
-/// The name of oneDNN's kernel, "" where it has none.
-std::string kernel_name(const ConvProblem& problem, const Way& way) {
-  const auto name = [](const auto& pd) -> std::string { return pd ? pd.impl_info_str() : ""; };
+/// What oneDNN says of a kernel.
+struct Found {
+  std::string name;      ///< "": there is none
+  std::size_t room = 0;  ///< bytes
+};
+
+Found found(const ConvProblem& problem, const Kernel& kernel) {
+  const auto of = [](const auto& pd) -> Found {
+    return pd ? Found{pd.impl_info_str(), pd.scratchpad_desc().get_size()} : Found{};
+  };
   switch (problem.pass) {
-    case ConvPass::forward: return name(forward(problem, way));
-    case ConvPass::backward_data: return name(backward_data(MoreRows(problem, way).of(problem), way));
-    case ConvPass::backward_filter: return name(backward_filter(problem, way));
+    case ConvPass::forward: return of(forward(problem, kernel));
+    case ConvPass::backward_data: return of(backward_data(Margin(problem, kernel).around(problem), kernel));
+    case ConvPass::backward_filter: return of(backward_filter(problem, kernel));
   }
   broken("unknown pass");
 }
@@ -255,9 +291,14 @@ std::string kernel_name(const ConvProblem& problem, const Way& way) {
 }  // namespace
 
 bool has_fast_nhwc(const ConvProblem& problem) {
-  return kernel_name(problem, nhwc(problem)).find("ref") == std::string::npos;
+  const auto name = found(problem, nhwc(problem)).name;
+  return !name.empty() && name.find("ref") == std::string::npos;
 }
-bool has_winograd(const ConvProblem& problem) { return !kernel_name(problem, winograd).empty(); }
+bool has_winograd(const ConvProblem& problem) {
+  constexpr std::size_t most = std::size_t{1} << 30;
+  const auto [name, room] = found(problem, winograd);
+  return !name.empty() && room <= most;
+}
 
 std::unique_ptr<OneDnnConv> make_nhwc_conv(const ConvProblem& problem) {
   return std::make_unique<Primitive>(problem, nhwc(problem));

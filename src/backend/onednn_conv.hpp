@@ -11,9 +11,11 @@ class OneDnnConv {
  public:
   virtual ~OneDnnConv() = default;
   /// forward: (x, w, bias or null, y); backward_data: (dy, w, -, dx); backward_filter: (x, dy, -, dw). Only the last can
-  /// add.
-  virtual void run(const float* first, const float* second, const float* bias, float* result,
+  /// add. `room` is for what is made on the way, on any thread.
+  virtual void run(const float* first, const float* second, const float* bias, float* result, float* room,
                    Write write = Write::over) = 0;
+  /// Elements of `room`.
+  virtual Index room() const = 0;
 };
 
 /// Computes on channels last as they lie, the weights in a form of oneDNN's choice.
@@ -25,7 +27,8 @@ std::unique_ptr<OneDnnConv> make_blocked_conv(const ConvProblem& problem);
 std::unique_ptr<OneDnnConv> make_winograd_conv(const ConvProblem& problem);
 /// False if oneDNN has only its slow generic kernel for channels last.
 bool has_fast_nhwc(const ConvProblem& problem);
-/// True if oneDNN has a kernel for it: 3x3 with stride 1, on processors with AVX-512.
+/// True if oneDNN has a kernel for it, in 1 GiB of room or less, which no memory limit counts: 2-D, 3x3, with stride and dilation 1
+/// and one group, on processors with AVX-512.
 bool has_winograd(const ConvProblem& problem);
 
 }  // namespace partita

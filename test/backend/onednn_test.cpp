@@ -34,6 +34,10 @@ class OneDnn : public testing::Test {
 class OneDnnConv : public OneDnn, public testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Spatial, OneDnnConv, testing::Values(1, 2, 3));
 
+/// Where oneDNN has Winograd's algorithm.
+const bool has_avx512 = __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+                        __builtin_cpu_supports("avx512vl") != 0;
+
 double relative(const Tensor& is, const Tensor& want) {
   double difference = 0, norm = 0;
   for (Index i = 0; i < is.volume(); ++i) {
@@ -66,8 +70,13 @@ void OneDnn::compare(Generator& random, const Case& c) {
   for (const std::string_view algorithm :
        {"", "nhwc", "blocked", "winograd", "gemm", "matmul"}) {  // first as the backend itself chooses
     SCOPED_TRACE(algorithm);
-    for (const auto& problem : problems)
-      if (offers(problem, algorithm)) fast->choose(problem, algorithm);
+    bool chosen = algorithm.empty();
+    for (const auto& problem : problems) {
+      if (!offers(problem, algorithm)) continue;
+      fast->choose(problem, algorithm);
+      chosen = true;
+    }
+    if (!chosen) continue;
     copy_box(dw, sum[0], c.w);
     fast->conv_forward(c.slides, x, w, bias, y[0], {});
     fast->conv_backward_data(c.slides, dy, w, dx[0], {});
@@ -110,23 +119,47 @@ TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
   compare(random, layer(2, 16, 16, 15, {3, 1, 2, 2, 2}));
 }
 
-// Parts of a padded 3x3 convolution, as ranks that cut its rows and columns have them: padded on both sides, on one, on none.
-TEST_F(OneDnn, IsTheReferenceByWinogradHoweverPadded) {
+/// Makes a case a rank's that has some of y's rows or columns, and all inputs; or some of x's, and the outputs that read them.
+void cut(Generator& random, Case& c, int d, bool of_x) {
+  if (!of_x) {
+    c.y[d] = random.part(c.y[d].extent());
+    return;
+  }
+  const Window& window = c.slides[static_cast<std::size_t>(d - 2)];
+  c.x[d] = random.part(c.x[d].extent());
+  c.y[d] = intersect({c.x[d].lo + window.pad_lo - 2, c.x[d].hi + window.pad_lo}, c.y[d]);
+}
+
+TEST_F(OneDnn, IsTheReferenceByWinogradHoweverPaddedAndCut) {
   Generator random(10);
-  Index offered = 0;
-  for (int i = 0; i < 150; ++i) {
-    Window rows{3, 1, 1, random.draw(0, 2), random.draw(0, 2)}, columns{3, 1, 1, random.draw(0, 2), random.draw(0, 2)};
-    Case c = layer(random.draw(1, 3), random.draw(1, 40), random.draw(1, 40), random.draw(3, 21), rows);
+  for (int i = 0; i < 200; ++i) {
+    const Window rows{3, 1, 1, random.draw(0, 1), random.draw(0, 1)},
+        columns{3, 1, 1, random.draw(0, 1), random.draw(0, 1)};
+    Case c = layer(random.draw(1, 3), 16 * random.draw(1, 3), 16 * random.draw(1, 3), random.draw(3, 21), rows);
     c.slides = {rows, columns};
     c.y[3] = {0, columns.outputs(c.x[3].extent())};
+    const bool of_x = random.one_in(2);
     for (const int d : {2, 3})
-      if (random.one_in(2)) c.y[d] = random.part(c.y[d].extent());
+      if (random.one_in(2)) cut(random, c, d, of_x);
     c.text = c.x.print() + c.y.print() + rows.print() + columns.print();
-    for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter})
-      offered += offers(ConvProblem(pass, c.slides, c.x, c.w, c.y, false), "winograd") ? 1 : 0;
+    SCOPED_TRACE(c.text);
+    for (const auto pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter}) {
+      const ConvProblem problem(pass, c.slides, c.x, c.w, c.y, false);
+      if (problem.empty() || (of_x && pass != ConvPass::backward_data)) continue;
+      EXPECT_EQ(offers(problem, "winograd"), has_avx512) << problem.print();
+    }
     compare(random, c);
   }
-  RecordProperty("offered", std::to_string(offered));
+}
+
+// Enough channels and places for its other schedules.
+TEST_F(OneDnn, IsTheReferenceByWinogradOfManyChannels) {
+  Generator random(11);
+  for (const auto& [n, channels, size] : {std::array<Index, 3>{8, 64, 28}, {2, 256, 14}, {3, 272, 7}}) {
+    const Case c = layer(n, channels, channels, size, {3, 1, 1, 1, 0});
+    EXPECT_EQ(offers(ConvProblem(ConvPass::forward, c.slides, c.x, c.w, c.y, false), "winograd"), has_avx512);
+    compare(random, c);
+  }
 }
 
 TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
@@ -155,10 +188,17 @@ TEST_F(OneDnn, RepeatsBitForBitOnAnyThread) {
   Generator random(4);
   const Case c = layer(2, 16, 16, 9, {3, 1, 1, 1, 1});
   const Tensor x = random.tensor(DType::f32, "NCHW", c.x), w = random.tensor(DType::f32, "FCHW", c.w);
-  const Tensor first = x.like(c.y), second = x.like(c.y);
-  fast->conv_forward(c.slides, x, w, {}, first, {});
-  std::thread([&] { fast->conv_forward(c.slides, x, w, {}, second, {}); }).join();
-  for (Index i = 0; i < first.volume(); ++i) ASSERT_EQ(first.get(i), second.get(i));
+  const ConvProblem problem(ConvPass::forward, c.slides, c.x, c.w, c.y, false);
+  for (const auto algorithm : fast->algorithms(problem)) {
+    fast->choose(problem, algorithm);
+    const Tensor first = x.like(c.y), second = x.like(c.y), third = x.like(c.y);
+    std::thread([&] { fast->conv_forward(c.slides, x, w, {}, first, {}); }).join();
+    fast->forget_tried();
+    fast->conv_forward(c.slides, x, w, {}, second, {});
+    std::thread([&] { fast->conv_forward(c.slides, x, w, {}, third, {}); }).join();
+    for (Index i = 0; i < first.volume(); ++i) ASSERT_EQ(first.get(i), second.get(i)) << algorithm;
+    for (Index i = 0; i < first.volume(); ++i) ASSERT_EQ(first.get(i), third.get(i)) << algorithm;
+  }
 }
 
 TEST_F(OneDnn, MultipliesAsTheReference) {

@@ -52,6 +52,9 @@ class Backend {
   virtual std::vector<std::string_view> algorithms(const ConvProblem& /*problem*/) const { return {}; }
   /// Which of them it takes from now on. Throws Error for a name that is not among them.
   virtual void choose(const ConvProblem& problem, std::string_view algorithm);
+  /// Releases what it keeps of the ways that were chosen for the last problem, but for the last of them, to go from one to the other
+  /// without delay.
+  virtual void forget_tried() {}
 
   // Convolution: x[N C ...], w[F C ...], bias[F] or none, y[N C ...] with C = F of w.
   // The channels of y are those of w's F, the n-th for the n-th. Where w has fewer channels than x, these are groups of as
