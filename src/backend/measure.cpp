@@ -4,7 +4,7 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
-#include <ranges>
+#include <limits>
 #include <vector>
 
 namespace partita {
@@ -82,18 +82,21 @@ struct Candidate {
 
   double median() const {
     auto seconds = undisturbed_seconds(runs);
-    std::ranges::sort(seconds);
+    std::sort(seconds.begin(), seconds.end());
     return (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
   }
   /// Of what its core did for it alone.
   double shortest() const {
-    const auto alone = [](const Timing& run) { return run.seconds - run.lost; };
-    return std::ranges::min(runs | std::views::transform(alone));
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& run : runs) least = std::min(least, run.seconds - run.lost);
+    return least;
   }
 };
 
 double least_median(const std::vector<Candidate>& all) {
-  return std::ranges::min(all | std::views::transform(&Candidate::median));
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& candidate : all) least = std::min(least, candidate.median());
+  return least;
 }
 
 /// Runs all in turns. Fewer rounds are made of what takes long, and what cannot win, whatever its core did for others meanwhile,
@@ -128,8 +131,8 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem) {
   require(!all.empty(), "the problem has a choice");
   race(all, problem, backend);
   const double best = least_median(all);
-  const auto fastest =
-      std::ranges::find_if(all, [&](const Candidate& candidate) { return doubt * candidate.median() <= best; });
+  const auto fastest = std::find_if(all.begin(), all.end(),
+                                    [&](const Candidate& candidate) { return doubt * candidate.median() <= best; });
   backend.choose(problem, fastest->algorithm);
   backend.forget_tried();
   return fastest->algorithm;

@@ -31,16 +31,17 @@ Tensor dense(const Tensor& tensor, const Box& box) {
 
 /// How a convolution is computed: by a primitive made for it, or as matrix products.
 struct Way {
-  std::unique_ptr<OneDnnConv> conv;
+  std::unique_ptr<OneDnnConv> conv = nullptr;
   bool matmul = false;
 };
 
 std::shared_ptr<const Way> make_way(const ConvProblem& problem, std::string_view algorithm) {
-  if (algorithm == nhwc) return std::make_shared<Way>(make_nhwc_conv(problem));
-  if (algorithm == blocked) return std::make_shared<Way>(make_blocked_conv(problem));
-  if (algorithm == winograd) return std::make_shared<Way>(make_winograd_conv(problem));
-  if (algorithm == by_sgemm) return std::make_shared<Way>();
-  if (algorithm == by_matmul) return std::make_shared<Way>(nullptr, true);
+  const auto made = [](Way way) { return std::make_shared<const Way>(std::move(way)); };
+  if (algorithm == nhwc) return made({make_nhwc_conv(problem)});
+  if (algorithm == blocked) return made({make_blocked_conv(problem)});
+  if (algorithm == winograd) return made({make_winograd_conv(problem)});
+  if (algorithm == by_sgemm) return made({});
+  if (algorithm == by_matmul) return made({.matmul = true});
   fail("backend 'onednn' has no convolution called '{}'", algorithm);
 }
 

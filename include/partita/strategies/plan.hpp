@@ -194,7 +194,7 @@ struct Plan {
   MemoryUse memory(int layer, int rank) const;
   /// The most that `rank` holds in a run of the schedule, a batch of images and targets included: what the executor
   /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
-  /// blocked copies); kernels that compute ahead of halos need a few rows more.
+  /// blocked copies, room of kernels); kernels that compute ahead of halos need a few rows more.
   MemoryPeak peak(int rank) const;
   /// The layers of a stage that read `layer`'s output of a replica, in order.
   std::vector<int> readers(int layer, int stage, int replica = 0) const;
