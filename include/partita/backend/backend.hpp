@@ -52,8 +52,8 @@ class Backend {
   virtual std::vector<std::string_view> algorithms(const ConvProblem& /*problem*/) const { return {}; }
   /// Which of them it takes from now on. Throws Error for a name that is not among them.
   virtual void choose(const ConvProblem& problem, std::string_view algorithm);
-  /// Releases what it keeps of the ways that were chosen for the last problem, but for the last of them, to go from one to the other
-  /// without delay.
+  /// choose() keeps all ways that were chosen for one problem until it is called for another, so that they can be tried in turns; this
+  /// releases them, and the kernels' room, but for the one chosen last.
   virtual void forget_tried() {}
 
   // Convolution: x[N C ...], w[F C ...], bias[F] or none, y[N C ...] with C = F of w.
