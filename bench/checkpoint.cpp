@@ -1,10 +1,10 @@
 // Saving and loading a checkpoint of 100 million weights against a plain file of the same bytes in the same folder,
 // written and made durable, and read with nothing in the cache.
 //   build/mpiexec -n 1 build/bench/checkpoint [FOLDER]
-#include "partita/train/checkpoint.hpp"
+#include "partita/train/run/checkpoint.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/comm/process_grid.hpp"
-#include "support/measure.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

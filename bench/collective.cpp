@@ -1,7 +1,7 @@
 // Collectives of the MPI transport against MPI's own blocking ones.
 //   build/mpiexec -n 2 build/bench/collective [CASES]    those whose name contains the text
 #include "partita/comm/mpi.hpp"
-#include "support/measure.hpp"
+#include "bench/support/measure.hpp"
 
 #include <string>
 #include <vector>

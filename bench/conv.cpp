@@ -10,9 +10,9 @@
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "support/bare_conv.hpp"
-#include "support/layer.hpp"
-#include "support/measure.hpp"
+#include "bench/support/bare_conv.hpp"
+#include "bench/support/layer.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 

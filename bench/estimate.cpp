@@ -1,7 +1,7 @@
 // How fast plans are priced, on one core: a bound plan again as a machine's constants change, and from layouts.
 #include "partita/base/clock.hpp"
-#include "partita/model/builtin.hpp"
-#include "partita/strategies/cost_model.hpp"
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/cost/estimate.hpp"
 
 #include <fmt/format.h>
 

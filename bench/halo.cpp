@@ -5,7 +5,7 @@
 #include "partita/layouts/halo.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/exchange.hpp"
-#include "support/measure.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 

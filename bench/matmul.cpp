@@ -11,9 +11,9 @@
 #include "partita/comm/mpi.hpp"
 #include "partita/matmul/product.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "support/measure.hpp"
+#include "bench/support/measure.hpp"
 #ifdef PARTITA_SCALAPACK
-#include "support/scalapack.hpp"
+#include "bench/support/scalapack.hpp"
 #endif
 
 #include <fmt/format.h>

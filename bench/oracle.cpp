@@ -6,7 +6,7 @@
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "partita/train/trainer.hpp"
+#include "partita/train/run/trainer.hpp"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>

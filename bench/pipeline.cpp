@@ -4,9 +4,9 @@
 //   build/mpiexec -n 2 build/bench/pipeline
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
-#include "partita/strategies/simulate.hpp"
-#include "partita/train/trainer.hpp"
-#include "support/measure.hpp"
+#include "partita/strategies/schedule/simulate.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 

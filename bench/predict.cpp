@@ -2,13 +2,13 @@
 // machine is measured first; the local work of each layer, and steps, in turns, apart from each other. Nothing is fitted to a step.
 //   build/mpiexec -n 2 build/bench/predict [MODEL [verbose]]
 #include "partita/comm/mpi.hpp"
-#include "partita/model/builtin.hpp"
-#include "partita/strategies/balance.hpp"
-#include "partita/strategies/planner.hpp"
-#include "partita/train/kernel_choice.hpp"
-#include "partita/train/measure_machine.hpp"
-#include "partita/train/timed_steps.hpp"
-#include "support/measure.hpp"
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "partita/strategies/planner/planner.hpp"
+#include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/train/measure/measure_machine.hpp"
+#include "partita/train/measure/timed_steps.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 //   build/mpiexec -n 2 build/bench/redistribute
 #include "partita/tensor/redistribute.hpp"
 #include "partita/comm/mpi.hpp"
-#include "support/measure.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 // (0.1 s for closed forms, 1 s for heuristics) over what was needed.
 //   build/bench/schedule
 #include "partita/base/clock.hpp"
-#include "partita/strategies/generators.hpp"
-#include "partita/strategies/validate.hpp"
+#include "partita/strategies/schedule/generators.hpp"
+#include "partita/strategies/schedule/validate.hpp"
 
 #include <algorithm>
 #include <vector>

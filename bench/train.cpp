@@ -3,9 +3,9 @@
 //   build/mpiexec -n 2 build/bench/train [CASES]    those whose name contains the text
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
-#include "partita/model/builtin.hpp"
-#include "partita/train/trainer.hpp"
-#include "support/measure.hpp"
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 

@@ -21,7 +21,7 @@
 //     1 |.FF.IFIWFIWFIWFIWFIWFIWIWW|
 //     2 |..FIFIFIWFIWFIWFIWFIWFIWWW|
 #include <partita/partita.hpp>
-#include <partita/strategies/timeline.hpp>
+#include <partita/strategies/schedule/timeline.hpp>
 
 using namespace partita;
 

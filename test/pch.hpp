@@ -1,4 +1,4 @@
 // What every test includes, parsed once a program. No source includes this file: each still names what it uses.
-#include "../src/pch.hpp"
+#include "src/pch.hpp"
 
 #include <gtest/gtest.h>

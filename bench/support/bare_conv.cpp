@@ -1,4 +1,4 @@
-#include "bare_conv.hpp"
+#include "bench/support/bare_conv.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "layer.hpp"
+#include "bench/support/layer.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/tensor/redistribute.hpp"

@@ -4,9 +4,9 @@
 
 #include "partita/backend/measure.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/strategies/plan.hpp"
-#include "partita/train/kernel.hpp"
-#include "support/bare_conv.hpp"
+#include "partita/strategies/plan/plan.hpp"
+#include "partita/train/kernels/kernel.hpp"
+#include "bench/support/bare_conv.hpp"
 
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-#include "measure.hpp"
+#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

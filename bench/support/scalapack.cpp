@@ -1,4 +1,4 @@
-#include "scalapack.hpp"
+#include "bench/support/scalapack.hpp"
 
 extern "C" {
 void Cblacs_get(int context, int what, int* value);

@@ -1,6 +1,6 @@
 #include "partita/backend/conv_problem.hpp"
 
-#include "geometry.hpp"
+#include "src/backend/geometry.hpp"
 
 #include <fmt/ranges.h>
 

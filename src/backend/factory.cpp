@@ -1,5 +1,5 @@
 #include "partita/base/error.hpp"
-#include "reference.hpp"
+#include "src/backend/reference.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "geometry.hpp"
-#include "scratch.hpp"
+#include "src/backend/geometry.hpp"
+#include "src/backend/scratch.hpp"
 
 #include "partita/base/dispatch.hpp"
 

@@ -1,12 +1,12 @@
 #include "partita/base/error.hpp"
-#include "reference.hpp"
+#include "src/backend/reference.hpp"
 
 #if PARTITA_HAVE_ONEDNN
 
-#include "groups.hpp"
-#include "lowered.hpp"
-#include "onednn_conv.hpp"
-#include "onednn_product.hpp"
+#include "src/backend/groups.hpp"
+#include "src/backend/lowered.hpp"
+#include "src/backend/onednn_conv.hpp"
+#include "src/backend/onednn_product.hpp"
 
 #include <algorithm>
 #include <map>

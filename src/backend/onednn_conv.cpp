@@ -1,4 +1,4 @@
-#include "onednn_conv.hpp"
+#include "src/backend/onednn_conv.hpp"
 
 #include "partita/base/error.hpp"
 

@@ -1,4 +1,4 @@
-#include "onednn_product.hpp"
+#include "src/backend/onednn_product.hpp"
 
 #include "partita/base/error.hpp"
 

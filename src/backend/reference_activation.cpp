@@ -1,6 +1,6 @@
-#include "alike.hpp"
+#include "src/backend/alike.hpp"
 #include "partita/base/dispatch.hpp"
-#include "reference.hpp"
+#include "src/backend/reference.hpp"
 
 #include <cmath>
 #include <numbers>

@@ -1,7 +1,7 @@
-#include "groups.hpp"
-#include "lowered.hpp"
-#include "multiply.hpp"
-#include "reference.hpp"
+#include "src/backend/groups.hpp"
+#include "src/backend/lowered.hpp"
+#include "src/backend/multiply.hpp"
+#include "src/backend/reference.hpp"
 
 namespace partita {
 

@@ -1,6 +1,6 @@
-#include "multiply.hpp"
-#include "reference.hpp"
-#include "scratch.hpp"
+#include "src/backend/multiply.hpp"
+#include "src/backend/reference.hpp"
+#include "src/backend/scratch.hpp"
 
 #include <Eigen/Dense>
 

@@ -1,6 +1,6 @@
-#include "geometry.hpp"
-#include "reference.hpp"
-#include "scratch.hpp"
+#include "src/backend/geometry.hpp"
+#include "src/backend/reference.hpp"
+#include "src/backend/scratch.hpp"
 
 namespace partita {
 

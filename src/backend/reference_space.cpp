@@ -1,5 +1,5 @@
 #include "partita/base/dispatch.hpp"
-#include "reference.hpp"
+#include "src/backend/reference.hpp"
 
 #include <vector>
 

@@ -1,8 +1,8 @@
 #include "partita/comm/mpi.hpp"
 
-#include "mpi_context.hpp"
-#include "watchdog.hpp"
-#include "witness.hpp"
+#include "src/comm/mpi_context.hpp"
+#include "src/comm/watchdog.hpp"
+#include "src/comm/witness.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "backoff.hpp"
-#include "shared_memory.hpp"
-#include "watchdog.hpp"
+#include "src/comm/backoff.hpp"
+#include "src/comm/shared_memory/shared_memory.hpp"
+#include "src/comm/watchdog.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/comm/textbook.hpp"
+#include "partita/comm/textbook/textbook.hpp"
 
 #include <mpi.h>
 #include <sched.h>

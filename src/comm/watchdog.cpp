@@ -1,4 +1,4 @@
-#include "watchdog.hpp"
+#include "src/comm/watchdog.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "witness.hpp"
+#include "src/comm/witness.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

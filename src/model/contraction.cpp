@@ -1,7 +1,7 @@
-#include "contraction.hpp"
+#include "src/model/contraction.hpp"
 
 #include "partita/layouts/redistribution.hpp"
-#include "rules.hpp"
+#include "src/model/rules.hpp"
 
 #include <fmt/ranges.h>
 

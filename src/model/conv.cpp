@@ -1,8 +1,8 @@
 #include "partita/model/operators.hpp"
 
-#include "contraction.hpp"
-#include "rules.hpp"
-#include "sliding.hpp"
+#include "src/model/contraction.hpp"
+#include "src/model/rules.hpp"
+#include "src/model/sliding.hpp"
 
 #include <algorithm>
 #include <cmath>

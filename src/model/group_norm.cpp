@@ -1,6 +1,6 @@
 #include "partita/model/operators.hpp"
 
-#include "rules.hpp"
+#include "src/model/rules.hpp"
 
 namespace partita {
 

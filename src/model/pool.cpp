@@ -1,7 +1,7 @@
 #include "partita/model/operators.hpp"
 
-#include "rules.hpp"
-#include "sliding.hpp"
+#include "src/model/rules.hpp"
+#include "src/model/sliding.hpp"
 
 #include <algorithm>
 

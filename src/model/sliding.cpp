@@ -1,6 +1,6 @@
-#include "sliding.hpp"
+#include "src/model/sliding.hpp"
 
-#include "rules.hpp"
+#include "src/model/rules.hpp"
 
 namespace partita {
 

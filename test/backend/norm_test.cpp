@@ -1,4 +1,4 @@
-#include "../support/naive.hpp"
+#include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
 

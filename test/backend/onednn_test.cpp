@@ -1,5 +1,5 @@
-#include "../support/error_of.hpp"
-#include "../support/naive.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/naive.hpp"
 #include "partita/backend/measure.hpp"
 #include "partita/base/error.hpp"
 

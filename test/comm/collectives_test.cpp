@@ -1,9 +1,9 @@
-#include "support/collectives.hpp"
+#include "test/support/collectives.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/textbook.hpp"
+#include "partita/comm/textbook/textbook.hpp"
 #include "partita/comm/threads.hpp"
-#include "partita/strategies/collective_cost.hpp"
+#include "partita/strategies/cost/collective_cost.hpp"
 
 #include <numeric>
 

@@ -1,7 +1,7 @@
 #include "partita/comm/counting.hpp"
 
 #include "partita/comm/threads.hpp"
-#include "support/collectives.hpp"
+#include "test/support/collectives.hpp"
 
 using namespace partita;
 using namespace partita::test;

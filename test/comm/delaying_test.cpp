@@ -2,7 +2,7 @@
 
 #include "partita/base/clock.hpp"
 #include "partita/comm/threads.hpp"
-#include "support/collectives.hpp"
+#include "test/support/collectives.hpp"
 
 #include <chrono>
 #include <thread>

@@ -1,8 +1,8 @@
 #include "partita/comm/mpi.hpp"
 
 #include "partita/base/error.hpp"
-#include "support/collectives.hpp"
-#include "support/mpi_world.hpp"
+#include "test/support/collectives.hpp"
+#include "test/support/mpi_world.hpp"
 
 #include <climits>
 

@@ -2,8 +2,8 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/process_grid.hpp"
-#include "support/collectives.hpp"
-#include "support/grids.hpp"
+#include "test/support/collectives.hpp"
+#include "test/support/grids.hpp"
 
 #include <atomic>
 

@@ -1,10 +1,10 @@
 // SpatialConv and SpatialPool on thread ranks against one rank of the reference backend: same values, bit for bit,
 // since all numbers are small integers. Windows, extents and layouts are drawn.
 #include "partita/distconv/conv.hpp"
-#include "../../src/backend/reference.hpp"
+#include "src/backend/reference.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/pool.hpp"
-#include "support/adjoint.hpp"
+#include "test/support/adjoint.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // Overlap proved by pretended times: transfers take a latency, kernels a sleep proportional to their output, so that
 // neither cores nor memory decide. Without overlap a step takes transfer + compute, with it max(transfer, compute) +
 // boundary.
-#include "../../src/backend/reference.hpp"
+#include "src/backend/reference.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
 #include "partita/distconv/pool.hpp"
-#include "support/adjoint.hpp"
+#include "test/support/adjoint.hpp"
 
 #include <gtest/gtest.h>
 

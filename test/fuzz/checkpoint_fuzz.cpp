@@ -1,9 +1,9 @@
 // A checkpoint of any bytes is loaded or refused with an Error.
-#include "memory_file.hpp"
+#include "test/fuzz/memory_file.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
-#include "partita/train/checkpoint.hpp"
+#include "partita/train/run/checkpoint.hpp"
 
 using namespace partita;
 

@@ -1,7 +1,7 @@
 // An IDX file of any bytes, plain or gzipped, is read as images or refused with an Error.
-#include "memory_file.hpp"
+#include "test/fuzz/memory_file.hpp"
 #include "partita/base/error.hpp"
-#include "partita/train/dataset.hpp"
+#include "partita/train/data/dataset.hpp"
 
 #include <numeric>
 

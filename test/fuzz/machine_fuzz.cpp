@@ -1,6 +1,6 @@
 // A machine's text is read, printed and read again to the same, and its curves give numbers, or there is an Error.
 #include "partita/base/error.hpp"
-#include "partita/strategies/machine.hpp"
+#include "partita/strategies/machine/machine.hpp"
 
 #include <cmath>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // A schedule's CSV is read, written and read again to the same; it is proven, and then simulated, or gives an Error.
 #include "partita/base/error.hpp"
-#include "partita/strategies/timeline.hpp"
-#include "partita/strategies/validate.hpp"
+#include "partita/strategies/schedule/timeline.hpp"
+#include "partita/strategies/schedule/validate.hpp"
 
 #include <cstdlib>
 

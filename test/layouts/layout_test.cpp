@@ -1,7 +1,7 @@
 #include "partita/layouts/layout.hpp"
 
 #include "partita/base/error.hpp"
-#include "support/grids.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/layouts/layout.hpp"
-#include "support/grids.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

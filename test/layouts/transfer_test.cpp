@@ -1,7 +1,7 @@
 #include "partita/layouts/transfer.hpp"
 
 #include "partita/layouts/layout.hpp"
-#include "support/grids.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,16 +1,16 @@
 // Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by every
 // algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
 #include "partita/matmul/product.hpp"
-#include "../../src/backend/reference.hpp"
+#include "src/backend/reference.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
-#include "support/adjoint.hpp"
-#include "support/cases.hpp"
-#include "support/error_of.hpp"
-#include "support/grids.hpp"
+#include "test/support/adjoint.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What a linear layer takes is the best of all its ways: those that are left out, by a lower bound of what the gradients' products
 // cost, could not have been taken. On grids of 1 to 8 ranks, with uneven, prime and tiny extents.
 #include "partita/model/operators.hpp"
-#include "support/grids.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

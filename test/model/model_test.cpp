@@ -1,7 +1,7 @@
-#include "partita/model/builtin.hpp"
+#include "partita/model/builtin/builtin.hpp"
 #include "partita/model/operators.hpp"
 #include "partita/model/optimizer.hpp"
-#include "support/error_of.hpp"
+#include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
-#include "partita/train/trainer.hpp"
-#include "support/random_case.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "test/support/random_case.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // its own failures. A rank that leaves a test in the middle would make the others wait forever, so it ends the job.
 
 #include "partita/comm/mpi.hpp"
-#include "support/mpi_world.hpp"
+#include "test/support/mpi_world.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

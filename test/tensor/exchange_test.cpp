@@ -4,8 +4,8 @@
 #include "partita/comm/counting.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/layouts/halo.hpp"
-#include "support/adjoint.hpp"
-#include "support/grids.hpp"
+#include "test/support/adjoint.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/comm/threads.hpp"
-#include "support/adjoint.hpp"
-#include "support/grids.hpp"
+#include "test/support/adjoint.hpp"
+#include "test/support/grids.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include "partita/backend/backend.hpp"
 #include "partita/comm/process_grid.hpp"
-#include "partita/layouts/product.hpp"
+#include "partita/layouts/product/product.hpp"
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include "partita/base/window.hpp"
 #include "partita/layouts/halo.hpp"
 #include "partita/layouts/layout.hpp"
-#include "partita/layouts/product.hpp"
+#include "partita/layouts/product/product.hpp"
 
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "partita/model/builtin.hpp"
+#include "partita/model/builtin/builtin.hpp"
 
 #include "partita/base/error.hpp"
 

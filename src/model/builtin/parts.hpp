@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/model/builtin.hpp"
+#include "partita/model/builtin/builtin.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "parts.hpp"
+#include "src/model/builtin/parts.hpp"
 
 namespace partita {
 

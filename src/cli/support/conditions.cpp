@@ -1,0 +1,45 @@
+#include "src/cli/support/conditions.hpp"
+
+#include "partita/comm/mpi.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <ctime>
+#include <fstream>
+
+namespace partita::cli {
+
+namespace {
+
+/// What follows the colon in the first line of /proc/cpuinfo that begins so; "" without one.
+std::string cpu_line(const std::string& key) {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind(key, 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+  return "";
+}
+
+int allowed_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+std::string now() {
+  const std::time_t time = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+}  // namespace
+
+Conditions present_conditions() {
+  const std::string processor = cpu_line("model name");
+  return {processor.empty() ? "unknown" : processor, allowed_cores(), mpi_version(), now()};
+}
+
+}  // namespace partita::cli

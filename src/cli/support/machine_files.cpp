@@ -1,0 +1,66 @@
+#include "src/cli/support/machine_files.hpp"
+
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "partita/train/kernels/kernel_choice.hpp"
+#include "src/cli/support/text_file.hpp"
+
+#include <cstdio>
+#include <filesystem>
+
+namespace partita::cli {
+
+std::string times_path(const std::string& machine) { return machine + ".times"; }
+
+Workload make_workload(const Options& options) {
+  return {options.trainer.batch, options.trainer.dtype, options.trainer.training && !options.evaluation,
+          options.trainer.optimizer};
+}
+
+Index limit_of(const Options& options, const Machine& machine) {
+  if (options.trainer.memory_limit > 0) return options.trainer.memory_limit;
+  return options.machine.empty() ? 0 : static_cast<Index>(machine.memory.value);
+}
+
+Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
+                            const MachineFiles& files) {
+  return balanced_nearest(model, strategy, make_workload(options), files.machine, files.times,
+                          limit_of(options, files.machine));
+}
+
+std::vector<NamedFile> strategy_files(const Options& options) {
+  std::vector<NamedFile> files{{"--strategy", options.strategy}, {"--machine", options.machine}};
+  for (const auto& file : options.strategies) files.emplace_back("--strategies", file);
+  return files;
+}
+
+MeasureOptions measure_options(const Options& options) {
+  MeasureOptions measure;
+  measure.backend = options.trainer.backend;
+  measure.threads = options.trainer.threads;
+  measure.kernel_folder = options.trainer.kernel_folder;
+  return measure;
+}
+
+void note_kernels(const MeasureOptions& how, DType dtype) {
+  if (how.kernel_folder.empty() || dtype != DType::f32) return;
+  if (const auto why = KernelCache(how.kernel_folder, backend_of_times(how, dtype), how.threads).complaint();
+      !why.empty())
+    fmt::print(stderr, "note: kernels are chosen by rule, without measuring: {}\n", why);
+}
+
+MachineFiles load_machine(const Options& options) {
+  if (options.machine.empty()) return {default_machine(), {}, ""};
+  MachineFiles files{Machine::load(options.machine), {}, ""};
+  const std::string path = times_path(options.machine);
+  if (std::error_code error; !std::filesystem::exists(path, error)) return files;
+  KernelTimes times = KernelTimes::parse(read_text("--machine", path), path);
+  times.use(backend_of_times(measure_options(options), options.trainer.dtype));
+  if (times.where() == files.machine.name)
+    files.times = std::move(times);
+  else
+    files.note = fmt::format("{} is not used: its times are of \"{}\", the machine is \"{}\"", path, times.where(),
+                             files.machine.name);
+  return files;
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,143 @@
+#include "src/cli/support/plain_axes.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+namespace partita::cli {
+
+namespace {
+
+/// One word of a layout, "H@(y,x)": a dimension and its axes, major first. A word without axes has none.
+struct Word {
+  std::string dim;
+  std::vector<std::string> axes;
+
+  std::string print() const {
+    if (axes.empty()) return dim;
+    return axes.size() == 1 ? fmt::format("{}@{}", dim, axes[0]) : fmt::format("{}@({})", dim, fmt::join(axes, ","));
+  }
+};
+
+std::vector<Word> words_of(const std::string& layout) {
+  std::vector<Word> words;
+  std::istringstream in(layout);
+  for (std::string text; in >> text;) {
+    const auto at = text.find('@');
+    Word word{text.substr(0, at), {}};
+    std::istringstream axes(at == std::string::npos ? "" : text.substr(at + 1));
+    for (std::string axis; std::getline(axes, axis, ',');) {
+      std::erase_if(axis, [](char c) { return c == '(' || c == ')'; });
+      word.axes.push_back(axis);
+    }
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+/// A strategy's grid and rules in parts that can be renamed.
+class Axes {
+ public:
+  explicit Axes(const Strategy& strategy) : strategy_(strategy) {
+    for (int axis = 0; axis < strategy.grid().axes(); ++axis)
+      grid_.emplace_back(strategy.grid().name(axis), strategy.grid().extent(axis));
+    for (const auto& each : strategy.rules()) rules_.push_back(words_of(each.rule.output.value_or("")));
+  }
+
+  /// Neighbours that stand together wherever one of them does.
+  void join() {
+    for (std::size_t i = 0; i + 1 < grid_.size();) {
+      const std::string first = grid_[i].first, second = grid_[i + 1].first;
+      if (!together(first, second)) {
+        ++i;
+        continue;
+      }
+      grid_[i].second *= grid_[i + 1].second;
+      grid_.erase(grid_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      each_word([&](Word& word) { std::erase(word.axes, second); });
+    }
+  }
+
+  void name() {
+    std::set<std::string> taken;
+    for (auto& [axis, extent] : grid_) {
+      std::string wanted = name_of(axis);
+      for (int number = 2; !taken.insert(wanted).second; ++number) wanted = fmt::format("{}{}", name_of(axis), number);
+      each_word([&, old = axis](Word& word) { std::replace(word.axes.begin(), word.axes.end(), old, "=" + wanted); });
+      axis = wanted;
+    }
+    each_word([](Word& word) {  // the mark keeps new names from being taken for old ones
+      for (auto& axis : word.axes)
+        if (axis.starts_with('=')) axis.erase(0, 1);
+    });
+  }
+
+  Strategy strategy() const {
+    std::string grid;
+    for (const auto& [axis, extent] : grid_) grid += fmt::format("{}{}={}", grid.empty() ? "" : " ", axis, extent);
+    Strategy made(grid);
+    made.update(strategy_.update()).bucket_bytes(strategy_.bucket_bytes());
+    if (strategy_.schedule() != "single")
+      made.schedule(strategy_.schedule(), strategy_.microbatches(), strategy_.groups_per_stage());
+    if (strategy_.stages().empty()) made.stages(strategy_.stage_count());
+    for (const auto& stage : strategy_.stages()) made.stage(stage);
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      auto [match, rule, place] = strategy_.rules()[i];
+      std::vector<std::string> words;
+      for (const auto& word : rules_[i]) words.push_back(word.print());
+      if (rule.output) rule.output = fmt::format("{}", fmt::join(words, " "));
+      made.layer(match, rule, place);
+    }
+    return made;
+  }
+
+ private:
+  template <class Visit>
+  void each_word(Visit&& visit) {
+    for (auto& rule : rules_)
+      for (auto& word : rule) visit(word);
+  }
+
+  bool together(const std::string& first, const std::string& second) const {
+    for (const auto& rule : rules_)
+      for (const auto& word : rule) {
+        const auto a = std::find(word.axes.begin(), word.axes.end(), first);
+        const auto b = std::find(word.axes.begin(), word.axes.end(), second);
+        if (a == word.axes.end() && b == word.axes.end()) continue;
+        if (a == word.axes.end() || b == word.axes.end() || b != a + 1) return false;
+      }
+    return true;
+  }
+
+  std::string name_of(const std::string& axis) const {
+    std::set<std::string> dims;
+    for (const auto& rule : rules_)
+      for (const auto& word : rule)
+        if (std::find(word.axes.begin(), word.axes.end(), axis) != word.axes.end()) dims.insert(word.dim);
+    if (dims.empty()) return axis;
+    if (dims.size() > 1) return "p";
+    const std::string& dim = *dims.begin();
+    return dim == "N" ? "data" : dim == "C" ? "c" : dim == "D" ? "z" : dim == "W" ? "x" : "y";
+  }
+
+  const Strategy& strategy_;
+  std::vector<std::pair<std::string, int>> grid_;
+  std::vector<std::vector<Word>> rules_;  // of outputs
+};
+
+}  // namespace
+
+Strategy with_plain_axes(const Strategy& strategy) {
+  for (const auto& stage : strategy.stages())
+    if (stage.grid) return strategy;
+  for (const auto& each : strategy.rules())
+    if (each.rule.input || each.rule.weights) return strategy;
+  Axes axes(strategy);
+  axes.join();
+  axes.name();
+  return axes.strategy();
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,83 @@
+#include "src/cli/support/machine_files.hpp"
+#include "partita/base/clock.hpp"
+#include "partita/base/error.hpp"
+#include "partita/train/measure/measure_machine.hpp"
+#include "src/cli/support/text_file.hpp"
+
+#include <cstdio>
+#include <filesystem>
+
+namespace partita::cli {
+
+namespace {
+
+using Plans = std::vector<std::pair<std::string, Plan>>;
+
+/// What is measured already, if it is of this machine.
+KernelTimes known_times(const Options& options, const std::string& where) {
+  const std::string path = times_path(options.out);
+  if (!std::filesystem::exists(path)) return KernelTimes(where);
+  KernelTimes times = KernelTimes::parse(read_text("--out", path), path);
+  if (times.where() == where) return times;
+  fmt::print("note       {} held times of \"{}\"; it begins anew\n", path, times.where());
+  return KernelTimes(where);
+}
+
+void print_machine(const Machine& machine, int ranks, double seconds) {
+  if (ranks == 1)
+    fmt::print("note       one rank has nobody to send to: latency and bandwidth are assumed; start two or more\n");
+  std::string levels;
+  for (const auto& level : machine.levels) levels += (levels.empty() ? "" : ", ") + level.name;
+  fmt::print("machine    {}: {:.3g} Gflop/s and {:.3g} GB/s a rank; levels: {}; {:.1f} s\n", machine.name,
+             machine.arithmetic.value / 1e9, machine.memory_bandwidth.value / 1e9, levels, seconds);
+  std::fflush(stdout);
+}
+
+/// Measures what the plans need and `times` lacks, and shows how far it is.
+void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& times, Communicator& world) {
+  const bool first = world.rank() == 0;
+  std::size_t done = 0;
+  for (const auto& [name, plan] : plans) {
+    const double start = now();
+    const auto before = times.all().size();
+    times = measure_plan(plan, options, times, world);
+    if (first)
+      fmt::print("kernels    {} ({} of {}): {} measured, {} in all; {:.1f} s\n", name, ++done, plans.size(),
+                 times.all().size() - before, times.all().size(), now() - start);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+  const double start = now();
+  const bool first = world->rank() == 0;
+  const MeasureOptions how = measure_options(options);
+  KernelTimes times;
+  Plans plans;
+  together(*world, [&] {
+    const Model model = make_model(options, factory);
+    const Workload workload = make_workload(options);
+    for (const auto& [name, strategy] : make_strategies(options, world->size()))
+      plans.emplace_back(name, bind(model, strategy, workload));
+    if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
+    if (first) note_kernels(how, options.trainer.dtype);
+    if (first) times = known_times(options, place_of_times(how));
+  });
+  times = broadcast_times(times, *world);
+  const Machine machine = measure_machine(how, *world);
+  if (first) print_machine(machine, world->size(), now() - start);
+  measure(plans, how, times, *world);
+  together(*world, [&] {
+    if (!first) return;
+    const std::string text = machine.print();
+    static_cast<void>(Machine::parse(text, options.out));  // nothing is written that could not be read again
+    write_text("--out", options.out, text);
+    write_text("--out", times_path(options.out), times.print());
+    fmt::print("wrote      {} and {}, after {:.1f} s\n", options.out, times_path(options.out), now() - start);
+  });
+  return 0;
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,305 @@
+#include "src/cli/verbs/compare/compare.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "src/cli/support/text_file.hpp"
+#include "src/cli/support/unfit.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita::cli {
+
+std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts) {
+  return {{"compute", parts.passes.compute},
+          {"halo", parts.passes.halo},
+          {"redistribution", parts.passes.redistribution},
+          {"product", parts.passes.product},
+          {"collective", parts.passes.collective},
+          {"gradients", parts.sums},
+          {"transfer", parts.transfers},
+          {"bubble", parts.bubble},
+          {"optimizer", parts.update}};
+}
+
+namespace {
+
+constexpr double ms = 1e3, mib = 1 << 20;
+
+/// Prices, and measures where there are ranks to do it.
+class Comparison {
+ public:
+  Comparison(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world)
+      : options_(options),
+        files_(load_machine(options)),
+        model_(make_model(options, factory)),
+        workload_{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer},
+        measure_(measure_options(options)),
+        world_(world) {
+    if (world_) leave_times_of_others();
+    given_ = files_.times;
+  }
+
+  const MachineFiles& files() const { return files_; }
+
+  Compared price(const std::string& name, const Strategy& strategy) {
+    const bool ours = world_ && strategy.ranks() == world_->size();
+    if (ours && strategy.stage_count() > 1)
+      measure_if_held(name, [&] {  // boundaries are placed by these
+        Strategy serial;
+        return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
+      });
+    Strategy placed;
+    Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
+    agreed(name, [&] {
+      const KernelTimes& times = ours ? files_.times : given_;
+      placed = balanced_nearest(model_, strategy, workload_, files_.machine, times, limit());
+      one.plan = bind(model_, placed, workload_);
+      one.cost = estimate(one.plan, files_.machine, times);
+    });
+    one.held = most_held(one.cost, limit());
+    if (ours && !one.fits()) agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, given_); });
+    if (!ours || !one.fits()) return one;
+    measure(name, [&] { return one.plan; });
+    agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, files_.times); });
+    one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
+    return one;
+  }
+
+  /// What would make a strategy fit.
+  std::vector<Remedy> remedies_of(const Strategy& strategy) const {
+    return remedies(model_, strategy, workload_, files_.machine, files_.times, limit());
+  }
+
+  /// Bytes that a rank may hold; 0 for any.
+  Index limit() const { return limit_of(options_, files_.machine); }
+
+  /// Sets the efficiencies, against a step on one rank. For strategies that were run that one is by measured times too, if one rank can
+  /// hold it.
+  void add_efficiencies(std::vector<Compared>& all) {
+    const Plan serial = bind(model_, Strategy(), workload_);
+    const auto alone = [&](const KernelTimes& times) { return estimate(serial, files_.machine, times).seconds; };
+    const bool ran = std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); });
+    if (ran) measure_if_held("one rank", [&] { return serial; });
+    const double by_given = alone(given_), by_all = alone(files_.times);
+    for (auto& one : all) one.efficiency = (one.measured ? by_all : by_given) / one.cost.seconds / one.plan.ranks();
+  }
+
+ private:
+  /// What is wrong with a strategy is wrong alike on all ranks, and says with which.
+  void agreed(const std::string& name, const std::function<void()>& make) const {
+    const auto named = [&] {
+      try {
+        make();
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).starts_with(name)) throw;
+        fail("{}: {}", name, error.what());
+      }
+    };
+    world_ ? together(*world_, named) : named();
+  }
+  /// Of one rank, if that can hold it. Nobody asked for it to be run: where nobody said a limit either, the assumed machine's memory is one.
+  void measure_if_held(const std::string& name, const std::function<Plan()>& make) {
+    Plan plan;
+    agreed(name, [&] { plan = make(); });
+    const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
+    if (plan.peak(0).total <= room) measure(name, [&] { return plan; });
+  }
+  void measure(const std::string& name, const std::function<Plan()>& make) {
+    Plan plan;
+    agreed(name, [&] { plan = make(); });
+    files_.times = measure_layers(plan, world_->rank() % plan.ranks(), measure_, files_.times, *world_);
+  }
+
+  /// What is measured now may be of another processor or number of threads than what was.
+  void leave_times_of_others() {
+    const std::string here = place_of_times(measure_);
+    if (files_.times.empty() || files_.times.where() == here) return;
+    files_.note = fmt::format("{} is not used: its times are of \"{}\", those of --measure are of \"{}\"",
+                              times_path(options_.machine), files_.times.where(), here);
+    files_.times = KernelTimes(here);
+  }
+
+  const Options& options_;
+  MachineFiles files_;
+  KernelTimes given_;  // those of files_ before any was measured here
+  Model model_;
+  Workload workload_;
+  MeasureOptions measure_;
+  std::shared_ptr<Communicator> world_;
+};
+
+void print_head(std::size_t width, bool ran) {
+  fmt::print("{:<{}}  {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>6} {:>9} {:>9}", "strategy", width, "ranks",
+             "ms a step", "compute", "messages", "gradients", "update", "bubble", "samples/s", "effi.", "MiB sent",
+             "MiB held");
+  fmt::print("{}\n", ran ? fmt::format(" {:>10} {:>7} {:>7}", "measured", "spread", "error") : "");
+}
+
+void print_row(const Compared& one, std::size_t width) {
+  const auto& p = one.cost.parts;
+  fmt::print(
+      "{:<{}}  {:>5} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>10.0f} {:>5.0f}% {:>9.1f} {:>9.1f}",
+      one.name, width, one.plan.ranks(), one.cost.seconds * ms, p.passes.compute * ms,
+      (p.passes.communication() + p.transfers) * ms, p.sums * ms, p.update * ms, p.bubble * ms,
+      one.cost.samples_per_second, 100 * one.efficiency, static_cast<double>(one.cost.traffic.bytes) / mib,
+      static_cast<double>(one.cost.memory.total) / mib);
+  if (one.measured)
+    fmt::print(" {:>10.3f} {:>6.1f}% {:>+6.1f}%", one.measured->median * ms, 100 * one.measured->spread,
+               100 * one.error());
+  fmt::print("\n");
+}
+
+/// Which parts make the difference, the largest first, and what is gained elsewhere: "halo +2.100 ms, compute -0.200 ms".
+std::string reasons(const Compared& loser, const Compared& winner) {
+  auto parts = named_parts(loser.cost.parts);
+  const auto won = named_parts(winner.cost.parts);
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i].second -= won[i].second;
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  const double difference = loser.cost.seconds - winner.cost.seconds;
+  for (const auto& [part, seconds] : parts)
+    if (std::abs(seconds) > 0.05 * difference)
+      text += fmt::format("{}{} {:+.3f} ms", text.empty() ? "" : ", ", part, seconds * ms);
+  return text;
+}
+
+/// Where the groups of layers lie: "stages of s: a to b | c to d", or with the stage of each where a stage has several.
+void print_groups(const Compared& one) {
+  const Plan& plan = one.plan;
+  const bool alike = plan.places.size() == plan.grids.size();
+  const auto& layers = plan.layers;
+  std::string text;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (i == 0 || layers[i].group != layers[i - 1].group)
+      text += fmt::format("{}{} to ", i == 0 ? "" : " | ", layers[i].name);
+    if (i + 1 < layers.size() && layers[i].group == layers[i + 1].group) continue;
+    text += layers[i].name;
+    if (!alike) text += fmt::format(" on {}", plan.stage_of(static_cast<int>(i)));
+  }
+  fmt::print("{} of {}: {}\n", alike ? "stages" : "groups of layers on the stages", one.name, text);
+}
+
+void print_unfit(const std::vector<Compared>& all, Index limit) {
+  constexpr std::size_t most = 4;
+  for (const auto& one : all)
+    if (!one.fits())
+      fmt::print("{} does not fit: {}\n  {}\n", one.name, print(one.held, limit),
+                 print(one.remedies, most, "\n    ", "\n    "));
+}
+
+/// The fastest of those that fit, with those that take as long, and why the others take longer.
+void print_verdict(std::vector<Compared> all, Index limit) {
+  constexpr double tie = 5e-4;  // 0.0 % as it would be printed
+  print_unfit(all, limit);
+  if (all.size() == 1) return;
+  std::erase_if(all, [](const Compared& one) { return !one.fits(); });
+  if (all.empty()) return;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
+  const Compared& winner = all.front();
+  const auto slower = std::find_if(
+      all.begin(), all.end(), [&](const Compared& one) { return one.cost.seconds >= (1 + tie) * winner.cost.seconds; });
+  std::string first;
+  for (auto one = all.begin(); one != slower; ++one) first += (first.empty() ? "" : " and ") + one->name;
+  fmt::print("{} {}\n", first, slower - all.begin() == 1 ? "wins" : "take as long as each other");
+  for (auto one = slower; one != all.end(); ++one) {
+    const auto why = reasons(*one, winner);
+    fmt::print("  {} takes {:.1f} % more{}{}\n", one->name, 100 * (one->cost.seconds / winner.cost.seconds - 1),
+               why.empty() ? "" : ": ", why);
+  }
+}
+
+/// How many steps of --measure do not count.
+void print_disturbed(const std::vector<Compared>& all) {
+  int left_out = 0, steps = 0;
+  for (const auto& one : all) {
+    if (!one.measured) continue;
+    left_out += one.measured->disturbed;
+    steps += one.measured->disturbed + one.measured->steps;
+  }
+  if (left_out > 0)
+    fmt::print("{} of {} steps do not count: meanwhile cores did something else than training\n", left_out, steps);
+}
+
+/// What --measure could not run, and why.
+void print_not_run(const std::vector<Compared>& all, int ranks) {
+  bool ran = false;
+  for (const auto& one : all) {
+    ran = ran || one.measured;
+    if (one.measured) continue;
+    const int needed = one.plan.ranks();
+    if (needed == ranks)
+      fmt::print("{} was not run: it does not fit\n", one.name);
+    else
+      fmt::print("{} was not run: it has {}, {} {} started; start it with mpiexec -n {}\n", one.name,
+                 counted(needed, "rank"), ranks, ranks == 1 ? "was" : "were", needed);
+  }
+  if (!ran) fmt::print("nothing was measured\n");
+}
+
+/// How many layers have measured times, and where some have and some have not, of each strategy.
+void print_kernels(const std::vector<Compared>& all) {
+  std::size_t measured = 0, layers = 0;
+  std::string each;
+  for (const auto& one : all) {
+    const auto& costs = one.cost.layers;
+    const auto of = std::count_if(costs.begin(), costs.end(), [](const LayerCost& cost) { return cost.measured; });
+    measured += static_cast<std::size_t>(of);
+    layers += costs.size();
+    each += fmt::format("{}{} {} of {}", each.empty() ? "" : ", ", one.name, of, costs.size());
+  }
+  const bool mixed = all.size() > 1 && measured > 0 && measured < layers;
+  fmt::print("kernels  {} of {} layers by measured times{}, the others by the machine's rates\n\n", measured, layers,
+             mixed ? fmt::format(" ({})", each) : "");
+}
+
+void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
+  std::size_t width = 8;
+  for (const auto& one : all) width = std::max(width, one.name.size());
+  fmt::print("machine  {}\n", files.machine.name);
+  if (!files.note.empty()) fmt::print("note     {}\n", files.note);
+  print_kernels(all);
+  print_head(width, std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); }));
+  for (const auto& one : all) print_row(one, width);
+  fmt::print("\n");
+  for (const auto& one : all)
+    if (one.plan.grids.size() > 1) print_groups(one);
+}
+
+}  // namespace
+
+int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+  const bool first = !world || world->rank() == 0;
+  std::optional<Comparison> comparison;
+  std::vector<std::pair<std::string, Strategy>> strategies;
+  const auto prepare = [&] {
+    comparison.emplace(options, factory, world);
+    strategies = make_strategies(options, world ? world->size() : 1);
+    if (first) check_writable({{"--json", options.json}}, strategy_files(options));
+    if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
+  };
+  world ? together(*world, prepare) : prepare();
+  std::vector<Compared> all;
+  for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
+  comparison->add_efficiencies(all);
+  // After the last measurement, and by all alike: else ranks would wait for the first one's answers.
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!all[i].fits()) all[i].remedies = comparison->remedies_of(strategies[i].second);
+  const MachineFiles& files = comparison->files();
+  const Index limit = comparison->limit();
+  const bool none = std::none_of(all.begin(), all.end(), [](const Compared& one) { return one.fits(); });
+  const std::string unfit = fmt::format("none of the strategies fits {} a rank", print_bytes(limit));
+  if (!first && none) throw AgreedError(unfit);
+  if (!first) return 0;
+  print_table(all, files);
+  print_disturbed(all);
+  if (world) print_not_run(all, world->size());
+  print_verdict(all, limit);
+  if (!options.json.empty()) write_text("--json", options.json, print_json(to_json(options, files, all, limit)));
+  std::fflush(stdout);
+  if (none) throw AgreedError(unfit);
+  return 0;
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,252 @@
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/options.hpp"
+#include "partita/base/error.hpp"
+#include "partita/layouts/picture.hpp"
+#include "partita/strategies/cost/estimate.hpp"
+#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/text_file.hpp"
+#include "src/cli/support/unfit.hpp"
+
+namespace partita::cli {
+
+namespace {
+
+void print_line(std::string_view what, const std::string& text) {
+  if (!text.empty()) fmt::print("    {:<8} {}\n", what, text);
+}
+
+std::string shape_and_layout(const Shape& shape, const Layout& layout) {
+  return fmt::format("{:<28} {}", layout.print(), shape.print());
+}
+
+void print_gradients(const LayerPlan& layer) {
+  for (std::size_t i = 0; i < layer->at.dx.size(); ++i)
+    if (layer->needs_dx[i]) print_line("dx", layer->at.dx[i].print());
+  for (std::size_t i = 0; i < layer->weights.size(); ++i)
+    if (layer->weights[i].trained)
+      print_line("dw", fmt::format("{:<28} {}", layer->at.dw[i].print(), layer->weights[i].name));
+}
+
+void print_redistributions(const LayerPlan& layer, bool training) {
+  for (std::size_t i = 0; i < layer->arrive.size(); ++i)
+    if (!layer->arrive[i].empty())
+      print_line("from", fmt::format("{} by {}", layer->arrive[i][0].from.print(), print(layer->arrive[i])));
+  print_line("to", print(layer->finish));
+  for (std::size_t i = 0; i < layer->leave.size(); ++i)
+    if (training && layer->needs_dx[i] && !layer->leave[i].empty())
+      print_line("dx to", fmt::format("{} by {}", layer->leave[i].back().to.print(), print(layer->leave[i])));
+}
+
+void print_traffic(const Plan& plan, int layer, int rank) {
+  const auto traffic = plan.traffic(layer, rank);
+  if (traffic.empty() && plan.grid_of(layer).size() > 1) print_line("moves", "nothing");
+  for (const auto& item : traffic) {
+    const std::string axes = item.verb == Verb::exchange ? "" : plan.grid_of(layer).print(item.axes);
+    fmt::print("      {:<22} {:<24} {:>4} messages {:>12}\n", item.role, std::string(name(item.verb)) + axes,
+               item.traffic.messages, print_bytes(item.traffic.bytes));
+  }
+}
+
+/// With which layers' gradients those of this one are summed: backward completes their bucket with the first of them.
+void print_bucket(const Plan& plan, int layer) {
+  for (const auto& bucket : plan.buckets) {
+    const auto has = [&](const Bucket::Entry& entry) { return entry.layer == layer; };
+    const int first = bucket.last(), last = bucket.entries.back().layer;
+    if (bucket.axes == 0 || first == last || std::none_of(bucket.entries.begin(), bucket.entries.end(), has)) continue;
+    const auto& names = plan.layers;
+    print_line("dw",
+               fmt::format(
+                   "is summed in one bucket from {} to {}{}", names[static_cast<std::size_t>(first)].name,
+                   names[static_cast<std::size_t>(last)].name,
+                   first == layer ? "" : fmt::format(", listed with {}", names[static_cast<std::size_t>(first)].name)));
+  }
+}
+
+/// e.g. "stationary-y, 24.0 KiB a step; stationary-x 48.0 KiB": of those with as few operations on a rank. Ways that take
+/// more are worse whatever they send.
+void print_algorithm(const OperatorLayouts& at, DType dtype) {
+  if (at.alternatives.empty()) return;
+  std::string text;
+  for (const auto& way : at.alternatives) {
+    text += fmt::format("{}{} {} a step", text.empty() ? "" : "; ", way.algorithm,
+                        print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
+    if (way.flops > at.alternatives[0].flops)
+      text += fmt::format(", {:.3g} times the operations", way.flops / at.alternatives[0].flops);
+  }
+  print_line("runs as", text);
+}
+
+/// Each product's way with what it sends, and the others that were weighed; below, what a rank multiplies where that is not
+/// what it has.
+void print_products(const std::vector<ProductPlan>& products, DType dtype) {
+  constexpr std::array names{"y", "dx", "dw"};
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const ProductPlan& product = products[i];
+    std::string text;
+    for (const auto& way : product.alternatives)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "everywhere" : way.algorithm,
+                          print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
+    print_line(names[i], "by " + text);
+    if (!(product.a_used == product.a.layout) || !(product.b_used == product.b.layout))
+      print_line("", fmt::format("   \"{}\" times \"{}\"", product.a_used.print(), product.b_used.print()));
+  }
+}
+
+void print_layer(const Plan& plan, int index, const Options& options) {
+  const auto& layer = plan.layers[static_cast<std::size_t>(index)];
+  fmt::print("\n{} = {}", layer.name, layer.op->kind());
+  for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+    fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[static_cast<std::size_t>(layer.inputs[i])].name);
+  fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
+  print_algorithm(layer->at, plan.workload.dtype);
+  print_products(layer->at.products, plan.workload.dtype);
+  for (const auto& x : layer->at.x) print_line("x", shape_and_layout(x.shape(), x));
+  for (std::size_t i = 0; i < layer->weights.size(); ++i)
+    print_line("w", fmt::format("{:<28} {} {}", layer->at.w[i].print(), layer->weights[i].name,
+                                layer->weights[i].shape.print()));
+  if (!(layer->at.y == layer->y)) print_line("computes", layer->at.y.print());
+  print_line("y", shape_and_layout(layer->shape, layer->y));
+  if (plan.workload.training) {
+    print_gradients(layer);
+    print_bucket(plan, index);
+  }
+  print_redistributions(layer, plan.workload.training);
+  if (layer->at.x_halo) print_line("halo x", layer->at.x_halo->widths());
+  if (layer->at.dy_halo && layer->needs_dx[0] && plan.workload.training)
+    print_line("halo dy", layer->at.dy_halo->widths());
+  for (const auto& boundary : layer.departs) {
+    const int stage = plan.places[static_cast<std::size_t>(boundary.group)];
+    print_line(fmt::format("y to {}", stage),
+               shape_and_layout(layer->shape, boundary.to) + fmt::format(" on stage {}", stage));
+  }
+  if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
+  for (const auto& note : layer->notes) print_line("dropped", note);
+  print_traffic(plan, index, options.rank);
+  print_line("memory", plan.memory(index, options.rank).print());
+  if (options.picture && layer->shape.has('H') && layer->shape.has('W')) fmt::print("{}", picture(layer->y, 'H', 'W'));
+}
+
+void print_layers(const Plan& plan, const Options& options) {
+  for (int layer = 0, before = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
+    const int group = plan.layers[static_cast<std::size_t>(layer)].group;
+    if (plan.grids.size() > 1 && group != before)
+      fmt::print("\n== stage {}{} ==\n", plan.stage_of(layer),
+                 plan.places.size() > plan.grids.size() ? fmt::format(", group {}", group) : "");
+    before = group;
+    print_layer(plan, layer, options);
+  }
+}
+
+/// Axes along which every rank of a stage does the same work.
+void print_idle_axes(const Plan& plan) {
+  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage) {
+    const Grid& grid = plan.grids[stage];
+    AxisSet used = 0;
+    for (const auto& layer : plan.layers)
+      if (plan.places[static_cast<std::size_t>(layer.group)] == static_cast<int>(stage))
+        used |= layer->y.sharding() | layer->at.y.sharding() | layer->at.y.partial();
+    const AxisSet idle = grid.all() & ~used;
+    if (grid.group_size(idle) > 1)
+      fmt::print("\nnote: nothing is sharded over {}{}; {} ranks each do the same work\n", grid.print(idle),
+                 plan.grids.size() > 1 ? fmt::format(" of stage {}", stage) : "", grid.group_size(idle));
+  }
+}
+
+/// e.g. "image to pool1 (group 0), loss (group 3)"; of the second replica after those of the first.
+std::string layers_of_stage(const Plan& plan, int stage) {
+  std::string text;
+  for (int replica = 0; replica < plan.replicas(); ++replica)
+    for (int group = 0; group < static_cast<int>(plan.places.size()); ++group) {
+      if (plan.place(group, replica) != stage) continue;
+      const auto in = [&](const LayerPlan& layer) { return layer.group == group; };
+      const auto first = std::find_if(plan.layers.begin(), plan.layers.end(), in);
+      const auto last = std::find_if(plan.layers.rbegin(), plan.layers.rend(), in);
+      text += (text.empty() ? "" : ", ") + first->name;
+      if (last->name != first->name) text += " to " + last->name;
+      if (plan.places.size() > plan.grids.size()) text += fmt::format(" (group {})", group);
+      if (replica > 0) text += " (second replica)";
+    }
+  return text;
+}
+
+std::string print_ranks(const Grid& grid) {
+  const int first = grid.first_rank(), last = first + grid.size() - 1;
+  return first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last);
+}
+
+/// What every rank runs when, and on which grids.
+void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vector<std::string>& notes,
+                const Options& options) {
+  const bool alone = plan.grids.size() == 1;
+  fmt::print("{} on {} ({}), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
+             alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
+             counted(plan.ranks(), "rank"), options.trainer.batch, name(options.trainer.dtype), options.rank);
+  if (plan.microbatches > 1)
+    fmt::print("in {} microbatches of {}{}; layouts and memory of a layer are those of one\n", plan.microbatches,
+               counted(plan.samples(0).extent(), "sample"), plan.smaller.empty() ? "" : " or one less");
+  for (const auto& note : notes) fmt::print("note: {}\n", note);
+  if (alone && plan.microbatches == 1) return fmt::print("schedule: {}", plan.schedule.print());
+  for (std::size_t stage = 0; !alone && stage < plan.grids.size(); ++stage)
+    fmt::print("  stage {}, {}, grid \"{}\": {}\n", stage, print_ranks(plan.grids[stage]), plan.grids[stage].print(),
+               layers_of_stage(plan, static_cast<int>(stage)));
+  fmt::print("the schedule in unit times, not measured ones; its actions include transfers and updates\n{}",
+             print(schedule, 100));
+}
+
+}  // namespace
+
+namespace {
+
+/// The number of the layer that --why names; -1 for none.
+int asked_why(const Options& options, const Model& model) {
+  if (options.why.empty()) return -1;
+  std::vector<std::string> names;
+  for (const auto& layer : model.layers()) names.push_back(layer.name);
+  const auto found = std::find(names.begin(), names.end(), options.why);
+  if (found == names.end())
+    fail("--why {}: the model '{}' has no such layer{}; give one layer's name", options.why, model.name(),
+         did_you_mean(options.why, names));
+  return static_cast<int>(found - names.begin());
+}
+
+/// The price of the step in a line, and of a layer in full.
+void print_price(const Plan& plan, const MachineFiles& files, int layer) {
+  const auto& [machine, times, note] = files;
+  const Cost cost = estimate(plan, machine, times);
+  fmt::print("predicted time: {:.3f} ms a step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
+             note.empty() ? "" : "; " + note);
+  if (layer >= 0) fmt::print("\n{}", why(plan, machine, times, layer));
+}
+
+}  // namespace
+
+int explain(const Options& options, const ModelFactory& factory) {
+  check_writable({{"--svg", options.svg}}, strategy_files(options));
+  const Model model = make_model(options, factory);
+  const int asked = asked_why(options, model);
+  const MachineFiles files = load_machine(options);
+  const Strategy given = make_strategy(options, 1), strategy = with_stages_placed(options, model, given, files);
+  const Plan plan = bind(model, strategy, make_workload(options));
+  if (options.rank < 0 || options.rank >= plan.ranks())
+    fail("--rank {}: the {} has the ranks 0 to {}", options.rank,
+         plan.grids.size() == 1 ? fmt::format("grid \"{}\"", plan.grid().print()) : "strategy", plan.ranks() - 1);
+  ScheduleRequest unit_times;
+  unit_times.filter_memory = kept_for_filter;
+  const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
+  if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
+  print_head(plan, schedule, microbatch_notes(strategy, plan), options);
+  print_layers(plan, options);
+  print_idle_axes(plan);
+  const Traffic traffic = plan.traffic(options.rank);
+  fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),
+             traffic.bytes, options.rank);
+  const MemoryPeak memory = plan.peak(options.rank);
+  fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
+             memory.each.print());
+  if (plan.workload.training) print_price(plan, files, asked);
+  std::fflush(stdout);
+  check_fits(plan, model, given, files, limit_of(options, files.machine));
+  return 0;
+}
+
+}  // namespace partita::cli

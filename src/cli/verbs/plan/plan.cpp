@@ -1,0 +1,164 @@
+#include "src/cli/verbs/compare/compare.hpp"
+#include "partita/base/error.hpp"
+#include "partita/strategies/schedule/generators.hpp"
+#include "partita/strategies/planner/planner.hpp"
+#include "src/cli/support/plain_axes.hpp"
+#include "src/cli/support/text_file.hpp"
+#include "src/cli/support/unfit.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+namespace partita::cli {
+
+namespace {
+
+/// What can be said of them before the best strategy's axes are known.
+void check_why_not(const std::vector<std::string>& rules, const Model& model) {
+  Strategy strategy;
+  add_rules(strategy, rules, "--why-not");
+  for (const auto& rule : strategy.rules())
+    if (std::none_of(model.layers().begin(), model.layers().end(),
+                     [&](const Layer& l) { return rule.matches(l.name); }))
+      fail("{}: no layer of the model '{}' is called '{}'", rule.place, model.name(), rule.match);
+}
+
+/// The strategy with one more rule, and what that changes.
+void print_why_not(const std::string& rule, const Planned& best, const Model& model, const Workload& workload,
+                   const MachineFiles& files) {
+  Strategy strategy = best.strategy;
+  add_rules(strategy, {rule}, "--why-not");
+  Plan with_rule;
+  try {
+    with_rule = bind(model, strategy, workload);
+  } catch (const Error& error) {  // its axes are known only now
+    fmt::print("\n\"{}\" cannot be priced with the best strategy: {}\n", rule, error.what());
+    return;
+  }
+  const Cost cost = estimate(with_rule, files.machine, files.times);
+  fmt::print("\nwith \"{}\" a step takes {:.3f} ms, {:+.1f} %", rule, cost.seconds * 1e3,
+             100 * (cost.seconds / best.cost.seconds - 1));
+  const auto with = named_parts(cost.parts), without = named_parts(best.cost.parts);
+  for (std::size_t i = 0; i < with.size(); ++i)
+    if (const double more = with[i].second - without[i].second; std::abs(more) > 1e-3 * best.cost.seconds)
+      fmt::print(", {} {:+.3f} ms", with[i].first, more * 1e3);
+  fmt::print("\n");
+}
+
+std::string describe(const Strategy& strategy) {
+  const auto grids = strategy.grids();
+  std::string microbatches;
+  if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
+  if (grids.size() > 1) microbatches += fmt::format(" ({})", strategy.schedule());
+  const auto& rules = strategy.rules();
+  const bool recomputing =
+      std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
+  return fmt::format("{}grid \"{}\"{}{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
+                     strategy.grid().print(), microbatches,
+                     strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
+                     recomputing ? ", recomputing" : "", counted(static_cast<Index>(rules.size()), "rule"));
+}
+
+/// Some of the patterns that were not looked at, with their reasons; "" for none. Not how many: a pattern that is left out on one
+/// grid is so on many that the search would come to.
+std::string left_out_text(const std::vector<LeftOut>& patterns, std::string_view separator) {
+  if (patterns.empty()) return "";
+  constexpr std::size_t most = 3;
+  std::string text =
+      fmt::format("left out, as some layer cannot run so{}", patterns.size() > most ? ", for example" : "");
+  for (std::size_t i = 0; i < std::min(most, patterns.size()); ++i)
+    text += fmt::format("{}\"{}\" on \"{}\": {}", separator, patterns[i].pattern, patterns[i].grid, patterns[i].why);
+  return text;
+}
+
+/// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, throw, or examine as many
+/// more.
+class CountingLine {
+ public:
+  CountingLine() = default;
+  CountingLine(const CountingLine&) = delete;
+  CountingLine& operator=(const CountingLine&) = delete;
+  ~CountingLine() {
+    if (begun_) std::fputs("\n", stderr);
+  }
+  void show(int done, int all) {
+    fmt::print(stderr, "\r{} of {} candidates examined", done, all);
+    begun_ = true;
+  }
+
+ private:
+  bool begun_ = false;
+};
+
+/// What the planner finds within `limit` bytes a rank; 0 for any. Where nothing fits, its error with what would make the smallest fit.
+std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
+                            PlannerOptions options, Index limit) {
+  CountingLine line;
+  if (isatty(STDERR_FILENO) != 0) options.progress = [&](int done, int all) { line.show(done, all); };
+  options.memory_limit = limit > 0 ? limit : std::numeric_limits<Index>::max();
+  try {
+    return plan_strategies(model, workload, files.machine, files.times, options);
+  } catch (const NothingFits& error) {
+    constexpr std::size_t most = 3;
+    const Strategy& strategy = error.smallest.strategy;
+    fail("{}; the smallest is {}: {}", error.what(), describe(strategy),
+         print(remedies(model, strategy, workload, files.machine, files.times, limit), most, " ", "; "));
+  }
+}
+
+/// With plain names of axes, priced anew where they are others, unless other blocks make it worse.
+Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
+  constexpr double worse = 1.001;
+  const Strategy strategy = with_plain_axes(found.strategy);
+  if (strategy.print() == found.strategy.print()) return found;
+  Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
+  const bool as_good = cost.seconds <= worse * found.cost.seconds && cost.memory.total <= found.cost.memory.total;
+  return as_good ? Planned{strategy, std::move(cost)} : found;
+}
+
+}  // namespace
+
+int plan(const Options& options, const ModelFactory& factory) {
+  const MachineFiles files = load_machine(options);
+  const Model model = make_model(options, factory);
+  const Workload workload{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer};
+  PlannerOptions wanted;
+  wanted.ranks = options.ranks;
+  wanted.best = options.best;
+  wanted.examined = options.examined;
+  wanted.kinds = options.kinds;
+  std::vector<LeftOut> left_out;
+  wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
+  const std::string prefix = options.out;
+  check_why_not(options.why_not, model);
+  check_writable({{"--out", prefix + "-1.toml"}});
+  for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
+  std::vector<Planned> found;
+  try {
+    found = search(model, workload, files, wanted, limit_of(options, files.machine));
+  } catch (const Error& error) {
+    if (left_out.empty()) throw;
+    fail("{}; {}", error.what(), left_out_text(left_out, "; "));
+  }
+  for (auto& each : found) each = renamed(each, model, workload, files);
+  fmt::print("machine  {}\n", files.machine.name);
+  if (!files.note.empty()) fmt::print("note     {}\n", files.note);
+  if (!left_out.empty()) fmt::print("{}\n", left_out_text(left_out, "\n         "));
+  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",
+             "what");
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::string path = fmt::format("{}-{}.toml", prefix, i + 1);
+    const auto& [strategy, cost] = found[i];
+    write_text("--out", path, strategy.print());
+    fmt::print("{:<24} {:>10.3f} {:>10.0f} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
+               cost.samples_per_second, static_cast<double>(cost.memory.total) / (1 << 20),
+               static_cast<double>(cost.traffic.bytes) / (1 << 20), describe(strategy));
+  }
+  for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
+  return 0;
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,314 @@
+#include "src/cli/support/child_process.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/options.hpp"
+#include "partita/base/clock.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/open_locked.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/base/real_path.hpp"
+#include "src/cli/support/predicted.hpp"
+#include "src/cli/verbs/scale/scale_options.hpp"
+#include "src/cli/verbs/scale/scale_results.hpp"
+#include "src/cli/support/text_file.hpp"
+
+#include <unistd.h>
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+namespace partita::cli {
+
+namespace {
+
+constexpr Index uncounted_steps = 3;  // caches fill, links are opened
+
+/// Where runs leave what they write; beside the results, since the first rank may be on another host. Removed at the end.
+class RunFolder {
+ public:
+  explicit RunFolder(const std::string& out) {
+    if (out.empty()) {
+      std::error_code error;
+      const auto folder = std::filesystem::temp_directory_path(error);
+      if (error) fail("there is no folder for temporary files: {}; set TMPDIR to one, or name --out", error.message());
+      path_ = (folder / "partita-scale-XXXXXX").string();
+      if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be made", path_);
+      return;
+    }
+    path_ = real_path(out) + ".runs";
+    while (!take(out)) continue;
+  }
+  ~RunFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+    if (mark_ >= 0) close(mark_);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  /// Makes the folder, or takes over what an experiment that was cut off left. False if one that ended has just removed it.
+  bool take(const std::string& out) {
+    const std::string mark = path_ + "/of-partita-scale";  // it will be removed with all that is in it
+    std::error_code error;
+    if (!std::filesystem::create_directory(path_, error) && !error && access(mark.c_str(), F_OK) != 0 &&
+        !std::filesystem::is_empty(path_, error))
+      fail(
+          "--out {}: runs would write into {}, which is there and not of an experiment that was cut off; remove it or "
+          "name another file",
+          out, path_);
+    if (!error) mark_ = open_locked(mark);
+    if (!error && mark_ < 0 && errno == ENOENT) return false;
+    if (!error && mark_ < 0 && errno == EWOULDBLOCK)
+      fail("--out {}: another scale is writing it now; wait for its end, or name another file", out);
+    if (error || mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
+    return true;
+  }
+
+  std::string path_;
+  int mark_ = -1;  // locked while this process writes there
+};
+
+std::string print_time(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+/// The runs of an experiment, one after the other.
+class Experiment {
+ public:
+  Experiment(const ScaleOptions& options, const ModelFactory& factory, std::vector<ScaleCase> cases)
+      : options_(options),
+        model_(make_model(options.train, factory)),
+        cases_(std::move(cases)),
+        program_(std::filesystem::read_symlink("/proc/self/exe").string()),
+        folder_(options.out) {
+    check_machine();
+    describe();
+    check_data();
+    if (!options_.out.empty() && std::filesystem::exists(options_.out)) resume();
+    results_.repeats = options_.repeats;
+  }
+
+  int operator()() {
+    plan_rounds();
+    for (int round = 0; round < options_.repeats; ++round)
+      for (std::size_t i = 0; i < cases_.size(); ++i) {
+        ScaleRun& run = results_.run(wanted_[i]);
+        if (failed_.count(i) == 0 && static_cast<int>(run.repeats.size()) <= round) measure(i, run);
+      }
+    write(true);
+    fmt::print("{} scaling of {}, {}, {} a rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
+               results_.dtype, counted(results_.threads, "thread"), results_.conditions.processor);
+    fmt::print("{}", results_.table());
+    return failed_.empty() ? 0 : 1;
+  }
+
+ private:
+  Index batch(int ranks) const { return options_.weak ? options_.batch * ranks : options_.batch; }
+  Index all_steps() const { return options_.steps + uncounted_steps; }
+
+  Options options_for(int ranks) const {
+    Options options = options_.train;
+    options.trainer.batch = batch(ranks);
+    if (options.data == "synthetic" && options.samples == 0)  // whole batches; more steps than that are several epochs
+      options.samples = options.trainer.batch * std::clamp<Index>(most_samples / options.trainer.batch, 1, all_steps());
+    return options;
+  }
+
+  /// A machine that cannot be read is told before anything is run.
+  void check_machine() const {
+    const auto note = load_machine(options_.train).note;
+    if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
+  }
+
+  /// What stands in the results before anything is run.
+  void describe() {
+    results_ = {.model = model_.name(),
+                .weak = options_.weak,
+                .batch = options_.batch,
+                .steps = options_.steps,
+                .dtype = std::string(name(options_.train.trainer.dtype)),
+                .arguments = in_json(fmt::format("{}", fmt::join(options_.arguments, " "))),
+                .launcher = in_json(fmt::format("{}", fmt::join(options_.launcher, " "))),
+                .conditions = present_conditions(),
+                .threads = options_.train.trainer.threads,
+                .repeats = options_.repeats,
+                .runs = {}};
+    for (const auto& each : cases_) results_.run(wanted_.emplace_back(wanted(each)));
+  }
+
+  ScaleRun wanted(const ScaleCase& each) const {
+    const Options options = options_for(each.ranks);
+    ScaleRun run{.strategy = in_json(each.name),  // as earlier runs in --out say it
+                 .fingerprint = fmt::format("{:016x}", hash(each.strategy.print())),
+                 .ranks = each.ranks,
+                 .batch = options.trainer.batch,
+                 .repeats = {},
+                 .predicted = std::nullopt,
+                 .message = ""};
+    try {
+      run.predicted = predicted_seconds(model_, each.strategy, options);
+    } catch (const Error&) {  // a strategy that does not bind: its run will say why
+    }
+    return run;
+  }
+
+  /// Data that are missing or do not fit the model are found now, not in every run.
+  void check_data() {
+    const int most = most_ranks();
+    if (batch(most) > most_samples)
+      fail("--batch {}: with {} a step takes {}, but {} at most; give fewer", options_.batch, counted(most, "rank"),
+           counted(batch(most), "sample"), most_samples);
+    size_ = open_data(options_for(most), model_, true)->size();
+    for (const auto& each : cases_)
+      if (batch(each.ranks) > samples(each.ranks))
+        fail("--batch {}: with {} a step takes {}, but the training set has {}", options_.batch,
+             counted(each.ranks, "rank"), counted(batch(each.ranks), "sample"), samples(each.ranks));
+  }
+
+  int most_ranks() const {
+    int most = 0;
+    for (const auto& each : cases_) most = std::max(most, each.ranks);
+    return most;
+  }
+
+  Index samples(int ranks) const {
+    const Options options = options_for(ranks);
+    return options.samples > 0 ? options.samples : size_;
+  }
+
+  /// Goes on with the file of an experiment that was cut off, or that is to have more runs.
+  void resume() {
+    ScaleResults before = ScaleResults::load("--out", options_.out);
+    if (const auto difference = before.difference(results_); !difference.empty())
+      fail("--out {}: it is of another experiment: {}; remove it or name another file", options_.out, difference);
+    for (const auto& run : wanted_) before.run(run).predicted = run.predicted;
+    results_ = std::move(before);
+  }
+
+  void plan_rounds() {
+    for (const auto& run : wanted_) {
+      const auto done = static_cast<int>(results_.run(run).repeats.size());
+      all_ += std::max(options_.repeats - done, 0);
+      there_ += std::min(options_.repeats, done);
+    }
+    if (there_ > 0) fmt::print(stderr, "{} of {} runs are in {} already\n", there_, there_ + all_, options_.out);
+    if (options_.launcher.size() == 1 && most_ranks() > results_.conditions.cores)
+      fmt::print(stderr, "note: {} share {}\n", counted(most_ranks(), "rank"),
+                 counted(results_.conditions.cores, "core"));
+    started_ = now();
+  }
+
+  std::vector<std::string> command(const ScaleCase& each, const std::string& json) const {
+    const Index size = samples(each.ranks), epoch = (size + batch(each.ranks) - 1) / batch(each.ranks);
+    std::vector<std::string> words = options_.launcher;
+    words.insert(words.end(), {"-n", std::to_string(each.ranks), program_, "train"});
+    for (const auto* more : {&options_.arguments, &each.arguments})
+      words.insert(words.end(), more->begin(), more->end());
+    words.insert(words.end(),
+                 {"--batch", std::to_string(batch(each.ranks)), "--steps", std::to_string(all_steps()), "--epochs",
+                  std::to_string((all_steps() + epoch - 1) / epoch), "--no-test", "--json", json});
+    if (options_.train.data == "synthetic" && options_.train.samples == 0)
+      words.insert(words.end(), {"--samples", std::to_string(size)});
+    return words;
+  }
+
+  /// Median of the steps that count: neither the first ones nor an epoch's smaller last one.
+  double seconds_a_step(const ScaleCase& each, const std::string& path) const {
+    const auto json = Json::parse(read_text("--json", path));
+    const std::vector<double> steps = json.at("step_seconds");
+    const Index size = samples(each.ranks), whole = size / batch(each.ranks);
+    const Index epoch = (size + batch(each.ranks) - 1) / batch(each.ranks);
+    std::vector<double> counted;
+    for (Index i = uncounted_steps; i < static_cast<Index>(steps.size()); ++i)
+      if (i % epoch < whole) counted.push_back(steps[static_cast<std::size_t>(i)]);
+    if (counted.empty()) throw Error("no step of a whole batch was timed");
+    return median(std::move(counted));
+  }
+
+  /// One more run of case `i`.
+  void measure(std::size_t i, ScaleRun& run) {
+    const std::string json = folder_.path() + "/run.json";
+    std::filesystem::remove(json);
+    const auto note = [](const std::string& message) {
+      fmt::print(stderr, "note: no rank has started yet; the launcher says\n{}\n", message);
+    };
+    const ChildEnd end =
+        run_child(command(cases_[i], json), folder_.path(), {static_cast<double>(options_.train.timeout), note});
+    run.status = end.status;
+    run.message = end.status == 0 ? "" : end.message;
+    if (end.status == 0) read(cases_[i], json, run);
+    ++done_;
+    if (run.status != 0) {  // it would fail again
+      failed_.insert(i);
+      all_ -= std::max(options_.repeats - static_cast<int>(run.repeats.size()) - 1, 0);
+    }
+    write(false);
+    report(run);
+  }
+
+  void read(const ScaleCase& each, const std::string& json, ScaleRun& run) const {
+    try {
+      run.repeats.push_back(seconds_a_step(each, json));
+    } catch (const std::exception& error) {  // of the parser too
+      run.status = 1;
+      run.message = fmt::format("its results cannot be used: {}", error.what());
+    }
+  }
+
+  void report(const ScaleRun& run) const {
+    const std::string what = run.status == 0 ? fmt::format("{:.2f} ms a step", 1e3 * run.repeats.back())
+                                             : fmt::format("failed with status {}", run.status);
+    const double left = (now() - started_) / done_ * (all_ - done_);
+    fmt::print(stderr, "run {}/{}  {}, {}, batch {}: {}{}\n", there_ + done_, there_ + all_, run.strategy,
+               counted(run.ranks, "rank"), run.batch, what,
+               all_ > done_ ? "; about " + print_time(left) + " left" : "");
+    if (run.status != 0) fmt::print(stderr, "{}\n", run.message);
+  }
+
+  void write(bool last) const {
+    if (!options_.out.empty()) write_text("--out", options_.out, results_.json());
+    if (!options_.csv.empty() && (last || !is_stream(options_.csv)))  // what it has written a stream does not take back
+      write_text("--csv", options_.csv, results_.csv());
+  }
+
+  const ScaleOptions& options_;
+  Model model_;
+  std::vector<ScaleCase> cases_;
+  std::vector<ScaleRun> wanted_;  // of each case, before anything is measured
+  std::string program_;
+  RunFolder folder_;
+  ScaleResults results_;
+  Index size_ = 0;                      // of the training set, where it is not synthetic
+  std::set<std::size_t> failed_;        // cases, this time
+  int all_ = 0, done_ = 0, there_ = 0;  // runs: to do, done of these, found in the file
+  double started_ = 0;
+};
+
+}  // namespace
+
+int scale(int argc, char** argv, const ModelFactory& factory) {
+  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
+    if (std::getenv(variable) != nullptr) fail("scale starts mpiexec itself; start it without");
+  std::string answer;
+  const auto options = parse_scale_options(argc, argv, !factory, answer);
+  if (!options) {
+    fmt::print("{}", answer);
+    return 0;
+  }
+  std::vector<std::string> notes;
+  auto cases = scale_cases(*options, notes);
+  for (const auto& note : notes) fmt::print(stderr, "note: {}\n", note);
+  // Libraries that start threads of their own would take the other ranks' cores.
+  setenv("OMP_NUM_THREADS", std::to_string(options->train.trainer.threads).c_str(), 0);
+  return Experiment(*options, factory, std::move(cases))();
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,139 @@
+#include "src/cli/support/command_line.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/options.hpp"
+#include "partita/base/error.hpp"
+#include "partita/strategies/schedule/validate.hpp"
+#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/text_file.hpp"
+
+#include <array>
+#include <charconv>
+#include <sstream>
+
+namespace partita::cli {
+
+namespace {
+
+namespace po = boost::program_options;
+
+struct ScheduleOptions {
+  ScheduleRequest request;
+  std::string times = "1,1,1,0", csv_in, csv_out, svg;
+  bool json = false, draw = true;
+};
+
+po::options_description describe(ScheduleOptions& o, const std::string& program) {
+  po::options_description all("Usage: " + program + " schedule [options]");
+  auto& r = o.request;
+  std::string kinds;
+  for (const auto& kind : schedule_kinds()) kinds += (kinds.empty() ? "" : ", ") + kind.name;
+  auto add = all.add_options();
+  add("help,h", "this text");
+  add("kind", po::value(&r.kind)->default_value(r.kind)->value_name("NAME"), kinds.c_str());
+  add("kinds", "what each kind is, and what it asks for");
+  add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "stages");
+  add("microbatches", po::value(&r.microbatches)->default_value(8)->value_name("M"), "microbatches a step");
+  add("groups", po::value(&r.groups_per_stage)->value_name("V"),
+      "groups of layers a stage; by default what the kind takes");
+  add("times", po::value(&o.times)->default_value(o.times)->value_name("F,B,W,COMM"),
+      "of a stage and a microbatch: forward, backward of inputs, of weights, a transfer, in any unit");
+  add("memory-limit", po::value(&r.memory_limit)->value_name("A"),
+      "of a stage, in activations of one microbatch: zb-1p, zb-2p and zb-v keep it, others are refused beyond it");
+  add("filter-memory", po::value(&r.filter_memory)->value_name("A"),
+      "part of these activations that is kept between the two halves of a backward");
+  add("csv-in", po::value(&o.csv_in)->value_name("FILE"), "read the schedule, as PyTorch's pipelining writes it");
+  add("csv-out", po::value(&o.csv_out)->value_name("FILE"), "write it");
+  add("svg", po::value(&o.svg)->value_name("FILE"), "draw it");
+  add("json", po::bool_switch(&o.json), "print JSON instead");
+  add("no-draw", po::bool_switch()->notifier([&o](bool off) { o.draw = !off; }), "print no drawing");
+  return all;
+}
+
+/// "18.5,18,9.3,0.6"
+void parse_times(const std::string& text, ScheduleRequest& request) {
+  std::array<double, 4> values{};
+  const char *at = text.data(), *const end = at + text.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto [next, error] = std::from_chars(at, end, values[i]);
+    const bool more = i + 1 < values.size();
+    if (error != std::errc{} || (more ? next == end || *next != ',' : next != end))
+      fail("--times {}: write four numbers, F,B,W,COMM, e.g. 18.522,18.086,9.337,0.601", text);
+    at = next + 1;
+  }
+  request.times.forward = values[0];
+  request.times.backward_data = values[1];
+  request.times.backward_filter = values[2];
+  request.transfer = values[3];
+}
+
+Schedule get_schedule(const ScheduleOptions& o, const po::variables_map& values) {
+  if (o.csv_in.empty()) return generate(o.request);
+  for (const char* option : {"kind", "stages", "microbatches", "groups"})
+    if (values.count(option) != 0 && !values[option].defaulted())
+      fail("--{} beside --csv-in: the file says it; leave one out", option);
+  return parse_csv(read_text("--csv-in", o.csv_in), o.csv_in);
+}
+
+ScheduleReport prove(const Schedule& schedule, const ScheduleOptions& o) {
+  const GroupGraph graph(schedule.groups());
+  check_schedule(schedule, graph, true, equal_memory(schedule, o.request.filter_memory), o.request.memory_limit);
+  return examine(schedule, graph, o.request);
+}
+
+Json to_json(const ScheduleReport& report) {
+  const auto& [schedule, times, transfer, simulation, peaks] = report;
+  Json json{{"kind", schedule.kind},
+            {"stages", schedule.stages.size()},
+            {"groups", schedule.groups()},
+            {"replicas", schedule.replicas()},
+            {"microbatches", schedule.microbatches()},
+            {"times", {times.forward, times.backward_data, times.backward_filter, transfer}},
+            {"makespan", simulation.makespan},
+            {"cost", simulation.cost},
+            {"bubble_rate", simulation.bubble_rate()},
+            {"per_stage", Json::array()},
+            {"critical_path", Json::array()}};
+  for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
+    json["per_stage"].push_back({{"stage", stage},
+                                 {"actions", schedule.stages[stage].size()},
+                                 {"busy", simulation.busy[stage]},
+                                 {"idle", simulation.idle(static_cast<int>(stage))},
+                                 {"peak_activations", peaks[stage]}});
+  for (const auto& [stage, position] : simulation.critical)
+    json["critical_path"].push_back(
+        schedule.stages[static_cast<std::size_t>(stage)][static_cast<std::size_t>(position)].print());
+  return json;
+}
+
+std::string print_kinds() {
+  std::string text;
+  for (const auto& kind : schedule_kinds())
+    text +=
+        fmt::format("{:<12} {}\n             groups a stage: {}{}; stages p and microbatches: {}\n", kind.name,
+                    kind.what, kind.groups_per_stage, kind.any_groups ? ", or any other number" : "", kind.constraints);
+  return text;
+}
+
+}  // namespace
+
+int schedule(int argc, char** argv) {
+  ScheduleOptions o;
+  const po::options_description all = describe(o, program_name(argc, argv));
+  const auto values = read_command_line(argc - 1, argv + 1, all);
+  if (values.count("help") != 0 || values.count("kinds") != 0) {
+    std::ostringstream text;
+    text << all;
+    fmt::print("{}", values.count("help") != 0 ? text.str() : print_kinds());
+    return 0;
+  }
+  parse_times(o.times, o.request);
+  check_numbers(o.request);
+  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}});
+  const ScheduleReport report = prove(get_schedule(o, values), o);
+  if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
+  if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));
+  fmt::print("{}", o.json ? print_json(to_json(report)) : print(report, o.draw ? 120 : 0));
+  return 0;
+}
+
+}  // namespace partita::cli

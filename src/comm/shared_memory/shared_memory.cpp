@@ -1,0 +1,250 @@
+#include "src/comm/shared_memory/shared_memory.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <new>
+#include <thread>
+#include <utility>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace partita {
+
+namespace {
+
+constexpr Index slots = SharedCollective::slots;
+
+using Counter = std::atomic<Index>;
+static_assert(Counter::is_always_lock_free, "counters work between processes");
+
+#ifdef __linux__
+/// Sleeps until the bell is rung, if it still says `rung`. Between processes, unlike std::atomic::wait.
+void futex_wait(std::atomic<std::uint32_t>& bell, std::uint32_t rung, long longest_ns) {
+  const timespec longest{0, longest_ns};
+  syscall(SYS_futex, &bell, FUTEX_WAIT, rung, &longest, nullptr, 0);
+}
+void futex_wake_all(std::atomic<std::uint32_t>& bell) {
+  syscall(SYS_futex, &bell, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
+#else
+void futex_wait(std::atomic<std::uint32_t>&, std::uint32_t, long) {
+  std::this_thread::sleep_for(std::chrono::microseconds(1));
+}
+void futex_wake_all(std::atomic<std::uint32_t>&) {}
+#endif
+
+}  // namespace
+
+/// How many pieces a rank has staged, reduced and gathered since the beginning; each in a line of its own. Of rank 0, for
+/// all: how pieces are stored, and a bell that rings when something is complete that others may sleep for.
+struct SharedMemory::Flags {
+  alignas(64) Counter staged{0};
+  alignas(64) Counter reduced{0};
+  alignas(64) Counter gathered{0};
+  alignas(64) std::atomic<bool> streams{false};
+  alignas(64) std::atomic<std::uint32_t> bell{0};
+  std::atomic<std::uint32_t> sleepers{0};
+};
+
+std::unique_ptr<SharedMemory> SharedMemory::make(MPI_Comm comm, bool one_node) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  if (size == 1) return nullptr;
+  if (!one_node) {
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    int on_node = 0;
+    MPI_Comm_size(node, &on_node);
+    MPI_Comm_free(&node);
+    int all_here = on_node == size ? 1 : 0;
+    MPI_Allreduce(MPI_IN_PLACE, &all_here, 1, MPI_INT, MPI_MIN, comm);
+    if (all_here == 0) return nullptr;
+  }
+  return std::unique_ptr<SharedMemory>(new SharedMemory(comm));
+}
+
+SharedMemory::SharedMemory(MPI_Comm comm) {
+  MPI_Comm_rank(comm, &rank_);
+  MPI_Comm_size(comm, &size_);
+  void* mine = nullptr;
+  // Open MPI places the ranks' parts at multiples of 8 bytes; the same distance in all mappings, which begin with a page.
+  const auto bytes = static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * SharedCollective::slot_bytes +
+                     SharedExchange::bytes(size_);
+  if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_) != MPI_SUCCESS)
+    throw CommunicationError("the ranks of a node cannot share memory; is /dev/shm full?");
+  MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+  for (int r = 0; r < size_; ++r) {
+    MPI_Aint size = 0;
+    int unit = 0;
+    void* at = nullptr;
+    MPI_Win_shared_query(window_, r, &size, &unit, &at);
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    segments_.push_back(static_cast<std::byte*>(at) + (alignof(Flags) - address % alignof(Flags)) % alignof(Flags));
+  }
+  new (segments_[static_cast<std::size_t>(rank_)]) Flags;
+  auto behind = segments_;
+  for (auto& segment : behind) segment += sizeof(Flags) + slots * SharedCollective::slot_bytes;
+  exchange_ = std::make_unique<SharedExchange>(rank_, behind);
+  if (rank_ == 0) choice_.emplace(flags(0).streams);
+  MPI_Barrier(comm);
+}
+
+SharedMemory::~SharedMemory() {
+  // Freeing is collective: while an exception unwinds, this rank has failed and its peers may never come.
+  if (std::uncaught_exceptions() > 0) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) return;  // MPI has taken the memory back
+  MPI_Win_unlock_all(window_);
+  MPI_Win_free(&window_);
+}
+
+SharedMemory::Flags& SharedMemory::flags(int rank) const {
+  return *reinterpret_cast<Flags*>(segments_[static_cast<std::size_t>(rank)]);
+}
+
+std::byte* SharedMemory::slot(int rank, Index piece) const {
+  return segments_[static_cast<std::size_t>(rank)] + sizeof(Flags) + piece % slots * SharedCollective::slot_bytes;
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::start(std::shared_ptr<SharedCollective> operation) {
+  if (operation->is_large()) operation->first_large = std::exchange(large_, large_ + operation->pieces());
+  if (!operation->done()) started_.push_back(operation);
+  progress();
+  return operation;
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::all_reduce(void* data, Index count, DType dtype, Op op) {
+  const std::vector<Index> counts(static_cast<std::size_t>(size_), count);
+  return start(
+      std::make_shared<SharedCollective>(SharedCollective::Kind::all_reduce, data, data, counts, rank_, dtype, op));
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::all_gather(const void* local, void* all,
+                                                                std::span<const Index> counts, DType dtype) {
+  return start(std::make_shared<SharedCollective>(SharedCollective::Kind::all_gather, local, all, counts, rank_, dtype,
+                                                  Op::sum));
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::reduce_scatter(const void* all, void* local,
+                                                                    std::span<const Index> counts, DType dtype) {
+  return start(std::make_shared<SharedCollective>(SharedCollective::Kind::reduce_scatter, all, local, counts, rank_,
+                                                  dtype, Op::sum));
+}
+
+std::shared_ptr<const SharedOperation> SharedMemory::exchange(const BoxExchange& boxes) {
+  auto operation = exchange_->start(boxes);
+  progress();
+  return operation;
+}
+
+void SharedMemory::progress() {
+  bool moved = false;
+  while (!exchange_->idle() && exchange_->advance()) moved = true;
+  if (moved && flags(0).sleepers.load() > 0) ring();
+  while (!started_.empty() && advance(*started_.front())) {
+    SharedCollective& now = *started_.front();
+    if (!now.done()) continue;
+    before_ += now.pieces();
+    started_.pop_front();
+  }
+}
+
+namespace {
+
+/// True if every rank's counter has gone beyond `piece`.
+template <class CounterOf>
+bool all_beyond(int ranks, Index piece, CounterOf&& counter) {
+  for (int r = 0; r < ranks; ++r)
+    if (counter(r).load() <= piece) return false;
+  return true;
+}
+
+}  // namespace
+
+/// Says that this rank has done `piece`; whoever completes it for all wakes those who sleep. Sequentially consistent:
+/// of two ranks that come last at once, one sees the other.
+template <class CounterOf>
+void SharedMemory::publish(Index piece, CounterOf&& counter) {
+  counter(rank_).store(piece + 1);
+  if (flags(0).sleepers.load() > 0 && all_beyond(size_, piece, counter)) ring();
+}
+
+/// Wakes those who sleep.
+void SharedMemory::ring() {
+  flags(0).bell.fetch_add(1);
+  futex_wake_all(flags(0).bell);
+}
+
+void SharedMemory::sleep(const SharedOperation& awaited) {
+  constexpr long longest_ns = 500'000;  // then whoever waits looks after his messages
+  Flags& first = flags(0);
+  first.sleepers.fetch_add(1);
+  const auto rung = first.bell.load();
+  progress();
+  if (!awaited.done()) futex_wait(first.bell, rung, longest_ns);
+  first.sleepers.fetch_sub(1);
+  progress();
+}
+
+bool SharedMemory::streams(const SharedCollective& now, Index piece) const {
+  return now.is_large() && SharedCollective::Choice::streams(flags(0).streams, now.first_large + piece);
+}
+
+/// Runs a step of a piece; rank 0, which decides for all how pieces are stored, takes its time.
+template <class Step>
+void SharedMemory::timed(const SharedCollective& now, Index piece, Step&& step) {
+  if (!decides(now, piece)) return step();
+  choice_->add(now.first_large + piece, seconds_of(step));
+}
+
+bool SharedMemory::decides(const SharedCollective& now, Index piece) const {
+  return choice_ && now.is_large() && SharedCollective::Choice::needs(now.first_large + piece);
+}
+
+/// One step of the piece that is furthest, while the caches hold it; false if every one has to wait.
+bool SharedMemory::advance(SharedCollective& now) { return gather(now) || reduce(now) || stage(now); }
+
+bool SharedMemory::stage(SharedCollective& now) {
+  const Index piece = before_ + now.staged;
+  if (now.staged == now.pieces() || now.staged >= now.gathered + slots) return false;
+  // Nobody reads any more what the slot held.
+  if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
+  timed(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
+  ++now.staged;
+  publish(piece, [&](int r) -> Counter& { return flags(r).staged; });
+  return true;
+}
+
+bool SharedMemory::reduce(SharedCollective& now) {
+  const Index piece = before_ + now.reduced;
+  if (now.reduced == now.staged) return false;
+  if (!all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).staged; })) return false;
+  const auto slot_of = [&](int r) { return slot(r, piece); };
+  timed(now, now.reduced, [&] { now.reduce(now.reduced, slot_of, streams(now, now.reduced)); });
+  ++now.reduced;
+  publish(piece, [&](int r) -> Counter& { return flags(r).reduced; });
+  return true;
+}
+
+bool SharedMemory::gather(SharedCollective& now) {
+  const Index piece = before_ + now.gathered;
+  if (now.gathered == now.reduced) return false;
+  if (now.gathers_sums() && !all_beyond(size_, piece, [&](int r) -> Counter& { return flags(r).reduced; }))
+    return false;
+  timed(now, now.gathered, [&] { now.gather(now.gathered, [&](int r) { return slot(r, piece); }); });
+  if (decides(now, now.gathered)) choice_->finish(now.first_large + now.gathered, now.bytes_of(now.gathered));
+  ++now.gathered;
+  publish(piece, [&](int r) -> Counter& { return flags(r).gathered; });
+  return true;
+}
+
+}  // namespace partita

@@ -1,0 +1,85 @@
+#include "partita/base/philox.hpp"
+#include "partita/train/run/trainer.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace partita {
+
+std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch) {
+  const Random random(seed, hash("shuffle"), static_cast<std::uint64_t>(epoch));
+  std::vector<Index> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), Index{0});
+  for (Index i = n - 1; i > 0; --i) {
+    const auto j = static_cast<Index>(random.uniform(i) * static_cast<double>(i + 1));
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+  }
+  return order;
+}
+
+Box source_box(const Shape& sample, const Box& box, const Augmentation& augmentation) {
+  Box source = box;
+  if (box.empty()) return source;
+  for (int d = 1; d < box.dims(); ++d) {
+    if (augmentation.flip && sample.name(d) == 'W') {
+      const Index extent = sample.extent(d);
+      source[d] = {std::min(box[d].lo, extent - box[d].hi), std::max(box[d].hi, extent - box[d].lo)};
+    }
+    source[d] =
+        intersect({source[d].lo - augmentation.shift, source[d].hi + augmentation.shift}, {0, sample.extent(d)});
+  }
+  return source;
+}
+
+namespace {
+
+/// Which source coordinate along one dimension fills a target coordinate.
+struct Move {
+  bool mirror = false;
+  Index extent = 0, shift = 0;
+  Index source(Index target) const { return (mirror ? extent - 1 - target : target) - shift; }
+};
+
+std::array<Move, max_dims> draw_moves(const Shape& shape, const Augmentation& augmentation, const Random& random,
+                                      Index sample) {
+  std::array<Move, max_dims> moves;
+  for (int d = 0; d < shape.dims(); ++d) {
+    auto& move = moves[static_cast<std::size_t>(d)];
+    move.extent = shape.extent(d);
+    if (d == 0) continue;  // channels stay
+    const double u = random.uniform(sample * max_dims + d);
+    move.shift = static_cast<Index>(u * static_cast<double>(2 * augmentation.shift + 1)) - augmentation.shift;
+    move.mirror = augmentation.flip && shape.name(d) == 'W' && (random.bits(sample * max_dims) & 1U) != 0;
+  }
+  return moves;
+}
+
+}  // namespace
+
+void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
+                    std::uint64_t seed, Index epoch, std::span<float> out) {
+  if (augmentation.shift == 0 && !augmentation.flip) return data.read(sample, box, out);
+  const Shape shape = data.sample();
+  const Box source = source_box(shape, box, augmentation);
+  std::vector<float> pixels(static_cast<std::size_t>(source.volume()));
+  data.read(sample, source, pixels);
+  const auto moves =
+      draw_moves(shape, augmentation, Random(seed, hash("augment"), static_cast<std::uint64_t>(epoch)), sample);
+  std::array<Index, max_dims> at{};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Index rest = static_cast<Index>(i), offset = 0;
+    for (int d = box.dims() - 1; d >= 0; --d) {
+      at[static_cast<std::size_t>(d)] = box[d].lo + rest % box.extent(d);
+      rest /= box.extent(d);
+    }
+    bool inside = true;
+    for (int d = 0; d < box.dims(); ++d) {
+      const Index from = moves[static_cast<std::size_t>(d)].source(at[static_cast<std::size_t>(d)]);
+      inside = inside && from >= source[d].lo && from < source[d].hi;
+      offset = offset * source.extent(d) + from - source[d].lo;
+    }
+    out[i] = inside ? pixels[static_cast<std::size_t>(offset)] : 0.0F;
+  }
+}
+
+}  // namespace partita

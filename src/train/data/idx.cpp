@@ -1,0 +1,247 @@
+#include "partita/base/error.hpp"
+#include "partita/train/data/dataset.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+namespace partita {
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+/// A file read from its beginning, unpacked if it is gzipped.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
+    if (file_ == nullptr) fail("cannot open '{}': {}", path, std::strerror(errno));
+    gzbuffer(file_, 1 << 17);
+  }
+  ~InputFile() { gzclose_r(file_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  /// Reads up to out.size() bytes, fewer at the end of the file only. Throws Error if the file cannot be read.
+  Index read(std::span<unsigned char> out) {
+    Index found = 0;
+    while (found < static_cast<Index>(out.size())) {
+      const Index rest = std::min<Index>(static_cast<Index>(out.size()) - found, 1 << 30);  // gzread counts in int
+      const int n = gzread(file_, out.data() + found, static_cast<unsigned>(rest));
+      if (n <= 0) break;
+      found += n;
+    }
+    int error = Z_OK;
+    const std::string text = gzerror(file_, &error);
+    if (error == Z_ERRNO) fail("cannot read '{}': {}", path_, std::strerror(errno));
+    if (error != Z_OK && error != Z_BUF_ERROR) fail("'{}' is damaged: {}", path_, text);  // Z_BUF_ERROR: cut short
+    return found;
+  }
+
+  /// Continues at byte `at`, not before the present position.
+  void seek(Index at) {
+    if (gzseek(file_, at, SEEK_SET) < 0) fail("'{}' is damaged: cannot skip to byte {}", path_, at);
+  }
+
+  /// Bytes in the file, known without reading it if it is not gzipped; else -1.
+  Index size() {
+    if (gzdirect(file_) == 0) return -1;
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path_, error);
+    return error ? -1 : static_cast<Index>(size);
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  gzFile file_;
+};
+
+[[noreturn]] void fail_truncated(const std::string& path, Index expected, Index found) {
+  fail("'{}' is truncated: its header announces {} bytes in all, but it ends after {}", path, expected, found);
+}
+
+/// What stands before an IDX file's elements: 00 00, the elements' type, the number of dimensions, and each extent as a
+/// big-endian 32-bit number.
+struct Header {
+  std::vector<Index> extents;
+  Index bytes() const { return 4 + 4 * static_cast<Index>(extents.size()); }
+  Index elements() const {
+    Index count = 1;
+    for (const Index extent : extents) count *= extent;
+    return count;
+  }
+};
+
+void check_magic(const std::string& path, const std::array<unsigned char, 4>& magic) {
+  constexpr unsigned char unsigned_byte = 0x08;
+  if (magic[0] != 0 || magic[1] != 0)
+    fail("'{}' is no IDX file: expected it to begin with 00 00, found {:02x} {:02x}", path, magic[0], magic[1]);
+  if (magic[2] != unsigned_byte)
+    fail("'{}' holds elements of IDX type {:02x}; expected unsigned bytes, type 08", path, magic[2]);
+}
+
+Header read_header(InputFile& file, int least_dims, int most_dims) {
+  std::array<unsigned char, 4> word{};
+  if (const Index found = file.read(word); found < 4)
+    fail("'{}' is no IDX file: expected a header of 4 bytes or more, found {}", file.path(), found);
+  check_magic(file.path(), word);
+  const int dims = word[3];
+  if (dims < least_dims || dims > most_dims)
+    fail("'{}' has the wrong number of dimensions: expected {}, found {}", file.path(),
+         least_dims == most_dims ? fmt::format("{}", least_dims) : fmt::format("{} to {}", least_dims, most_dims),
+         dims);
+  Header header;
+  Index room = std::numeric_limits<Index>::max() / 2;  // so that the number of elements can be formed
+  for (int d = 0; d < dims; ++d) {
+    if (const Index found = file.read(word); found < 4) fail_truncated(file.path(), 4 + 4 * dims, 4 + 4 * d + found);
+    const Index extent = Index{word[0]} << 24 | Index{word[1]} << 16 | Index{word[2]} << 8 | Index{word[3]};
+    if (extent > room) fail("'{}' is damaged: its header announces more bytes than a file can have", file.path());
+    room /= std::max<Index>(extent, 1);
+    header.extents.push_back(extent);
+  }
+  return header;
+}
+
+/// Compares the size of a file that is not gzipped with what its header announces.
+void check_size(InputFile& file, const Header& header) {
+  const Index expected = header.bytes() + header.elements(), found = file.size();
+  if (found >= 0 && found < expected) fail_truncated(file.path(), expected, found);
+  if (found > expected)
+    fail("'{}' is damaged: its header announces {} bytes in all, but it has {}", file.path(), expected, found);
+}
+
+Bytes read_labels(const std::string& path) {
+  InputFile file(path);
+  const Header header = read_header(file, 1, 1);
+  check_size(file, header);
+  Bytes labels;
+  // Piece by piece: the header of a damaged file must not make us ask for all of the memory.
+  for (Index next = 0; next < header.elements();) {
+    const Index piece = std::min<Index>(header.elements() - next, 1 << 20);
+    labels.resize(static_cast<std::size_t>(next + piece));
+    const Index found = file.read(std::span(labels).subspan(static_cast<std::size_t>(next)));
+    next += found;
+    if (found < piece) fail_truncated(path, header.bytes() + header.elements(), header.bytes() + next);
+  }
+  return labels;
+}
+
+class Idx final : public Dataset {
+ public:
+  Idx(std::string images, const std::string& labels, double mean, double deviation)
+      : path_(std::move(images)), labels_(read_labels(labels)) {
+    InputFile file(path_);
+    header_ = read_header(file, 3, 4);
+    check_size(file, header_);
+    if (header_.extents[0] != size())
+      fail("'{}' holds {} images, but '{}' holds {} labels", path_, header_.extents[0], labels, size());
+    const auto& e = header_.extents;
+    sample_ = e.size() == 3 ? Shape{{'C', 1}, {'H', e[1]}, {'W', e[2]}} : Shape{{'C', e[1]}, {'H', e[2]}, {'W', e[3]}};
+    for (const auto label : labels_) classes_ = std::max(classes_, Index{label} + 1);
+    for (std::size_t p = 0; p < 256; ++p)
+      scaled_[p] = static_cast<float>((static_cast<double>(p) / 255.0 - mean) / deviation);
+  }
+
+  Shape sample() const override { return sample_; }
+  Index size() const override { return static_cast<Index>(labels_.size()); }
+  Index classes() const override { return classes_; }
+
+  void hold(std::span<const Index> samples, const Box& box) override {
+    require(box.dims() == sample_.dims() && Box(sample_).contains(box), "the box lies inside the sample");
+    std::vector<Index> sorted(samples.begin(), samples.end());
+    std::sort(sorted.begin(), sorted.end());
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+    require(sorted.empty() || (sorted.front() >= 0 && sorted.back() < size()), "the data set has the samples");
+    if (sorted == samples_ && box == box_) return;
+    samples_.clear();  // if reading fails, nothing is held
+    Bytes().swap(pixels_);
+    box_ = box;
+    if (!box.empty()) stream(sorted);
+    samples_ = std::move(sorted);
+  }
+
+  void read(Index sample, const Box& box, std::span<float> out) const override {
+    const auto at = std::lower_bound(samples_.begin(), samples_.end(), sample);
+    require(at != samples_.end() && *at == sample, "a sample is announced before it is read");
+    require(box.dims() == box_.dims() && box_.contains(box), "a box is announced before it is read");
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    if (box.empty()) return;
+    const unsigned char* held = pixels_.data() + (at - samples_.begin()) * box_.volume();
+    auto next = out.begin();
+    for (Index c = box[0].lo; c < box[0].hi; ++c)
+      for (Index h = box[1].lo; h < box[1].hi; ++h) {
+        const Index row = (c - box_[0].lo) * box_.extent(1) + h - box_[1].lo;
+        const unsigned char* pixel = held + row * box_.extent(2) + box[2].lo - box_[2].lo;
+        next = std::transform(pixel, pixel + box.extent(2), next, [this](unsigned char p) { return scaled_[p]; });
+      }
+  }
+
+  std::int32_t label(Index sample) const override {
+    require(sample >= 0 && sample < size(), "the data set has the sample");
+    return labels_[static_cast<std::size_t>(sample)];
+  }
+
+ private:
+  /// Keeps the box of each of `samples` (ascending) in `pixels_`, in one pass over the file.
+  void stream(const std::vector<Index>& samples) {
+    InputFile file(path_);
+    Bytes whole(static_cast<std::size_t>(sample_.volume()));
+    pixels_.resize(samples.size() * static_cast<std::size_t>(box_.volume()));
+    auto next = pixels_.begin();
+    for (const Index sample : samples) {
+      const Index start = header_.bytes() + sample * sample_.volume();
+      file.seek(start);
+      if (const Index found = file.read(whole); found < sample_.volume())
+        fail("'{}' is truncated: its header announces {} images, but it ends in image {} (counted from 0)", path_,
+             size(), sample);
+      for (Index c = box_[0].lo; c < box_[0].hi; ++c)
+        for (Index h = box_[1].lo; h < box_[1].hi; ++h) {
+          const auto row = whole.begin() + (c * sample_.extent(1) + h) * sample_.extent(2);
+          next = std::copy(row + box_[2].lo, row + box_[2].hi, next);
+        }
+    }
+  }
+
+  std::string path_;
+  Bytes labels_;
+  Header header_;
+  Shape sample_;
+  Index classes_ = 0;
+  std::array<float, 256> scaled_{};
+  std::vector<Index> samples_;  // held, ascending
+  Box box_;                     // of each of them
+  Bytes pixels_;                // C H W of the box, sample after sample
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& labels, double mean, double deviation) {
+  if (!(deviation > 0.0)) fail("pixels are divided by their deviation, which must be positive, not {}", deviation);
+  return std::make_unique<Idx>(images, labels, mean, deviation);
+}
+
+std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training) {
+  constexpr double mean = 0.2860, deviation = 0.3530;  // of the training images' pixels in [0, 1]
+  const std::filesystem::path from(folder.empty() ? "/usr/share/datasets/fashion-mnist" : folder);
+  const std::string part = training ? "train" : "t10k";
+  const std::string images = (from / (part + "-images-idx3-ubyte.gz")).string();
+  const std::string labels = (from / (part + "-labels-idx1-ubyte.gz")).string();
+  for (const auto& file : {images, labels}) {
+    std::error_code error;
+    if (!std::filesystem::exists(file, error))
+      fail(
+          "Fashion-MNIST's file '{}' is missing; install Debian's package dataset-fashion-mnist, or give the folder "
+          "with --data-dir",
+          file);
+  }
+  return open_idx(images, labels, mean, deviation);
+}
+
+}  // namespace partita

@@ -1,0 +1,145 @@
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/train/data/dataset.hpp"
+
+#include <array>
+#include <numbers>
+#include <vector>
+
+namespace partita {
+
+namespace {
+
+/// sample = (pattern + noise) / sqrt 2, both standard normal. Everything is a pure function of the global sample number and
+/// place, so nothing is held and any box of a sample is the same piece of the same sample.
+class Synthetic : public Dataset {
+ public:
+  Synthetic(const Shape& sample, const Shape& target, Index size, Index classes, std::uint64_t seed, int part)
+      : sample_(sample),
+        target_(target),
+        size_(size),
+        classes_(classes),
+        seed_(seed),
+        pattern_(seed, hash("synthetic pattern"), 0),
+        targets_(seed, hash("synthetic label"), static_cast<std::uint64_t>(part)),
+        noise_(seed, hash("synthetic noise"), static_cast<std::uint64_t>(part)),
+        shown_(static_cast<std::size_t>(target.dims() > 0 ? classes * sample.extent(0) : 0)) {
+    pattern_.normal(0, shown_);
+  }
+
+  Shape sample() const override { return sample_; }
+  Index size() const override { return size_; }
+  Index classes() const override { return classes_; }
+  void hold(std::span<const Index>, const Box&) override {}
+
+  void read(Index sample, const Box& box, std::span<float> out) const override {
+    check(sample);
+    require(Box(sample_).contains(box), "the box lies inside the sample");
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    const Index first = sample * sample_.volume();
+    const auto length = static_cast<std::size_t>(box.extent(box.dims() - 1));
+    std::vector<double> values(length), noise(length);
+    for_rows(box, sample_, [&](const At& at, Index place, std::size_t to) {
+      read_pattern(sample, at, place, values);
+      noise_.normal(first + place, noise);
+      for (std::size_t i = 0; i < length; ++i)
+        out[to + i] = static_cast<float>((values[i] + noise[i]) / std::numbers::sqrt2);
+    });
+  }
+
+  Shape target() const override { return target_; }
+  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+    check(sample);
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    if (box.dims() == 0) return Dataset::read_target(sample, box, out);
+    for_rows(box, target_, [&](const At&, Index place, std::size_t to) {
+      for (Index i = 0; i < box.extent(box.dims() - 1); ++i)
+        out[to + static_cast<std::size_t>(i)] = static_cast<float>(target_at(sample, place + i));
+    });
+  }
+
+  std::int32_t label(Index sample) const override {
+    check(sample);
+    require(target_.dims() == 0, "one label a sample");
+    return static_cast<std::int32_t>(target_at(sample, 0));
+  }
+
+ private:
+  using At = std::array<Index, max_dims>;
+
+  void check(Index sample) const { require(sample >= 0 && sample < size_, "the data set has the sample"); }
+
+  double target_at(Index sample, Index place) const {
+    const Index i = sample * std::max<Index>(target_.volume(), 1) + place;
+    if (classes_ == 0) return targets_.normal(i);
+    return static_cast<double>(targets_.bits(i) % static_cast<std::uint64_t>(classes_));
+  }
+
+  /// The pattern of a row of places from `at` on.
+  void read_pattern(Index sample, const At& at, Index place, std::vector<double>& values) const {
+    if (target_.dims() == 0)
+      return Random(seed_, hash("synthetic pattern"), static_cast<std::uint64_t>(label(sample))).normal(place, values);
+    At here = at;
+    const auto last = static_cast<std::size_t>(sample_.dims() - 1);
+    Index target = -1;
+    double value = 0;
+    for (std::size_t i = 0; i < values.size(); ++i, ++here[last]) {
+      if (const Index next = target_place(here); next != target) value = target_at(sample, target = next);
+      values[i] = classes_ == 0
+                      ? value * pattern_.normal(place + static_cast<Index>(i))
+                      : shown_[static_cast<std::size_t>(static_cast<Index>(value) * sample_.extent(0) + here[0])];
+    }
+  }
+
+  /// The place of the target that belongs to one of the sample's: the same fraction of each dimension; of values without
+  /// space each in turn.
+  Index target_place(const At& at) const {
+    Index place = 0;
+    for (int d = 0; d < target_.dims(); ++d) {
+      const int mine = sample_.find(target_.name(d));
+      Index turn = 0;
+      for (int other = 0; other < sample_.dims(); ++other) turn += at[static_cast<std::size_t>(other)];
+      const Index here = target_.name(d) == 'C' || mine < 0
+                             ? turn % target_.extent(d)
+                             : at[static_cast<std::size_t>(mine)] * target_.extent(d) / sample_.extent(mine);
+      place = place * target_.extent(d) + here;
+    }
+    return place;
+  }
+
+  /// Calls f(where it begins, the same as a row-major index of `whole`, in `box`) for each row of `box`.
+  template <class F>
+  static void for_rows(const Box& box, const Shape& whole, F&& f) {
+    const Index volume = box.volume(), length = box.extent(box.dims() - 1);
+    for (Index i = 0; i < volume; i += length) {
+      At at{};
+      Index rest = i, place = 0, stride = 1;
+      for (int d = box.dims() - 1; d >= 0; --d) {
+        at[static_cast<std::size_t>(d)] = box[d].lo + rest % box.extent(d);
+        place += at[static_cast<std::size_t>(d)] * stride;
+        rest /= box.extent(d);
+        stride *= whole.extent(d);
+      }
+      f(at, place, static_cast<std::size_t>(i));
+    }
+  }
+
+  Shape sample_, target_;
+  Index size_, classes_;
+  std::uint64_t seed_;
+  Random pattern_, targets_, noise_;
+  std::vector<double> shown_;  // where each place has a label: what each class shows in each channel
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target, Index size, Index classes,
+                                        std::uint64_t seed, int part) {
+  if (size < 0) fail("a synthetic data set cannot have {} samples", size);
+  if (classes < 0 || (classes == 0 && target.dims() == 0))
+    fail("a synthetic data set with labels has at least one class, not {}", classes);
+  require(!sample.has('N') && !target.has('N'), "the shapes of one sample have no N");
+  return std::make_unique<Synthetic>(sample, target, size, classes, seed, part);
+}
+
+}  // namespace partita

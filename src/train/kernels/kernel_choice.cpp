@@ -1,0 +1,216 @@
+#include "partita/train/kernels/kernel_choice.hpp"
+
+#include "partita/backend/measure.hpp"
+#include "partita/base/clock.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace partita {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* no_folder = "there is no folder to keep choices in";
+/// Counts the changes of what there is to choose from: the fastest of fewer is measured again.
+constexpr int generation = 2;
+constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
+using Numbers = std::array<Index, words>;  // of a problem, as it travels
+
+/// The problems of all ranks, each once, in the same order on every rank.
+std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicator& comm) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::vector<double> sizes(ranks);
+  sizes[static_cast<std::size_t>(comm.rank())] = static_cast<double>(mine.size() * words);
+  comm.all_reduce(sizes.data(), static_cast<Index>(ranks), DType::f64, Op::sum, {}).wait();
+  std::vector<Index> counts(sizes.begin(), sizes.end());
+  Index total = 0;
+  for (const Index count : counts) total += count;
+  std::vector<double> local(mine.size() * words), all(static_cast<std::size_t>(total));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const auto numbers = std::bit_cast<Numbers>(mine[i]);
+    std::copy(numbers.begin(), numbers.end(), local.begin() + static_cast<std::ptrdiff_t>(i * words));
+  }
+  comm.all_gather(local.data(), all.data(), counts, DType::f64, {}).wait();
+  std::map<std::string, ConvProblem> by_text;
+  for (std::size_t at = 0; at < all.size(); at += words) {
+    Numbers numbers{};
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at), words, numbers.begin());
+    const auto problem = std::bit_cast<ConvProblem>(numbers);
+    by_text.emplace(problem.print(), problem);
+  }
+  std::vector<ConvProblem> problems;
+  problems.reserve(by_text.size());
+  for (const auto& [text, problem] : by_text) problems.push_back(problem);
+  return problems;
+}
+
+/// Why nothing can be measured, alike on every rank.
+std::string complaint(const KernelCache& cache, Communicator& comm) {
+  if (auto why = agree(comm, comm.rank() == 0 ? cache.complaint() : ""); !why.empty()) return why;
+  std::array<double, 2> extremes{static_cast<double>(hash(KernelCache::processor()) >> 12U), 0};
+  extremes[1] = -extremes[0];
+  comm.all_reduce(extremes.data(), 2, DType::f64, Op::max, {}).wait();
+  return extremes[0] == -extremes[1] ? "" : "the ranks' processors differ";
+}
+
+/// Position of `algorithm` among those of the backend, -1 if it is none.
+double position(const Backend& backend, const ConvProblem& problem, std::string_view algorithm) {
+  const auto all = backend.algorithms(problem);
+  const auto found = std::find(all.begin(), all.end(), algorithm);
+  return found == all.end() ? -1 : static_cast<double>(found - all.begin());
+}
+
+/// For each problem the position of the algorithm that the cache holds, -1 where it holds none.
+std::vector<double> kept(const KernelCache& cache, const Backend& backend, const std::vector<ConvProblem>& problems,
+                         Communicator& comm) {
+  std::vector<double> chosen(problems.size(), -1);
+  if (comm.rank() == 0) {
+    const auto choices = cache.read();
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      if (const auto found = choices.find(problems[i].print()); found != choices.end())
+        chosen[i] = position(backend, problems[i], found->second);
+  }
+  comm.broadcast(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, 0, {}).wait();
+  return chosen;
+}
+
+/// Replaces every -1 by what one rank measures; returns how many there were.
+std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, Communicator& comm,
+                         const std::function<void(Index done, Index all)>& progress, std::vector<double>& chosen) {
+  const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
+  const auto rest = static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), -1));
+  const auto ours = (rest + ranks - 1 - rank) / ranks;
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (chosen[i] >= 0 || seen++ % ranks != rank) continue;
+    chosen[i] = position(backend, problems[i], measure_fastest(backend, problems[i]));
+    if (progress) progress(static_cast<Index>((seen - 1) / ranks + 1), static_cast<Index>(ours));
+  }
+  comm.all_reduce(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, Op::max, {}).wait();
+  return rest;
+}
+
+/// What another job has measured and kept meanwhile goes before what was measured here, so that all that use one file round alike;
+/// of two that keep theirs in the same moment the last one's holds from then on.
+void adopt(const std::vector<double>& kept, std::vector<double>& chosen) {
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (kept[i] >= 0) chosen[i] = kept[i];
+}
+
+}  // namespace
+
+KernelCache::KernelCache(const std::string& folder, std::string_view backend, int threads)
+    : folder_(folder),
+      heading_(fmt::format("# convolutions ({}) of backend '{}' with {} threads on {}", generation, backend, threads,
+                           processor())) {
+  path_ = fmt::format("{}/kernels-{:016x}.txt", folder, hash(heading_));
+}
+
+std::string KernelCache::processor() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string name = "an unknown processor", abilities;
+  for (std::string line; std::getline(in, line) && abilities.empty();) {
+    const auto text = line.find(": ") == std::string::npos ? "" : line.substr(line.find(": ") + 2);
+    if (line.rfind("model name", 0) == 0) name = text;
+    if (line.rfind("flags", 0) == 0) abilities = text;  // a virtual machine may hide some
+  }
+  return fmt::format("{} ({:08x})", name, hash(abilities) & 0xFFFFFFFFU);
+}
+
+std::string KernelCache::complaint() const {
+  if (folder_.empty()) return no_folder;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!error && access(folder_.c_str(), W_OK) != 0) error.assign(errno, std::generic_category());
+  return error ? fmt::format("{}: {}", folder_, error.message()) : "";
+}
+
+KernelChoices KernelCache::read() const {
+  KernelChoices choices;
+  std::ifstream in(path_);
+  for (std::string line; std::getline(in, line);)
+    if (const auto colon = line.rfind(": "); colon != std::string::npos)
+      choices[line.substr(0, colon)] = line.substr(colon + 2);
+  return choices;
+}
+
+void KernelCache::add(const KernelChoices& choices) const {
+  auto all = read();
+  for (const auto& [problem, algorithm] : choices) all[problem] = algorithm;
+  // Containers that share a folder may share process numbers.
+  const std::string partial =
+      fmt::format("{}.{}.{}", path_, getpid(), std::chrono::system_clock::now().time_since_epoch().count());
+  std::ofstream out(partial);
+  out << heading_ << "\n";
+  for (const auto& [problem, algorithm] : all) out << problem << ": " << algorithm << "\n";
+  out.close();
+  if (out && std::rename(partial.c_str(), path_.c_str()) == 0) return;
+  const std::string why = std::generic_category().message(errno);
+  std::remove(partial.c_str());
+  fail("{} cannot be written: {}", path_, why);
+}
+
+void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
+                    Communicator& comm, const std::function<void(Index done, Index all)>& progress,
+                    KernelChoices& choices, KernelReport& report) {
+  const double start = now();
+  if (const auto why = complaint(cache, comm); !why.empty()) {  // rank 0's: nodes may differ in their environment
+    if (why != no_folder) report.problem = why;
+    return;
+  }
+  auto problems = united(mine, comm);
+  std::erase_if(problems, [&](const ConvProblem& problem) { return backend.algorithms(problem).empty(); });
+  auto chosen = kept(cache, backend, problems, comm);
+  const auto known = chosen.size() - measure_rest(backend, problems, comm, progress, chosen);
+  if (known < problems.size()) adopt(kept(cache, backend, problems, comm), chosen);
+
+  KernelChoices found;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    found[problems[i].print()] = backend.algorithms(problems[i]).at(static_cast<std::size_t>(chosen[i]));
+  std::string unkept;
+  if (comm.rank() == 0 && known < problems.size()) {
+    try {
+      cache.add(found);
+    } catch (const Error& error) {
+      unkept = error.what();
+    }
+  }
+  unkept = agree(comm, unkept);
+  for (const auto& problem : mine) {  // in both cases: measuring left other choices behind
+    const auto algorithms = backend.algorithms(problem);
+    if (!algorithms.empty()) backend.choose(problem, unkept.empty() ? found.at(problem.print()) : algorithms.front());
+  }
+  if (!unkept.empty()) {
+    report.problem = unkept;
+    return;
+  }
+  choices.merge(found);
+  report.known += static_cast<Index>(known);
+  report.measured += static_cast<Index>(problems.size() - known);
+  report.seconds += now() - start;
+}
+
+std::string default_kernel_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::string(cache) + "/partita";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.cache/partita";
+  if (const passwd* user = getpwuid(getuid()); user != nullptr && user->pw_dir != nullptr && *user->pw_dir != '\0')
+    return std::string(user->pw_dir) + "/.cache/partita";  // under cron, or env -i
+  return "";
+}
+
+}  // namespace partita

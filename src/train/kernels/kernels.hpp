@@ -1,0 +1,35 @@
+#pragma once
+
+#include "partita/train/kernels/kernel.hpp"
+
+namespace partita {
+
+std::unique_ptr<Kernel> make_input_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_conv_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_conv_transpose_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_pool_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_resample_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_space_to_depth_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_group_norm_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_activation_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_add_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);
+
+/// True on the first of the ranks that form parts of one sum: it adds what is to be in the sum once.
+inline bool is_first(const Layout& sum, int rank) { return sum.grid().group(rank, sum.partial()).front() == rank; }
+
+/// The state that a kernel of type S kept, made on first use.
+template <class S>
+S& state(const KernelCall& call) {
+  if (!call.saved) call.saved = std::make_unique<S>();
+  return static_cast<S&>(*call.saved);
+}
+
+}  // namespace partita

@@ -1,0 +1,74 @@
+#include "src/train/kernels/kernels.hpp"
+#include "partita/matmul/product.hpp"
+#include "partita/model/operators.hpp"
+
+namespace partita {
+
+namespace {
+
+/// Three products, each in its own way; what they gather and sum is theirs.
+///
+///     y[n f] = f(sum over c of x[n c] w[f c] + bias[f])    dz = f'(...) dy
+///     dx[n c] = sum over f of dz[n f] w[f c]               dw[f c] = sum over n of dz[n f] x[n c]
+class LinearKernel final : public Kernel {
+ public:
+  LinearKernel(const LayerPlan& layer, int rank)
+      : activation_(static_cast<const LinearOperator&>(*layer.op).linear().activation),
+        adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)) {
+    for (const auto& product : layer->at.products) products_.emplace_back(product, rank);
+  }
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    auto& kept = state<State>(call);
+    kept.x = x[0];
+    const bool in_place = !activation_ || activation_->differentiates_value();
+    const Tensor z = in_place ? y : y.like(y.box(), Fill::none);
+    multiply(call, of_y, x[0], call.w[0], z, Write::over);
+    // Of the ranks that form parts of one sum, the first adds the bias.
+    if (adds_bias_ && z.volume() > 0) call.rank.backend.bias_forward(call.w[1], z, call.rank.stream);
+    if (!activation_) return;
+    call.rank.backend.activation_forward(*activation_, z, y, call.rank.stream);
+    kept.of_derivative = z;
+  }
+  void start_backward(const KernelCall& call, const Tensor& dy) const override {
+    auto& kept = state<State>(call);
+    kept.dz = dy;
+    if (!activation_) return;
+    kept.dz = dy.like(dy.box(), MemoryClass::activations, Fill::none);
+    call.rank.backend.activation_backward(*activation_, kept.of_derivative, dy, kept.dz, call.rank.stream);
+  }
+  void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
+    const auto& kept = state<State>(call);
+    multiply(call, of_dw, kept.dz, kept.x, call.dw[0], call.write);
+    if (call.dw.size() > 1) call.rank.backend.bias_backward(kept.dz, call.dw[1], call.write, call.rank.stream);
+  }
+  bool heeds_write() const override { return true; }
+  void backward_data(const KernelCall& call, const Tensor&, std::span<const Tensor> dx) const override {
+    multiply(call, of_dx, state<State>(call).dz, call.w[0], dx[0], Write::over);
+  }
+
+ private:
+  enum Which : std::uint8_t { of_y, of_dx, of_dw };
+  struct State final : Saved {
+    Tensor x, of_derivative, dz;
+  };
+
+  void multiply(const KernelCall& call, Which which, const Tensor& a, const Tensor& b, const Tensor& c,
+                Write write) const {
+    static constexpr std::array roles{"product y", "product dx", "product dw"};
+    call.label(roles[which]);
+    products_[which].run(call.rank.backend, call.grid, a, b, c, write, call.rank.stream);
+  }
+
+  std::optional<Activation> activation_;
+  bool adds_bias_;
+  std::vector<Product> products_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<LinearKernel>(layer, rank);
+}
+
+}  // namespace partita

@@ -1,0 +1,157 @@
+#include "src/train/kernels/kernels.hpp"
+#include "partita/base/dispatch.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/model/operators.hpp"
+#include "partita/tensor/dist_tensor.hpp"
+
+#include <cstring>
+
+namespace partita {
+
+namespace {
+
+/// The executor puts the batch in place.
+class InputKernel final : public Kernel {
+ public:
+  void forward(const KernelCall&, std::span<const Tensor>, const Tensor&) const override {}
+  void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
+};
+
+/// y = f(x)
+class ActivationKernel final : public Kernel {
+ public:
+  explicit ActivationKernel(const LayerPlan& layer)
+      : f_(static_cast<const ActivationOperator&>(*layer.op).activation()) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    call.rank.backend.activation_forward(f_, x[0], y, call.rank.stream);
+    state<State>(call).kept = f_.differentiates_value() ? y : x[0];
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.rank.backend.activation_backward(f_, state<State>(call).kept, dy, dx[0], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor kept;
+  };
+  Activation f_;
+};
+
+/// y[N@a C@b sum@c] = sum over own space of x[N@a C@b H@c] / space
+class GlobalAveragePoolKernel final : public Kernel {
+ public:
+  explicit GlobalAveragePoolKernel(const LayerPlan& layer)
+      : scale_(static_cast<double>(layer->shape.volume()) / static_cast<double>(layer->input_shapes[0].volume())) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    call.rank.backend.spatial_sum(x[0], scale_, y, call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.rank.backend.spatial_spread(dy, scale_, dx[0], call.rank.stream);
+  }
+
+ private:
+  double scale_;
+};
+
+class AddKernel final : public Kernel {
+ public:
+  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
+    copy_box(x[0], y, y.box());
+    add(x[1], y);
+  }
+  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
+    for (const auto& each : dx) copy_box(dy, each, dy.box());
+  }
+};
+
+/// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...)
+class ConcatenateKernel final : public Kernel {
+ public:
+  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
+    Index first = 0;
+    for (const auto& each : x) {
+      copy_channels(each, 0, y, first, each.extent('C'));
+      first += each.extent('C');
+    }
+  }
+  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
+    Index first = 0;
+    for (const auto& each : dx) {
+      copy_channels(dy, first, each, 0, each.extent('C'));
+      first += each.extent('C');
+    }
+  }
+
+ private:
+  /// Copies `count` channels, which lie innermost, at every place.
+  static void copy_channels(const Tensor& from, Index first_from, const Tensor& to, Index first_to, Index count) {
+    if (from.volume() == 0 || to.volume() == 0) return;
+    const Index size = size_of(from.dtype()), places = from.volume() / from.extent('C');
+    const std::byte* source = from.data() + first_from * size;
+    std::byte* target = to.data() + first_to * size;
+    for (Index place = 0; place < places; ++place) {
+      std::memcpy(target, source, static_cast<std::size_t>(count * size));
+      source += from.extent('C') * size;
+      target += to.extent('C') * size;
+    }
+  }
+};
+
+/// y = x * mask / (1 - rate); the mask is drawn anew in the backward, by the same numbers.
+class DropoutKernel final : public Kernel {
+ public:
+  explicit DropoutKernel(const LayerPlan& layer)
+      : rate_(static_cast<const DropoutOperator&>(*layer.op).rate()),
+        shape_(layer->shape),
+        sample_(shape_.volume() / std::max<Index>(shape_['N'], 1)) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    apply(call, x[0], y);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    apply(call, dy, dx[0]);
+  }
+
+ private:
+  void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
+    if (!call.training || rate_ == 0) return copy_box(from, to, to.box());
+    const Random random(call.seed, hash("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
+    dispatch_float(to.dtype(), [&](auto t) {
+      using T = decltype(t);
+      using A = Accumulator<T>;
+      const A keep = static_cast<A>(static_cast<T>(1 / (1 - rate_)));
+      std::vector<double> drawn;
+      for_rows(to, shape_, [&](const Row& row) {
+        drawn.resize(static_cast<std::size_t>(row.length));
+        random.uniform(call.first_sample * sample_ + row.first, drawn);
+        for (Index i = 0; i < row.length; ++i) {
+          const Index at = row.offset + i * row.stride;
+          const A factor = drawn[static_cast<std::size_t>(i)] < rate_ ? A{0} : keep;
+          to.as<T>()[at] = static_cast<T>(factor * static_cast<A>(from.as<T>()[at]));
+        }
+      });
+    });
+  }
+
+  double rate_;
+  Shape shape_;
+  Index sample_;  // elements
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_input_kernel(const LayerPlan&, int) { return std::make_unique<InputKernel>(); }
+std::unique_ptr<Kernel> make_activation_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<ActivationKernel>(layer);
+}
+std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<GlobalAveragePoolKernel>(layer);
+}
+std::unique_ptr<Kernel> make_add_kernel(const LayerPlan&, int) { return std::make_unique<AddKernel>(); }
+std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan&, int) { return std::make_unique<ConcatenateKernel>(); }
+std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<DropoutKernel>(layer);
+}
+}  // namespace partita

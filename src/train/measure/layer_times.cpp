@@ -1,0 +1,358 @@
+#include "partita/train/measure/layer_times.hpp"
+
+#include "partita/base/clock.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/comm/solo.hpp"
+#include "partita/strategies/cost/estimate.hpp"
+#include "partita/train/run/executor.hpp"
+#include "partita/train/kernels/kernel_choice.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace partita {
+
+namespace {
+
+using Kind = Action::Kind;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// What an action on a group of layers is for each of them, with backward whole or in halves; none for what is not timed.
+std::vector<Kind> kinds_of(Kind kind, bool split) {
+  if (kind == Kind::forward) return {Kind::forward};
+  if (kind == Kind::backward && split) return {Kind::backward_data, Kind::backward_filter};
+  if (kind == Kind::backward || kind == Kind::backward_data) return {split ? Kind::backward_data : Kind::backward};
+  if (kind == Kind::backward_filter && split) return {Kind::backward_filter};
+  return {};
+}
+
+/// The plan's schedule of the microbatches that are timed, layer by layer: so a layer finds in the caches what it finds there in
+/// a step.
+Schedule in_layers(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
+  const auto timed = timed_microbatches(plan);
+  std::map<int, std::vector<int>> members;
+  for (std::size_t i = 0; i < layers.size(); ++i) members[layers[i].group].push_back(static_cast<int>(i));
+  Schedule schedule{"layer by layer", std::vector<std::vector<Action>>(plan.grids.size())};
+  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage)
+    for (const Action& action : plan.schedule.stages[stage]) {
+      const auto microbatch = std::find(timed.begin(), timed.end(), action.microbatch);
+      if (action.replica != 0 || microbatch == timed.end()) continue;
+      std::vector<int> order = members[action.group];
+      if (action.kind != Kind::forward) std::reverse(order.begin(), order.end());
+      for (const int layer : order)
+        for (const Kind kind : kinds_of(action.kind, split))
+          schedule.stages[stage].push_back({kind, layer, static_cast<int>(microbatch - timed.begin())});
+    }
+  return schedule;
+}
+
+/// The same layers, each a group of its own on the stage that it was on. `layers` are of either size.
+Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
+  const Schedule schedule = in_layers(plan, layers, split);
+  Plan apart = plan;
+  apart.layers = layers;
+  apart.smaller.clear();
+  apart.mirror.reset();
+  apart.microbatches = schedule.microbatches();
+  apart.workload.batch = layers.front()->shape['N'] * apart.microbatches;
+  apart.places.clear();
+  const auto first_reader = [&](std::size_t layer, int group) {
+    for (std::size_t i = layer; i < layers.size(); ++i)
+      if (layers[i].group == group && std::count(layers[i].inputs.begin(), layers[i].inputs.end(), layer) > 0)
+        return static_cast<int>(i);
+    broken("a boundary has a reader");
+  };
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    apart.places.push_back(plan.place(layers[i].group));
+    apart.layers[i].group = static_cast<int>(i);
+    apart.layers[i].recompute = false;
+    for (auto& boundary : apart.layers[i].departs) boundary.group = first_reader(i, boundary.group);
+  }
+  apart.schedule = with_communication(schedule, graph_of(apart), plan.workload.training);
+  return apart;
+}
+
+/// One rank's part of a plan, run by itself.
+class Alone {
+ public:
+  Alone(Plan plan, int rank, Backend& backend, bool asynchronous)
+      : plan_(std::move(plan)),
+        stage_(plan_.stage_of_rank(rank)),
+        grid_(ProcessGrid::alone(plan_.grids[static_cast<std::size_t>(stage_)], plan_.rank_in_stage(rank),
+                                 plan_.axis_sets(stage_), asynchronous, &stand_ins_)),
+        world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_)),
+        parameters_(plan_, rank, 1, allocator_),
+        executor_(plan_, grid_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true) {
+    const Shape images = plan_.layers.front()->shape;
+    const Target target = executor_.target();
+    batch_ = {Tensor(plan_.workload.dtype, images.names(), executor_.images(), allocator_, MemoryClass::activations),
+              Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(), executor_.target_box(),
+                     allocator_, MemoryClass::activations)};
+    if (batch_.images.volume() > 0) fill(batch_.images, images, [](Index i) { return Random(1, 1).normal(i); });
+  }
+
+  Executor& executor() { return executor_; }
+  /// The actions of one run, without what stood in for others took. Learns nothing.
+  std::vector<TimedAction> run() {
+    stand_ins_.clear();
+    std::vector<TimedAction> timed;
+    executor_.record(&timed);
+    executor_.run([&](int) { return batch_; }, 0, 0);
+    auto other = stand_ins_.begin();
+    for (auto& action : timed) {
+      const double end = action.end;
+      for (; other != stand_ins_.end() && other->start < end; ++other)
+        if (other->start >= action.start) action.end -= other->end - other->start;
+    }
+    return timed;
+  }
+
+ private:
+  Plan plan_;
+  int stage_;
+  std::vector<StandIn> stand_ins_;
+  std::shared_ptr<Allocator> allocator_ = std::make_shared<Allocator>();
+  TrafficCounter counter_;
+  ProcessGrid grid_;
+  std::shared_ptr<Communicator> world_;
+  Parameters parameters_;
+  Executor executor_;
+  Batch batch_;
+};
+
+/// Medians by layer of the actions of one kind.
+std::vector<double> medians(const std::vector<TimedAction>& actions, Kind kind, std::size_t layers) {
+  std::vector<std::vector<double>> all(layers);
+  for (const auto& [action, start, end] : actions)
+    if (action.kind == kind) all[static_cast<std::size_t>(action.group)].push_back(end - start);
+  std::vector<double> medians;
+  for (auto& each : all) medians.push_back(median(std::move(each)));
+  return medians;
+}
+
+void barrier(Communicator& world) {
+  double nothing = 0;
+  world.all_reduce(&nothing, 1, DType::f64, Op::sum, {}).wait();
+}
+
+/// True if any rank says so.
+bool any(Communicator& world, bool mine) {
+  double found = mine ? 1 : 0;
+  world.all_reduce(&found, 1, DType::f64, Op::max, {}).wait();
+  return found > 0;
+}
+
+/// A rank's part of a plan: its layers, for microbatches of either size.
+struct Part {
+  const Plan& plan;
+  const std::vector<LayerPlan>& layers;
+  int rank;  ///< of the world that the plan is for
+
+  int stage() const { return plan.stage_of_rank(rank); }
+  int inside() const { return plan.rank_in_stage(rank); }
+  bool has(const LayerPlan& layer) const { return plan.place(layer.group) == stage(); }
+  /// The groups of layers whose weights it updates -> their elements; with the larger microbatches alone, to have them once.
+  std::map<int, Index> updates() const {
+    std::map<int, Index> elements;
+    for (int group = 0;
+         plan.workload.training && &layers == &plan.layers && group < static_cast<int>(plan.places.size()); ++group)
+      if (plan.place(group) == stage()) elements[group] = 0;
+    for (const auto& bucket : plan.buckets)
+      if (const auto of = elements.find(plan.layers[static_cast<std::size_t>(bucket.last())].group);
+          of != elements.end())
+        of->second += plan.share(bucket, inside()).extent();
+    return elements;
+  }
+  Loop loop() const { return timed_loop(plan, stage()); }
+  /// What it computes, by names of times.
+  std::vector<std::string> work() const {
+    std::vector<std::string> all;
+    for (const auto& layer : layers)
+      if (has(layer)) all.push_back(local_work(layer, inside(), plan.workload));
+    for (const auto& [group, elements] : updates()) all.push_back(update_work(elements, plan.workload));
+    return all;
+  }
+};
+
+/// Runs a part in both ways, backward whole and in halves, one after the other: each holds weights, gradients and states.
+class Measurement {
+ public:
+  Measurement(const Part& part, const MeasureOptions& options, Backend& backend, Communicator& world)
+      : part_(part), options_(options), backend_(backend), world_(world) {}
+
+  void run() {
+    run(false, of_whole_);
+    if (part_.plan.workload.training) run(true, of_halves_);
+  }
+
+  void add_to(KernelTimes& times) const {
+    const std::size_t count = part_.layers.size();
+    const auto forward = medians(of_whole_, Kind::forward, count), backward = medians(of_whole_, Kind::backward, count),
+               data = medians(of_halves_, Kind::backward_data, count),
+               filter = medians(of_halves_, Kind::backward_filter, count), step = medians(of_whole_, Kind::step, count);
+    for (std::size_t i = 0; i < count; ++i)
+      if (part_.has(part_.layers[i]))
+        times.set(local_work(part_.layers[i], part_.inside(), part_.plan.workload), part_.loop(),
+                  {forward[i], backward[i], data[i], filter[i]});
+    for (const auto& [group, elements] : part_.updates()) {
+      double seconds = 0;
+      for (std::size_t i = 0; i < count; ++i) seconds += part_.layers[i].group == group ? step[i] : 0;
+      times.set(update_work(elements, part_.plan.workload), part_.loop(), {seconds, 0, 0, 0});
+    }
+  }
+
+ private:
+  void run(bool split, std::vector<TimedAction>& actions) {
+    Alone alone(layer_by_layer(part_.plan, part_.layers, split), part_.rank, backend_, world_.asynchronous());
+    KernelReport report;
+    KernelChoices choices;
+    if (part_.plan.workload.dtype == DType::f32)
+      choose_kernels(backend_, alone.executor().problems(),
+                     KernelCache(options_.kernel_folder, backend_.name(), options_.threads), world_, {}, choices,
+                     report);
+    barrier(world_);
+    const double start = now();
+    alone.run();  // the first run allocates, and finds kernels
+    std::vector<std::vector<TimedAction>> runs;
+    std::vector<Timing> timings;
+    for (int i = 0; i < options_.most; ++i) {
+      if (i >= 3 && any(world_, now() - start > options_.budget / 2)) break;
+      barrier(world_);
+      const Stopwatch watch;
+      runs.push_back(alone.run());
+      timings.push_back(watch.time());
+    }
+    for (const std::size_t i : undisturbed(timings)) actions.insert(actions.end(), runs[i].begin(), runs[i].end());
+  }
+
+  const Part& part_;
+  const MeasureOptions& options_;
+  Backend& backend_;
+  Communicator& world_;
+  std::vector<TimedAction> of_whole_, of_halves_;
+};
+
+bool lacks(const KernelTimes& known, const Part& part) {
+  const auto work = part.work();
+  return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.has(each, part.loop()); });
+}
+
+/// Rank 0's text on every rank, four letters an element.
+std::string broadcast_text(std::string text, Communicator& world) {
+  constexpr std::size_t letters = sizeof(std::int32_t);
+  auto size = static_cast<double>(text.size());
+  world.broadcast(&size, 1, DType::f64, 0, {}).wait();
+  std::vector<std::int32_t> packed((static_cast<std::size_t>(size) + letters - 1) / letters);
+  if (world.rank() == 0) std::copy(text.begin(), text.end(), reinterpret_cast<char*>(packed.data()));
+  world.broadcast(packed.data(), static_cast<Index>(packed.size()), DType::i32, 0, {}).wait();
+  return {reinterpret_cast<const char*>(packed.data()), static_cast<std::size_t>(size)};
+}
+
+/// Every rank's text on rank 0, and none on the others.
+std::vector<std::string> gather_texts(const std::string& mine, Communicator& world) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<double> sizes(ranks);
+  const auto size = static_cast<double>(mine.size());
+  world.all_gather(&size, sizes.data(), std::vector<Index>(ranks, 1), DType::f64, {}).wait();
+  if (world.rank() > 0) {
+    const Send send{0, std::as_bytes(std::span(mine))};
+    world.exchange({&send, 1}, {}, {}).wait();
+    return {};
+  }
+  std::vector<std::string> all{mine};
+  for (std::size_t rank = 1; rank < ranks; ++rank) all.emplace_back(static_cast<std::size_t>(sizes[rank]), ' ');
+  std::vector<Recv> recvs;
+  for (std::size_t rank = 1; rank < ranks; ++rank)
+    recvs.push_back({static_cast<int>(rank), std::as_writable_bytes(std::span(all[rank]))});
+  world.exchange({}, recvs, {}).wait();
+  return all;
+}
+
+}  // namespace
+
+KernelTimes united(const KernelTimes& mine, Communicator& world) {
+  KernelTimes together(mine.where());  // of whole names, which begin with the backend's
+  for (const auto& text : gather_texts(mine.print(), world)) {
+    const auto found = KernelTimes::parse(text, "a rank's times");
+    for (const auto& [of, each] : found.all()) {
+      const auto known = together.all().find(of);
+      const LayerTimes most = known == together.all().end() ? LayerTimes() : known->second;
+      together.set(
+          of.first, of.second,
+          {std::max(most.forward, each.forward), std::max(most.backward, each.backward),
+           std::max(most.backward_data, each.backward_data), std::max(most.backward_filter, each.backward_filter)});
+    }
+  }
+  KernelTimes all = broadcast_times(together, world);
+  all.use(mine.backend());
+  return all;
+}
+
+std::string backend_of_times(const MeasureOptions& options, DType dtype) {
+  return std::string(make_backend(options.backend, dtype, options.threads)->name());
+}
+
+std::string place_of_times(const MeasureOptions& options) {
+  return fmt::format("{} {} on {}", options.threads, options.threads == 1 ? "thread" : "threads",
+                     KernelCache::processor());
+}
+
+KernelTimes broadcast_times(const KernelTimes& times, Communicator& world) {
+  const bool first = world.rank() == 0;
+  KernelTimes all = KernelTimes::parse(broadcast_text(first ? times.print() : "", world), "rank 0's times");
+  all.use(times.backend());
+  return all;
+}
+
+KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
+                           Communicator& world) {
+  const auto backend = make_backend(options.backend, plan.workload.dtype, options.threads);
+  const std::string where = place_of_times(options), name(backend->name());
+  KernelTimes all = known.empty() ? KernelTimes(where) : known;
+  all.use(name);
+  for (const auto* layers : {&plan.layers, &plan.smaller}) {
+    const Part part{plan, *layers, rank};
+    if (layers->empty() || !any(world, lacks(all, part))) continue;
+    Measurement measurement(part, options, *backend, world);
+    measurement.run();
+    KernelTimes mine(where, name);
+    measurement.add_to(mine);
+    all.merge(united(mine, world));
+  }
+  return all;
+}
+
+std::vector<int> ranks_to_measure(const Plan& plan, const KernelTimes& known) {
+  std::set<std::pair<std::string, Loop>> seen;
+  std::vector<int> ranks;
+  for (const Grid& grid : plan.grids)
+    for (const int inside : representatives(grid)) {
+      bool lacking = false;
+      for (const auto* layers : {&plan.layers, &plan.smaller}) {
+        const Part part{plan, *layers, grid.first_rank() + inside};
+        for (const auto& work : part.work())
+          lacking = (!known.has(work, part.loop()) && seen.emplace(work, part.loop()).second) || lacking;
+      }
+      if (lacking) ranks.push_back(grid.first_rank() + inside);
+    }
+  return ranks;
+}
+
+KernelTimes measure_plan(const Plan& plan, const MeasureOptions& options, const KernelTimes& known,
+                         Communicator& world) {
+  KernelTimes times = known;
+  times.use(backend_of_times(options, plan.workload.dtype));
+  const auto ranks = ranks_to_measure(plan, times);
+  const auto here = static_cast<std::size_t>(world.size()), mine = static_cast<std::size_t>(world.rank());
+  for (std::size_t first = 0; first < ranks.size(); first += here)  // none idles: it would leave the others its caches
+    times = measure_layers(plan, ranks[(first + mine) % ranks.size()], options, times, world);
+  return times;
+}
+
+}  // namespace partita

@@ -1,0 +1,271 @@
+#include "partita/train/run/checkpoint.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <set>
+
+#include "src/train/run/hdf5.hpp"
+#include "src/train/run/logical_order.hpp"
+#include "src/train/run/output_file.hpp"
+
+namespace partita {
+
+namespace {
+
+using hdf5::check;
+using hdf5::Handle;
+using hdf5::Session;
+
+constexpr const char* version_name = "partita_checkpoint";
+constexpr int version = 2;  // 1 had no checksums
+
+/// What a rank of the world owns: nothing outside of the layout's grid.
+Box owned(const Layout& layout, int rank) {
+  const int inside = rank - layout.grid().first_rank();
+  return inside < 0 || inside >= layout.grid().size() ? Box(layout.shape().dims()) : layout.owned(inside);
+}
+
+/// Checks what every rank knows alike, before any communication.
+void check_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, int rank) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors) {
+    require(tensor.local.box() == owned(tensor.layout, rank), "a tensor's local part is the owned box");
+    if (tensor.layout.partial() != 0)
+      fail("checkpoint '{}': tensor '{}' [{}] is a pending sum; form the sum first", path, name, tensor.layout.print());
+    if (!names.insert(name).second) fail("checkpoint '{}': tensor '{}' is named twice", path, name);
+  }
+}
+
+/// The HDF5 type of what `to_logical` makes.
+hid_t native(DType dtype) {
+  dtype = stored(dtype);
+  if (dtype == DType::f64) return H5T_NATIVE_DOUBLE;
+  return dtype == DType::i32 ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT;
+}
+
+/// True for the rank of the grid that sends its box to the file: the lowest of those that own the same one.
+bool sends(const Layout& layout, int rank) {
+  for (int axis = 0; axis < layout.grid().axes(); ++axis)
+    if ((layout.replicated() >> axis & 1U) != 0 && layout.grid().coordinate(rank, axis) != 0) return false;
+  return !layout.owned(rank).empty();
+}
+
+/// On rank 0 of the world the whole tensor; on the others one that is not made.
+Tensor collect(const DistTensor& tensor, Communicator& world) {
+  const auto& [layout, local] = tensor;
+  std::vector<Send> out;
+  std::vector<Recv> in;
+  std::vector<Tensor> boxes;
+  const auto bytes = [](const Tensor& box) { return std::span(box.data(), static_cast<std::size_t>(box.bytes())); };
+  for (int inside = 0; inside < layout.grid().size(); ++inside) {
+    const int rank = layout.grid().first_rank() + inside;
+    if (rank == 0 || (world.rank() != 0 && world.rank() != rank) || !sends(layout, inside)) continue;
+    if (world.rank() == rank) {
+      out.push_back({0, bytes(local)});
+    } else {
+      boxes.push_back(local.like(layout.owned(inside), MemoryClass::workspace));
+      in.push_back({rank, bytes(boxes.back())});
+    }
+  }
+  world.exchange(out, in, {}).wait();
+  const Box all(layout.shape());
+  if (world.rank() != 0) return {};
+  if (local.box() == all) return local;
+  boxes.push_back(local);
+  Tensor whole = local.like(all, MemoryClass::workspace);
+  for (const auto& box : boxes) copy_box(box, whole, box.box());
+  return whole;
+}
+
+/// A checkpoint being written.
+class Writer {
+ public:
+  explicit Writer(const std::string& path) : path_(path), file_(path) {}
+
+  void create(const std::map<std::string, std::string>& attributes) {
+    const Session session;
+    hdf5::explained(in("cannot create '" + file_.partial() + "'"), [&] { file_.create(); });
+    hdf5::explained(in("cannot write its attributes"), [&] {
+      const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+      const Handle number(H5Acreate2(file_.id(), version_name, H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT),
+                          H5Aclose);
+      check(H5Awrite(number, H5T_NATIVE_INT32, &version));
+      for (const auto& [name, text] : attributes) hdf5::write_text(file_.id(), name, text);
+    });
+  }
+
+  void write(const NamedTensor& named, const Tensor& whole) {
+    const Session session;
+    hdf5::explained(in("cannot write tensor '" + named.name + "'"), [&] {
+      const Handle data = file_.create_data(named.name, native(whole.dtype()), hdf5::dense_space(whole.box()));
+      hdf5::write_text(data, "dimensions", std::string(whole.names()));
+      hdf5::write_text(data, "layout", named.tensor.layout.print());
+      hdf5::write_text(data, "dtype", std::string(name(whole.dtype())));
+      std::vector<std::byte> room;
+      file_.write(data, to_logical(whole, room));
+    });
+  }
+
+  void commit() {
+    const Session session;
+    hdf5::explained(in("cannot finish '" + file_.partial() + "'"), [&] { file_.finish(); });
+    hdf5::explained(in("cannot rename '" + file_.partial() + "' to it"), [&] { file_.commit(); });
+  }
+
+ private:
+  std::string in(const std::string& what) const { return "checkpoint '" + path_ + "': " + what; }
+
+  std::string path_;
+  hdf5::OutputFile file_;
+};
+
+/// A checkpoint being read; made and used inside one session.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {
+    hdf5::explained(in("cannot open it"), [&] { bytes_.emplace(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
+    const htri_t is_hdf5 = hdf5::explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(path.c_str())); });
+    if (is_hdf5 == 0) fail("checkpoint '{}' is no HDF5 file", path);
+    hdf5::explained(in("it is damaged"), [&] {
+      checksums_ = Checksums::read(*bytes_);
+      file_ = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
+      check(H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_INC, add_name, &names_));
+    });
+    check_version();
+  }
+
+  std::map<std::string, std::string> attributes() const {
+    std::map<std::string, std::string> texts;
+    hdf5::explained(in("cannot read its attributes"), [&] {
+      for (hsize_t i = 0;; ++i) {
+        const hid_t id = H5Aopen_by_idx(file_, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
+        if (id < 0) return;
+        const Handle attribute(id, H5Aclose);
+        const Handle type(H5Aget_type(attribute), H5Tclose);
+        if (check(H5Tis_variable_str(type)) == 0) continue;
+        std::string name(static_cast<std::size_t>(check(H5Aget_name(attribute, 0, nullptr))) + 1, '\0');
+        check(H5Aget_name(attribute, name.size(), name.data()));
+        name.pop_back();
+        texts[name] = hdf5::read_text(attribute);
+      }
+    });
+    return texts;
+  }
+
+  /// Throws Error unless the file has the tensor, in its shape and of a kind that it can hold.
+  void check_tensor(const NamedTensor& named) const {
+    const std::string& name = named.name;
+    const Tensor& local = named.tensor.local;
+    if (std::find(names_.begin(), names_.end(), name) == names_.end())
+      fail("checkpoint '{}' has no tensor '{}'{}", path_, name, did_you_mean(name, names_));
+    hdf5::explained(in("cannot read tensor '" + name + "'"), [&] {
+      const Handle data(H5Dopen2(file_, name.c_str(), H5P_DEFAULT), H5Dclose);
+      const auto expected = named.tensor.layout.shape().print(), found = shape_of(data);
+      if (found != expected) fail("the file has {}, expected {}", found, expected);
+      const Handle type(H5Dget_type(data), H5Tclose);
+      if (H5Tget_class(type) != H5Tget_class(native(local.dtype())))
+        fail("the file does not hold {} numbers", local.dtype() == DType::i32 ? "integer" : "floating-point");
+    });
+  }
+
+  /// Throws Error if the elements are damaged that it is `rank`'s to look at, of so many; calls no HDF5.
+  void verify(int rank, int ranks) const {
+    hdf5::explained(in("it is damaged"), [&] {
+      checksums_.verify(*bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks));
+    });
+  }
+
+  void read(const NamedTensor& named) const {
+    const Tensor& local = named.tensor.local;
+    if (local.box().empty()) return;
+    hdf5::explained(in("cannot read tensor '" + named.name + "'"), [&] {
+      const Handle data(H5Dopen2(file_, named.name.c_str(), H5P_DEFAULT), H5Dclose);
+      from_logical(local, [&](std::byte* place) {
+        check(H5Dread(data, native(local.dtype()), hdf5::dense_space(local.box()),
+                      hdf5::selected_space(data, local.box()), H5P_DEFAULT, place));
+      });
+    });
+  }
+
+ private:
+  std::string in(const std::string& what) const { return "checkpoint '" + path_ + "': " + what; }
+
+  void check_version() const {
+    int found = 0;
+    hdf5::explained(in("it is no checkpoint of Partita"), [&] {
+      const Handle number(H5Aopen(file_, version_name, H5P_DEFAULT), H5Aclose);
+      check(H5Aread(number, H5T_NATIVE_INT, &found));
+    });
+    if (found != version) fail("checkpoint '{}' has version {}; this program reads version {}", path_, found, version);
+  }
+
+  /// For H5Lvisit: adds a data set's name to the vector behind `names`; passes over a link that leads nowhere.
+  static herr_t add_name(hid_t group, const char* name, const H5L_info_t*, void* names) {
+    const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+    if (object < 0) return 0;
+    if (H5Iget_type(object) == H5I_DATASET) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    return H5Oclose(object);
+  }
+
+  /// The data set's shape as Shape prints it.
+  static std::string shape_of(hid_t data) {
+    const Handle space(H5Dget_space(data), H5Sclose);
+    const Handle attribute(H5Aopen(data, "dimensions", H5P_DEFAULT), H5Aclose);
+    const std::string names = hdf5::read_text(attribute);
+    std::vector<hsize_t> extents(static_cast<std::size_t>(check(H5Sget_simple_extent_ndims(space))));
+    check(H5Sget_simple_extent_dims(space, extents.data(), nullptr));
+    if (names.size() != extents.size()) fail("the file has {} extents named \"{}\"", extents.size(), names);
+    Shape shape;
+    for (std::size_t d = 0; d < extents.size(); ++d) shape.push_back({names[d], static_cast<Index>(extents[d])});
+    return shape.print();
+  }
+
+  std::string path_;
+  std::optional<Descriptor> bytes_;
+  Checksums checksums_;
+  Handle file_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
+                     const std::map<std::string, std::string>& attributes, Communicator& world) {
+  check_tensors(path, tensors, world.rank());
+  std::optional<Writer> writer;  // rank 0 writes
+  if (world.rank() == 0) writer.emplace(path);
+  together(world, [&] {
+    if (writer) writer->create(attributes);
+  });
+  for (const auto& named : tensors) {
+    const Tensor whole = collect(named.tensor, world);
+    together(world, [&] {
+      if (writer) writer->write(named, whole);
+    });
+  }
+  together(world, [&] {
+    if (writer) writer->commit();
+  });
+}
+
+void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world) {
+  check_tensors(path, tensors, world.rank());
+  together(world, [&] {
+    const Session session;
+    const Reader reader(path);
+    for (const auto& named : tensors) reader.check_tensor(named);
+    auto verified = std::async(std::launch::async, [&] { reader.verify(world.rank(), world.size()); });
+    for (const auto& named : tensors) reader.read(named);
+    verified.get();
+  });
+}
+
+std::map<std::string, std::string> checkpoint_attributes(const std::string& path) {
+  const Session session;
+  return Reader(path).attributes();
+}
+
+}  // namespace partita

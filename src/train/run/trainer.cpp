@@ -1,0 +1,323 @@
+#include "partita/train/run/trainer.hpp"
+
+#include "partita/base/clock.hpp"
+#include "partita/base/dispatch.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/base/profile.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <sstream>
+
+namespace partita {
+
+namespace {
+
+constexpr const char* checkpoint_label = "checkpoint";
+
+/// What must be the same on every rank: a strategy file or a data set that differs between nodes would hang later.
+void check_agreement(Communicator& world, std::string_view what, std::uint64_t hash) {
+  std::array<double, 4>
+      extremes{};  // both halves and their negatives: the maxima differ from ours if any rank's differs
+  for (std::size_t i = 0; i < 2; ++i) {
+    extremes[i] = static_cast<double>(hash >> (32 * i) & 0xFFFFFFFFU);
+    extremes[i + 2] = -extremes[i];
+  }
+  world.all_reduce(extremes.data(), 4, DType::f64, Op::max, {}).wait();
+  if (extremes[0] != -extremes[2] || extremes[1] != -extremes[3])
+    throw AgreedError(
+        fmt::format("{} differ from rank to rank; give every node the same program, files and options", what));
+}
+
+/// The options on which the course of a training depends.
+std::string print(const TrainerOptions& o) {
+  return fmt::format("{} {} {} {} {} {} {}", o.epochs, o.steps, o.seed, o.augmentation.shift, o.augmentation.flip,
+                     o.optimizer.print(), o.backend);
+}
+
+/// The first lines of two texts that differ; "nothing" for one that has ended.
+std::pair<std::string, std::string> first_difference(const std::string& one, const std::string& other) {
+  std::istringstream lines(one), others(other);
+  const auto next = [](std::istream& from) {
+    std::string line;
+    return std::getline(from, line) ? fmt::format("\"{}\"", line) : "nothing";
+  };
+  while (true) {
+    std::string a = next(lines), b = next(others);
+    if (a != b || a == "nothing") return {std::move(a), std::move(b)};
+  }
+}
+
+std::vector<Index> in_order(const Dataset& data) {
+  std::vector<Index> order(static_cast<std::size_t>(data.size()));
+  std::iota(order.begin(), order.end(), Index{0});
+  return order;
+}
+
+Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
+
+}  // namespace
+
+void check_ranks(const Strategy& strategy, int ranks) {
+  const int size = strategy.ranks();
+  if (size == ranks) return;
+  if (!strategy.stages().empty() || strategy.stage_count() > 1)
+    fail("the strategy's {} {} {} together, but {} {} started; start it with `mpiexec -n {}`",
+         counted(static_cast<Index>(strategy.grids().size()), "stage"), strategy.grids().size() == 1 ? "has" : "have",
+         counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size);
+  fail("the grid \"{}\" has {}, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
+       strategy.grid().print(), counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size, ranks);
+}
+
+Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world)
+    : model_(std::move(model)),
+      strategy_(std::move(strategy)),
+      options_(std::move(options)),
+      counter_(std::make_shared<TrafficCounter>()),
+      world_(std::move(world)),
+      allocator_(std::make_shared<Allocator>(options_.memory_limit)) {
+  check_ranks(strategy_, world_->size());
+  backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
+  Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
+  check_memory(plan, options_.memory_limit);
+  check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
+  strategy_ = settled(std::move(strategy_), plan);
+  counted_ = counting(world_, counter_);
+  stage_ = plan.stage_of_rank(world_->rank());
+  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_->rank());
+  grid_ =
+      std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
+  if (plan.mirror) {  // stages s and p-1-s, rank by rank
+    const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
+    const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
+    twin_ = counted_->split(first + plan.rank_in_stage(world_->rank()), world_->rank());
+  }
+  parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
+  prepare(bound_[{options_.batch, options_.training}], std::move(plan));
+  counter_->reset();
+}
+
+Trainer::Bound& Trainer::bound(Index batch, bool training) {
+  auto& entry = bound_[{batch, training}];
+  if (entry.executor) return entry;
+  Plan plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
+  grid_->add(plan.axis_sets(stage_));
+  prepare(entry, std::move(plan));
+  return entry;
+}
+
+void Trainer::prepare(Bound& entry, Plan plan) {
+  entry.plan = std::move(plan);
+  entry.predicted = entry.plan.traffic(world_->rank());
+  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, twin_.get(), *backend_, *parameters_,
+                                              *counter_, allocator_, options_.seed, options_.overlap);
+  if (options_.dtype == DType::f32)  // in which alone backends have a choice
+    choose_kernels(*backend_, entry.executor->problems(),
+                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
+                   entry.plan.kernels, kernel_report_);
+}
+
+Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
+
+namespace {
+
+/// Without N.
+Box inside_of(const Box& box) {
+  Box inside(box.dims() - 1);
+  for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
+  return inside;
+}
+
+/// Fills samples of a tensor N ...: `read(n, values)` gives those of global position n in logical order, the tensor has
+/// channels last.
+template <class Read>
+void fill_samples(const Tensor& tensor, Read&& read) {
+  const Box& box = tensor.box();
+  if (box.empty()) return;
+  const Index channels = tensor.extent('C'), volume = tensor.volume() / box.extent(0), places = volume / channels;
+  std::vector<float> values(static_cast<std::size_t>(volume));
+  for (Index n = box[0].lo; n < box[0].hi; ++n) {
+    read(n, values);
+    dispatch(tensor.dtype(), [&](auto t) {
+      auto* to = tensor.as<decltype(t)>() + (n - box[0].lo) * volume;
+      for (Index place = 0; place < places; ++place)
+        for (Index c = 0; c < channels; ++c)
+          *to++ = static_cast<decltype(t)>(values[static_cast<std::size_t>(c * places + place)]);
+    });
+  }
+}
+
+}  // namespace
+
+Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment) {
+  const Timed timed(Profile::Part::compute);
+  const auto made = [&](const Shape& shape, const Box& box, DType dtype) {
+    return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations);
+  };
+  const Target target = executor.target(microbatch);
+  const Box images = executor.images(microbatch), answers = executor.target_box(microbatch);
+  const Batch batch{made(executor.plan().layers.front()->shape, images, options_.dtype),
+                    made(target.shape, answers, target.labels ? DType::i32 : options_.dtype)};
+  const Augmentation none;
+  const Box image = inside_of(images), answer = inside_of(answers);
+  const Interval range = executor.plan().samples(microbatch);
+  const auto samples = all.subspan(static_cast<std::size_t>(range.lo), static_cast<std::size_t>(range.extent()));
+  fill_samples(batch.images, [&](Index n, std::span<float> values) {
+    read_augmented(data, samples[static_cast<std::size_t>(n)], image, augment ? options_.augmentation : none,
+                   options_.seed, epoch_, values);
+  });
+  fill_samples(batch.target, [&](Index n, std::span<float> values) {
+    data.read_target(samples[static_cast<std::size_t>(n)], answer, values);
+  });
+  return batch;
+}
+
+/// Announces what batches of `order` will ask for: own samples' own rows. What `hold` itself finds damaged fails alike on
+/// every rank; what is read later may fail on one rank alone.
+void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation) {
+  Profile::layer("data");
+  std::vector<Index> mine, targets;
+  Box inside, target;
+  for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {
+    const Index size = std::min(options_.batch, static_cast<Index>(order.size()) - first);
+    const Executor& each = executor(size, training);
+    for (int m = 0; m < each.plan().microbatches; ++m) {
+      const Box images = each.images(m), answers = each.target_box(m);
+      const Index begin = first + each.plan().samples(m).lo;
+      if (each.reads_images(m) || inside.dims() == 0) inside = inside_of(images);
+      if (each.reads_target(m) || target.dims() == 0) target = inside_of(answers);
+      for (Index n = images[0].lo; n < images[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(begin + n)]);
+      for (Index n = answers[0].lo; n < answers[0].hi; ++n)
+        targets.push_back(order[static_cast<std::size_t>(begin + n)]);
+    }
+  }
+  check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
+  together(*world_, [&] {
+    data.hold(mine, source_box(data.sample(), inside, augmentation));
+    data.hold_targets(targets, target);
+  });
+}
+
+StepResult Trainer::run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate) {
+  const auto reader = [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); };
+  const StepResult result = bound.executor->run(reader, step_, rate);
+  predicted_ += bound.predicted;
+  return result;
+}
+
+EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
+  const auto samples = static_cast<Index>(order.size());
+  const Index steps = batches(samples, options_.batch);
+  const Index first = training ? step_ % steps : 0;  // a resumed epoch goes on where it was left
+  if (prepared_ != &data)
+    hold(data, std::span(order).subspan(static_cast<std::size_t>(first * options_.batch)), training,
+         training ? options_.augmentation : Augmentation{});
+  prepared_ = nullptr;  // what was announced will have been asked for
+  const double start = now();
+  EpochReport report{.epoch = epoch_};
+  for (Index i = first; i < steps; ++i) {
+    const Index size = std::min(options_.batch, samples - i * options_.batch);
+    auto& bound = this->bound(size, training);
+    const auto mine =
+        std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
+    const StepResult result =
+        run(bound, data, mine, training, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
+    report.loss += result.loss * static_cast<double>(size);
+    report.accuracy += result.accuracy * static_cast<double>(size);
+    report.samples += size;
+    ++report.steps;
+    if (training) ++step_;
+    if (progress) progress(epoch_, i + 1, steps, result);
+    if (training && step_ >= total_steps_) break;
+  }
+  const auto count = static_cast<double>(std::max<Index>(report.samples, 1));
+  report.loss /= count;
+  report.accuracy /= count;
+  report.seconds = now() - start;
+  return report;
+}
+
+Index Trainer::all_steps(const Dataset& data) const {
+  const Index all = options_.epochs * batches(data.size(), options_.batch);
+  return options_.steps > 0 ? std::min(options_.steps, all) : all;
+}
+
+bool Trainer::finished(const Dataset& data) const { return step_ >= all_steps(data); }
+
+EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
+  if (samples_ != 0 && samples_ != data.size())
+    throw AgreedError(fmt::format(
+        "training began on {} samples and cannot go on with {}: an epoch would be another one", samples_, data.size()));
+  samples_ = data.size();
+  total_steps_ = all_steps(data);
+  epoch_ = step_ / batches(data.size(), options_.batch) + 1;
+  return pass(data, shuffled(data.size(), options_.seed, epoch_), true, progress);
+}
+
+void Trainer::prepare(Dataset& data) {
+  hold(data, in_order(data), false, {});
+  prepared_ = &data;
+}
+
+EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
+  return pass(data, in_order(data), false, progress);
+}
+
+StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
+  total_steps_ = all_steps(data);
+  hold(data, samples, true, {});
+  auto& bound = this->bound(static_cast<Index>(samples.size()), true);
+  const StepResult result = run(bound, data, samples, false, options_.optimizer.rate_at(step_, total_steps_));
+  ++step_;
+  return result;
+}
+
+Traffic Trainer::measured() const {
+  Traffic total;
+  for (const auto& [key, traffic] : counter_->by_label())
+    if (key.first != checkpoint_label) total += traffic;
+  return total;
+}
+
+std::map<std::string, std::string> Trainer::attributes() const {
+  return {
+      {"model", model_.describe()}, {"seed", std::to_string(options_.seed)}, {"batch", std::to_string(options_.batch)}};
+}
+
+void Trainer::save(const std::string& path) {
+  counter_->set_label(checkpoint_label);
+  auto attributes = this->attributes();
+  attributes["step"] = std::to_string(step_);
+  attributes["samples"] = std::to_string(samples_);
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_->rank()), attributes, *counted_);
+}
+
+void Trainer::load(const std::string& path, bool optimizer) {
+  counter_->set_label(checkpoint_label);
+  Index step = 0, samples = 0;
+  together(*world_, [&] {
+    auto stored = checkpoint_attributes(path);
+    for (const auto& [key, mine] : attributes())
+      if ((optimizer || key == "model") && stored[key] != mine) {
+        const auto [there, here] = first_difference(stored[key], mine);
+        fail("the checkpoint {} has another {}: {}, here it is {}", path, key, there, here);
+      }
+    for (const auto& [key, value] : {std::pair("step", &step), std::pair("samples", &samples)}) {
+      const auto& text = stored[key];
+      if (std::from_chars(text.data(), text.data() + text.size(), *value).ec != std::errc{})
+        fail("the checkpoint {} does not say at which {} it was saved", path, key);
+    }
+  });
+  const auto named = parameters_->named(plan(), *grid_, optimizer);
+  load_checkpoint(path, named, *counted_);
+  if (optimizer) parameters_->keep_state(plan(), named);
+  parameters_->refresh(options_.dtype);
+  if (!optimizer) return;
+  step_ = step;
+  samples_ = samples;
+}
+
+}  // namespace partita

@@ -1,0 +1,165 @@
+#include "src/train/run/weight_update.hpp"
+
+#include "partita/base/profile.hpp"
+
+namespace partita {
+
+WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* twin, Parameters& parameters,
+                           TrafficCounter& counter, Stream stream)
+    : plan_(plan),
+      grid_(grid),
+      twin_(twin),
+      parameters_(parameters),
+      counter_(counter),
+      stream_(stream),
+      sums_(plan.buckets.size()) {}
+
+void WeightUpdate::label(const Bucket& bucket, const char* role) {
+  counter_.set_label(plan_.layers[static_cast<std::size_t>(bucket.last())].name, role);
+}
+
+void WeightUpdate::start(int layer) {
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    if (plan_.buckets[b].last() == layer) start_bucket(b);
+}
+
+void WeightUpdate::start_bucket(std::size_t b) {
+  const Timed timed(Profile::Part::exchange);
+  const Bucket& bucket = plan_.buckets[b];
+  const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype));
+  sums_[b] = dw;
+  if (bucket.axes == 0 || dw.volume() == 0) return;
+  Communicator& group = grid_.along(bucket.axes);
+  label(bucket, "dw");
+  if (!plan_.distributed) {
+    travelling_.push_back(group.all_reduce(dw.data(), dw.volume(), dw.dtype(), Op::sum, stream_));
+    return;
+  }
+  sums_[b] = dw.like(Box(Shape{{'F', parameters_.bucket(b).share.extent()}}), MemoryClass::workspace);
+  kept_.push_back(dw);
+  travelling_.push_back(group.reduce_scatter(dw.data(), sums_[b].data(), balanced_counts(dw.volume(), group.size()),
+                                             dw.dtype(), stream_));
+}
+
+void WeightUpdate::progress() {
+  if (travelling_.empty()) return;
+  const Timed timed(Profile::Part::exchange);
+  for (auto& request : travelling_) request.progress();
+}
+
+void WeightUpdate::finish() {
+  for (auto& request : travelling_) request.wait();
+  travelling_.clear();
+  kept_.clear();
+}
+
+void WeightUpdate::start_without(int group) {
+  for (std::size_t b = plan_.buckets.size(); b-- > 0;)
+    if (group_of(plan_.buckets[b]) == group) {
+      parameters_.bucket(b).dw.zero();
+      start_bucket(b);
+    }
+}
+
+/// Calls visit(layer's name, weight) for all that are not trained.
+template <class Visit>
+void WeightUpdate::each_statistic(int group, Visit&& visit) {
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+    const auto& layer = plan_.layers[i];
+    for (std::size_t w = 0; w < layer->weights.size(); ++w)
+      if (layer.group == group && !layer->weights[w].trained) visit(layer.name, parameters_.layer(i).master[w].local);
+  }
+}
+
+void WeightUpdate::add_replicas(int group) {
+  const Timed timed(Profile::Part::exchange);
+  const auto add = [&](const Tensor& t) {
+    if (t.volume() > 0) twin_->all_reduce(t.data(), t.volume(), t.dtype(), Op::sum, stream_).wait();
+  };
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (group_of(plan_.buckets[b]) != group) continue;
+    label(plan_.buckets[b], "dw of both replicas");
+    add(sums_[b]);
+  }
+  each_statistic(group, [&](const std::string& layer, const Tensor& w) {
+    counter_.set_label(layer, "running statistics of both replicas");
+    add(w);
+  });
+}
+
+void WeightUpdate::clear_statistics(int group) {
+  each_statistic(group, [](const std::string&, const Tensor& w) { w.zero(); });
+}
+
+void WeightUpdate::step(int group, Moment moment) {
+  const Timed timed(Profile::Part::compute);
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (group_of(plan_.buckets[b]) != group) continue;
+    apply_bucket(b, moment);
+    if (plan_.distributed) gather(b);
+  }
+  finish();
+  parameters_.refresh(plan_.workload.dtype);
+}
+
+/// The part of each weight that this rank updates, one an entry of the bucket; they may be empty.
+std::vector<Piece> WeightUpdate::pieces(std::size_t b) const {
+  const auto& flat = parameters_.bucket(b);
+  const auto& entries = plan_.buckets[b].entries;
+  std::vector<Piece> pieces;
+  for (std::size_t e = 0; e < entries.size(); ++e) {
+    const auto& spec =
+        plan_.layers[static_cast<std::size_t>(entries[e].layer)]->weights[static_cast<std::size_t>(entries[e].weight)];
+    const Interval mine = intersect({flat.offsets[e], flat.offsets[e + 1]}, flat.share);
+    Piece piece{.dtype = flat.w.dtype(), .count = mine.extent(), .decays = spec.decay};
+    if (piece.count > 0) {
+      const Index size = size_of(piece.dtype), local = (mine.lo - flat.share.lo) * size;
+      piece.dw = sums_[b].data() + local;
+      piece.w = flat.w.data() + mine.lo * size;
+      for (std::size_t k = 0; k < flat.state.size(); ++k) piece.state[k] = flat.state[k].data() + local;
+    }
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+/// |w| and |direction| are sums over all ranks that hold parts of w.
+std::vector<double> WeightUpdate::scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces) {
+  const auto& optimizer = plan_.workload.optimizer;
+  std::vector<double> scales(pieces.size(), 1);
+  if (!optimizer.needs_norms()) return scales;
+  std::vector<Squares> squares(pieces.size());
+  for (std::size_t e = 0; e < pieces.size(); ++e) prepare(optimizer, moment, pieces[e], squares[e]);
+  if (const AxisSet axes = plan_.norm_axes(plan_.buckets[b]); axes != 0) {
+    label(plan_.buckets[b], "norms");
+    grid_.along(axes)
+        .all_reduce(squares.data(), 2 * static_cast<Index>(squares.size()), DType::f64, Op::sum, stream_)
+        .wait();
+  }
+  for (std::size_t e = 0; e < pieces.size(); ++e)
+    if (pieces[e].decays) scales[e] = scale(optimizer, squares[e]);
+  return scales;
+}
+
+void WeightUpdate::apply_bucket(std::size_t b, Moment moment) {
+  const auto pieces = this->pieces(b);
+  const auto scales = this->scales(b, moment, pieces);
+  for (std::size_t e = 0; e < pieces.size(); ++e) apply(plan_.workload.optimizer, moment, pieces[e], scales[e]);
+  sums_[b] = {};
+}
+
+void WeightUpdate::gather(std::size_t b) {
+  const Timed timed(Profile::Part::exchange);
+  const Bucket& bucket = plan_.buckets[b];
+  const auto& flat = parameters_.bucket(b);
+  if (bucket.axes == 0 || flat.w.volume() == 0) return;
+  Communicator& group = grid_.along(bucket.axes);
+  label(bucket, "w");
+  const Box mine(Shape{{'F', flat.share.extent()}});
+  kept_.push_back(flat.w.like(mine, MemoryClass::workspace));  // MPI lets buffers not overlap
+  copy_box(Tensor::view(flat.w, flat.share.lo, "F", mine), kept_.back(), mine);
+  travelling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(),
+                                         balanced_counts(flat.w.volume(), group.size()), flat.w.dtype(), stream_));
+}
+
+}  // namespace partita

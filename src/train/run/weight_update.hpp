@@ -1,0 +1,61 @@
+#pragma once
+
+#include "partita/comm/counting.hpp"
+#include "partita/train/run/parameters.hpp"
+#include "src/train/run/update.hpp"
+
+#include <vector>
+
+namespace partita {
+
+/// Sums the gradients of a step's buckets and updates their weights:
+///
+///     replicated    dw = all_reduce(dw over axes);            w = update(w, dw)
+///     distributed   dw[share] = reduce_scatter(dw over axes); w[share] = update(w[share], dw[share]); w = all_gather(w[share])
+///
+/// Where a plan keeps two replicas, dw is then added over both, and so are running statistics.
+/// A bucket's sum starts when backward has formed its last gradient, and travels while backward goes on.
+class WeightUpdate {
+ public:
+  /// All references must outlive it.
+  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* twin, Parameters& parameters,
+               TrafficCounter& counter, Stream stream);
+
+  /// Starts the sums of the buckets that `layer` completes.
+  void start(int layer);
+  /// Starts those of a group whose replica took no microbatch.
+  void start_without(int group);
+  /// Lets what travels go on, without waiting.
+  void progress();
+  /// Waits for all sums.
+  void finish();
+  /// Adds the gradients and running statistics of a group's two replicas.
+  void add_replicas(int group);
+  /// Sets a group's running statistics to zero.
+  void clear_statistics(int group);
+  /// The optimizer's step on every weight of a group of layers.
+  void step(int group, Moment moment);
+
+ private:
+  void start_bucket(std::size_t b);
+  void apply_bucket(std::size_t b, Moment moment);
+  void gather(std::size_t b);
+  void label(const Bucket& bucket, const char* role);
+  template <class Visit>
+  void each_statistic(int group, Visit&& visit);
+  int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
+  std::vector<Piece> pieces(std::size_t b) const;
+  std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);
+
+  const Plan& plan_;
+  const ProcessGrid& grid_;
+  Communicator* twin_;  // this rank and the one with the other replica
+  Parameters& parameters_;
+  TrafficCounter& counter_;
+  Stream stream_;
+  std::vector<Tensor> sums_;  // by bucket: what the update reads, this rank's share in the master dtype
+  std::vector<Tensor> kept_;  // buffers of what travels
+  std::vector<Request> travelling_;
+};
+
+}  // namespace partita

@@ -1,0 +1,389 @@
+#include "strategies/cost/build_terms.hpp"
+
+#include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/traffic.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita {
+
+bool splits_backward(const Schedule& schedule) {
+  for (const auto& actions : schedule.stages)
+    for (const auto& action : actions)
+      if (action.kind == Action::Kind::backward_filter) return true;
+  return false;
+}
+
+TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
+                           const Grid* whole)
+    : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
+  terms_.candidates.reserve(plan.layers.size());
+  if (times.empty()) return;
+  for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
+}
+
+std::optional<LayerTimes> TermCompiler::measured(const std::string& work, int group) const {
+  return times_.find(work, loops_[static_cast<std::size_t>(plan_.place(group))]);
+}
+
+namespace {
+
+Shape local_shape(const Layout& layout, int rank) {
+  const Box box = layout.owned(rank);
+  Shape shape;
+  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
+  return shape;
+}
+
+double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
+
+/// Which number of a pass an item of traffic belongs to.
+double PassCost::*part_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::halo: return &PassCost::halo;
+    case Purpose::product: return &PassCost::product;
+    case Purpose::input:
+    case Purpose::output:
+    case Purpose::stages: return &PassCost::redistribution;
+    default: return &PassCost::collective;
+  }
+}
+
+/// True if `a` takes no longer than `b` whatever the machine: the same, or fewer messages of the same size on the same way.
+/// Not fewer bytes, since what was measured of a verb need not grow with them.
+bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
+  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.behind != b.behind ||
+      a.input != b.input)
+    return false;
+  if (a.movement.messages == b.movement.messages && a.movement.bytes == b.movement.bytes) return true;
+  return verb == Verb::exchange && a.movement.messages <= b.movement.messages &&
+         a.movement.bytes * b.movement.messages == b.movement.bytes * a.movement.messages;
+}
+
+/// The same of ranks: every movement of `a` is within another one of `b`, in their order, and its kernels are as many.
+bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
+  if (!(a.kernel == b.kernel)) return false;
+  auto at = b.movements.begin();
+  for (const LayerMovement& each : a.movements) {
+    const Verb verb = terms.routes[static_cast<std::size_t>(each.movement.route)].verb;
+    at = std::find_if(at, b.movements.end(), [&](const LayerMovement& other) { return within(each, other, verb); });
+    if (at == b.movements.end()) return false;
+    ++at;
+  }
+  return true;
+}
+
+/// Ranks from one up to another of those that differ from `origin` along the axes from `axis` on.
+int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, int end) {
+  int all = 1, span = 0;
+  for (int a = axis; a < grid.axes(); ++a)
+    if ((axes >> a & 1U) != 0) {
+      all *= grid.extent(a);
+      span += (grid.extent(a) - 1) * grid.stride(a);
+    }
+  if (origin >= end || origin + span < lo) return 0;
+  if (origin >= lo && origin + span < end) return all;
+  while ((axes >> axis & 1U) == 0) ++axis;
+  int count = 0;
+  for (int i = 0; i < grid.extent(axis); ++i)
+    count += count_inside(grid, axes, axis + 1, origin + i * grid.stride(axis), lo, end);
+  return count;
+}
+
+/// Ranks that a unit of the level holds.
+int unit_of(const Machine& machine, int level) {
+  return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+}
+
+/// The pass that the executor goes on with while a halo travels, -1 for none: with the outputs inside, where a window reads x, or
+/// with dw while dy travels, if both gradients are one action; the adjoint of a pool sends first what others wait for.
+int hides(const LayerPlan& layer, const PlannedTraffic& item, std::size_t pass, bool split) {
+  if (item.purpose != Purpose::halo) return -1;
+  const std::string_view kind = layer.op->kind();
+  const bool pool = kind == "max_pool" || kind == "average_pool";
+  if (item.role == "halo x") return kind != "conv" && !pool ? -1 : pass == 0 ? 0 : forward_again;
+  if (layer->at.dy_halo) return split || !layer.trains() ? -1 : 2;
+  return pool ? 1 : -1;
+}
+
+/// What ranks that do the same have in common, by the first of them.
+template <class T>
+class Twins {
+ public:
+  /// What there is for a rank, and whether it is new.
+  std::pair<T*, bool> of(int first) {
+    for (auto& [rank, common] : known_)
+      if (rank == first) return {&common, false};
+    known_.emplace_back(first, T{});
+    return {&known_.back().second, true};
+  }
+
+ private:
+  std::vector<std::pair<int, T>> known_;
+};
+
+}  // namespace
+
+double sharing(const Machine& machine, int level, double concurrent) {
+  return std::min(concurrent, level == 0 ? 1.0 : static_cast<double>(unit_of(machine, level - 1)));
+}
+
+Route exchange_route(const Machine& machine, int rank, int below, int above) {
+  const int level = std::max(machine.level_of(rank - below, rank), machine.level_of(rank, rank + above));
+  return {Verb::exchange, level, 2, sharing(machine, level, std::max({below, above, 1}))};
+}
+
+/// `inside` counts those in the unit below `level` that the rank is in.
+TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
+  const int world_rank = grid.first_rank() + rank;
+  const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
+  const int lo = world_rank / unit * unit, end = lo + unit;
+  if (item.axes != 0) {
+    Group group{grid.first_rank() + without(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
+    group.last = group.first;
+    for (int a = 0; a < grid.axes(); ++a)
+      if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * grid.stride(a);
+    if (level > 0) group.inside = count_inside(grid, item.axes, 0, group.first, lo, end);
+    return group;
+  }
+  if (plan_.mirror && item.purpose == Purpose::replicas) {
+    const int stage = plan_.stage_of_rank(world_rank);
+    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    const auto [first, last] = std::minmax({world_rank, twin.first_rank() + rank});
+    return {first, last, 2, first >= lo && last < end ? 2 : 1};
+  }
+  return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
+}
+
+// A rank has the same number in the whole grid, whose first axis is the major one.
+Route TermCompiler::route(const PlannedTraffic& item, const Grid& here, int rank) const {
+  const Grid& grid = whole_ == nullptr ? here : *whole_;
+  const int world_rank = grid.first_rank() + rank;
+  if (item.verb == Verb::exchange) return exchange_route(machine_, world_rank, item.below, item.above);
+  const Group group = this->group(item, grid, rank, 0);
+  const int level = machine_.level_of(group.first, group.last);
+  double rings = 1;  // those of one group share a ring, the unit's others have their own
+  if (level > 0) {
+    const int unit = unit_of(machine_, level - 1), first = world_rank / unit * unit;
+    const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
+    const int inside = this->group(item, grid, rank, level).inside;
+    rings = std::max(1.0, static_cast<double>(there) / static_cast<double>(inside));
+  }
+  return {item.verb, level, group.ranks, sharing(machine_, level, rings)};
+}
+
+int TermCompiler::number(const Route& route) {
+  const auto found = std::find(terms_.routes.begin(), terms_.routes.end(), route);
+  if (found == terms_.routes.end()) {
+    terms_.routes.push_back(route);
+    return static_cast<int>(terms_.routes.size()) - 1;
+  }
+  return static_cast<int>(found - terms_.routes.begin());
+}
+
+Movement TermCompiler::movement(const Route& route, const Traffic& traffic) {
+  Movement movement{number(route), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes),
+                    static_cast<int>(terms_.candidates.size())};
+  for (const Algorithm algorithm : algorithms(route.verb))
+    terms_.candidates.push_back(
+        {algorithm, collective_cost(route.verb, algorithm, route.ranks, movement.bytes / movement.messages)});
+  return movement;
+}
+
+Movement TermCompiler::movement(const PlannedTraffic& item, const Grid& grid, int rank) {
+  return movement(route(item, grid, rank), item.traffic);
+}
+
+/// Operations of a layer's forward on one rank, whose block of its output is `y`; `whole` keeps those of a convolution's all ranks.
+double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
+  if (!layer->at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
+    const ProductPlan& product = layer->at.products[0];
+    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
+  }
+  if (y.empty()) return 0;
+  if (whole || !layer.op->algorithms()
+                    .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
+    const auto channels = layer->at.y.shape().find('C');
+    const auto places = [&](const Box& box) {
+      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
+    };
+    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
+    if (!whole) whole = layer.op->flops(layer->input_shapes, layer->shape);
+    return *whole * weights * places(y) / places(Box(layer->shape));
+  }
+  std::vector<Shape> inputs;
+  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
+  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
+}
+
+KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
+  std::optional<double> whole;
+  return kernel(layer, rank, whole);
+}
+
+KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
+  const bool product = !layer->at.products.empty(), conv = layer.op->kind().starts_with("conv");
+  const bool training = plan_.workload.training, again = layer.recompute && training;
+  KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others, .again = again};
+  if (!times_.empty())
+    if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
+      const double data = found->backward_data, filter = found->backward_filter;
+      // Both gradients at once take less.
+      const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
+      term.measured = true;
+      term.seconds = {found->forward, data * both + (again ? found->forward : 0), filter * both};
+      return term;
+    }
+  const Box y = layer->at.y.owned(rank);
+  const auto element = static_cast<double>(size_of(plan_.workload.dtype));
+  double elements = static_cast<double>(y.volume());
+  for (const auto* layouts : {&layer->at.x, &layer->at.w})
+    for (const auto& layout : *layouts) elements += volume(layout, rank);
+  term.flops = flops(layer, y, rank, whole);
+  term.bytes = elements * element;
+  if (!layer.inputs.empty()) term.calls[0] = 1;
+  // Sums of weights that no contraction forms are formed with those of the inputs' gradient.
+  const bool apart = product || conv, trains = layer.trains();
+  if (training) {
+    term.calls[1] =
+        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (again ? term.calls[0] : 0);
+    term.calls[2] = apart && trains ? 1 : 0;
+  }
+  return term;
+}
+
+RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel,
+                                const std::vector<PlannedTraffic>& items, const Grid& grid, int rank) {
+  RankTerms terms{rank, kernel, {}};
+  terms.movements.reserve(items.size());
+  for (const PlannedTraffic& item : items) {
+    if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
+    const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
+    terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
+                               hides(layer, item, pass, split_), item.purpose == Purpose::input});
+  }
+  return terms;
+}
+
+const std::vector<int>& TermCompiler::ranks(int stage) {
+  if (ranks_.empty()) ranks_.resize(plan_.grids.size());
+  auto& ranks = ranks_[static_cast<std::size_t>(stage)];
+  if (!ranks.empty()) return ranks;
+  const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
+  if (whole_ == nullptr) return ranks = representatives(grid);
+  int inner = 0;
+  for (int axis = 0; axis < grid.axes(); ++axis) inner = inner * grid.extent(axis) + grid.extent(axis) / 2;
+  return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
+}
+
+std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
+  const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
+  const Grid& grid = plan_.grid_of(index);
+  const bool flat = machine_.levels.size() == 1;  // all ways to others are the same
+  // A product's panels come from any rank of the grid, so that where a rank is in it matters to their level.
+  const AxisSet even = flat || layer->at.products.empty() ? even_axes(layer) : 0;
+  struct Twin {
+    KernelTerm kernel;
+    std::vector<PlannedTraffic> items;
+  };
+  Twins<Twin> twins;
+  std::optional<double> whole;
+  std::vector<RankTerms> kept;
+  for (const int rank : ranks(plan_.stage_of(index))) {
+    const int first = without(grid, rank, even);
+    const auto [twin, fresh] = twins.of(first);
+    if (fresh)
+      *twin = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
+    else if (flat)
+      continue;
+    RankTerms terms = on_rank(layer, twin->kernel, twin->items, grid, rank);
+    const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
+    if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
+    std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
+    kept.push_back(std::move(terms));
+  }
+  return kept;
+}
+
+/// The axes along which ranks have the same to sum for a layer; nothing if it completes nothing.
+std::optional<AxisSet> TermCompiler::even_sums(int index) {
+  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+  if (completes_.empty()) {
+    completes_.resize(plan_.layers.size(), false);
+    for (const auto& bucket : plan_.buckets) completes_[static_cast<std::size_t>(bucket.last())] = true;
+  }
+  const bool bucket_ends = completes_[static_cast<std::size_t>(index)];
+  if (!bucket_ends && !plan_.mirror && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
+  AxisSet even = plan_.mirror ? even_axes(layer) : plan_.grid_of(index).all();
+  for (const auto& bucket : plan_.buckets)
+    if (bucket.last() == index) even &= even_axes(plan_, bucket);
+  return even;
+}
+
+std::vector<SumTerms> TermCompiler::sums(int layer) {
+  std::vector<SumTerms> all;
+  const auto even = even_sums(layer);
+  if (!even) return all;
+  const Grid& grid = plan_.grid_of(layer);
+  Twins<std::vector<PlannedTraffic>> twins;
+  for (const int rank : ranks(plan_.stage_of(layer))) {
+    const auto [items, fresh] = twins.of(without(grid, rank, *even));
+    if (fresh) *items = plan_.step_traffic(layer, grid.first_rank() + rank);
+    if (!fresh && machine_.levels.size() == 1) continue;
+    SumTerms terms;
+    for (const auto& item : *items)
+      (item.purpose == Purpose::sum        ? terms.sums
+       : item.purpose == Purpose::replicas ? terms.replicas
+                                           : terms.after)
+          .push_back(movement(item, grid, rank));
+    all.push_back(std::move(terms));
+  }
+  return all;
+}
+
+UpdateTerms TermCompiler::update(int group) const {
+  const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.place(group))];
+  const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
+  const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+  AxisSet even = grid.all();
+  for (const auto& bucket : plan_.buckets)
+    if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group) even &= even_axes(plan_, bucket);
+  UpdateTerms most;
+  for (const int rank : representatives(grid)) {
+    if (without(grid, rank, even) != rank) continue;
+    Index updated = 0;
+    for (const auto& bucket : plan_.buckets)
+      if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
+        updated += plan_.distributed ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
+    if (!times_.empty())
+      if (const auto found = measured(update_work(updated, plan_.workload), group)) {
+        most.seconds = std::max(most.seconds, found->forward);
+        continue;
+      }
+    // w and states twice, dw once
+    most.bytes = std::max(most.bytes, static_cast<double>(updated) * element * (3 + 2 * states));
+  }
+  return most;
+}
+
+std::vector<Movement> TermCompiler::transfer(const Boundary& boundary) {
+  const auto element = size_of(plan_.workload.dtype);
+  std::vector<Movement> all;
+  for (const auto* layout : {&boundary.from, &boundary.to})
+    for (const int inside : representatives(layout->grid())) {
+      const int rank = layout->grid().first_rank() + inside;
+      const TransferPlan plan = boundary.transfer(rank, false);
+      Traffic traffic;
+      int below = 0, above = 0;
+      for (const auto& transfer : layout == &boundary.from ? plan.sends : plan.recvs) {
+        traffic += {1, transfer.box.volume() * element};
+        below = std::max(below, rank - transfer.peer);
+        above = std::max(above, transfer.peer - rank);
+      }
+      if (traffic.messages > 0) all.push_back(movement(exchange_route(machine_, rank, below, above), traffic));
+    }
+  return all;
+}
+
+}  // namespace partita

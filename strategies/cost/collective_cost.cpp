@@ -1,0 +1,99 @@
+#include "partita/strategies/cost/collective_cost.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace partita {
+
+namespace {
+
+int ceil_log2(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
+
+void check(Verb verb, int ranks, double bytes) {
+  if (algorithms(verb).empty()) fail("{} is no collective", name(verb));
+  if (ranks < 1) fail("{} needs a rank at least, not {}", name(verb), ranks);
+  if (!(bytes >= 0)) fail("{} cannot move {} bytes", name(verb), bytes);
+}
+
+/// Blocks that pass between the places of a fold by recursive halving or doubling, on the path of rank 0: at each distance
+/// it faces the places from 0 on, of which those below `rest` have two blocks. One less than the ranks where none folds.
+double halved(const Fold& fold) {
+  double blocks = 0;
+  for (int distance = 1; distance < fold.core; distance *= 2) blocks += distance + std::min(distance, fold.rest);
+  return blocks;
+}
+
+CollectiveCost all_reduce(Algorithm algorithm, int p, double n) {
+  const Fold fold(p);
+  const double rounds = ceil_log2(fold.core), folds = fold.rest > 0 ? 1 : 0;  // folding: there with a sum, and back
+  if (algorithm == Algorithm::recursive_doubling)  // Thakur et al. 2005: log2 p (alpha + n beta + n gamma)
+    return {rounds + 2 * folds, (rounds + 2 * folds) * n, (rounds + folds) * n};
+  if (algorithm == Algorithm::rabenseifner) {
+    // Thakur et al. 2005: 2 log2 p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma
+    const double part = (fold.core - 1.0) / fold.core * n;
+    return {2 * (rounds + folds), 2 * (part + folds * n), part + folds * n};
+  }
+  if (algorithm == Algorithm::binomial) {  // a reduce and a broadcast, Thakur et al. 2005
+    const double depth = ceil_log2(p);
+    return {2 * depth, 2 * depth * n, depth * n};
+  }
+  const double part = (p - 1.0) / p * n;  // Thakur et al. 2005: p-1 blocks of n/p for the sums, as many to gather them
+  return {2 * (p - 1.0), 2 * part, part};
+}
+
+CollectiveCost all_gather(Algorithm algorithm, int p, double n) {
+  const double part = (p - 1.0) / p * n;
+  if (algorithm == Algorithm::ring) return {p - 1.0, part, 0};                             // Thakur et al. 2005
+  if (algorithm == Algorithm::bruck) return {static_cast<double>(ceil_log2(p)), part, 0};  // Bruck et al. 1997
+  const Fold fold(p);
+  const double rounds = ceil_log2(fold.core);
+  if (fold.rest == 0) return {rounds, part, 0};            // Thakur et al. 2005
+  return {rounds + 2, (1 + halved(fold) + p) / p * n, 0};  // folding: a block there, everything back
+}
+
+CollectiveCost reduce_scatter(Algorithm algorithm, int p, double n) {
+  const double part = (p - 1.0) / p * n;
+  if (algorithm != Algorithm::recursive_halving) return {p - 1.0, part, part};  // Thakur et al. 2005
+  const Fold fold(p);
+  const double rounds = ceil_log2(fold.core);
+  if (fold.rest == 0) return {rounds, part, part};  // Thakur et al. 2005
+  const double halves = halved(fold) / p * n;       // folding: everything there, a block back
+  return {rounds + 2, n + halves + n / p, n + halves};
+}
+
+CollectiveCost broadcast(Algorithm algorithm, int p, double n) {
+  const double depth = ceil_log2(p);
+  if (algorithm == Algorithm::binomial) return {depth, depth * n, 0};
+  return {depth + p - 1, 2 * (p - 1.0) / p * n, 0};  // Barnett, van de Geijn et al. 1994
+}
+
+CollectiveCost all_to_all(Algorithm algorithm, int p, double n) {
+  if (algorithm == Algorithm::pairwise) return {p - 1.0, (p - 1.0) / p * n, 0};
+  // Bruck et al. 1997: in the round of a bit go the blocks whose distance, of 1 to p-1, has it: half of them for a power
+  // of two.
+  double blocks = 0;
+  for (int bit = 1; bit < p; bit *= 2) blocks += p / (2 * bit) * bit + std::max(p % (2 * bit) - bit, 0);
+  return {static_cast<double>(ceil_log2(p)), blocks / p * n, 0};
+}
+
+}  // namespace
+
+CollectiveCost collective_cost(Verb verb, Algorithm algorithm, int ranks, double bytes) {
+  check(verb, ranks, bytes);
+  check_algorithm(verb, algorithm);
+  if (ranks == 1 || bytes == 0) return {};
+  switch (verb) {
+    case Verb::all_reduce: return all_reduce(algorithm, ranks, bytes);
+    case Verb::all_gather: return all_gather(algorithm, ranks, bytes);
+    case Verb::reduce_scatter: return reduce_scatter(algorithm, ranks, bytes);
+    case Verb::broadcast: return broadcast(algorithm, ranks, bytes);
+    case Verb::all_to_all: return all_to_all(algorithm, ranks, bytes);
+    case Verb::none:
+    case Verb::exchange: break;
+  }
+  broken("no collective");
+}
+
+}  // namespace partita

@@ -1,0 +1,191 @@
+#include "partita/base/error.hpp"
+#include "partita/layouts/layout.hpp"
+#include "partita/strategies/cost/collective_cost.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace partita {
+
+namespace {
+
+int ceil_log2(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
+
+/// None if it is empty.
+Traffic message(Index bytes) { return bytes > 0 ? Traffic{1, bytes} : Traffic{}; }
+Traffic messages(Index number, Index bytes) { return bytes > 0 ? Traffic{number, number * bytes} : Traffic{}; }
+Traffic operator+(Traffic a, const Traffic& b) { return a += b; }
+
+/// Blocks that lie one after the other, in bytes.
+class Cut {
+ public:
+  Cut(const std::vector<Index>& counts, DType dtype) : ends_{0} {
+    for (const Index count : counts) ends_.push_back(ends_.back() + count * size_of(dtype));
+  }
+  int blocks() const { return static_cast<int>(ends_.size()) - 1; }
+  /// Blocks `first` to `last` - 1.
+  Index range(int first, int last) const {
+    return ends_[static_cast<std::size_t>(last)] - ends_[static_cast<std::size_t>(first)];
+  }
+  Index all() const { return ends_.back(); }
+  Index operator[](int block) const { return range(block, block + 1); }
+  /// `number` blocks from `first` on, after the last one the first.
+  Index turned(int first, int number) const {
+    const int behind = std::max(first + number - blocks(), 0);
+    return range(first, first + number - behind) + range(0, behind);
+  }
+  /// The same bytes in the places of a fold.
+  Cut onto(const Fold& fold) const {
+    Cut places = *this;
+    places.ends_.clear();
+    for (int place = 0; place <= fold.core; ++place)
+      places.ends_.push_back(ends_[static_cast<std::size_t>(fold.first(place))]);
+    return places;
+  }
+
+ private:
+  std::vector<Index> ends_;
+};
+
+/// Every block but one, each by itself.
+Traffic all_but(const Cut& cut, int one) {
+  Traffic traffic;
+  for (int block = 0; block < cut.blocks(); ++block)
+    if (block != one) traffic += message(cut[block]);
+  return traffic;
+}
+
+/// Recursive halving: at each distance the blocks of the other side of it.
+Traffic halving(const Cut& cut, int place) {
+  Traffic traffic;
+  for (int distance = 1; distance < cut.blocks(); distance *= 2) {
+    const int other = (place / distance ^ 1) * distance;
+    traffic += message(cut.range(other, other + distance));
+  }
+  return traffic;
+}
+
+/// Recursive doubling: at each distance the blocks of one's own side of it.
+Traffic doubling(const Cut& cut, int place) {
+  Traffic traffic;
+  for (int distance = 1; distance < cut.blocks(); distance *= 2) {
+    const int own = place / distance * distance;
+    traffic += message(cut.range(own, own + distance));
+  }
+  return traffic;
+}
+
+/// Down a binomial tree, numbered from the root: at each distance beyond its number a rank has a child, if there is one.
+int children(int number, int ranks) {
+  return std::max(ceil_log2(ranks - number) - static_cast<int>(std::bit_width(static_cast<unsigned>(number))), 0);
+}
+
+Traffic all_reduce(const CollectiveCall& call, int rank) {
+  const int p = call.ranks;
+  const Fold fold(p);
+  const Index count = call.counts[0], n = count * size_of(call.dtype);
+  switch (call.algorithm) {
+    case Algorithm::recursive_doubling:
+      if (rank >= fold.core) return message(n);
+      return messages(ceil_log2(fold.core) + (rank < fold.rest ? 1 : 0), n);
+    case Algorithm::rabenseifner: {
+      if (fold.idle(rank)) return message(n);
+      const Cut cut(balanced_counts(count, fold.core), call.dtype);
+      const int place = fold.place(rank);
+      return halving(cut, place) + doubling(cut, place) + message(fold.doubled(rank) ? n : 0);
+    }
+    case Algorithm::binomial: return messages((rank > 0 ? 1 : 0) + children(rank, p), n);
+    default: break;
+  }
+  const Cut cut(balanced_counts(count, p), call.dtype);
+  return all_but(cut, rank) + all_but(cut, (rank + 1) % p);
+}
+
+Traffic all_gather(const CollectiveCall& call, int rank) {
+  const int p = call.ranks;
+  const Cut cut(call.counts, call.dtype);
+  if (call.algorithm == Algorithm::ring) return all_but(cut, (rank + 1) % p);
+  if (call.algorithm == Algorithm::recursive_doubling) {
+    const Fold fold(p);
+    if (fold.idle(rank)) return message(cut[rank]);
+    return doubling(cut.onto(fold), fold.place(rank)) + message(fold.doubled(rank) ? cut.all() : 0);
+  }
+  Traffic traffic;
+  for (int have = 1; have < p; have *= 2) traffic += message(cut.turned(rank, std::min(have, p - have)));
+  return traffic;
+}
+
+Traffic reduce_scatter(const CollectiveCall& call, int rank) {
+  const Cut cut(call.counts, call.dtype);
+  if (call.algorithm != Algorithm::recursive_halving) return all_but(cut, rank);
+  const Fold fold(call.ranks);
+  if (fold.idle(rank)) return message(cut.all());
+  return halving(cut.onto(fold), fold.place(rank)) + message(fold.doubled(rank) ? cut[rank + 1] : 0);
+}
+
+Traffic broadcast(const CollectiveCall& call, int rank) {
+  const int p = call.ranks, number = (rank - call.root + p) % p;
+  if (call.algorithm == Algorithm::binomial) return messages(children(number, p), call.counts[0] * size_of(call.dtype));
+  const Cut cut(balanced_counts(call.counts[0], p), call.dtype);
+  Traffic traffic = all_but(cut, (number + 1) % p);
+  // A rank has been given as many blocks as the lowest bit of its number says, and gives all away but its own.
+  for (int bit = 1; number + bit < p && number % (2 * bit) == 0; bit *= 2)
+    traffic += message(cut.range(number + bit, std::min(number + 2 * bit, p)));
+  return traffic;
+}
+
+Traffic all_to_all(const CollectiveCall& call, int rank) {
+  const int p = call.ranks;
+  const auto bytes = [&](int from, int to) {
+    return call.counts[static_cast<std::size_t>(from) * static_cast<std::size_t>(p) + static_cast<std::size_t>(to)] *
+           size_of(call.dtype);
+  };
+  Traffic traffic;
+  if (call.algorithm == Algorithm::pairwise) {
+    for (int to = 0; to < p; ++to)
+      if (to != rank) traffic += message(bytes(rank, to));
+    return traffic;
+  }
+  // In the round of `bit` travels what has this bit in how far it goes, and has gone as far as the lower bits say.
+  for (int bit = 1; bit < p; bit *= 2) {
+    Index sum = 0;
+    for (int far = bit; far < p; ++far) {
+      const int from = (rank - far % bit + p) % p;
+      if (far / bit % 2 == 1) sum += bytes(from, (from + far) % p);
+    }
+    traffic += message(sum);
+  }
+  return traffic;
+}
+
+void check(const CollectiveCall& call, int rank) {
+  check_algorithm(call.verb, call.algorithm);
+  const auto verb = name(call.verb);
+  if (rank < 0 || rank >= call.ranks) fail("{} over {} ranks has no rank {}", verb, call.ranks, rank);
+  if (call.root < 0 || call.root >= call.ranks) fail("{} over {} ranks has no root {}", verb, call.ranks, call.root);
+  const auto p = static_cast<std::size_t>(call.ranks);
+  const bool whole = call.verb == Verb::all_reduce || call.verb == Verb::broadcast;
+  const std::size_t needed = whole ? 1 : call.verb == Verb::all_to_all ? p * p : p;
+  if (call.counts.size() != needed)
+    fail("{} over {} ranks needs {} counts, not {}", verb, p, needed, call.counts.size());
+  for (const Index count : call.counts)
+    if (count < 0) fail("{} over {} ranks cannot move {} elements", verb, p, count);
+}
+
+}  // namespace
+
+Traffic sent(const CollectiveCall& call, int rank) {
+  check(call, rank);
+  switch (call.verb) {
+    case Verb::all_reduce: return all_reduce(call, rank);
+    case Verb::all_gather: return all_gather(call, rank);
+    case Verb::reduce_scatter: return reduce_scatter(call, rank);
+    case Verb::broadcast: return broadcast(call, rank);
+    case Verb::all_to_all: return all_to_all(call, rank);
+    case Verb::none:
+    case Verb::exchange: break;
+  }
+  broken("no collective");
+}
+
+}  // namespace partita

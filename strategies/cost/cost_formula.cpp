@@ -1,0 +1,350 @@
+#include "strategies/cost/symmetry.hpp"
+#include "partita/base/error.hpp"
+#include "strategies/cost/build_terms.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory_resource>
+#include <mutex>
+#include <unordered_map>
+
+namespace partita {
+
+namespace {
+
+constexpr std::array passes_of_layer{&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter};
+
+/// Ranks that a unit of each level holds.
+std::vector<int> units(const Machine& machine) {
+  std::vector<int> ranks;
+  for (const Level& level : machine.levels) ranks.push_back(static_cast<int>(level.ranks.value));
+  return ranks;
+}
+
+std::string print_units(const std::vector<int>& units) {
+  std::string text;
+  for (const int ranks : units)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks == 0 ? "any number of" : std::to_string(ranks));
+  return text + " ranks";
+}
+
+double share_of_larger(const Plan& plan) {
+  if (plan.smaller.empty()) return 1;
+  int count = 0;
+  for (int j = 0; j < plan.microbatches; ++j) count += plan.samples(j).extent() == plan.samples(0).extent() ? 1 : 0;
+  return static_cast<double>(count) / plan.microbatches;
+}
+
+/// Of a single stage, whose list nothing holds up, with simulate()'s arithmetic: seconds until it ends, and that it is busy.
+std::pair<double, double> run_through(const std::vector<Action>& actions, const ScheduleTimes& times) {
+  double now = 0, busy = 0;
+  for (const Action& action : actions) {
+    if (action.is_transfer()) continue;
+    const double end = now + times.of(action);
+    busy += end - now;
+    now = end;
+  }
+  return {now, busy};
+}
+
+}  // namespace
+
+class CostFormula::Parts {
+ public:
+  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times)
+      : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_(share_of_larger(plan)) {
+    TermCompiler compiler(plan, machine, times, splits_backward(plan.schedule));
+    groups_.resize(plan.places.size());
+    Known known;
+    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+      const int index = static_cast<int>(i), number = layer_number(compiler, known, index);
+      Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
+      group.layers.push_back({index, number, -1});
+      if (plan.workload.training)
+        if (auto sums = compiler.sums(index); !sums.empty()) {
+          group.layers.back().sums = static_cast<int>(sums_.size());
+          sums_.push_back(std::move(sums));
+        }
+      for (const auto& boundary : plan.layers[i].departs)
+        transfers_.push_back(
+            {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), compiler.transfer(boundary)});
+    }
+    for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
+      groups_[group].update = compiler.update(static_cast<int>(group));
+    for (Group& group : groups_) {
+      std::reverse(group.layers.begin(), group.layers.end());
+      group.counts = counted(group.layers);
+    }
+    terms_ = std::move(compiler).take();
+  }
+
+  StepCost step(const Machine& machine) const {
+    const Priced priced = price(machine);
+    if (plan_.schedule.stages.size() > 1) {
+      const Simulation simulation = simulate(plan_.schedule, graph_, priced.times);
+      return parts(priced, simulation.makespan, simulation.busy);
+    }
+    const auto [makespan, busy] = run_through(plan_.schedule.stages[0], priced.times);
+    return parts(priced, makespan, {busy});
+  }
+
+  Cost cost(const Machine& machine) const {
+    const Priced priced = price(machine);
+    Cost cost;
+    cost.simulation = simulate(plan_.schedule, graph_, priced.times);
+    static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, cost.simulation.busy);
+    cost.samples_per_second = static_cast<double>(plan_.workload.batch) / cost.seconds;
+    cost.layers.resize(plan_.layers.size());
+    for (const Group& group : groups_)
+      for (const auto& [layer, number, sums] : group.layers) {
+        LayerCost& of = cost.layers[static_cast<std::size_t>(layer)];
+        of = priced.layers[static_cast<std::size_t>(number)];
+        if (sums >= 0) of.sums = priced.sums[static_cast<std::size_t>(sums)].seconds;
+      }
+    cost.transfers = priced.transfers;
+    std::call_once(looked_for_, [&] { worst_ = worst_ranks(); });
+    cost.memory = worst_.memory;
+    cost.memory_rank = worst_.memory_rank;
+    cost.traffic = worst_.traffic;
+    return cost;
+  }
+
+ private:
+  /// One layer of a group: which of the distinct prices it has, and which sums it completes; -1 for none.
+  struct Layer {
+    int index = 0, price = 0, sums = -1;
+  };
+  struct Group {
+    std::vector<Layer> layers;                // the last one first, as their backward runs
+    std::vector<std::pair<int, int>> counts;  // prices, ascending, and how many layers have each
+    UpdateTerms update;
+  };
+  /// A microbatch of the larger size and one of the smaller size; -1 if there is none.
+  struct Sizes {
+    int larger = 0, smaller = -1;
+  };
+  struct Transfer {
+    int from = 0, to = 0;  // groups
+    bool gradient = false;
+    std::vector<Movement> ranks;
+  };
+  struct Priced {
+    std::vector<LayerCost> layers;  // by number in distinct_
+    std::vector<Sums> sums;
+    std::vector<double> transfers, busy;  // by edge; of transfers, what a group's microbatch copies itself
+    ScheduleTimes times;
+  };
+  struct WorstRanks {
+    MemoryPeak memory;
+    int memory_rank = 0;
+    Traffic traffic;
+  };
+
+  /// A layer, and the number of its price.
+  struct Numbered {
+    const LayerPlan* layer;
+    int stage, number;
+  };
+  /// The number of layers with one binding of the larger size, in distinct_.
+  struct Bound {
+    const LayerBinding* smaller;
+    bool recompute;
+    int number;
+  };
+  /// What was numbered, to find it again; kept in one piece, since it is many small things that go at once.
+  struct Known {
+    std::pmr::monotonic_buffer_resource memory{1 << 14};  // for a hundred unlike layers
+    std::pmr::unordered_multimap<const LayerBinding*, Bound> bindings{&memory};
+    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // numbers of prices_, of both sizes -> distinct_
+    std::pmr::unordered_map<std::size_t, std::pmr::vector<Numbered>> layers{&memory};  // of each price, by likeness
+  };
+
+  static std::vector<std::pair<int, int>> counted(const std::vector<Layer>& layers) {
+    std::vector<int> prices;
+    prices.reserve(layers.size());
+    for (const Layer& layer : layers) prices.push_back(layer.price);
+    std::sort(prices.begin(), prices.end());
+    std::vector<std::pair<int, int>> counts;
+    counts.reserve(prices.size());
+    for (const int price : prices) {
+      if (counts.empty() || counts.back().first != price) counts.emplace_back(price, 0);
+      ++counts.back().second;
+    }
+    return counts;
+  }
+
+  /// The layer's number in distinct_. Most layers share their bindings with others, and then their price.
+  int layer_number(TermCompiler& compiler, Known& known, int index) {
+    const auto i = static_cast<std::size_t>(index);
+    const LayerPlan& layer = plan_.layers[i];
+    const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.smaller[i].binding.get();
+    const auto [begin, end] = known.bindings.equal_range(layer.binding.get());
+    const auto bound = std::find_if(begin, end, [&](const auto& each) {
+      return each.second.smaller == smaller && each.second.recompute == layer.recompute;
+    });
+    if (bound != end && layer.departs.empty()) return bound->second.number;
+    const std::pair sizes{price_number(compiler, known, index, false),
+                          smaller == nullptr ? -1 : price_number(compiler, known, index, true)};
+    const auto [found, fresh] = known.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
+    if (fresh) distinct_.push_back({sizes.first, sizes.second});
+    if (layer.departs.empty()) known.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
+    return found->second;
+  }
+
+  /// The number of the layer's price among those of all layers that differ.
+  int price_number(TermCompiler& compiler, Known& known, int index, bool of_smaller) {
+    const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
+    auto& likely = known.layers[likeness(layer)];
+    for (const auto& [other, stage, number] : likely)
+      if (stage == plan_.stage_of(index) && alike(layer, *other)) return number;
+    likely.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
+    prices_.push_back(compiler.layer(index, of_smaller));
+    return static_cast<int>(prices_.size()) - 1;
+  }
+
+  void check(const Machine& machine) const {
+    if (const auto others = units(machine); others != units_)
+      fail("the formula is of levels of {}, but the machine '{}' has levels of {}; make another one for it",
+           print_units(units_), machine.name, print_units(others));
+  }
+
+  Priced price(const Machine& machine) const {
+    check(machine);
+    const Rates rates(terms_, machine);
+    Priced priced;
+    priced.layers.reserve(distinct_.size());
+    for (const auto& [larger, smaller] : distinct_) {
+      priced.layers.push_back(rates.layer(prices_[static_cast<std::size_t>(larger)]));
+      if (smaller < 0) continue;
+      LayerCost& mean = priced.layers.back();  // of as many as there are of both sizes
+      const LayerCost less = rates.layer(prices_[static_cast<std::size_t>(smaller)]);
+      for (PassCost LayerCost::*pass : passes_of_layer) {
+        mean.*pass = mean.*pass * larger_;
+        mean.*pass += less.*pass * (1 - larger_);
+      }
+      mean.measured = mean.measured && less.measured;
+    }
+    priced.sums.reserve(sums_.size());
+    for (const auto& ranks : sums_) priced.sums.push_back(rates.sums(ranks));
+    for (const Group& group : groups_) priced.times.groups.push_back(times_of(group, rates, priced));
+    add_transfers(rates, priced);
+    return priced;
+  }
+
+  /// Sums start when the last microbatch's backward has completed a bucket, and travel one after the other; what does not travel
+  /// by itself holds the backward up.
+  GroupTimes times_of(const Group& group, const Rates& rates, const Priced& priced) const {
+    GroupTimes times{0, 0, 0, 0, 0};
+    double now = 0, link = 0;
+    for (const auto& [index, number, sums] : group.layers) {
+      const LayerCost& layer = priced.layers[static_cast<std::size_t>(number)];
+      const double data = layer.backward_data.total(), filter = layer.backward_filter.total();
+      times.forward += layer.forward.total();
+      times.backward_data += data;
+      times.backward_filter += filter;
+      now += data + filter;
+      if (sums < 0) continue;
+      const Sums& sum = priced.sums[static_cast<std::size_t>(sums)];
+      const double waits = sum.seconds * (1 - sum.overlap);
+      now += waits;
+      link = std::max(link, now) + sum.seconds * sum.overlap;
+      times.reduce += waits + sum.replicas;
+      times.step += sum.after;
+    }
+    times.reduce += std::max(0.0, link - now);
+    times.step += rates.update(group.update);
+    return times;
+  }
+
+  /// What goes on by itself holds up neither stage; the rest is copied in by the one and out by the other.
+  void add_transfers(const Rates& rates, Priced& priced) const {
+    const auto edges = static_cast<std::size_t>(graph_.edges());
+    priced.transfers.assign(edges, 0);
+    priced.times.edges.assign(edges, 0);
+    priced.busy.assign(groups_.size(), 0);
+    for (const auto& [from, to, gradient, ranks] : transfers_) {
+      const StageTransfer transfer = rates.transfer(ranks);
+      const auto edge = static_cast<std::size_t>(graph_.edge(from, to));
+      priced.transfers[edge] += transfer.seconds;
+      priced.times.edges[edge] += transfer.seconds * transfer.overlap;
+      const double busy = transfer.seconds * (1 - transfer.overlap) / 2;
+      const bool back = plan_.workload.training && gradient;
+      for (const int each : {from, to}) {
+        const auto group = static_cast<std::size_t>(each);
+        priced.times.groups[group].forward += busy;
+        if (back) priced.times.groups[group].backward_data += busy;
+        priced.busy[group] += back ? 2 * busy : busy;
+      }
+    }
+  }
+
+  /// Of the stage that works longest.
+  StepCost parts(const Priced& priced, double makespan, const std::vector<double>& busy) const {
+    StepCost cost{makespan, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const int replica = plan_.replica_on(static_cast<int>(i), cost.stage);
+      if (replica < 0) continue;
+      const double microbatches = plan_.microbatches_of(replica);
+      for (const auto& [number, layers] : groups_[i].counts)
+        for (const PassCost LayerCost::*pass : passes_of_layer)
+          cost.parts.passes += priced.layers[static_cast<std::size_t>(number)].*pass * (layers * microbatches);
+      cost.parts.transfers += priced.busy[i] * microbatches;
+      cost.parts.sums += priced.times.groups[i].reduce;
+      cost.parts.update += priced.times.groups[i].step;
+    }
+    cost.parts.bubble = cost.seconds - busy[static_cast<std::size_t>(cost.stage)];
+    return cost;
+  }
+
+  /// The most memory and traffic of a rank; of those that do the same, of the first.
+  WorstRanks worst_ranks() const {
+    WorstRanks worst;
+    for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
+      const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
+      const AxisSet even = even_axes(plan_, stage);
+      for (const int inside : representatives(grid)) {
+        if (without(grid, inside, even) != inside) continue;
+        const int rank = grid.first_rank() + inside;
+        if (const MemoryPeak memory = plan_.peak(rank); memory.total > worst.memory.total) {
+          worst.memory = memory;
+          worst.memory_rank = rank;
+        }
+        if (const Traffic traffic = plan_.traffic(rank); traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
+      }
+    }
+    return worst;
+  }
+
+  const Plan& plan_;
+  std::vector<int> units_;  // ranks, by level
+  GroupGraph graph_;
+  double larger_;  // the share of microbatches of the larger size
+  CostTerms terms_;
+  std::vector<std::vector<RankTerms>> prices_;  // of layers that differ
+  std::vector<Sizes> distinct_;
+  std::vector<std::vector<SumTerms>> sums_;
+  std::vector<Group> groups_;
+  std::vector<Transfer> transfers_;
+  mutable std::once_flag looked_for_;
+  mutable WorstRanks worst_;
+};
+
+CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+  const double most = machine.levels.back().ranks.value;
+  if (most > 0 && plan.ranks() > most)
+    fail(
+        "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' says so; add one for what lies "
+        "beyond",
+        plan.ranks(), machine.name, most, machine.levels.back().name);
+  parts_ = std::make_unique<const Parts>(plan, machine, times);
+}
+
+CostFormula::CostFormula(CostFormula&&) noexcept = default;
+CostFormula& CostFormula::operator=(CostFormula&&) noexcept = default;
+CostFormula::~CostFormula() = default;
+
+StepCost CostFormula::step(const Machine& machine) const { return parts_->step(machine); }
+
+Cost CostFormula::cost(const Machine& machine) const { return parts_->cost(machine); }
+
+}  // namespace partita

@@ -1,0 +1,146 @@
+#include "strategies/cost/cost_terms.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// Of one rank, when so many use a unit's links at once.
+double bandwidth(const Level& level, double sharing) {
+  return level.bandwidth.value * std::min(1.0, level.links.value / sharing) / level.fan_out.value;
+}
+
+const Curve* curve(const Machine& machine, KernelKind kind) {
+  auto found = machine.efficiency.find(std::string(key(kind)));
+  if (found == machine.efficiency.end()) found = machine.efficiency.find("");
+  return found == machine.efficiency.end() ? nullptr : &found->second;
+}
+
+double total(const LayerCost& cost) {
+  return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
+}
+
+}  // namespace
+
+std::string_view key(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::others: return "";
+    case KernelKind::conv: return "conv";
+    case KernelKind::product: return "product";
+  }
+  return "";
+}
+
+Rates::Rates(const CostTerms& terms, const Machine& machine)
+    : terms_(terms),
+      machine_(machine),
+      gamma_(3 / machine.memory_bandwidth.value),
+      kernels_{curve(machine, KernelKind::others), curve(machine, KernelKind::conv),
+               curve(machine, KernelKind::product)} {
+  ways_.reserve(terms.routes.size());
+  for (const Route& route : terms.routes) {
+    const Level& level = machine.levels[static_cast<std::size_t>(route.level)];
+    const auto found = level.verbs.find({route.verb, route.ranks});
+    ways_.push_back({level.latency.value, bandwidth(level, route.sharing), level.overlap.value,
+                     found == level.verbs.end() ? nullptr : &found->second});
+  }
+}
+
+const Candidate& Rates::cheapest(const Movement& movement) const {
+  const Way& way = this->way(movement);
+  const Verb verb = terms_.routes[static_cast<std::size_t>(movement.route)].verb;
+  const Candidate* best = &terms_.candidates[static_cast<std::size_t>(movement.candidates)];
+  const Candidate* const end = best + algorithms(verb).size();
+  const double beta = 1 / way.bandwidth;
+  double least = best->cost.seconds(way.latency, beta, gamma_);
+  for (const Candidate* each = best + 1; each != end; ++each)
+    if (const double seconds = each->cost.seconds(way.latency, beta, gamma_); seconds < least) {
+      least = seconds;
+      best = each;
+    }
+  return *best;
+}
+
+double Rates::seconds(const Movement& movement) const {
+  const Way& way = this->way(movement);
+  if (way.measured != nullptr) return movement.messages * way.measured->seconds(movement.bytes / movement.messages);
+  if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange)
+    return movement.messages * way.latency + movement.bytes / way.bandwidth;
+  return movement.messages * cheapest(movement).cost.seconds(way.latency, 1 / way.bandwidth, gamma_);
+}
+
+double Rates::share(const KernelTerm& kernel) const {
+  const Curve* reached = kernels_[static_cast<std::size_t>(kernel.kind)];
+  return reached == nullptr ? 1 : reached->at(kernel.flops);
+}
+
+double Rates::seconds(const KernelTerm& kernel) const {
+  return machine_.kernel.value + std::max(kernel.flops / (machine_.arithmetic.value * share(kernel)),
+                                          kernel.bytes / machine_.memory_bandwidth.value);
+}
+
+LayerCost Rates::layer(const RankTerms& of) const {
+  LayerCost cost;
+  cost.rank = of.rank;
+  cost.measured = of.kernel.measured;
+  const std::array<PassCost*, 3> passes{&cost.forward, &cost.backward_data, &cost.backward_filter};
+  const double once = of.kernel.measured ? 0 : seconds(of.kernel);
+  for (std::size_t pass = 0; pass < passes.size(); ++pass)
+    passes[pass]->compute = of.kernel.measured ? of.kernel.seconds[pass] : of.kernel.calls[pass] * once;
+  const double again = of.kernel.again ? cost.forward.compute : 0;
+  std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - again, cost.backward_filter.compute,
+                               again};  // computing behind which nothing hides yet
+  for (const LayerMovement& each : of.movements) {
+    PassCost& pass = *passes[each.pass];
+    const double taken = seconds(each.movement);
+    double hidden = 0;
+    if (each.behind >= 0) {
+      double& room = unused[static_cast<std::size_t>(each.behind)];
+      hidden = std::min(taken * way(each.movement).overlap, room);
+      room -= hidden;
+      passes[static_cast<std::size_t>(each.behind == forward_again ? 1 : each.behind)]->hidden += hidden;
+    }
+    pass.*each.part += taken - hidden;
+    if (each.input) cost.inputs += taken;
+  }
+  return cost;
+}
+
+LayerCost Rates::layer(const std::vector<RankTerms>& ranks) const {
+  LayerCost most = layer(ranks.front());
+  for (std::size_t i = 1; i < ranks.size(); ++i)
+    if (const LayerCost cost = layer(ranks[i]); total(cost) > total(most)) most = cost;
+  return most;
+}
+
+Sums Rates::sums(const std::vector<SumTerms>& ranks) const {
+  Sums most;
+  for (const SumTerms& rank : ranks) {
+    Sums sums;
+    double overlapped = 0;
+    for (const Movement& each : rank.sums) {
+      const double taken = seconds(each);
+      sums.seconds += taken;
+      overlapped += taken * way(each).overlap;
+    }
+    for (const Movement& each : rank.replicas) sums.replicas += seconds(each);
+    for (const Movement& each : rank.after) sums.after += seconds(each);
+    if (sums.seconds > 0) sums.overlap = overlapped / sums.seconds;
+    if (sums.total() > most.total()) most = sums;
+  }
+  return most;
+}
+
+double Rates::update(const UpdateTerms& terms) const {
+  return std::max(terms.bytes / machine_.memory_bandwidth.value, terms.seconds);
+}
+
+StageTransfer Rates::transfer(const std::vector<Movement>& ranks) const {
+  StageTransfer most;
+  for (const Movement& each : ranks)
+    if (const double taken = seconds(each); taken > most.seconds) most = {taken, way(each).overlap};
+  return most;
+}
+
+}  // namespace partita

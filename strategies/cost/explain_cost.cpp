@@ -1,0 +1,130 @@
+#include "partita/base/error.hpp"
+#include "strategies/cost/build_terms.hpp"
+
+namespace partita {
+
+namespace {
+
+/// e.g. "12.5 us".
+std::string time(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);
+  return fmt::format("{:.3f} us", seconds * 1e6);
+}
+
+std::string rate(double per_second, std::string_view unit) {
+  return fmt::format("{:.4g} G{}/s", per_second / 1e9, unit);
+}
+
+std::string_view name(Pass pass) {
+  switch (pass) {
+    case Pass::forward: return "forward";
+    case Pass::backward_data: return "backward data";
+    case Pass::backward_filter: return "backward filter";
+    case Pass::stages: return "stages";
+    case Pass::update: return "update";
+  }
+  return "";
+}
+
+std::string line(std::string_view pass, std::string_view what, double seconds, const std::string& formula) {
+  return fmt::format("    {:<16} {:<22} {:>12} = {}\n", pass, what, time(seconds), formula);
+}
+
+std::string link(const Level& level, const Rates::Way& way) {
+  return fmt::format("level \"{}\", latency {} ({}), {} of a link of {} ({})", level.name, time(level.latency.value),
+                     level.latency.source, rate(way.bandwidth, "B"), rate(level.bandwidth.value, "B"),
+                     level.bandwidth.source);
+}
+
+/// Terms of a layer's communication, and what a machine makes of them.
+struct Priced {
+  const CostTerms& terms;
+  const Rates& rates;
+  const Machine& machine;
+};
+
+std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
+  const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
+  const Level& level = priced.machine.levels[static_cast<std::size_t>(route.level)];
+  const Rates::Way& way = priced.rates.way(movement);
+  if (way.measured != nullptr)
+    return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
+                       partita::name(item.verb), movement.bytes / movement.messages, route.ranks, level.name,
+                       way.measured->source);
+  if (item.verb == Verb::exchange)
+    return fmt::format("{} x latency + {} bytes / bandwidth: {}", item.traffic.messages, item.traffic.bytes,
+                       link(level, way));
+  const auto& [algorithm, cost] = priced.rates.cheapest(movement);
+  return fmt::format(
+      "{} {} by {} over {} ranks: {} rounds x latency + {:.4g} bytes / bandwidth + {:.4g} bytes added: {}",
+      item.traffic.messages, partita::name(item.verb), name(algorithm), route.ranks, cost.rounds, cost.bytes,
+      cost.combined, link(level, way));
+}
+
+std::string measured(const KernelTimes& times, const std::string& work, Loop loop) {
+  const Loop in = *times.nearest(work, loop);
+  return fmt::format("measured on {}, with {} of {} microbatches in flight: {}", times.where(), in.in_flight,
+                     in.microbatches, work);
+}
+
+/// e.g. "share of [efficiency.others], as there is no [efficiency.conv] (assumed: ...)".
+std::string share_source(const Machine& machine, KernelKind kind) {
+  const std::string own(key(kind));
+  const auto found = machine.efficiency.find(own), others = machine.efficiency.find("");
+  if (found == machine.efficiency.end() && others == machine.efficiency.end()) return "no efficiency given";
+  if (own.empty()) return fmt::format("[efficiency.others] ({})", others->second.source);
+  if (found != machine.efficiency.end()) return fmt::format("[efficiency.{}] ({})", own, found->second.source);
+  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", own, others->second.source);
+}
+
+std::string work_formula(const Rates& rates, const Machine& machine, const KernelTerm& kernel) {
+  return fmt::format(
+      "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): arithmetic {}; share {}; memory {}",
+      time(machine.kernel.value), machine.kernel.source, kernel.flops, rate(machine.arithmetic.value, "flop"),
+      rates.share(kernel), kernel.bytes, rate(machine.memory_bandwidth.value, "B"), machine.arithmetic.source,
+      share_source(machine, kernel.kind), machine.memory_bandwidth.source);
+}
+
+}  // namespace
+
+std::string why(const Plan& plan, const Machine& machine, const KernelTimes& times, int index) {
+  TermCompiler compiler(plan, machine, times, splits_backward(plan.schedule));
+  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
+  const Grid& grid = plan.grid_of(index);
+  const auto ranks = compiler.layer(index, false);
+  const LayerCost cost = Rates(compiler.terms(), machine).layer(ranks);
+  std::string text =
+      fmt::format("{}: {} a microbatch of {} samples, on rank {} of its grid, which takes longest\n", layer.name,
+                  time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
+                  plan.samples(0).extent(), cost.rank);
+  const KernelTerm kernel = compiler.kernel(layer, cost.rank);
+  const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
+                                                      timed_loop(plan, plan.stage_of(index)))
+                                           : work_formula(Rates(compiler.terms(), machine), machine, kernel);
+  const auto compute = [&](std::string_view pass, const PassCost& of) {
+    if (of.compute > 0) text += line(pass, "compute", of.compute, source);
+  };
+  compute(name(Pass::forward), cost.forward);
+  compute(name(Pass::backward_data), cost.backward_data);
+  compute(name(Pass::backward_filter), cost.backward_filter);
+  const auto add = [&](const std::vector<PlannedTraffic>& items) {
+    for (const auto& item : items) {
+      const Movement movement = compiler.movement(item, grid, cost.rank);
+      const Rates rates(compiler.terms(), machine);
+      text += line(name(item.pass), item.role, rates.seconds(movement),
+                   formula({compiler.terms(), rates, machine}, item, movement));
+    }
+  };
+  add(plan.microbatch_traffic(index, grid.first_rank() + cost.rank));
+  add(plan.step_traffic(index, grid.first_rank() + cost.rank));
+  for (const auto& [pass, of] : {std::pair(Pass::forward, cost.forward),
+                                 {Pass::backward_data, cost.backward_data},
+                                 {Pass::backward_filter, cost.backward_filter}})
+    if (of.hidden > 0)
+      text += fmt::format("    {:<16} {:<22} {:>12} of halos, behind its computing\n", name(pass), "hidden",
+                          time(of.hidden));
+  return text;
+}
+
+}  // namespace partita

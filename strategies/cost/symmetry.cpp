@@ -1,0 +1,180 @@
+#include "strategies/cost/symmetry.hpp"
+
+#include "partita/strategies/cost/estimate.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <ranges>
+
+namespace partita {
+
+namespace {
+
+bool same(const LayerPlan::Steps& a, const LayerPlan::Steps& b) {
+  return std::ranges::equal(a, b, [](const RedistributionStep& s, const RedistributionStep& t) {
+    return s.verb == t.verb && s.axes == t.axes && s.from == t.from && s.to == t.to;
+  });
+}
+
+bool same(const std::vector<LayerPlan::Steps>& a, const std::vector<LayerPlan::Steps>& b) {
+  return std::ranges::equal(a, b, [](const LayerPlan::Steps& s, const LayerPlan::Steps& t) { return same(s, t); });
+}
+
+bool same(const ProductPlan& a, const ProductPlan& b) {
+  const auto operand = [](const ProductOperand& s, const ProductOperand& t) {
+    return s.layout == t.layout && s.indices == t.indices;
+  };
+  return a.algorithm == b.algorithm && operand(a.a, b.a) && operand(a.b, b.b) && operand(a.c, b.c) &&
+         a.a_used == b.a_used && a.b_used == b.b_used && a.c_made == b.c_made && a.along == b.along &&
+         a.panels == b.panels && a.sums_slabs == b.sums_slabs && same(a.finish, b.finish);
+}
+
+bool same(const Collective& a, const Collective& b) {
+  return a.when == b.when && a.axes == b.axes && a.layout == b.layout && a.factor == b.factor;
+}
+
+bool same(const OperatorLayouts& a, const OperatorLayouts& b) {
+  const auto products = [](const ProductPlan& s, const ProductPlan& t) { return same(s, t); };
+  const auto collectives = [](const Collective& s, const Collective& t) { return same(s, t); };
+  return a.y == b.y && a.x == b.x && a.w == b.w && a.dx == b.dx && a.x_halo.has_value() == b.x_halo.has_value() &&
+         a.dy_halo.has_value() == b.dy_halo.has_value() &&
+         std::ranges::equal(a.collectives, b.collectives, collectives) &&
+         std::ranges::equal(a.products, b.products, products);
+}
+
+/// The axes of dimensions whose blocks are not all equal.
+AxisSet uneven(const Layout& layout) {
+  AxisSet axes = 0;
+  for (int d = 0; d < layout.shape().dims(); ++d) {
+    Index blocks = 1;
+    for (const int axis : layout.axes(d)) blocks *= layout.grid().extent(axis);
+    if (blocks > 1 && layout.shape().extent(d) % blocks != 0) axes |= layout.sharding(d);
+  }
+  return axes;
+}
+
+/// The axes along which blocks of one layout meet others of the other one than those of the same coordinate.
+AxisSet mixed(const Layout& from, const Layout& to) {
+  AxisSet axes = 0;
+  for (int d = 0; d < std::min(from.shape().dims(), to.shape().dims()); ++d)
+    if (from.axes(d) != to.axes(d)) axes |= from.sharding(d) | to.sharding(d);
+  return axes;
+}
+
+AxisSet uneven(const LayerPlan::Steps& steps) {
+  AxisSet axes = 0;
+  for (const auto& step : steps) {
+    axes |= uneven(step.from) | uneven(step.to);
+    if (step.verb == Verb::exchange) axes |= mixed(step.from, step.to);
+  }
+  return axes;
+}
+
+/// What crosses to the same grid of another stage goes to the same coordinates. Of equal blocks the first sends all.
+AxisSet even_axes(const Boundary& boundary) {
+  const Grid& grid = boundary.from.grid();
+  if (!grid.same_axes(boundary.to.grid())) return 0;
+  return grid.all() & ~(uneven(boundary.from) | uneven(boundary.to) | mixed(boundary.from, boundary.to));
+}
+
+/// A product's: where panels travel, those that they cut; what is used where it lies meets nobody's.
+AxisSet uneven(const ProductPlan& product) {
+  AxisSet axes = uneven(product.finish);
+  const auto add = [&](const ProductOperand& operand, const Layout& used, bool travels) {
+    axes |= uneven(operand.layout) | uneven(used) | mixed(operand.layout, used);
+    if (const int cut = product.cut_dim(operand); travels && cut >= 0)
+      axes |= used.sharding(cut) | operand.layout.sharding(cut);
+  };
+  add(product.a, product.a_used, !(product.a.layout == product.a_used));
+  add(product.b, product.b_used, !(product.b.layout == product.b_used));
+  add(product.c, product.c_made, product.sums_slabs);
+  return axes;
+}
+
+}  // namespace
+
+bool alike(const LayerPlan& a, const LayerPlan& b) {
+  if (a.recompute != b.recompute || !a.departs.empty() || !b.departs.empty()) return false;
+  if (a.binding == b.binding) return true;
+  return a->shape == b->shape && a.op->kind() == b.op->kind() && a->input_shapes == b->input_shapes &&
+         a->weights.size() == b->weights.size() && a.trains() == b.trains() && a->needs_dx == b->needs_dx &&
+         a->y == b->y && same(a->at, b->at) && same(a->arrive, b->arrive) && same(a->finish, b->finish) &&
+         same(a->finish_back, b->finish_back) && same(a->leave, b->leave) && a.op->describe() == b.op->describe();
+}
+
+std::size_t likeness(const LayerPlan& layer) {
+  std::size_t likeness = std::hash<std::string_view>()(layer.op->kind());
+  const auto mix = [&](std::size_t value) {
+    likeness = (likeness ^ value) * 0x9e3779b97f4a7c15U;
+  };  // Fibonacci hashing
+  const auto mix_shape = [&](const Shape& shape) {
+    for (int d = 0; d < shape.dims(); ++d) mix(static_cast<std::size_t>(shape.extent(d)));
+  };
+  mix_shape(layer->shape);
+  for (const Shape& shape : layer->input_shapes) mix_shape(shape);
+  for (const auto& w : layer->at.w) mix_shape(w.shape());
+  mix(layer->at.y.sharding() << 16U | layer->y.sharding());
+  return likeness;
+}
+
+AxisSet even_axes(const LayerPlan& layer) {
+  AxisSet axes = uneven(layer->at.y) | uneven(layer->y) | uneven(layer->finish) | uneven(layer->finish_back);
+  for (const auto* layouts : {&layer->at.x, &layer->at.dx, &layer->at.w})
+    for (const Layout& layout : *layouts) axes |= uneven(layout);
+  for (const auto* ways : {&layer->arrive, &layer->leave})
+    for (const auto& steps : *ways) axes |= uneven(steps);
+  for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
+  for (const auto& product : layer->at.products) axes |= uneven(product);
+  for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
+    if (*halo) axes |= (*halo)->axes();  // along which ranks meet their neighbours
+  for (const auto& boundary : layer.departs) axes |= uneven(boundary.settle) | uneven(boundary.from);
+  return layer->at.y.grid().all() & ~axes;
+}
+
+AxisSet even_axes(const Plan& plan, int stage) {
+  if (plan.mirror) return 0;
+  AxisSet even = plan.grids[static_cast<std::size_t>(stage)].all();
+  for (const auto* layers : {&plan.layers, &plan.smaller})
+    for (const LayerPlan& layer : *layers) {
+      const bool here = plan.place(layer.group) == stage;
+      if (here) even &= even_axes(layer);
+      for (const auto& boundary : layer.departs)
+        if (here || plan.place(boundary.group) == stage) even &= even_axes(boundary);
+    }
+  for (const auto& bucket : plan.buckets)
+    if (plan.stage_of(bucket.last()) == stage) even &= even_axes(plan, bucket);
+  return even;
+}
+
+AxisSet even_axes(const Plan& plan, const Bucket& bucket) {
+  AxisSet axes = plan.distributed ? bucket.axes : 0;  // its shares differ
+  const Grid& grid = plan.grid_of(bucket.last());
+  for (const auto& [layer, weight] : bucket.entries)
+    axes |= uneven(plan.layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)]);
+  return grid.all() & ~axes;
+}
+
+int without(const Grid& grid, int rank, AxisSet axes) {
+  if (axes == grid.all()) return 0;
+  int first = rank;
+  for (int axis = 0; axis < grid.axes(); ++axis)
+    if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);
+  return first;
+}
+
+std::vector<int> representatives(const Grid& grid) {
+  std::vector<int> ranks{0};
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    const int extent = grid.extent(axis);
+    std::vector<int> coordinates{0};
+    if (extent > 2) coordinates.push_back(extent / 2);
+    if (extent > 1) coordinates.push_back(extent - 1);
+    std::vector<int> next;
+    for (const int rank : ranks)
+      for (const int at : coordinates) next.push_back(rank + at * grid.stride(axis));
+    ranks = std::move(next);
+  }
+  return ranks;
+}
+
+}  // namespace partita

@@ -1,0 +1,285 @@
+#include "partita/strategies/declare/strategy.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/schedule/generators.hpp"
+#include "strategies/declare/toml.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+constexpr int most_microbatches = 1 << 16;
+
+Grid read_grid(const Reader& reader, const toml::table& root) {
+  const auto text = reader.text(root, "grid");
+  if (!text) return {};
+  try {
+    return Grid::parse(*text);
+  } catch (const Error& error) {
+    reader.refuse(*root.get("grid"), "{}", error.what());
+  }
+}
+
+/// [schedule] kind = "1f1b" microbatches = 8
+void read_schedule(const Reader& reader, const toml::table& root, Strategy& strategy) {
+  const auto* node = root.get("schedule");
+  if (node == nullptr) return;
+  const auto* table = node->as_table();
+  if (table == nullptr) reader.refuse(*node, "'schedule' must be written as [schedule]");
+  static const std::vector<std::string> keys{"kind", "microbatches", "groups"};
+  reader.check_keys(*table, keys, "[schedule]");
+  std::int64_t microbatches = 1;
+  if (const auto* count = table->get("microbatches"); count != nullptr) {
+    const auto value = count->value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most_microbatches)
+      reader.refuse(*count, "'microbatches' must be a whole number, 1 to {}", most_microbatches);
+    microbatches = *value;
+  }
+  std::int64_t groups = 0;
+  if (const auto* count = table->get("groups"); count != nullptr) {
+    const auto value = count->value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most_microbatches)
+      reader.refuse(*count, "'groups' must be a whole number, 1 to {}: of layers, a stage", most_microbatches);
+    groups = *value;
+  }
+  const auto kind = reader.text(*table, "kind");
+  try {
+    strategy.schedule(kind.value_or(microbatches == 1 ? "single" : "1f1b"), static_cast<int>(microbatches),
+                      static_cast<int>(groups));
+  } catch (const Error& error) {
+    reader.refuse(kind ? *table->get("kind") : *node, "{}", error.what());
+  }
+}
+
+/// optimizer = "distributed"
+Strategy::Update read_update(const Reader& reader, const toml::table& root) {
+  const auto text = reader.text(root, "optimizer");
+  if (!text || *text == "replicated") return Strategy::Update::replicated;
+  if (*text == "distributed") return Strategy::Update::distributed;
+  reader.refuse(*root.get("optimizer"), "there is no optimizer = \"{}\"; write \"replicated\" or \"distributed\"",
+                *text);
+}
+
+/// [[stage]] layers = ["conv1", "pool3"] grid = "data=2"
+Strategy::Stage read_stage(const Reader& reader, const toml::table& table) {
+  static const std::vector<std::string> keys{"layers", "grid"};
+  reader.check_keys(table, keys, "[[stage]]");
+  const auto* layers = table.get("layers");
+  const auto* both = layers == nullptr ? nullptr : layers->as_array();
+  const auto name = [&](std::size_t i) { return both->get(i)->value_exact<std::string>(); };
+  const auto* one = both != nullptr && both->size() == 1 ? both->get(0) : layers;
+  if (one != nullptr && one->is_string())
+    reader.refuse(*layers, "layers are a stage's first and last; for '{0}' alone write layers = [{1}, {1}]",
+                  one->as_string()->get(), quoted(one->as_string()->get()));
+  if (both == nullptr || both->size() != 2 || !name(0) || !name(1))
+    reader.refuse(layers == nullptr ? table : *layers,
+                  "[[stage]] needs layers = [\"its first layer\", \"its last layer\"]");
+  Strategy::Stage stage{*name(0), *name(1), std::nullopt, reader.place(table)};
+  if (table.contains("grid")) stage.grid = read_grid(reader, table);
+  return stage;
+}
+
+Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
+  static const std::vector<std::string> keys{"match", "output", "input", "weights", "algorithm", "recompute"};
+  reader.check_keys(table, keys, "[[layer]]");
+  const auto match = reader.text(table, "match");
+  if (!match || match->empty())
+    reader.refuse(table, "[[layer]] needs match = \"a layer's name, or a pattern with * and ?\"");
+  return {*match,
+          {reader.text(table, "output"), reader.text(table, "input"), reader.text(table, "weights"),
+           reader.text(table, "algorithm"), reader.boolean(table, "recompute")},
+          reader.place(table)};
+}
+
+/// Each * takes as little as what follows allows; where that fails the last one alone need take more.
+bool glob(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0, star = pattern.npos, taken = 0;  // the last *, and where what it takes ends
+  while (t < text.size())
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p, ++t;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      t = ++taken;
+    } else {
+      return false;
+    }
+  return pattern.find_first_not_of('*', p) == pattern.npos;
+}
+
+}  // namespace
+
+bool Strategy::Rule::exact() const { return match.find_first_of("*?") == std::string::npos; }
+bool Strategy::Rule::matches(std::string_view layer) const { return glob(match, layer); }
+
+Strategy::Strategy(std::string_view grid) : grid_(Grid::parse(grid)) {}
+
+Strategy& Strategy::layer(std::string match, LayerRule rule, std::string place) {
+  if (place.empty()) place = fmt::format("rule {}", rules_.size() + 1);
+  rules_.push_back({std::move(match), std::move(rule), std::move(place)});
+  return *this;
+}
+
+Strategy& Strategy::update(Update update) {
+  update_ = update;
+  return *this;
+}
+
+Strategy& Strategy::bucket_bytes(Index bytes) {
+  if (bytes < 1) fail("buckets of {} bytes; they must have 1 or more", bytes);
+  bucket_bytes_ = bytes;
+  return *this;
+}
+
+Strategy& Strategy::stages(int count) {
+  if (count < 1 || count > most_microbatches) fail("{} stages; there must be 1 to {}", count, most_microbatches);
+  if (!stages_.empty()) fail("{} stages are asked for, but stages are named too; say one of both", count);
+  stage_count_ = count;
+  return *this;
+}
+
+Strategy& Strategy::stage(Stage stage) {
+  if (stage_count_ > 1) fail("{} stages are asked for, but stages are named too; say one of both", stage_count_);
+  if (stage.place.empty()) stage.place = fmt::format("stage {}", stages_.size());
+  stages_.push_back(std::move(stage));
+  return *this;
+}
+
+int Strategy::groups_per_stage() const {
+  return groups_ > 0 ? groups_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
+}
+
+std::vector<int> Strategy::places() const {
+  if (stages_.empty() && stage_count_ == 1) return {0};
+  const int each = groups_per_stage(),
+            groups = stages_.empty() ? stage_count_ * each : static_cast<int>(stages_.size());
+  if (groups % each != 0)
+    fail(
+        "the schedule '{}' runs {} groups of layers a stage, but the strategy has {} [[stage]] entries, one a group; "
+        "make "
+        "them a multiple of {}",
+        schedule_, each, groups, each);
+  std::vector<int> places;
+  for (int group = 0; group < groups; ++group) places.push_back(stage_of_group(schedule_, group, groups / each));
+  return places;
+}
+
+std::vector<Grid> Strategy::grids() const {
+  if (stages_.empty()) {
+    std::vector<Grid> grids;
+    if (stage_count_ > most_ranks / grid_.size()) fail("the stages have more than {} ranks together", most_ranks);
+    for (int stage = 0; stage < stage_count_; ++stage) grids.push_back(grid_.at(stage * grid_.size()));
+    return grids;
+  }
+  const auto places = this->places();
+  std::vector<const Stage*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
+                                    nullptr);
+  for (std::size_t group = 0; group < stages_.size(); ++group) {
+    const Stage*& first = entries[static_cast<std::size_t>(places[group])];
+    const Stage& entry = stages_[group];
+    if (first == nullptr) first = &entry;
+    if (entry.grid.value_or(grid_).print() != first->grid.value_or(grid_).print())
+      fail("{}: its grid is \"{}\", but it shares stage {} with layers '{}' to '{}', whose grid is \"{}\"", entry.place,
+           entry.grid.value_or(grid_).print(), places[group], first->first, first->last,
+           first->grid.value_or(grid_).print());
+  }
+  std::vector<Grid> grids;
+  for (int first = 0; const Stage* entry : entries) {
+    grids.push_back(entry->grid.value_or(grid_).at(first));
+    if (grids.back().size() > most_ranks - first) fail("the stages have more than {} ranks together", most_ranks);
+    first += grids.back().size();
+  }
+  return grids;
+}
+
+int Strategy::ranks() const {
+  const auto last = grids().back();
+  return last.first_rank() + last.size();
+}
+
+Strategy& Strategy::schedule(const std::string& kind, int microbatches, int groups) {
+  if (microbatches < 1 || microbatches > most_microbatches)
+    fail("{} microbatches a step; there must be 1 to {}", microbatches, most_microbatches);
+  if (kind == "single" && microbatches > 1)
+    fail("the schedule 'single' has one microbatch, not {}; '1f1b' takes any number", microbatches);
+  const int usual = kind == "single" ? 1 : schedule_kind(kind).groups_per_stage;
+  if (groups < 0) fail("{} groups of layers a stage; there must be 1 or more", groups);
+  if (groups > 0 && groups != usual && (kind == "single" || !schedule_kind(kind).any_groups))
+    fail("the schedule '{}' has {} {} of layers a stage, not {}; 'interleaved' takes any number", kind, usual,
+         usual == 1 ? "group" : "groups", groups);
+  groups_ = groups;
+  schedule_ = kind;
+  microbatches_ = microbatches;
+  return *this;
+}
+
+Strategy Strategy::on(Grid grid) const {
+  for (const auto& stage : stages_)
+    if (stage.grid)
+      fail("{}: the stage has a grid of its own, \"{}\", which \"{}\" cannot replace; change it there", stage.place,
+           stage.grid->print(), grid.print());
+  Strategy other = *this;
+  other.grid_ = std::move(grid);
+  return other;
+}
+
+Strategy Strategy::parse(std::string_view text, const std::string& file) {
+  const Reader reader(file);
+  const toml::table root = reader.parse(text);
+  static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
+                                             "stages", "stage",     "layer"};
+  reader.check_keys(root, keys, "a strategy");
+  Strategy strategy;
+  strategy.file_ = file;
+  strategy.grid_ = read_grid(reader, root);
+  strategy.update_ = read_update(reader, root);
+  if (const auto* bytes = root.get("bucket_bytes"); bytes != nullptr) {
+    const auto value = bytes->value_exact<std::int64_t>();
+    if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
+    strategy.bucket_bytes_ = *value;
+  }
+  read_schedule(reader, root, strategy);
+  if (const auto* stages = root.get("stages"); stages != nullptr) {
+    if (stages->is_table() || stages->is_array_of_tables())
+      reader.refuse(*stages, "'stages' is a number of stages; one stage and its layers are written as [[stage]]");
+    const auto value = stages->value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most_microbatches)
+      reader.refuse(*stages, "'stages' must be a whole number, 1 to {}", most_microbatches);
+    if (root.contains("stage")) reader.refuse(*stages, "'stages' places the stages itself; leave it or [[stage]] out");
+    strategy.stages(static_cast<int>(*value));
+  }
+  for (const auto* table : reader.tables(root, "stage")) strategy.stage(read_stage(reader, *table));
+  for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
+  return strategy;
+}
+
+Strategy Strategy::load(const std::string& path) { return parse(read_file("strategy", path), path); }
+
+std::string Strategy::print() const {
+  std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
+  if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
+  if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
+  if (stage_count_ > 1) text += fmt::format("stages = {}\n", stage_count_);
+  if (schedule_ != "single" || microbatches_ > 1)
+    text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n{}", schedule_, microbatches_,
+                        groups_ > 0 ? fmt::format("groups = {}\n", groups_) : "");
+  for (const auto& [first, last, grid, place] : stages_) {
+    text += fmt::format("\n[[stage]]\nlayers = [{}, {}]\n", quoted(first), quoted(last));
+    if (grid) text += fmt::format("grid = \"{}\"\n", grid->print());
+  }
+  for (const auto& [match, rule, place] : rules_) {
+    text += fmt::format("\n[[layer]]\nmatch = {}\n", quoted(match));
+    if (rule.output) text += fmt::format("output = {}\n", quoted(*rule.output));
+    if (rule.input) text += fmt::format("input = {}\n", quoted(*rule.input));
+    if (rule.weights) text += fmt::format("weights = {}\n", quoted(*rule.weights));
+    if (rule.algorithm) text += fmt::format("algorithm = {}\n", quoted(*rule.algorithm));
+    if (rule.recompute) text += fmt::format("recompute = {}\n", *rule.recompute);
+  }
+  return text;
+}
+
+}  // namespace partita

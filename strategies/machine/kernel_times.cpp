@@ -1,0 +1,178 @@
+#include "partita/strategies/machine/kernel_times.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+namespace partita {
+
+namespace {
+
+constexpr std::string_view heading =
+    "# seconds of kernels (forward, backward, its data half, its filter half), microbatches and those in flight, on ";
+constexpr std::string_view older = "# seconds of kernels (forward, backward, its data half, its filter half) on ";
+
+/// More in flight leave the caches no colder.
+constexpr std::size_t most_timed = 4;
+
+std::string extents(const Box& box) {
+  std::string text;
+  for (int d = 0; d < box.dims(); ++d) text += fmt::format("{}{}", d == 0 ? "" : "x", box.extent(d));
+  return text;
+}
+
+/// The rank's blocks on the way of a redistribution: what it copies and adds.
+std::string conversions(const LayerPlan::Steps& steps, int rank) {
+  std::string text;
+  for (const auto& step : steps) text += fmt::format(">{} {}", name(step.verb), extents(step.to.owned(rank)));
+  return text;
+}
+
+std::string halo(const std::optional<Halo>& halo, int rank) {
+  return halo ? fmt::format("+{}", extents(halo->needed(rank))) : "";
+}
+
+}  // namespace
+
+std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
+  std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
+                                 workload.training ? "" : " evaluation");
+  const bool back = workload.training;
+  for (std::size_t i = 0; i < layer->at.x.size(); ++i)
+    text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)), conversions(layer->arrive[i], rank),
+                        back && layer->needs_dx[i] ? " dx" : "",
+                        back && layer->needs_dx[i] ? conversions(layer->leave[i], rank) : "");
+  text += halo(layer->at.x_halo, rank);
+  for (const auto& w : layer->at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
+  text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->finish, rank));
+  if (back) text += conversions(layer->finish_back, rank) + halo(layer->at.dy_halo, rank);
+  for (const auto& product : layer->at.products)
+    text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
+                        extents(product.b_used.owned(rank)), product.panels.size());
+  for (const auto& boundary : layer.departs) text += conversions(boundary.settle, rank);
+  return text;
+}
+
+std::string update_work(Index elements, const Workload& workload) {
+  return fmt::format("update {} {}: {}", workload.optimizer.print(), name(workload.dtype), elements);
+}
+
+std::vector<int> timed_microbatches(const Plan& plan) {
+  const bool recomputes =
+      std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.recompute; });
+  std::vector<int> timed;
+  for (int m = 0; m < plan.microbatches && timed.size() < (recomputes ? 1 : most_timed); ++m)
+    if (plan.replica_of(m) == 0) timed.push_back(m);
+  return timed;
+}
+
+Loop timed_loop(const Plan& plan, int stage) {
+  if (!plan.workload.training || plan.schedule.stages.empty()) return {};
+  const auto timed = timed_microbatches(plan);
+  std::vector<int> held(plan.places.size(), 0);  // by group
+  int most = 1;
+  for (const Action& action : plan.schedule.stages[static_cast<std::size_t>(stage)]) {
+    if (action.replica != 0 || std::find(timed.begin(), timed.end(), action.microbatch) == timed.end()) continue;
+    int& now = held[static_cast<std::size_t>(action.group)];
+    if (action.kind == Action::Kind::forward) most = std::max(most, ++now);
+    if (action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_data) --now;
+  }
+  return {static_cast<int>(timed.size()), most};
+}
+
+KernelTimes::All::const_iterator KernelTimes::look(const std::string& work, Loop loop) const {
+  const std::string name = key(work);
+  const auto distance = [&](const Loop& other) {
+    return std::pair(std::abs(other.in_flight - loop.in_flight), std::abs(other.microbatches - loop.microbatches));
+  };
+  auto best = layers_.end();
+  for (auto each = layers_.lower_bound({name, {}}); each != layers_.end() && each->first.first == name; ++each)
+    if (best == layers_.end() || distance(each->first.second) < distance(best->first.second)) best = each;
+  return best;
+}
+
+std::optional<LayerTimes> KernelTimes::find(const std::string& work, Loop loop) const {
+  const auto found = look(work, loop);
+  return found == layers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Loop> KernelTimes::nearest(const std::string& work, Loop loop) const {
+  const auto found = look(work, loop);
+  return found == layers_.end() ? std::nullopt : std::optional(found->first.second);
+}
+
+std::string KernelTimes::print() const {
+  std::string text = fmt::format("{}{}\n", heading, where_);
+  for (const auto& [of, t] : layers_) {
+    const auto& [work, loop] = of;
+    text += fmt::format("{:.6g} {:.6g} {:.6g} {:.6g} {} {} {}\n", t.forward, t.backward, t.backward_data,
+                        t.backward_filter, loop.microbatches, loop.in_flight, work);
+  }
+  return text;
+}
+
+namespace {
+
+/// Takes a number and the blank behind it off the line; false for anything else.
+template <class Number>
+bool take(std::string_view& line, Number& number) {
+  const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (error != std::errc{} || rest == line.data() + line.size() || *rest != ' ') return false;
+  line.remove_prefix(static_cast<std::size_t>(rest - line.data()) + 1);
+  return true;
+}
+
+bool take(std::string_view& line, LayerTimes& times) {
+  for (double* each : {&times.forward, &times.backward, &times.backward_data, &times.backward_filter})
+    if (!take(line, *each) || !(*each >= 0 && *each < 1e6)) return false;
+  return true;
+}
+
+bool take(std::string_view& line, Loop& loop) {
+  return take(line, loop.microbatches) && take(line, loop.in_flight) && loop.in_flight >= 1 &&
+         loop.in_flight <= loop.microbatches;
+}
+
+void check_heading(std::string_view line, const std::string& file) {
+  if (line.starts_with(heading)) return;
+  if (line.starts_with(older))
+    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate anew",
+         file);
+  fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+}
+
+}  // namespace
+
+KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
+  KernelTimes times;
+  int number = 0;
+  while (!text.empty()) {
+    ++number;
+    const auto end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    if (number == 1) check_heading(line, file);
+    if (end == std::string_view::npos) fail("{}, line {}: the file is cut off here", file, number);
+    text.remove_prefix(end + 1);
+    if (number == 1) {
+      times.where_ = line.substr(heading.size());
+      continue;
+    }
+    LayerTimes seconds;
+    Loop loop;
+    if (!take(line, seconds) || !take(line, loop))
+      fail(
+          "{}, line {}: write four times in seconds, a step's microbatches and how many of them were in flight, and "
+          "what all that is of, with blanks between",
+          file, number);
+    if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
+    if (!times.layers_.emplace(std::pair(line, loop), seconds).second)
+      fail("{}, line {}: {} is there twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
+           loop.microbatches);
+  }
+  if (number == 0) fail("{}: the file is empty", file);
+  return times;
+}
+
+}  // namespace partita

@@ -1,0 +1,366 @@
+#include "partita/base/error.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "partita/strategies/plan/plan.hpp"
+#include "strategies/declare/rules.hpp"
+#include "strategies/plan/stages.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <forward_list>
+
+namespace partita {
+
+namespace {
+
+/// Elements and bytes are counted in 64 bits, also of all layers together.
+void check_countable(const Shape& shape) {
+  constexpr double most = 0x1p48;
+  double elements = 1;
+  for (int d = 0; d < shape.dims(); ++d) elements *= static_cast<double>(shape.extent(d));
+  if (elements > most) fail("a tensor of {} has more than 2^48 elements", shape.print());
+}
+
+class Binder {
+ public:
+  Binder(const Model& model, const Strategy& strategy, const Workload& workload, int replica = 0)
+      : model_(model), known_(model.layers().size()), groups_(groups_of_layers(model, strategy)) {
+    plan_.model = model.name();
+    plan_.grids = strategy.grids();
+    plan_.places = replica == 0 ? strategy.places() : mirrored(strategy.places());
+    plan_.workload = workload;
+    settings_ = settings_of_layers(model, strategy, plan_.grids);
+  }
+
+  /// All layers for a batch that runs as one.
+  Plan bind() && {
+    plan_.layers.reserve(model_.layers().size());
+    leaving_.reserve(model_.layers().size());
+    for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+      const auto& layer = model_.layers()[i];
+      try {
+        bind_layer(static_cast<int>(i));
+      } catch (const Error& error) {
+        fail("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what());
+      }
+    }
+    if (plan_.workload.training) mark_recomputed();
+    plan_.all_readers = Readers(plan_.layers);
+    return std::move(plan_);
+  }
+
+ private:
+  /// What a layer leaves for its readers.
+  struct Leaving {
+    int layout = 0;       // of layouts_
+    bool trains = false;  // it or something before it has weights to train
+    bool operator==(const Leaving&) const = default;
+  };
+  /// What an input finds.
+  struct Arriving {
+    Leaving left;
+    int crosses = -1;  // for the stage's first reader of another stage's layer: its first input that is this layer
+    bool operator==(const Arriving&) const = default;
+  };
+  /// A binding, and all that decided it but for the operator.
+  struct Known {
+    int stage = 0;
+    LayerSettings settings;
+    std::vector<Arriving> arriving;
+    std::shared_ptr<const LayerBinding> binding;
+    Leaving leaving;
+    std::unique_ptr<const LayoutRequest> request;  // where another stage may make the same; few layers need it
+  };
+  /// What a rule's text says of tensors with the dimensions of the layout's shape.
+  struct Read {
+    const std::string* text = nullptr;
+    int stage = 0;
+    Layout layout;
+    std::vector<std::string> notes;
+  };
+
+  void bind_layer(int index) {
+    const Layer& layer = model_.layers()[static_cast<std::size_t>(index)];
+    const int group = groups_[static_cast<std::size_t>(index)];
+    look_at_inputs(layer, group);
+    const Known& known = find_or_make(layer, index, stage(group));
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (arriving_[i].crosses == static_cast<int>(i)) cross(layer.inputs[i], group, known.binding->at.x[i].dual());
+    plan_.layers.push_back({.group = group,
+                            .name = layer.name,
+                            .op = layer.op,
+                            .inputs = layer.inputs,
+                            .departs = {},
+                            .recompute = false,
+                            .binding = known.binding});
+    leaving_.push_back(known.leaving);
+  }
+
+  /// Of an input from another stage, what the first reader here takes, which decides how it arrives; before there is one, an
+  /// equal placement on this grid.
+  void look_at_inputs(const Layer& layer, int group) {
+    arriving_.clear();
+    for (const int producer : layer.inputs) {
+      arriving_.push_back({leaving_[static_cast<std::size_t>(producer)]});
+      const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+      if (stage(from.group) == stage(group)) continue;
+      auto& [left, crosses] = arriving_.back();
+      const auto same_stage = [&](const Boundary& boundary) { return stage(boundary.group) == stage(group); };
+      const auto known = std::find_if(from.departs.begin(), from.departs.end(), same_stage);
+      left.layout = number(known != from.departs.end() ? known->to : placed_alike(from->y.dual(), grid(stage(group))));
+      if (known == from.departs.end())
+        crosses =
+            static_cast<int>(std::find(layer.inputs.begin(), layer.inputs.end(), producer) - layer.inputs.begin());
+    }
+  }
+
+  /// The place of an equal layout in layouts_.
+  int number(const Layout& layout) {
+    const auto found = std::find(layouts_.begin(), layouts_.end(), layout);
+    if (found != layouts_.end()) return static_cast<int>(found - layouts_.begin());
+    layouts_.push_back(layout);
+    return static_cast<int>(layouts_.size()) - 1;
+  }
+  const Layout& layout(const Leaving& left) const { return layouts_[static_cast<std::size_t>(left.layout)]; }
+
+  /// Equal layers of which the rules say the same, and that find the same, are bound once.
+  const Known& find_or_make(const Layer& layer, int index, int stage) {
+    const LayerSettings& settings = settings_[static_cast<std::size_t>(index)];
+    auto& known = known_[static_cast<std::size_t>(layer.like)];
+    for (const Known& each : known)
+      if (each.stage == stage && each.arriving == arriving_ && each.settings.same(settings)) return each;
+    const auto binding = std::make_shared<LayerBinding>();
+    LayerBinding& made = *binding;
+    for (const auto& [left, crosses] : arriving_) {
+      made.input_shapes.push_back(layout(left).shape());
+      made.needs_dx.push_back(left.trains);
+    }
+    made.shape = model_.shape(index, made.input_shapes, plan_.workload.batch);
+    made.weights = layer.op->weights(made.input_shapes);
+    check_countable(made.shape);
+    for (const auto& weight : made.weights) check_countable(weight.shape);
+    LayoutRequest request = read_request(*layer.op, settings, stage, made);
+    made.at = layouts(*layer.op, request, known);
+    made.y = layer.op->is_loss() ? made.at.y : request.output;
+    connect(made);
+    const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
+    known.push_front({stage, settings, arriving_, binding, leaving, nullptr});
+    if (asks_once(*layer.op)) known.front().request = std::make_unique<const LayoutRequest>(std::move(request));
+    return known.front();
+  }
+
+  /// Choosing among products takes long, so repeated blocks ask for it once, on whatever stage.
+  bool asks_once(const Operator& op) const { return plan_.grids.size() > 1 && !op.algorithms().empty(); }
+
+  /// What the operator answers to a request.
+  static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request,
+                                 const std::forward_list<Known>& earlier) {
+    const Grid& grid = request.output.grid();
+    for (const Known& each : earlier)
+      if (each.request && each.request->output.grid().same_axes(grid) && each.request->on(grid) == request)
+        return each.binding->at.on(grid);
+    return op.layouts(request);
+  }
+
+  /// Notes in `made`, whose shapes are known, what the rules say in vain.
+  LayoutRequest read_request(const Operator& op, const LayerSettings& settings, int stage, LayerBinding& made) {
+    LayoutRequest request;
+    request.dtype = plan_.workload.dtype;
+    request.training = plan_.workload.training;
+    request.needs_dx = made.needs_any_dx();
+    if (made.input_shapes.empty()) drop_key(settings.input, "input", "inputs", made);
+    if (made.weights.empty()) drop_key(settings.weights, "weights", "weights", made);
+    for (const auto& [left, crosses] : arriving_) {
+      request.arriving.push_back(layout(left));
+      request.input.emplace_back();
+      if (settings.input.text != nullptr)
+        request.input.back() = read(settings.input, layout(left).shape(), stage, "input", made.notes);
+    }
+    if (settings.output.text != nullptr)
+      request.output = read(settings.output, made.shape, stage, "output", made.notes);
+    else if (!arriving_.empty())
+      request.output = op.follow(request.arriving[0], made.shape);
+    else
+      request.output = Layout(made.shape, grid(stage));
+    if (settings.weights.text != nullptr && !made.weights.empty())
+      request.weights = read(settings.weights, made.weights[0].shape, stage, "weights", made.notes);
+    request.algorithm = read_algorithm(op, settings.algorithm, made);
+    return request;
+  }
+
+  /// What a setting asks of a shape: read once for all shapes of the same dimensions.
+  Layout read(const Setting& from, const Shape& shape, int stage, std::string_view key,
+              std::vector<std::string>& notes) {
+    auto known = std::find_if(read_.begin(), read_.end(), [&](const Read& each) {
+      return each.text == from.text && each.stage == stage && each.layout.shape().names() == shape.names();
+    });
+    if (known == read_.end()) {
+      std::vector<std::string> noted;
+      const Layout layout = read_layout(from, shape, grid(stage), key, noted);
+      known = read_.insert(read_.end(), {from.text, stage, layout, std::move(noted)});
+    }
+    notes.insert(notes.end(), known->notes.begin(), known->notes.end());
+    return known->layout.onto(shape);
+  }
+
+  /// A key that a layer has no use for: refused where the rule names the layer, dropped from a pattern.
+  static void drop_key(const Setting& setting, std::string_view key, std::string_view lacks, LayerBinding& made) {
+    if (setting.text == nullptr) return;
+    if (setting.rule->exact())
+      fail("{}: {} = \"{}\": the layer has no {}", setting.rule->place, key, *setting.text, lacks);
+    made.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
+  }
+
+  /// "auto" where nothing is said, or where a pattern names what this kind of layer lacks.
+  static std::string read_algorithm(const Operator& op, const Setting& setting, LayerBinding& made) {
+    if (setting.text == nullptr || *setting.text == "auto") return "auto";
+    auto names = op.algorithms();
+    if (!setting.rule->exact() && names.empty()) {
+      made.notes.push_back(fmt::format("algorithm of \"{}\": it has one", setting.rule->match));
+      return "auto";
+    }
+    names.insert(names.begin(), "auto");
+    const auto asked = named_algorithms(*setting.text);
+    if (static_cast<int>(asked.size()) > op.products())
+      fail("{}: algorithm = \"{}\": a {} takes up to {} names, not {}", setting.rule->place, *setting.text, op.kind(),
+           op.products(), asked.size());
+    for (const auto& one : asked)
+      if (std::find(names.begin(), names.end(), one) == names.end())
+        fail("{}: algorithm = \"{}\": there is no \"{}\"; a {} has {}{}", setting.rule->place, *setting.text, one,
+             op.kind(), quoted_list(names), did_you_mean(one, names));
+    return *setting.text;
+  }
+
+  /// The redistributions on all sides of a layer whose layouts are known.
+  void connect(LayerBinding& made) const {
+    for (std::size_t i = 0; i < arriving_.size(); ++i) {
+      const auto& [left, crosses] = arriving_[i];
+      const Layout y = crosses < 0 ? layout(left) : made.at.x[static_cast<std::size_t>(crosses)].dual();
+      made.arrive.push_back(plan_redistribution(y, made.at.x[i]));
+      made.leave.push_back(plan_redistribution(made.at.dx[i], y.dual()));
+    }
+    made.finish = plan_redistribution(made.at.y, made.y);
+    made.finish_back = plan_redistribution(made.y.dual(), made.at.y.dual());
+  }
+
+  /// A layer's output goes to a group on another stage, which takes it as `to`.
+  void cross(int producer, int group, const Layout& to) {
+    LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+    from.departs.push_back({group, from->y.dual(), to, plan_redistribution(from->y, from->y.dual())});
+  }
+
+  bool asks_to_recompute(const LayerPlan& layer, const Strategy::Rule* rule) const {
+    if (rule == nullptr || !*rule->rule.recompute) return false;
+    const bool cannot = layer.inputs.empty() || layer.op->is_loss();
+    if (cannot && rule->exact())
+      fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", layer.name, layer.op->kind(), rule->place,
+           layer.inputs.empty() ? "an input" : "a loss");
+    return !cannot;
+  }
+
+  /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.
+  void mark_recomputed() {
+    std::vector<bool> feeds(plan_.layers.size(), false);
+    for (std::size_t i = plan_.layers.size(); i-- > 0;) {
+      LayerPlan& layer = plan_.layers[i];
+      layer.recompute = asks_to_recompute(layer, settings_[i].recompute) && (layer.has_backward() || feeds[i]);
+      for (const int input : layer.inputs)
+        if (layer.recompute && plan_.layers[static_cast<std::size_t>(input)].group == layer.group)
+          feeds[static_cast<std::size_t>(input)] = true;
+    }
+  }
+
+  int stage(int group) const { return plan_.places[static_cast<std::size_t>(group)]; }
+  const Grid& grid(int stage) const { return plan_.grids[static_cast<std::size_t>(stage)]; }
+
+  const Model& model_;
+  std::vector<std::forward_list<Known>> known_;  // by Layer::like
+  std::vector<int> groups_;                      // by layer
+  std::vector<LayerSettings> settings_;          // by layer; they refer to the strategy
+  std::deque<Layout> layouts_;                   // unlike ones
+  std::vector<Read> read_;
+  std::vector<Leaving> leaving_;    // by layer
+  std::vector<Arriving> arriving_;  // by input of the layer that is bound
+  Plan plan_;
+};
+
+/// One input, whose samples a batch brings; and every layer but the loss feeds another one: what nobody uses has no
+/// gradient.
+void check_uses(const Model& model) {
+  for (std::size_t i = 0; i < model.layers().size(); ++i)
+    if ((model.layers()[i].inputs.empty()) != (i == 0))
+      fail("layer '{}': a model begins with its input, its only layer without inputs", model.layers()[i].name);
+  std::vector<bool> used(model.layers().size(), false);
+  for (const auto& layer : model.layers())
+    for (const int input : layer.inputs) used[static_cast<std::size_t>(input)] = true;
+  for (std::size_t i = 0; i + 1 < used.size(); ++i)
+    if (!used[i])
+      fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
+}
+
+/// The second replica, for a schedule that has one.
+void bind_mirror(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
+  if (plan.schedule.replicas() < 2) return;
+  check_mirrored(strategy);
+  const Strategy same = settled(strategy, plan);
+  plan.mirror.emplace();
+  Plan second = Binder(model, same, one, 1).bind();
+  plan.mirror->places = second.places;
+  plan.mirror->layers = std::move(second.layers);
+  --one.batch;
+  if (!plan.smaller.empty()) plan.mirror->smaller = Binder(model, same, one, 1).bind().layers;
+  plan.mirror->takes.assign(static_cast<std::size_t>(plan.microbatches), false);
+  for (const auto& actions : plan.schedule.stages)
+    for (const auto& action : actions)
+      if (action.replica == 1 && action.is_compute())
+        plan.mirror->takes[static_cast<std::size_t>(action.microbatch)] = true;
+}
+
+}  // namespace
+
+Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload) {
+  return Binder(model, strategy, workload).bind();
+}
+
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
+  MadeSchedules made;
+  return bind(model, strategy, workload, made);
+}
+
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, MadeSchedules& made) {
+  if (workload.batch < 1) fail("the batch is {}; it must be 1 or more", workload.batch);
+  workload.optimizer.check();
+  const auto losses = std::count_if(model.layers().begin(), model.layers().end(),
+                                    [](const Layer& layer) { return layer.op->is_loss(); });
+  if (losses != 1 || !model.layers().back().op->is_loss())
+    fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
+  check_uses(model);
+  if (strategy.stage_count() > 1)
+    return bind(model, balanced(model, strategy, workload, default_machine(), {}), workload, made);
+  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+  Workload one = workload;
+  one.batch = (workload.batch + microbatches - 1) / microbatches;
+  Plan plan = bind_run(model, strategy, one);
+  if (workload.batch % microbatches != 0) {
+    Workload less = one;
+    --less.batch;
+    plan.smaller = Binder(model, settled(strategy, plan), less).bind().layers;
+  }
+  plan.workload = workload;
+  plan.microbatches = microbatches;
+  plan.schedule = bind_schedule(strategy, plan.places, graph_of(plan), microbatches, workload.training, made);
+  bind_mirror(plan, model, strategy, one);
+  plan.distributed = strategy.update() == Strategy::Update::distributed;
+  if (workload.training)
+    plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),
+                                workload.optimizer.needs_norms());
+  return plan;
+}
+
+Strategy settled(Strategy strategy, const Plan& plan) {
+  if (strategy.stage_count() > 1) strategy = with_boundaries(strategy, plan.layers);
+  for (const auto& layer : plan.layers)
+    if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
+  return strategy;
+}
+
+}  // namespace partita

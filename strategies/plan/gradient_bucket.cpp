@@ -1,0 +1,49 @@
+#include "partita/strategies/plan/gradient_bucket.hpp"
+
+#include "partita/strategies/plan/plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace partita {
+
+namespace {
+
+/// A bucket that still takes weights.
+struct Open {
+  Bucket bucket;
+  Index bytes;
+  BucketCap cap;
+};
+
+}  // namespace
+
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms) {
+  std::vector<Bucket> done;
+  std::map<std::tuple<int, AxisSet, AxisSet>, Open> open;  // groups of layers share no bucket: their ranks differ
+  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
+    const auto& bound = layers[static_cast<std::size_t>(layer)];
+    for (std::size_t weight = 0; weight < bound->weights.size(); ++weight) {
+      if (!bound->weights[weight].trained) continue;
+      const AxisSet axes = bound->at.dw[weight].partial(), sharding = norms ? bound->at.w[weight].sharding() : 0;
+      auto& [bucket, bytes, cap] =
+          open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, BucketCap(limit)})
+              .first->second;
+      const Index more = bound->at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block
+      if (!bucket.entries.empty() && bytes + more > cap.bytes()) {
+        done.push_back(std::move(bucket));
+        bucket = {axes, sharding, {}};
+        bytes = 0;
+        cap.next();
+      }
+      bucket.entries.push_back({layer, static_cast<int>(weight)});
+      bytes += more;
+    }
+  }
+  for (auto& [key, rest] : open) done.push_back(std::move(rest.bucket));
+  std::stable_sort(done.begin(), done.end(), [](const Bucket& a, const Bucket& b) { return a.last() > b.last(); });
+  return done;
+}
+
+}  // namespace partita

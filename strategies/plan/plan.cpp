@@ -1,0 +1,224 @@
+#include "partita/strategies/plan/plan.hpp"
+
+#include "strategies/plan/memory_replay.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace partita {
+
+DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+bool LayerBinding::trains() const {
+  return std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; });
+}
+
+bool LayerBinding::needs_any_dx() const {
+  return std::any_of(needs_dx.begin(), needs_dx.end(), [](bool needs) { return needs; });
+}
+
+namespace {
+
+/// Calls back with each layer that reads another one; one that takes it twice is one.
+template <class F>
+void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    const auto& inputs = layers[static_cast<std::size_t>(i)].inputs;
+    for (auto input = inputs.begin(); input != inputs.end(); ++input)
+      if (std::find(inputs.begin(), input, *input) == input) reads(static_cast<std::size_t>(*input), i);
+  }
+}
+
+}  // namespace
+
+Readers::Readers(const std::vector<LayerPlan>& layers) : ends_(layers.size() + 1, 0) {
+  each_reader(layers, [&](std::size_t layer, int) { ++ends_[layer + 1]; });
+  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  readers_.resize(static_cast<std::size_t>(ends_.back()));
+  each_reader(layers,
+              [&](std::size_t layer, int reader) { readers_[static_cast<std::size_t>(ends_[layer]++)] = reader; });
+}
+
+std::span<const int> Readers::of(int layer) const {
+  const int begin = layer == 0 ? 0 : ends_[static_cast<std::size_t>(layer) - 1];
+  const int end = ends_[static_cast<std::size_t>(layer)];
+  return std::span(readers_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
+
+int Plan::replica_of(int microbatch) const {
+  return mirror && mirror->takes[static_cast<std::size_t>(microbatch)] ? 1 : 0;
+}
+
+int Plan::microbatches_of(int replica) const {
+  int count = 0;
+  for (int j = 0; j < microbatches; ++j) count += replica_of(j) == replica ? 1 : 0;
+  return count;
+}
+
+const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
+  const bool less = samples(microbatch).extent() < samples(0).extent();
+  if (replica_of(microbatch) == 1) return less ? mirror->smaller : mirror->layers;
+  return less ? smaller : layers;
+}
+
+void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
+  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  for (std::size_t i = 0; i < layer->weights.size(); ++i) {
+    const Index elements = layer->at.w[i].owned(rank).volume();
+    const bool rounded =
+        layer->weights[i].trained && element != master;  // kept twice: the master, and what kernels read
+    if (rounded) use[MemoryClass::weights] += elements * element;
+    if (!layer->weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
+  }
+}
+
+void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer) {
+  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
+  const auto offsets = plan.offsets(bucket, rank);
+  const Interval share = plan.share(bucket, rank);
+  for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
+    if (layer && bucket.entries[i].layer != *layer) continue;
+    const Interval place{offsets[i], offsets[i + 1]};
+    use[MemoryClass::weights] += place.extent() * master;
+    use[MemoryClass::gradients] += place.extent() * element;
+    use[MemoryClass::optimizer] += intersect(place, share).extent() * master * states;
+  }
+}
+
+MemoryUse Plan::memory(int layer, int world_rank) const {
+  const auto& bound = layers[static_cast<std::size_t>(layer)];
+  if (replica_on(bound.group, stage_of_rank(world_rank)) < 0) return {};
+  const int rank = rank_in_stage(world_rank);
+  const Index element = size_of(workload.dtype);
+  MemoryUse use;
+  add_weights(*this, bound, rank, use);
+  for (const auto& bucket : buckets)
+    if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
+      add_bucket(*this, bucket, rank, use, layer);
+  use[MemoryClass::activations] +=
+      bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
+  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+  if (!bound.op->is_loss() && !bound->finish.empty())
+    use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+  for (std::size_t i = 0; i < bound->arrive.size(); ++i)
+    if (!bound->arrive[i].empty()) use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
+  if (bound->at.x_halo) {
+    const Box needed = bound->at.x_halo->needed(rank);
+    if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
+  }
+  return use;
+}
+
+std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
+  std::vector<Index> offsets{0};
+  for (const auto& [layer, weight] : bucket.entries) {
+    const auto& w = layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)];
+    const Index elements = w.owned(rank).volume();
+    offsets.push_back(offsets.back() + (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment);
+  }
+  return offsets;
+}
+
+Interval Plan::share(const Bucket& bucket, int rank) const {
+  const Interval all{0, offsets(bucket, rank).back()};
+  if (!distributed) return all;
+  const auto group = grid_of(bucket.last()).group(rank, bucket.axes);
+  const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
+  return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
+}
+
+std::vector<AxisSet> Plan::axis_sets(int stage) const {
+  std::vector<AxisSet> sets;
+  const auto add = [&](AxisSet axes) {
+    if (axes != 0 && std::find(sets.begin(), sets.end(), axes) == sets.end()) sets.push_back(axes);
+  };
+  const auto add_steps = [&](const LayerPlan::Steps& steps) {
+    for (const auto& step : steps)
+      if (step.verb != Verb::none && step.verb != Verb::exchange) add(step.axes);
+  };
+  for (const auto* each : {&layers, &smaller})
+    for (const auto& layer : *each) {
+      if (replica_on(layer.group, stage) < 0) continue;
+      for (const auto& boundary : layer.departs) add_steps(boundary.settle);
+      for (const auto& steps : layer->arrive) add_steps(steps);
+      for (const auto& collective : layer->at.collectives) add(collective.axes);
+      for (const auto& product : layer->at.products) add_steps(product.finish);
+      add_steps(layer->finish);
+      add_steps(layer->finish_back);
+      for (const auto& steps : layer->leave) add_steps(steps);
+    }
+  for (const auto& bucket : buckets) {
+    if (replica_on(layers[static_cast<std::size_t>(bucket.last())].group, stage) < 0) continue;
+    add(bucket.axes);
+    if (workload.optimizer.needs_norms()) add(norm_axes(bucket));
+  }
+  return sets;
+}
+
+int Plan::place(int group, int replica) const {
+  return (replica == 0 ? places : mirror->places)[static_cast<std::size_t>(group)];
+}
+
+int Plan::stage_of(int layer, int replica) const {
+  return place(layers[static_cast<std::size_t>(layer)].group, replica);
+}
+
+int Plan::replica_on(int group, int stage) const {
+  for (int replica = 0; replica < replicas(); ++replica)
+    if (place(group, replica) == stage) return replica;
+  return -1;
+}
+
+std::vector<int> Plan::readers(int layer, int stage, int replica) const {
+  std::vector<int> all;
+  for (const int reader : all_readers.of(layer))
+    if (stage_of(reader, replica) == stage) all.push_back(reader);
+  return all;
+}
+
+bool Plan::needs_output(int layer, int stage, int replica) const {
+  const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
+  if (stage_of(layer, replica) == stage && !bound.departs.empty()) return true;
+  const auto all = readers(layer, stage, replica);
+  return std::any_of(all.begin(), all.end(), [&](int reader) {
+    const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
+    return other.recompute && !(bound.recompute && other.group == bound.group);  // then it runs once more itself
+  });
+}
+
+std::uint64_t Plan::hash() const {
+  std::string text = fmt::format("{} batch {} {} {} {} {} on", model, workload.batch, name(workload.dtype),
+                                 workload.training, workload.optimizer.print(), distributed);
+  for (const auto& grid : grids) text += fmt::format(" \"{}\"", grid.print());
+  for (const int place : places) text += fmt::format(" {}", place);
+  text += '\n';
+  auto all = layers;
+  all.insert(all.end(), smaller.begin(), smaller.end());
+  if (mirror)
+    for (const auto* each : {&mirror->layers, &mirror->smaller}) all.insert(all.end(), each->begin(), each->end());
+  for (const auto& layer : all) {
+    text += fmt::format("{} ", layer.group);
+    for (const auto& boundary : layer.departs)
+      text += fmt::format("{} {} {} ", boundary.group, boundary.from.print(), boundary.to.print());
+    text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer->shape.print(),
+                        layer->y.print());
+    for (const int input : layer.inputs) text += fmt::format(" {}", input);
+    for (const auto& x : layer->at.x) text += fmt::format(" {}", x.print());
+    for (const auto& w : layer->at.w) text += fmt::format(" {}", w.print());
+    for (const auto& dx : layer->at.dx) text += fmt::format(" {}", dx.print());
+    for (const auto& dw : layer->at.dw) text += fmt::format(" {}", dw.print());
+    for (const auto& product : layer->at.products)
+      text += fmt::format(" {} {} {} {}{}", product.a_used.print(), product.b_used.print(), product.c_made.print(),
+                          product.along, product.panels.size());
+    text += layer.recompute ? " recompute\n" : "\n";
+  }
+  for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());
+  return partita::hash(text + schedule.print());
+}
+
+}  // namespace partita

@@ -1,0 +1,29 @@
+#include "strategies/plan/schedule_cache.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// Two kinds for each of some numbers of microbatches; one of 128 stages and as many microbatches is 2 MiB.
+constexpr std::size_t kept = 8;
+
+}  // namespace
+
+std::shared_ptr<const Schedule> MadeSchedules::of(const ScheduleRequest& request, const GroupGraph& graph,
+                                                  const std::vector<std::vector<int>>& places) {
+  const auto same = std::find_if(made_.begin(), made_.end(), [&](const Made& made) {
+    return made.request == request && made.places == places && made.graph == graph;
+  });
+  if (same != made_.end()) {
+    std::rotate(made_.begin(), same, same + 1);
+    return made_.front().schedule;
+  }
+  auto schedule = std::make_shared<const Schedule>(with_communication(generate(request), graph, true, places));
+  made_.push_front({request, graph, places, std::move(schedule)});
+  if (made_.size() > kept) made_.pop_back();
+  return made_.front().schedule;
+}
+
+}  // namespace partita

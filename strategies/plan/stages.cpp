@@ -1,0 +1,154 @@
+#include "strategies/plan/stages.hpp"
+
+#include "strategies/cost/symmetry.hpp"
+#include "partita/base/error.hpp"
+#include "partita/strategies/schedule/generators.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace partita {
+
+namespace {
+
+int find_layer(const Model& model, const Strategy::Stage& stage, const std::string& name) {
+  const int layer = model.find(name);
+  if (layer >= 0) return layer;
+  std::vector<std::string> names;
+  for (const auto& each : model.layers()) names.push_back(each.name);
+  fail("{}: '{}' is no layer of the model '{}'{}; it has {}", stage.place, name, model.name(),
+       did_you_mean(name, names), quoted_list(names));
+}
+
+}  // namespace
+
+std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) {
+  const auto& layers = model.layers();
+  std::vector<int> stages;
+  for (const auto& stage : strategy.stages()) {
+    const int first = find_layer(model, stage, stage.first), last = find_layer(model, stage, stage.last);
+    const auto next = static_cast<int>(stages.size());
+    if (first > last) fail("{}: its first layer '{}' comes after its last, '{}'", stage.place, stage.first, stage.last);
+    const std::string due = next < static_cast<int>(layers.size()) ? layers[static_cast<std::size_t>(next)].name : "";
+    if (first < next)
+      fail("{}: '{}' is in stage {} already; this stage must begin with {}", stage.place, stage.first,
+           stages[static_cast<std::size_t>(first)], due.empty() ? "nothing: no layer is left" : "'" + due + "'");
+    if (first > next) {
+      for (const auto* later = &stage + 1; later <= &strategy.stages().back(); ++later)
+        if (model.find(later->first) == next)
+          fail("{}: stages are listed in the model's order; that of '{}' ({}) comes before this one", stage.place, due,
+               later->place);
+      fail("{}: '{}' would be in no stage; this stage must begin with it", stage.place, due);
+    }
+    const int number = static_cast<int>(&stage - strategy.stages().data());
+    stages.resize(static_cast<std::size_t>(last) + 1, number);
+  }
+  if (strategy.stages().empty()) stages.resize(layers.size(), 0);
+  if (stages.size() < layers.size())
+    fail("{}: '{}' would be in no stage; the last stage ends with '{}'", strategy.stages().back().place,
+         layers[stages.size()].name, layers.back().name);
+  return stages;
+}
+
+GroupGraph graph_of(const Plan& plan) {
+  std::set<std::pair<int, int>> edges;
+  const auto stage = [&](int group) { return plan.places[static_cast<std::size_t>(group)]; };
+  for (const auto& layer : plan.layers)
+    for (const int input : layer.inputs) {
+      const auto& from = plan.layers[static_cast<std::size_t>(input)];
+      if (from.group == layer.group) continue;
+      int producer = from.group;
+      for (const auto& boundary : from.departs)  // another group of the stage may have taken it in
+        if (stage(boundary.group) == stage(layer.group) && boundary.group != layer.group) producer = boundary.group;
+      edges.insert({producer, layer.group});
+    }
+  return {static_cast<int>(plan.places.size()), {edges.begin(), edges.end()}};
+}
+
+ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches) {
+  ScheduleRequest request;
+  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
+  request.stages = stages;
+  request.microbatches = microbatches;
+  request.groups_per_stage = strategy.groups_per_stage();
+  request.filter_memory = kept_for_filter;
+  return request;
+}
+
+Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
+                       int microbatches, bool training, MadeSchedules& made) {
+  const int stages = *std::max_element(places.begin(), places.end()) + 1;
+  if (!training) {
+    Schedule forwards{"forward", std::vector<std::vector<Action>>(static_cast<std::size_t>(stages))};
+    for (int j = 0; j < microbatches; ++j)
+      for (std::size_t group = 0; group < places.size(); ++group)
+        forwards.stages[static_cast<std::size_t>(places[group])].push_back(
+            {Action::Kind::forward, static_cast<int>(group), j});
+    return with_communication(forwards, graph, false);
+  }
+  if (strategy.schedule() == "single" && stages == 1) return single_stage(true);
+  const ScheduleRequest request = request_of(strategy, stages, microbatches);
+  if (strategy.stages().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
+    fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
+         request.kind, request.groups_per_stage);
+  std::vector<std::vector<int>> replicas{places};
+  if (request.kind == "chimera") replicas.push_back(mirrored(places));
+  return *made.of(request, graph, replicas);
+}
+
+void check_mirrored(const Strategy& strategy) {
+  const auto grids = strategy.grids();
+  for (std::size_t s = 0; s < grids.size() / 2; ++s)
+    if (const std::size_t other = grids.size() - 1 - s; grids[s].print() != grids[other].print())
+      fail(
+          "the schedule '{}' keeps the layers of stage {} on stage {} too, but their grids are \"{}\" and \"{}\"; give "
+          "both the same",
+          strategy.schedule(), s, other, grids[s].print(), grids[other].print());
+}
+
+std::vector<int> mirrored(std::vector<int> places) {
+  const int last = *std::max_element(places.begin(), places.end());
+  for (int& place : places) place = last - place;
+  return places;
+}
+
+Layout placed_alike(const Layout& layout, const Grid& grid) {
+  Layout placed(layout.shape(), grid);
+  for (int d = 0; d < layout.shape().dims(); ++d) {
+    AxisList axes;
+    for (const int axis : layout.axes(d))
+      if (const int same = grid.find(layout.grid().name(axis)); same >= 0) axes.push_back(same);
+    placed = placed.with(d, axes);
+  }
+  return placed;
+}
+
+// Stages have no rank in common, so that of those that own the same all are as far away, and the first sends.
+TransferPlan Boundary::transfer(int rank, bool back) const {
+  const Layout &have = back ? to : from, &need = back ? from : to;
+  const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
+  const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
+  TransferPlan plan;
+  const auto add = [](std::vector<Transfer>& transfers, const Grid& grid, int inside, const Box& part) {
+    if (!part.empty()) transfers.push_back({grid.first_rank() + inside, part});
+  };
+  if (on(have.grid(), sender) && without(have.grid(), sender, ~have.sharding()) == sender) {
+    const Box owned = have.owned(sender);
+    for (int r = 0; r < need.grid().size(); ++r) add(plan.sends, need.grid(), r, intersect(owned, need.owned(r)));
+  }
+  if (on(need.grid(), receiver)) {
+    const Box needed = need.owned(receiver);
+    for (const int r : have.grid().group(0, have.sharding()))
+      add(plan.recvs, have.grid(), r, intersect(have.owned(r), needed));
+  }
+  return plan;
+}
+
+int Plan::stage_of_rank(int rank) const {
+  int stage = 0;
+  while (rank >= grids[static_cast<std::size_t>(stage)].first_rank() + grids[static_cast<std::size_t>(stage)].size())
+    ++stage;
+  return stage;
+}
+
+}  // namespace partita

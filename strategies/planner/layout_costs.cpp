@@ -1,0 +1,351 @@
+#include "strategies/planner/layout_costs.hpp"
+
+#include "partita/base/error.hpp"
+#include "strategies/cost/piece_cost.hpp"
+#include "strategies/plan/stages.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// Ranks of the first axis that a grid is bound with: an axis of two stands for all longer ones.
+constexpr int shortened = 2;
+
+/// "H@(y,x)" for those of the axes that the grid has; "" for none.
+std::string word(char dim, const std::vector<std::pair<std::string, int>>& axes) {
+  std::string text;
+  int count = 0;
+  for (const auto& [name, extent] : axes)
+    if (extent > 1) text += fmt::format("{}{}", count++ == 0 ? "" : ",", name);
+  if (count == 0) return "";
+  return count == 1 ? fmt::format(" {}@{}", dim, text) : fmt::format(" {}@({})", dim, text);
+}
+
+/// Each once.
+std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
+  const std::pair<std::string, int> data{"data", s.data}, y{"y", s.y}, x{"x", s.x}, c{"c", s.c};
+  const auto space = [&] {
+    return (spatial.empty() ? "" : word(spatial[0], {y})) + (spatial.size() < 2 ? "" : word(spatial[1], {x}));
+  };
+  std::vector<std::string> all;
+  for (const auto& text : {word('N', {data}) + space() + word('C', {c}), word('N', {data}) + space(),
+                           word('N', {data, y, x}) + word('C', {c}), word('N', {data, y, x, c}),
+                           word('N', {data}) + word('C', {y, x, c}), word('N', {data}) + word('C', {c})}) {
+    const std::string rule = text.empty() ? "" : text.substr(1);
+    if (std::find(all.begin(), all.end(), rule) == all.end()) all.push_back(rule);
+  }
+  return all;
+}
+
+/// True if a dimension has fewer elements than blocks.
+bool leaves_empty(const Layout& layout) {
+  for (int d = 0; d < layout.shape().dims(); ++d)
+    if (layout.shape().extent(d) < layout.grid().group_size(layout.sharding(d))) return true;
+  return false;
+}
+
+/// What the rank is sent that lacks most in an exchange; or what the first rank sends, if that is more: of a dimension with fewer elements
+/// than ranks it has all, and receives nothing. To know what it sends takes a look at every rank.
+Traffic exchanged(const RedistributionStep& step, Index element) {
+  const Index lacking = most_missing(step.from, step.to) * element;
+  const Traffic in{std::max<Index>(received(step, 0, element).messages, lacking > 0 ? 1 : 0), lacking};
+  if (!leaves_empty(step.from) && !leaves_empty(step.to)) return in;
+  const Traffic out = traffic(step, 0, element);
+  return out.bytes > in.bytes ? out : in;
+}
+
+}  // namespace
+
+std::string Shares::grid() const {
+  std::string text;
+  for (const auto& [name, extent] : {std::pair("data", data), {"y", y}, {"x", x}, {"c", c}})
+    if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, extent);
+  return text;
+}
+
+Classes::Classes(const Model& whole) : model(whole.name()) {
+  std::map<std::string, int> numbers;
+  const auto shapes = whole.shapes(1);
+  std::vector<bool> trains;  // by layer: it or something before it
+  for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
+    const Layer& layer = whole.layers()[static_cast<std::size_t>(i)];
+    const auto inputs = whole.inputs_of(i, shapes);
+    const auto weights = layer.op->weights(inputs);
+    trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
+    std::string text = fmt::format("{} {}", layer.op->kind(), layer.op->describe());
+    std::vector<Value> producers;
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+      const auto producer = static_cast<std::size_t>(layer.inputs[k]);
+      text += fmt::format(" {}{}", inputs[k].print(), trains[producer] ? " dx" : "");
+      producers.push_back({of_layer[producer]});
+      trains.back() = trains.back() || trains[producer];
+    }
+    const auto [found, fresh] = numbers.try_emplace(std::move(text), static_cast<int>(numbers.size()));
+    of_layer.push_back(found->second);
+    if (fresh) {
+      model.layer(layer.name, layer.op, producers);
+      occurrences.push_back(0);
+    }
+    ++occurrences[static_cast<std::size_t>(found->second)];
+  }
+}
+
+/// Numbers layouts that differ, and prices each way from one to another once.
+class LayoutPrices::Moves {
+ public:
+  std::size_t number(const Layout& layout) {
+    auto& alike = by_volume_[layout.shape().volume()];
+    const auto same = std::find_if(alike.begin(), alike.end(), [&](std::size_t n) { return layouts_[n] == layout; });
+    if (same != alike.end()) return *same;
+    alike.push_back(layouts_.size());
+    layouts_.push_back(layout);
+    return alike.back();
+  }
+  /// As price(from, to) says.
+  template <class Price>
+  double seconds(std::size_t from, std::size_t to, const Price& price) {
+    if (from == to) return 0;
+    const auto [found, fresh] = known_.try_emplace({from, to});
+    if (fresh) found->second = price(layouts_[from], layouts_[to]);
+    return found->second;
+  }
+
+ private:
+  std::vector<Layout> layouts_;
+  std::map<Index, std::vector<std::size_t>> by_volume_;
+  std::map<std::pair<std::size_t, std::size_t>, double> known_;
+};
+
+const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Index samples) {
+  Shares alike = shares;
+  alike.data = std::min(shares.data, shortened);
+  const auto [found, fresh] = bound_.try_emplace({alike, samples});
+  Bound& bound = found->second;
+  if (!fresh) return bound;
+  Workload block = workload_;
+  block.batch = samples * alike.data;
+  const Strategy on_grid(alike.grid());
+  for (const auto& pattern : patterns(shares, spatial_)) {
+    Strategy strategy = on_grid;
+    strategy.layer("*", {.output = pattern});
+    try {
+      bound.plans.push_back(bind_run(classes_.model, strategy, block));
+      bound.costs.patterns.push_back(pattern);
+    } catch (const Error& error) {  // a layout that some layer cannot run in is no candidate
+      leave_out({shares.grid(), pattern, error.what()});
+    }
+  }
+  price_shortened(bound, alike);
+  return bound;
+}
+
+/// Blocks of other samples are no other pattern.
+void LayoutPrices::leave_out(LeftOut pattern) {
+  if (std::none_of(left_out_.begin(), left_out_.end(), [&](const LeftOut& known) {
+        return known.grid == pattern.grid && known.pattern == pattern.pattern;
+      }))
+    left_out_.push_back(std::move(pattern));
+}
+
+const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {
+  const auto found = costs_.find({shares, samples});
+  if (found != costs_.end()) return found->second;
+  return costs_.emplace(std::pair(shares, samples), price(bind_patterns(shares, samples), shares)).first->second;
+}
+
+void LayoutPrices::price_shortened(Bound& bound, const Shares& shares) const {
+  const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
+  PatternCosts& costs = bound.costs;
+  costs.microbatch.assign(layers, std::vector<double>(ways));
+  bound.sums.assign(layers, false);
+  for (std::size_t p = 0; p < ways; ++p) {
+    const Price price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
+    for (std::size_t i = 0; i < layers; ++i) {
+      costs.microbatch[i][p] = microbatch(price, i);
+      for (const auto& item : bound.plans[p].microbatch_traffic(static_cast<int>(i), 0))
+        if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
+    }
+  }
+  costs.between = std::make_shared<const PatternCosts::Between>(price_between(bound.plans));
+}
+
+PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
+  PatternCosts costs = bound.costs;
+  const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
+  costs.sums.assign(layers, std::vector<double>(ways));
+  costs.waits = costs.leaving = costs.sums;
+  const Grid whole = Grid::parse(shares.grid());
+  for (std::size_t p = 0; p < ways; ++p) {
+    const Price price(bound.plans[p], machine_, times_, false, &whole);
+    SumRates rates;
+    for (std::size_t i = 0; i < layers; ++i) {
+      const LayerPlan& layer = bound.plans[p].layers[i];
+      if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
+      std::tie(costs.sums[i][p], costs.waits[i][p]) = sums(price, layer, rates);
+      costs.leaving[i][p] = leaving(price, layer->y, shares.data * shares.split());
+    }
+  }
+  return costs;
+}
+
+/// Seconds of one microbatch, without what is between layouts.
+double LayoutPrices::microbatch(const Price& price, std::size_t layer) const {
+  const LayerCost cost = price.layer(static_cast<int>(layer), false);
+  return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() - cost.inputs;
+}
+
+/// Seconds of an output on its way from the first rank to the next stage, so many ranks away.
+double LayoutPrices::leaving(const Price& price, const Layout& y, int ranks) const {
+  const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
+  return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(),
+                       0);
+}
+
+PatternCosts::Between LayoutPrices::price_between(const std::vector<Plan>& plans) const {
+  PatternCosts::Between tables;
+  Moves moves;
+  for (std::size_t i = 0; i < model_.layers().size(); ++i)
+    for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
+      const int from = classes_.of_layer[static_cast<std::size_t>(model_.layers()[i].inputs[k])];
+      const int to = classes_.of_layer[i];
+      const auto [found, fresh] = tables.try_emplace({from, to, k});
+      if (fresh) found->second = price_between(plans, from, to, k, moves);
+    }
+  return tables;
+}
+
+/// By the pattern of class `from`, and of class `to`, which reads it as input k.
+std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<Plan>& plans, int from, int to,
+                                                             std::size_t k, Moves& moves) const {
+  struct Ends {
+    std::size_t y, x, dx, dy;
+    bool back;
+  };
+  std::vector<Ends> ends;
+  for (const Plan& plan : plans) {
+    const Layout& y = plan.layers[static_cast<std::size_t>(from)]->y;
+    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
+    ends.push_back({moves.number(y), moves.number(layer->at.x[k]), moves.number(layer->at.dx[k]),
+                    moves.number(y.dual()), workload_.training && layer->needs_dx[k]});
+  }
+  std::vector<std::vector<double>> table;
+  for (const Ends& producer : ends) {
+    auto& row = table.emplace_back();
+    for (std::size_t b = 0; b < plans.size(); ++b) {
+      const Price price(plans[b], machine_, times_, false, &plans[b].grid());
+      const auto seconds = [&](const Layout& have, const Layout& need) { return between(price, have, need); };
+      row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
+      if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
+    }
+  }
+  return table;
+}
+
+/// About the bytes of a bucket, if each is as full as it may be.
+double LayoutPrices::bucket_bytes() const {
+  Index all = 0;
+  const auto shapes = model_.shapes(1);
+  for (int i = 0; i < static_cast<int>(model_.layers().size()); ++i)
+    for (const auto& weight : model_.layers()[static_cast<std::size_t>(i)].op->weights(model_.inputs_of(i, shapes)))
+      if (weight.trained) all += weight.shape.volume() * size_of(master_dtype(workload_.dtype));
+  int buckets = 0;
+  BucketCap cap(Strategy().bucket_bytes());
+  for (Index left = all; left > 0; left -= cap.bytes(), cap.next()) ++buckets;
+  return static_cast<double>(all) / std::max(buckets, 1);
+}
+
+/// Of the gradients that a layer forms, as its share of a bucket's, and of these what nothing hides.
+std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan& layer, SumRates& rates) const {
+  if (!workload_.training) return {};
+  const Index master = size_of(master_dtype(workload_.dtype));
+  double all = 0, waits = 0;
+  for (std::size_t w = 0; w < layer->weights.size(); ++w) {
+    const AxisSet axes = layer->weights[w].trained ? layer->at.dw[w].partial() : 0;
+    if (layer->at.w[w].grid().group_size(axes) == 1) continue;
+    const auto [found, fresh] = rates.try_emplace(axes);
+    auto& [of_byte, overlap] = found->second;
+    if (fresh) {
+      const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
+                                Pass::update, Purpose::sum,     0,    0};
+      const Grid& grid = layer->at.w[w].grid();
+      of_byte = price.seconds(full, grid, 0) / bucket_;
+      overlap = price.overlap(full, grid, 0);
+    }
+    const double seconds = of_byte * static_cast<double>(layer->at.w[w].owned(0).volume() * master);
+    all += seconds;
+    waits += seconds * (1 - overlap);
+  }
+  return {all, waits};
+}
+
+/// Of a redistribution, on the first rank, which has the largest block, where it is no exchange.
+double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
+  double seconds = 0;
+  const Grid& grid = from.grid();
+  for (const auto& step : plan_redistribution(from, to)) {
+    const Index element = size_of(workload_.dtype);
+    const Traffic moved = step.verb == Verb::exchange ? exchanged(step, element) : traffic(step, 0, element);
+    if (moved.messages > 0)
+      seconds +=
+          price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);
+  }
+  return seconds;
+}
+
+std::pair<double, double> LayoutPrices::bound(const PatternCosts& costs, int microbatches) const {
+  double seconds = 0, longest = 0;
+  for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t p = 0; p < costs.patterns.size(); ++p)
+      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.waits[c][p]);
+    seconds += least * classes_.occurrences[c];
+    longest = std::max(longest, least);
+  }
+  return {seconds, longest};
+}
+
+std::vector<double> LayoutPrices::crossings(const PatternCosts& costs, const std::vector<int>& ways) const {
+  const auto& layers = model_.layers();
+  std::vector<std::size_t> last(layers.size(), 0);  // to read it
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const int input : layers[i].inputs) last[static_cast<std::size_t>(input)] = i;
+  std::vector<double> seconds(layers.size(), 0);
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (std::size_t before = i + 1; before <= last[i]; ++before)
+      seconds[before] +=
+          costs.leaving[static_cast<std::size_t>(classes_.of_layer[i])][static_cast<std::size_t>(ways[i])];
+  return seconds;
+}
+
+double LayoutPrices::exposed(const PatternCosts& costs, const std::vector<int>& ways, double backward) const {
+  double all = 0, waits = 0;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const auto c = static_cast<std::size_t>(classes_.of_layer[i]), p = static_cast<std::size_t>(ways[i]);
+    all += costs.sums[c][p];
+    waits += costs.waits[c][p];
+  }
+  return std::max(0.0, all - waits - backward);
+}
+
+ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches, double exposed) const {
+  ChoiceGraph graph;
+  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+    const auto c = static_cast<std::size_t>(classes_.of_layer[i]);
+    auto& node = graph.nodes.emplace_back();
+    for (std::size_t p = 0; p < costs.patterns.size(); ++p)
+      node.push_back(costs.microbatch[c][p] * microbatches + costs.waits[c][p] +
+                     exposed * (costs.sums[c][p] - costs.waits[c][p]));
+    for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
+      const int producer = model_.layers()[i].inputs[k];
+      auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});
+      for (auto& row : table)
+        for (double& seconds : row) seconds *= microbatches;
+      graph.edges.push_back({producer, static_cast<int>(i), std::move(table)});
+    }
+  }
+  return graph;
+}
+
+}  // namespace partita

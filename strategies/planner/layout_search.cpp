@@ -1,0 +1,170 @@
+#include "strategies/planner/layout_search.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace partita {
+
+namespace {
+
+/// Costs by the ways of two nodes.
+class Table {
+ public:
+  Table(std::size_t rows, std::size_t columns) : columns_(columns), costs_(rows * columns) {}
+  double& at(std::size_t row, std::size_t column) { return costs_[row * columns_ + column]; }
+  double at(std::size_t row, std::size_t column) const { return costs_[row * columns_ + column]; }
+
+ private:
+  std::size_t columns_;
+  std::vector<double> costs_;
+};
+
+/// A node that was eliminated, for when its neighbours' ways are known.
+struct Eliminated {
+  int node = 0;
+  std::vector<std::pair<int, Table>> neighbours;  ///< by its own way, then the neighbour's
+};
+
+/// A graph without parallel edges that shrinks.
+class Elimination {
+ public:
+  explicit Elimination(const ChoiceGraph& graph) : nodes_(graph.nodes), neighbours_(graph.nodes.size()) {
+    left_ = nodes_.size();
+    for (const auto& edge : graph.edges)
+      connect(edge.from, edge.to, [&](std::size_t a, std::size_t b) { return edge.costs[a][b]; });
+    for (int i = static_cast<int>(nodes_.size()); i-- > 0;) ready_.push_back(i);
+  }
+
+  Choice run() {
+    Choice choice;
+    choice.ways.assign(nodes_.size(), 0);
+    solve(choice);
+    return choice;
+  }
+
+ private:
+  using Neighbours = std::vector<std::pair<int, Table>>;
+
+  std::vector<double>& node(int i) { return nodes_[static_cast<std::size_t>(i)]; }
+  Neighbours& neighbours(int i) { return neighbours_[static_cast<std::size_t>(i)]; }
+  bool there(int i) { return !node(i).empty(); }
+
+  Table& edge(int a, int b) {
+    for (auto& [other, table] : neighbours(a))
+      if (other == b) return table;
+    return neighbours(a).emplace_back(b, Table(node(a).size(), node(b).size())).second;
+  }
+  template <class Cost>
+  void connect(int a, int b, Cost&& cost) {
+    Table &forth = edge(a, b), &back = edge(b, a);
+    for (std::size_t i = 0; i < node(a).size(); ++i)
+      for (std::size_t j = 0; j < node(b).size(); ++j) {
+        forth.at(i, j) += cost(i, j);
+        back.at(j, i) = forth.at(i, j);
+      }
+  }
+
+  /// Takes a node out of the graph; what its edges cost is returned.
+  Neighbours remove(int i) {
+    Neighbours mine = std::move(neighbours(i));
+    neighbours(i).clear();
+    for (const auto& [other, table] : mine) {
+      std::erase_if(neighbours(other), [&](const auto& edge) { return edge.first == i; });
+      ready_.push_back(other);
+    }
+    --left_;
+    return mine;
+  }
+
+  /// Fills in the ways of all nodes that are left.
+  void solve(Choice& choice) {
+    std::vector<Eliminated> order;
+    std::vector<std::vector<double>> own(nodes_.size());
+    while (!ready_.empty()) {
+      const int i = ready_.back();
+      ready_.pop_back();
+      if (there(i) && neighbours(i).size() <= 2) order.push_back(eliminate(i, own, choice.cost));
+    }
+    if (left_ > 0) try_all(choice);
+    for (; !order.empty(); order.pop_back()) {
+      const auto& [i, mine] = order.back();
+      auto costs = own[static_cast<std::size_t>(i)];
+      for (const auto& [other, table] : mine)
+        for (std::size_t way = 0; way < costs.size(); ++way)
+          costs[way] += table.at(way, static_cast<std::size_t>(choice.ways[static_cast<std::size_t>(other)]));
+      choice.ways[static_cast<std::size_t>(i)] =
+          static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
+    }
+  }
+
+  /// What its best way costs goes over to its neighbours, at most two.
+  Eliminated eliminate(int i, std::vector<std::vector<double>>& own, double& cost) {
+    Neighbours mine = remove(i);
+    const auto costs = std::move(node(i));
+    node(i).clear();
+    const auto least = [&](auto&& of_edges) {
+      double best = std::numeric_limits<double>::infinity();
+      for (std::size_t way = 0; way < costs.size(); ++way) best = std::min(best, costs[way] + of_edges(way));
+      return best;
+    };
+    if (mine.empty()) {
+      cost += least([](std::size_t) { return 0.0; });
+    } else if (mine.size() == 1) {
+      const int first = mine.front().first;
+      const Table& table = mine.front().second;
+      for (std::size_t a = 0; a < node(first).size(); ++a)
+        node(first)[a] += least([&](std::size_t way) { return table.at(way, a); });
+    } else {
+      const Table &x = mine[0].second, &y = mine[1].second;
+      connect(mine[0].first, mine[1].first, [&](std::size_t a, std::size_t b) {
+        return least([&](std::size_t way) { return x.at(way, a) + y.at(way, b); });
+      });
+    }
+    own[static_cast<std::size_t>(i)] = costs;
+    return {i, std::move(mine)};
+  }
+
+  /// Takes each way of one node in turn.
+  void try_all(Choice& choice) {
+    int i = -1;
+    for (int each = 0; each < static_cast<int>(nodes_.size()); ++each)
+      if (there(each) && (i < 0 || node(each).size() < node(i).size())) i = each;
+    Choice best;
+    best.cost = std::numeric_limits<double>::infinity();
+    for (std::size_t way = 0; way < node(i).size(); ++way) {
+      Elimination rest = *this;
+      for (const auto& [other, table] : rest.remove(i))
+        for (std::size_t w = 0; w < node(other).size(); ++w) rest.node(other)[w] += table.at(way, w);
+      rest.node(i).clear();
+      Choice with = choice;
+      with.cost += node(i)[way];
+      with.ways[static_cast<std::size_t>(i)] = static_cast<int>(way);
+      rest.solve(with);
+      if (with.cost < best.cost) best = with;
+    }
+    choice = best;
+  }
+
+  std::vector<std::vector<double>> nodes_;  // costs by way; none of one that was eliminated
+  std::vector<Neighbours> neighbours_;
+  std::vector<int> ready_;  // that may have few enough neighbours
+  std::size_t left_ = 0;
+};
+
+}  // namespace
+
+std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
+  const auto way = [&](std::size_t node) { return static_cast<std::size_t>(ways[node]); };
+  std::vector<double> costs;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) costs.push_back(graph.nodes[i][way(i)]);
+  for (const auto& edge : graph.edges) {
+    const auto from = static_cast<std::size_t>(edge.from), to = static_cast<std::size_t>(edge.to);
+    costs[to] += edge.costs[way(from)][way(to)];
+  }
+  return costs;
+}
+
+Choice least_cost(const ChoiceGraph& graph) { return Elimination(graph).run(); }
+
+}  // namespace partita

@@ -1,0 +1,228 @@
+#include "partita/strategies/planner/memory_remedies.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/layouts/notation.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "strategies/planner/checkpointing.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+namespace partita {
+
+Holding most_held(const Cost& cost, Index limit) {
+  const auto& bytes = cost.memory.each.bytes;
+  const auto most = std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
+  const Index missing = limit > 0 ? std::max<Index>(0, cost.memory.total - limit) : 0;
+  return {cost.memory_rank, cost.memory, missing, static_cast<MemoryClass>(most)};
+}
+
+namespace {
+
+/// What is run, once it is changed.
+struct Variant {
+  std::string change;
+  Strategy strategy;
+  Workload workload;
+};
+
+/// Makes it, where it can be made: no grid has more axes or ranks than there may be. Throws Error where not.
+using Change = std::function<Variant()>;
+
+/// Steps of one change, the smallest first.
+using Family = std::vector<Change>;
+
+Strategy distributed(Strategy strategy) { return strategy.update(Strategy::Update::distributed); }
+
+constexpr const char* update_text = "optimizer = \"distributed\"";
+
+/// The grid with its axis `changed` (or one more) so many times as long.
+Grid lengthened(const Grid& grid, const std::string& changed, int times) {
+  std::string text;
+  bool found = false;
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    const bool here = grid.name(axis) == changed;
+    found = found || here;
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", grid.name(axis), grid.extent(axis) * (here ? times : 1));
+  }
+  if (!found) text += fmt::format("{}{}={}", text.empty() ? "" : " ", changed, times);
+  return Grid::parse(text);
+}
+
+/// A layout's notation with one more axis that cuts a dimension, after those that cut it already.
+std::string with_cut(const std::string& layout, const std::string& dim, const std::string& axis) {
+  std::vector<Placement> words = parse_notation(layout);
+  auto word = std::find_if(words.begin(), words.end(), [&](const Placement& each) { return each.dim.text == dim; });
+  if (word == words.end()) word = words.insert(word, Placement{{dim, 0}, {}});
+  word->axes.push_back({axis, 0});
+  std::string text;
+  for (const auto& [name, axes] : words) {
+    text += fmt::format("{}{}", text.empty() ? "" : " ", name.text);
+    for (std::size_t i = 0; i < axes.size(); ++i) text += fmt::format("{}{}", i == 0 ? "@(" : ",", axes[i].text);
+    if (!axes.empty()) text += ")";
+  }
+  return text;
+}
+
+class Search {
+ public:
+  Search(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+         const KernelTimes& times, Index limit)
+      : model_(model), strategy_(strategy), workload_(workload), machine_(machine), times_(times), limit_(limit) {}
+
+  std::vector<Remedy> run() {
+    const auto now = price(as("", strategy_));
+    kept_ = kept();
+    std::vector<Remedy> found;
+    for (const Family& family : families())
+      if (const auto best = best_of(family); best && (!now || best->held < now->held)) found.push_back(*best);
+    std::stable_sort(found.begin(), found.end(), [](const Remedy& a, const Remedy& b) {
+      return a.missing != b.missing ? a.missing < b.missing : a.price() < b.price();
+    });
+    return found;
+  }
+
+ private:
+  Change as(const std::string& change, const Strategy& strategy) const {
+    return [=, this] { return Variant{change, strategy, workload_}; };
+  }
+
+  std::vector<Family> families() const {
+    const Strategy both = recomputing(distributed(strategy_), kept_);
+    const std::string recompute = recompute_text(kept_), both_text = fmt::format("{} and {}", update_text, recompute);
+    std::vector<Family> all;
+    if (strategy_.update() != Strategy::Update::distributed) all.push_back({as(update_text, distributed(strategy_))});
+    all.push_back({as(recompute, recomputing(strategy_, kept_))});
+    all.push_back({as(both_text, both)});
+    all.push_back(more_microbatches(strategy_, ""));
+    all.push_back(more_microbatches(both, fmt::format(" with {}", both_text)));
+    all.push_back(smaller_batches());
+    add_ranks(all);
+    return all;
+  }
+
+  /// By layers that all others recompute between.
+  std::vector<std::string> kept() const {
+    try {
+      return layers_to_keep(bind(model_, placed({"", strategy_, workload_}), workload_));
+    } catch (const Error&) {  // it may be that a change can be bound all the same
+      return {};
+    }
+  }
+
+  Family more_microbatches(const Strategy& strategy, const std::string& with) const {
+    Family family;
+    const std::string kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
+    const int groups = strategy.schedule() == "single" ? 0 : strategy.groups_per_stage();
+    for (Index count = 2 * strategy.microbatches(); count <= std::min<Index>(workload_.batch, 1 << 16); count *= 2)
+      family.push_back([=, this] {
+        Strategy cut = strategy;
+        cut.schedule(kind, static_cast<int>(count), groups);
+        return Variant{fmt::format("{} microbatches ({}){}", count, kind, with), cut, workload_};
+      });
+    return family;
+  }
+
+  Family smaller_batches() const {
+    Family family;
+    Workload smaller = workload_;
+    while ((smaller.batch /= 2) > 0)
+      family.push_back([=, this] { return Variant{fmt::format("a batch of {}", smaller.batch), strategy_, smaller}; });
+    return family;
+  }
+
+  void add_ranks(std::vector<Family>& all) const {
+    const auto& stages = strategy_.stages();
+    if (strategy_.stage_count() > 1 && stages.empty())
+      all.push_back({[this] {
+        Strategy more = strategy_;
+        more.stages(2 * strategy_.stage_count());
+        return Variant{fmt::format("stages = {}", more.stage_count()), more, workload_};
+      }});
+    if (std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.grid.has_value(); })) return;
+    const Grid& grid = strategy_.grid();
+    for (const auto& axis : grid.names()) all.push_back(longer(axis, [this] { return strategy_; }));
+    for (const auto& [axis, dim] : {std::pair("data", "N"), {"y", "H"}, {"c", "C"}})
+      if (grid.find(axis) < 0)
+        all.push_back(longer(axis, [this, dim = dim, axis = axis] { return cutting(dim, axis); }));
+  }
+
+  /// The strategy on longer grids.
+  Family longer(const std::string& axis, const std::function<Strategy()>& strategy) const {
+    Family family;
+    for (const int times : {2, 4, 8})
+      family.push_back([=, this] {
+        const Grid grid = lengthened(strategy_.grid(), axis, times);
+        return Variant{fmt::format("the grid \"{}\"", grid.print()), strategy().on(grid), workload_};
+      });
+    return family;
+  }
+
+  /// Every output cut once more, whatever it is cut over already. Later rules win, so all are said again, in their order.
+  Strategy cutting(const std::string& dim, const std::string& axis) const {
+    Strategy strategy = strategy_;
+    bool said = false;
+    for (const auto& each : strategy_.rules()) {
+      if (!each.rule.output) continue;
+      const bool lacks = each.exact() && !has(each.match, dim[0]);  // such a rule must fit
+      strategy.layer(each.match, {.output = lacks ? *each.rule.output : with_cut(*each.rule.output, dim, axis)},
+                     each.place);
+      said = true;
+    }
+    return said ? strategy : strategy.layer("*", {.output = with_cut("", dim, axis)});
+  }
+
+  bool has(const std::string& layer, char dim) const {
+    const auto shapes = model_.shapes(1);
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      if (model_.layers()[i].name == layer) return shapes[i].has(dim);
+    return false;
+  }
+
+  /// With boundaries, where they are left open.
+  Strategy placed(const Variant& variant) const {
+    return balanced_nearest(model_, variant.strategy, variant.workload, machine_, times_, limit_);
+  }
+
+  /// Nothing where the variant cannot be made or bound.
+  std::optional<Remedy> price(const Change& change) const {
+    try {
+      const Variant variant = change();
+      const Plan plan = bind(model_, placed(variant), variant.workload);
+      const Cost cost = estimate(plan, machine_, times_);
+      const Index held = cost.memory.total;
+      return Remedy{variant.change, variant.workload.batch,           plan.ranks(), cost.seconds,
+                    held,           std::max<Index>(0, held - limit_)};
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  std::optional<Remedy> best_of(const Family& family) const {
+    std::optional<Remedy> best;
+    for (const Change& change : family) {
+      const auto next = price(change);
+      if (next && (!best || next->held < best->held)) best = next;
+      if (best && best->missing == 0) break;
+    }
+    return best;
+  }
+
+  const Model& model_;
+  const Strategy& strategy_;
+  const Workload& workload_;
+  const Machine& machine_;
+  const KernelTimes& times_;
+  Index limit_;
+  std::vector<std::string> kept_;
+};
+
+}  // namespace
+
+std::vector<Remedy> remedies(const Model& model, const Strategy& strategy, const Workload& workload,
+                             const Machine& machine, const KernelTimes& times, Index limit) {
+  return Search(model, strategy, workload, machine, times, limit).run();
+}
+
+}  // namespace partita

@@ -1,0 +1,258 @@
+#include "strategies/planner/stage_cost.hpp"
+
+#include "strategies/cost/symmetry.hpp"
+#include "strategies/cost/piece_cost.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace partita {
+
+namespace {
+
+template <class T>
+T between(const std::vector<T>& sums, int first, int end) {
+  return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
+}
+
+/// Between a rank of one stage and the same one of another, where these are on the farthest level: the slowest holds its stage up.
+Route farthest_route(const Machine& machine, const Grid& grid, int from, int to) {
+  const int first = std::min(from, to) * grid.size(), apart = std::abs(to - from) * grid.size();
+  Route farthest = exchange_route(machine, first, 0, apart);
+  for (const int rank : representatives(grid))
+    if (const Route route = exchange_route(machine, first + rank, 0, apart); route.level > farthest.level)
+      farthest = route;
+  return farthest;
+}
+
+/// Prices layers of a plan of one stage, those that are alike once.
+class LayerCosts {
+ public:
+  LayerCosts(const Plan& plan, const Price& price) : plan_(plan), price_(price) {}
+
+  LayerCost of(int index) {
+    const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+    auto& known = known_[likeness(layer)];
+    for (const auto& [other, cost] : known)
+      if (alike(layer, *other)) return cost;
+    return known.emplace_back(&layer, price_.layer(index, false)).second;
+  }
+
+ private:
+  const Plan& plan_;
+  const Price& price_;
+  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // by likeness
+};
+
+}  // namespace
+
+CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
+                   MadeSchedules& made)
+    : request_(std::move(request)), made_(made), schedule_(generate(request_)), places_(schedule_.places()) {
+  count_actions();
+  add_links(plan, machine);
+  add_layers(plan, machine, times);
+  add_outputs(plan);
+}
+
+/// As estimate() prices them: with the links that ranks share, what the network above them can take, and measured exchanges.
+void CutPrice::add_links(const Plan& plan, const Machine& machine) {
+  const auto stages = static_cast<int>(schedule_.stages.size());
+  CostTerms terms;
+  const auto number = [&](const Route& route) {
+    const auto found = std::find(terms.routes.begin(), terms.routes.end(), route);
+    const auto at = static_cast<int>(found - terms.routes.begin());
+    if (found == terms.routes.end()) terms.routes.push_back(route);
+    return at;
+  };
+  for (int from = 0; from < stages; ++from) {
+    auto& links = between_.emplace_back();
+    for (int to = 0; to < stages; ++to)  // there as back
+      links.push_back(to < from ? between_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)]
+                                : number(farthest_route(machine, plan.grid(), from, to)));
+  }
+  const int level = terms.routes[static_cast<std::size_t>(between_.front().back())].level;
+  const int meeting = number({Verb::all_reduce, level, 2, sharing(machine, level, plan.ranks())});
+  const Rates rates(terms, machine);
+  bandwidth_ = rates.way({meeting}).bandwidth;
+  for (int route = 0; route < meeting; ++route) {
+    Link& link = links_.emplace_back(Link{rates.way({route}).overlap, {}});
+    for (const auto& layer : plan.layers)
+      link.seconds.push_back(rates.seconds(
+          Movement{route, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}));
+  }
+}
+
+const CutPrice::Link& CutPrice::link(int from, int to) const {
+  return links_[static_cast<std::size_t>(between_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)])];
+}
+
+void CutPrice::add_outputs(const Plan& plan) {
+  crossing_.assign(plan.layers.size() + 1, 0);
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const auto readers = plan.all_readers.of(static_cast<int>(i));
+    Sent sent{plan.layers[i].has_backward(), {readers.begin(), readers.end()}};
+    for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut)
+      crossing_[static_cast<std::size_t>(cut)] += farthest().seconds[i];
+    sent_.push_back(std::move(sent));
+  }
+}
+
+void CutPrice::add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+  const Price price(plan, machine, times, splits_backward(schedule_));
+  LayerCosts costs(plan, price);
+  for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
+  kept_ = under_way_ = again_ = {0};
+  const bool has_replicas = schedule_.replicas() > 1;
+  std::vector<MemoryUse> uses;
+  Index weights = 0;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    uses.push_back(plan.memory(i, 0));
+    weights += uses.back()[MemoryClass::weights];
+  }
+  const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    const LayerCost cost = costs.of(i);
+    const Sums sums = plan.workload.training ? price.sums(i) : Sums();
+    const MemoryUse& use = uses[static_cast<std::size_t>(i)];
+    const double replicas =  // gradients of both meet, in two halves there and back
+        has_replicas ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
+    forward_.push_back(forward_.back() + cost.forward.total());
+    data_.push_back(data_.back() + cost.backward_data.total());
+    filter_.push_back(filter_.back() + cost.backward_filter.total());
+    reduce_.push_back(reduce_.back() + sums.seconds * (1 - sums.overlap) + replicas);
+    step_.push_back(step_.back() + sums.after + update * static_cast<double>(use[MemoryClass::weights]));
+    kept_.push_back(kept_.back() + use[MemoryClass::weights] + use[MemoryClass::gradients] +
+                    use[MemoryClass::optimizer]);
+    const Index activations = use[MemoryClass::activations] + use[MemoryClass::halos];
+    const bool again = plan.layers[static_cast<std::size_t>(i)].recompute;
+    under_way_.push_back(under_way_.back() + (again ? 0 : activations));
+    again_.push_back(again_.back() + (again ? activations : 0));
+  }
+}
+
+void CutPrice::count_actions() {
+  const auto groups = static_cast<std::size_t>(schedule_.groups());
+  Schedule apart;               // a stage for each group of each stage
+  std::vector<std::size_t> of;  // which group that is
+  for (const auto& actions : schedule_.stages) {
+    actions_ += actions.size();
+    std::map<int, std::vector<Action>> by_group;
+    for (const auto& action : actions) by_group[action.group].push_back(action);
+    auto& counts = counts_.emplace_back();
+    for (auto& each : by_group) {
+      const auto forwards = std::count_if(each.second.begin(), each.second.end(),
+                                          [](const Action& action) { return action.kind == Action::Kind::forward; });
+      if (forwards > 0) counts.push_back({static_cast<std::size_t>(each.first), static_cast<int>(forwards)});
+      of.push_back(static_cast<std::size_t>(each.first));
+      apart.stages.push_back(std::move(each.second));
+    }
+  }
+  held_.assign(groups, 0);
+  const auto peaks = peak_memory(apart, std::vector<GroupMemory>(groups, {1, kept_for_filter, 0}));
+  for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
+}
+
+double CutPrice::crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
+
+double CutPrice::seconds(int first, int end) const {
+  return between(forward_, first, end) + between(data_, first, end) + between(filter_, first, end) +
+         (1 - farthest().overlap) * (crossing(first) + crossing(end));
+}
+
+Index CutPrice::bytes(int group, int first, int end) const {
+  return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end) +
+         between(again_, first, end);
+}
+
+Index CutPrice::bytes(const std::vector<int>& ends) const {
+  Index most = 0;
+  for (const auto& counts : counts_) {
+    Index all = 0;
+    for (const auto& [g, count] : counts) all += bytes(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    most = std::max(most, all);
+  }
+  return most;
+}
+
+CutPrice::Groups CutPrice::groups(const std::vector<int>& ends, bool edges) const {
+  Groups groups;
+  for (std::size_t g = 0; g < ends.size(); ++g) {
+    const int first = g == 0 ? 0 : ends[g - 1], end = ends[g];
+    groups.times.push_back({between(forward_, first, end), between(data_, first, end), between(filter_, first, end),
+                            between(reduce_, first, end), between(step_, first, end)});
+  }
+  add_transfers(ends, groups, edges);
+  return groups;
+}
+
+/// A stage takes in what it reads once, with the first of its groups that reads it; groups of one stage hand over for nothing.
+void CutPrice::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
+  std::map<std::pair<int, int>, double> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
+  const auto group_of = [&](int layer) {
+    return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
+  };
+  const auto place = [&](int group) { return places_[0][static_cast<std::size_t>(group)]; };
+  std::vector<std::pair<int, int>> taken;  // stages, and the group that takes it in there
+  for (int i = 0; i < layers(); ++i) {
+    const Sent& sent = sent_[static_cast<std::size_t>(i)];
+    const int from = group_of(i);
+    if (sent.readers.empty() || sent.readers.back() < ends[static_cast<std::size_t>(from)]) continue;
+    taken.assign(1, {place(from), from});
+    for (const int reader : sent.readers) {
+      const int to = group_of(reader);
+      if (to == from) continue;
+      const auto has = std::find_if(taken.begin(), taken.end(), [&](const auto& t) { return t.first == place(to); });
+      const bool travels = has == taken.end();
+      const int producer = travels ? from : has->second;
+      const Link& link = this->link(place(from), place(to));
+      const double seconds = link.seconds[static_cast<std::size_t>(i)], busy = seconds * (1 - link.overlap) / 2;
+      if (producer != to && edges) feeds[{to, producer}] += travels ? seconds * link.overlap : 0;
+      if (!travels) continue;
+      taken.emplace_back(place(to), to);
+      for (const int group : {from, to}) {
+        GroupTimes& times = groups.times[static_cast<std::size_t>(group)];
+        times.forward += busy;
+        if (sent.back) times.backward_data += busy;
+      }
+    }
+  }
+  for (const auto& [edge, seconds] : feeds) {
+    groups.edges.emplace_back(edge.second, edge.first);
+    groups.transfers.push_back(seconds);
+  }
+}
+
+double CutPrice::after(std::size_t stage, const Groups& groups) const {
+  double seconds = 0;
+  for (const auto& [g, count] : counts_[stage]) seconds += groups.times[g].reduce + groups.times[g].step;
+  return seconds;
+}
+
+double CutPrice::work(const std::vector<int>& ends) const {
+  const Groups groups = this->groups(ends, false);
+  double most = 0;
+  for (std::size_t stage = 0; stage < counts_.size(); ++stage) {
+    double seconds = after(stage, groups);
+    for (const auto& [g, count] : counts_[stage]) {
+      const GroupTimes& times = groups.times[g];
+      seconds += count * (times.forward + times.backward_data + times.backward_filter);
+    }
+    most = std::max(most, seconds);
+  }
+  return most;
+}
+
+double CutPrice::makespan(const std::vector<int>& ends) {
+  const Groups groups = this->groups(ends, true);
+  const GroupGraph graph(this->groups(), groups.edges);
+  auto& [edges, whole] = run_;
+  if (!whole || edges != groups.edges) {
+    edges = groups.edges;
+    whole = made_.of(request_, graph, places_);
+  }
+  return partita::makespan(*whole, graph, {groups.times, 0, groups.transfers});
+}
+
+}  // namespace partita

@@ -1,0 +1,236 @@
+#include "strategies/planner/stage_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <random>
+
+namespace partita {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// Where groups end, for the least that the groups' costs combine to; cost(group, first, end) is `never` for a group that cannot
+/// be. Nothing if there is no cut.
+template <class Cost, class Combine>
+std::vector<int> best_cut(int layers, int groups, const Cost& cost, const Combine& combine) {
+  struct Best {
+    double cost = never;
+    int first = 0;  // of the last group
+  };
+  std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
+                                      std::vector<Best>(static_cast<std::size_t>(layers) + 1));
+  const auto of = [&](int group, int end) -> Best& {
+    return best[static_cast<std::size_t>(group)][static_cast<std::size_t>(end)];
+  };
+  of(0, 0).cost = 0;
+  for (int g = 1; g <= groups; ++g)
+    for (int end = g; end <= layers - groups + g; ++end)  // each group that follows has a layer
+      for (int first = g - 1; first < end; ++first) {
+        const double before = of(g - 1, first).cost;
+        if (before >= of(g, end).cost) continue;  // a group more costs no less
+        if (const double with = combine(before, cost(g - 1, first, end)); with < of(g, end).cost)
+          of(g, end) = {with, first};
+      }
+  std::vector<int> ends;
+  if (of(groups, layers).cost == never) return ends;
+  for (int g = groups, end = layers; g > 0; end = of(g--, end).first) ends.push_back(end);
+  std::reverse(ends.begin(), ends.end());
+  return ends;
+}
+
+/// The cut whose largest group, by cost(group, first, end), is smallest; of equal ones that which sends least.
+template <class Cost>
+std::vector<int> even_cut(const CutPrice& price, const Cost& cost) {
+  const auto ends = best_cut(price.layers(), price.groups(), cost, [](double a, double b) { return std::max(a, b); });
+  double largest = 0;
+  for (std::size_t g = 0; g < ends.size(); ++g)
+    largest = std::max(largest, cost(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]));
+  const auto sends = [&](int g, int first, int end) {
+    return cost(g, first, end) <= largest ? price.crossing(end) : never;
+  };
+  return ends.empty() ? ends : best_cut(price.layers(), price.groups(), sends, std::plus<>());
+}
+
+/// How good a cut is: what passes the limit is worse than what does not.
+struct Score {
+  Index beyond = 0;  // the limit
+  double seconds = 0, sends = 0;
+
+  bool better_than(const Score& other) const {
+    constexpr double rounding = 1e-9;
+    if (beyond != other.beyond) return beyond < other.beyond;
+    if (std::abs(seconds - other.seconds) > rounding * other.seconds) return seconds < other.seconds;
+    return sends < other.sends * (1 - rounding);
+  }
+};
+
+struct Cut {
+  std::vector<int> ends;  // none: no cut yet
+  Score score;
+};
+
+/// Looks for the cut that takes least.
+class Search {
+ public:
+  Search(CutPrice& price, Index limit, double effort) : price_(price), limit_(limit), effort_(effort) {}
+
+  /// Of all cuts; nothing if their schedules have more than so many actions.
+  std::optional<Cut> of_all(double most) {
+    double cuts = 1;
+    for (int g = 1; g < price_.groups(); ++g) cuts *= static_cast<double>(price_.layers() - g) / g;
+    if (cuts * static_cast<double>(price_.actions()) > most) return std::nullopt;
+    Cut best;
+    effort_ = std::numeric_limits<double>::infinity();
+    std::vector<int> ends;
+    try_from(0, ends, best);
+    return best;
+  }
+
+  /// From this cut, and then from the best one with some boundaries elsewhere.
+  Cut from(const std::vector<int>& ends) {
+    Cut best = descended(ends);
+    std::mt19937_64 random(1);
+    for (int kick = 0; kick < kicks && effort_ > 0; ++kick)
+      if (Cut other = descended(kicked(best.ends, random)); other.score.better_than(best.score))
+        best = std::move(other);
+    return best;
+  }
+
+ private:
+  enum class Judge { work, makespan };
+  static constexpr int kicks = 64;
+
+  /// Moves boundaries as long as that gains: first for the stage that works longest, which is soon known, then for the schedule.
+  Cut descended(const std::vector<int>& ends) {
+    Cut even, best;
+    offer(ends, Judge::work, even);
+    descend(Judge::work, even);
+    offer(ends, Judge::makespan, best);
+    offer(even.ends, Judge::makespan, best);
+    descend(Judge::makespan, best);
+    return best;
+  }
+
+  /// Puts a cut in the place of a worse one.
+  bool offer(const std::vector<int>& ends, Judge judge, Cut& best) {
+    Score score{limit_ == 0 ? 0 : std::max<Index>(price_.bytes(ends) - limit_, 0), price_.work(ends), 0};
+    for (const int end : ends) score.sends += price_.crossing(end);
+    effort_ -= price_.layers();
+    const auto gains = [&] { return best.ends.empty() || score.better_than(best.score); };
+    if (!gains()) return false;  // no order of actions takes less than their work
+    if (judge == Judge::makespan) {
+      effort_ -= static_cast<double>(price_.actions());
+      score.seconds = price_.makespan(ends);
+      if (!gains()) return false;
+    }
+    best = {ends, score};
+    return true;
+  }
+
+  void try_from(int first, std::vector<int>& ends, Cut& best) {
+    const int left = price_.groups() - static_cast<int>(ends.size());
+    const int last = price_.layers() - left + 1;
+    for (int end = left == 1 ? last : first + 1; end <= last; ++end) {
+      ends.push_back(end);
+      left == 1 ? static_cast<void>(offer(ends, Judge::makespan, best)) : try_from(end, ends, best);
+      ends.pop_back();
+    }
+  }
+
+  void descend(Judge judge, Cut& best) {
+    while (effort_ > 0 && (move_one(judge, best) || move_two(judge, best))) {
+    }
+  }
+
+  /// One boundary to any place where there is none.
+  bool move_one(Judge judge, Cut& best) {
+    bool moved = false;
+    for (std::size_t b = 0; b + 1 < best.ends.size(); ++b)
+      for (int end = 1; end < price_.layers() && effort_ > 0; ++end)
+        if (!std::binary_search(best.ends.begin(), best.ends.end(), end))
+          moved = offer(with(best.ends, b, end), judge, best) || moved;
+    return moved;
+  }
+
+  /// Two boundaries by a few layers each.
+  bool move_two(Judge judge, Cut& best) {
+    constexpr int reach = 2;
+    for (std::size_t a = 0; a + 1 < best.ends.size(); ++a)
+      for (std::size_t b = a + 1; b + 1 < best.ends.size(); ++b)
+        for (int i = -reach; i <= reach; ++i)
+          for (int j = -reach; j <= reach && effort_ > 0; ++j) {
+            std::vector<int> ends = best.ends;
+            ends[a] += i;
+            ends[b] += j;
+            const auto out_of_order = std::adjacent_find(ends.begin(), ends.end(), std::greater_equal<>());
+            if (ends.front() > 0 && out_of_order == ends.end() && offer(ends, judge, best)) return true;
+          }
+    return false;
+  }
+
+  static std::vector<int> with(std::vector<int> ends, std::size_t boundary, int end) {
+    ends[boundary] = end;
+    std::sort(ends.begin(), ends.end());
+    return ends;
+  }
+
+  /// Some boundaries anywhere else. The numbers are the same in every run: all ranks must find the same cut.
+  std::vector<int> kicked(std::vector<int> ends, std::mt19937_64& random) const {
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    const std::size_t boundaries = ends.size() - 1;
+    for (std::size_t i = 0; i <= boundaries / 2; ++i) {
+      const auto end = static_cast<int>(1 + below(static_cast<std::size_t>(price_.layers()) - 1));
+      if (!std::binary_search(ends.begin(), ends.end(), end)) ends = with(std::move(ends), below(boundaries), end);
+    }
+    return ends;
+  }
+
+  CutPrice& price_;
+  Index limit_;
+  double effort_;  // that is left, about a simulated action each
+};
+
+/// What CutPrice::seconds says, asked once of each range of layers.
+class Seconds {
+ public:
+  explicit Seconds(const CutPrice& price)
+      : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, never) {
+    for (int first = 0; first < price.layers(); ++first)
+      for (int end = first + 1; end <= price.layers(); ++end) known_[place(first, end)] = price.seconds(first, end);
+  }
+  double of(int first, int end) const { return known_[place(first, end)]; }
+
+ private:
+  std::size_t place(int first, int end) const {
+    return static_cast<std::size_t>(first) * ends_ + static_cast<std::size_t>(end);
+  }
+  std::size_t ends_;
+  std::vector<double> known_;
+};
+
+}  // namespace
+
+FoundCut find_cut(CutPrice& price, Index limit, double most, double effort) {
+  Search search(price, limit, effort);
+  std::optional<Cut> best = search.of_all(most);
+  if (!best) {
+    const Seconds known(price);
+    const auto seconds = [&](int g, int first, int end) {
+      return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : never;
+    };
+    const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
+    const auto even = even_cut(price, seconds);
+    best = search.from(even.empty() ? even_cut(price, bytes) : even);
+    if (best->score.beyond > 0 && !even.empty())
+      if (Cut other = Search(price, limit, effort).from(even_cut(price, bytes)); other.score.better_than(best->score))
+        best = std::move(other);
+  }
+  const Index held = price.bytes(best->ends);
+  return {std::move(best->ends), held};
+}
+
+}  // namespace partita

@@ -1,0 +1,117 @@
+#include "strategies/schedule/generators/generate.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace partita {
+
+namespace {
+
+const std::array<ScheduleKind, 12> kinds{{
+    {"gpipe", "all forwards, then all backwards (Huang et al. 2019)", "any", 1, false, schedules::gpipe},
+    {"1f1b", "forwards and backwards in turns (Narayanan et al. 2019; Fan et al. 2021)", "any", 1, false,
+     schedules::one_f_one_b},
+    {"interleaved", "1f1b with v groups a stage (Narayanan et al. 2021)",
+     "any; generated for the next multiple of p microbatches, of which the surplus is dropped", 2, true,
+     schedules::interleaved},
+    {"chimera", "two replicas in opposite directions (Li and Hoefler 2021)",
+     "an even p; generated for the next multiple of p microbatches, of which the surplus is dropped", 1, false,
+     schedules::chimera},
+    {"zb-h1", "backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023)", "any", 1, false,
+     schedules::zb_h1},
+    {"zb-h2", "the same with up to 2p-1 microbatches (Qi et al. 2023)", "any", 1, false, schedules::zb_h2},
+    {"zb-1p", "arranged by the given times in a memory of p microbatches (Qi et al. 2023)",
+     "any; --memory-limit of 1 or more", 1, false, schedules::zb_1p},
+    {"zb-2p", "the same in that of 2p", "any; --memory-limit of 1 or more", 1, false, schedules::zb_2p},
+    {"zb-v", "down the stages and up again, in a memory of p (Qi et al. 2024)", "any; --memory-limit of 1 or more", 2,
+     false, schedules::zb_v},
+    {"v-half", "the same in about half of 1f1b's memory (Qi et al. 2024)", "any", 2, false, schedules::v_half},
+    {"v-min", "the same in about a third of it (Qi et al. 2024)", "any", 2, false, schedules::v_min},
+    {"dualpipe-v", "down and up again, forwards beside backwards (DeepSeek-AI 2025)",
+     "any; generated for 2p microbatches at least, of which the surplus is dropped", 2, false, schedules::dual_pipe_v},
+}};
+
+void check(const ScheduleRequest& request, const ScheduleKind& kind) {
+  constexpr int most_stages = 1 << 14, most_microbatches = 1 << 16;
+  const auto check_count = [](int count, int most, std::string_view what) {
+    if (count < 1 || count > most) fail("a schedule of {} {}; there must be 1 to {}", count, what, most);
+  };
+  check_count(request.stages, most_stages, "stages");
+  check_count(request.microbatches, most_microbatches, "microbatches");
+  check_count(request.groups_per_stage, most_stages, "groups a stage");
+  if (request.groups_per_stage != kind.groups_per_stage && !kind.any_groups)
+    fail("the schedule '{}' has {} {} a stage, not {}; 'interleaved' takes any number", kind.name,
+         kind.groups_per_stage, kind.groups_per_stage == 1 ? "group" : "groups", request.groups_per_stage);
+  constexpr std::int64_t most_actions = std::int64_t{1} << 26;
+  if (std::int64_t{request.stages} * request.microbatches * request.groups_per_stage > most_actions)
+    fail("a schedule of {} stages, {} microbatches and {} groups a stage has more than {} forwards", request.stages,
+         request.microbatches, request.groups_per_stage, most_actions);
+  if (kind.name == "chimera" && request.stages % 2 != 0)
+    fail(
+        "the schedule 'chimera' needs an even number of stages, not {}: the two directions fill each other's bubbles "
+        "only so",
+        request.stages);
+  check_numbers(request);
+}
+
+}  // namespace
+
+void check_numbers(const ScheduleRequest& request) {
+  for (const double time : {request.times.forward, request.times.backward_data, request.times.backward_filter})
+    if (!(time > 0) || !std::isfinite(time)) fail("an action takes {}; it must take a time above 0", time);
+  if (!(request.transfer >= 0) || !std::isfinite(request.transfer))
+    fail("a transfer takes {}; it must take 0 or more", request.transfer);
+  if (!(request.filter_memory >= 0 && request.filter_memory <= 1))
+    fail("{} of a microbatch's activations are kept for backward-filter; it must be 0 to 1", request.filter_memory);
+  if (!(request.memory_limit >= 0))
+    fail("a memory limit of {}; it must be 0 (the kind's own) or more", request.memory_limit);
+}
+
+std::span<const ScheduleKind> schedule_kinds() { return kinds; }
+
+const ScheduleKind& schedule_kind(const std::string& name) {
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.name == name; });
+  if (found != kinds.end()) return *found;
+  std::vector<std::string> names;
+  for (const auto& kind : kinds) names.push_back(kind.name);
+  fail("there is no schedule '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));
+}
+
+int stage_of_group(const std::string& kind, int group, int stages) {
+  const bool interleaved = kind == "interleaved" || group < stages;
+  return interleaved ? group % stages : schedules::v_stage(group, stages);
+}
+
+Schedule generate(const ScheduleRequest& request) {
+  const ScheduleKind& kind = schedule_kind(request.kind);
+  ScheduleRequest whole = request;
+  if (whole.groups_per_stage == 0) whole.groups_per_stage = kind.groups_per_stage;
+  check(whole, kind);
+  return kind.generate(whole);
+}
+
+namespace schedules {
+
+Schedule first_microbatches(Schedule schedule, int count) {
+  for (auto& list : schedule.stages)
+    std::erase_if(list, [&](const Action& action) { return action.microbatch >= count; });
+  return schedule;
+}
+
+Best::Best(const ScheduleRequest& request, int groups)
+    : graph_(groups), times_(equal_times(groups, groups / request.stages, request.times, request.transfer)) {}
+
+void Best::offer(Schedule schedule) {
+  const double cost = simulate(schedule, graph_, times_).cost;
+  if (!best_.stages.empty() && cost >= cost_) return;
+  cost_ = cost;
+  best_ = std::move(schedule);
+}
+
+Schedule Best::take() { return std::move(best_); }
+
+}  // namespace schedules
+}  // namespace partita

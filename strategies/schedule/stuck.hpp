@@ -1,0 +1,40 @@
+#pragma once
+
+#include "strategies/schedule/dependencies.hpp"
+
+namespace partita {
+
+/// Where every stage stands: the position of its next action.
+using Heads = std::vector<std::size_t>;
+
+/// What a stage waits for.
+struct Wait {
+  int stage = 0;
+  Action at, needed;
+};
+
+/// Lines below a message: every stage's list around its head, which stands in brackets.
+std::string draw_heads(const Schedule& schedule, const Heads& heads);
+
+/// The stage and the position of an action; (-1, 0) if no stage has it.
+std::pair<int, std::size_t> find_action(const Schedule& schedule, const Action& action);
+
+[[noreturn]] void fail_circle(const Schedule& schedule, const Heads& heads, const std::vector<Wait>& waits);
+[[noreturn]] void fail_absent(const Schedule& schedule, const Heads& heads, const Wait& wait);
+
+/// Throws the Error of a schedule whose stages cannot go on: walks from the first that waits to what it waits for, until an
+/// action that nobody does, or stages that wait for each other. `wait(stage)` is what the stage waits for.
+template <class WaitOf>
+[[noreturn]] void fail_stuck(const Schedule& schedule, const Heads& heads, WaitOf&& wait) {
+  int stage = 0;
+  while (heads[static_cast<std::size_t>(stage)] == schedule.stages[static_cast<std::size_t>(stage)].size()) ++stage;
+  for (std::vector<Wait> waits;;) {
+    for (auto first = waits.begin(); first != waits.end(); ++first)
+      if (first->stage == stage) fail_circle(schedule, heads, {first, waits.end()});
+    waits.push_back(wait(stage));
+    stage = find_action(schedule, waits.back().needed).first;
+    if (stage < 0) fail_absent(schedule, heads, waits.back());
+  }
+}
+
+}  // namespace partita

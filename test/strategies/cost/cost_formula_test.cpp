@@ -1,0 +1,248 @@
+// A formula that is made once prices a plan on every machine of the same levels as a new estimate does, and that is what the plan
+// costs rank by rank and item by item.
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/cost/estimate.hpp"
+
+#include "test/strategies/cost/plain_price.hpp"
+#include "test/strategies/cost/priced.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/random_case.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path examples() {
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  return fs::path(source == nullptr ? "." : source) / "examples";
+}
+
+/// The machines that ship, and some of more levels than those.
+std::vector<Machine> machines() {
+  std::vector<Machine> all{round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2)};
+  for (const auto& entry : fs::directory_iterator(examples() / "machines"))
+    all.push_back(Machine::load(entry.path().string()));
+  return all;
+}
+
+/// Of the same levels, with everything else changed: other constants, curves where there were none and none where there were.
+Machine changed(Machine machine) {
+  double factor = 1.37;
+  for (Constant* constant : {&machine.memory_bandwidth, &machine.arithmetic, &machine.kernel})
+    constant->value *= (factor += 0.31);
+  const bool curves = machine.efficiency.empty();
+  machine.efficiency.clear();
+  if (curves) machine.efficiency = {{"conv", {{{1e3, 0.01}, {1e5, 0.9}}, ""}}, {"", {{{1, 0.2}}, ""}}};
+  for (Level& level : machine.levels) {
+    for (Constant* constant : {&level.latency, &level.bandwidth}) constant->value *= (factor += 0.23);
+    level.links.value += 1;
+    level.fan_out.value += 0.5;
+    level.overlap.value = 0.9 - level.overlap.value;
+    if (!level.verbs.empty())
+      level.verbs.clear();
+    else  // seconds that do not grow with bytes are possible where they were measured
+      for (const auto& [verb, ranks] : {std::pair(Verb::exchange, 2), {Verb::all_reduce, 2}, {Verb::all_reduce, 4}})
+        level.verbs[{verb, ranks}] = {{{64, 9 * us}, {128, 7 * us}, {4096, 20 * us}}, ""};
+  }
+  return machine;
+}
+
+bool holds(const Machine& machine, const Plan& plan) {
+  return machine.levels.back().ranks.value == 0 || machine.levels.back().ranks.value >= plan.ranks();
+}
+
+struct Case {
+  std::string name;
+  Plan plan;
+};
+
+std::vector<Case> cases() {
+  const auto loaded = [](const std::string& file) {
+    return Strategy::load((examples() / "strategies" / (file + ".toml")).string());
+  };
+  const Model volumes = builtin_model("unet3d", {.extent = 8, .width = 0.07}),
+              matrices = builtin_model("mlp", {.extent = 5, .classes = 7, .widths = {13, 11}}),
+              residual = builtin_model("resnet50", {.extent = 67, .classes = 5, .width = 0.03});
+  Strategy unequal = all_as("data=2 y=2", "N@data H@y"), chimera, distributed = all_as("data=3", "N@data");
+  unequal.stage({"in", "a"}).stage({"b", "loss"}).schedule("1f1b", 3);
+  chimera.stage({"in", "a"}).stage({"b", "loss"}).schedule("chimera", 4);
+  distributed.update(Strategy::Update::distributed);
+  return {{"residual network", bound(residual, all_as("data=4 y=2", "N@data H@y"), 8)},
+          {"residual network, uneven", bound(residual, all_as("data=3 y=2 x=2", "N@data H@y W@x"), 7)},
+          {"distributed update", bound(residual, distributed, 7)},
+          {"volumes", bound(volumes, loaded("unet3d-spatial"), 2)},
+          {"volumes in a pipeline", bound(volumes, loaded("unet3d-pipeline"), 5)},
+          {"matrices", bound(matrices, loaded("mlp-2.5d"), 6)},
+          {"panels", bound(matrices, loaded("mlp-summa"), 6)},
+          {"microbatches of two sizes", bound(two_convolutions(), unequal, 8)},
+          {"both ways", bound(two_convolutions(), chimera, 6)},
+          {"evaluation", bound(residual, all_as("data=4 y=2", "N@data H@y"), 8, false)}};
+}
+
+void expect_same(const PassCost& a, const PassCost& b) {
+  for (const double PassCost::*part : {&PassCost::compute, &PassCost::halo, &PassCost::redistribution,
+                                       &PassCost::product, &PassCost::collective, &PassCost::hidden})
+    EXPECT_EQ(a.*part, b.*part);
+}
+
+void expect_same(const CostParts& a, const CostParts& b) {
+  expect_same(a.passes, b.passes);
+  for (const double CostParts::*part :
+       {&CostParts::transfers, &CostParts::sums, &CostParts::update, &CostParts::bubble})
+    EXPECT_EQ(a.*part, b.*part);
+}
+
+void expect_same(const Cost& a, const Cost& b) {
+  EXPECT_EQ(a.seconds, b.seconds);
+  expect_same(a.parts, b.parts);
+  EXPECT_EQ(a.transfers, b.transfers);
+  EXPECT_EQ(a.simulation.busy, b.simulation.busy);
+  EXPECT_EQ(a.stage, b.stage);
+  EXPECT_EQ(a.traffic, b.traffic);
+  EXPECT_EQ(a.memory.total, b.memory.total);
+  EXPECT_EQ(a.samples_per_second, b.samples_per_second);
+  ASSERT_EQ(a.layers.size(), b.layers.size());
+  for (std::size_t i = 0; i < a.layers.size(); ++i) {
+    for (const PassCost LayerCost::*pass :
+         {&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter})
+      expect_same(a.layers[i].*pass, b.layers[i].*pass);
+    EXPECT_EQ(a.layers[i].sums, b.layers[i].sums);
+    EXPECT_EQ(a.layers[i].inputs, b.layers[i].inputs);
+    EXPECT_EQ(a.layers[i].rank, b.layers[i].rank);
+  }
+}
+
+/// Layer by layer against the plain price, of microbatches of one size; memory and traffic against every representative's.
+void expect_plain(const Plan& plan, const Machine& machine, const std::string& what) {
+  const Cost cost = estimate(plan, machine);
+  const PlainPrice plain(plan, machine);
+  for (std::size_t i = 0; plan.smaller.empty() && i < plan.layers.size(); ++i) {
+    const LayerCost& layer = cost.layers[i];
+    expect_seconds(layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total(),
+                   plain.layer(static_cast<int>(i), false), what + ": " + plan.layers[i].name);
+    if (plan.workload.training)
+      expect_seconds(layer.sums, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
+  }
+  MemoryPeak memory;
+  Index bytes = 0;
+  for (const Grid& grid : plan.grids)
+    for (const int rank : representatives(grid)) {
+      if (const MemoryPeak peak = plan.peak(grid.first_rank() + rank); peak.total > memory.total) memory = peak;
+      bytes = std::max(bytes, plan.traffic(grid.first_rank() + rank).bytes);
+    }
+  EXPECT_EQ(cost.memory.total, memory.total) << what;
+  EXPECT_EQ(cost.memory.each, memory.each) << what;
+  EXPECT_EQ(cost.traffic.bytes, bytes) << what;
+}
+
+TEST(CostFormulas, HaveOnePriceForEqualLayersThatShareABinding) {
+  Model m("alike");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  for (const char* name : {"first", "second", "third", "ruled", "after"})
+    t = m.conv(name, t, {.filters = 4, .kernel = 3, .padding = 1});
+  m.mean_squared_error("loss", t);
+  EXPECT_EQ(m.layers()[5].like, 1);
+  EXPECT_EQ(m.layers()[6].like, 6);
+  Strategy strategy("y=2");
+  strategy.layer("*", {.output = "H@y"}).layer("ruled", {.output = "W@y"});
+  const Plan plan = bind(m, strategy, {.batch = 2, .optimizer = {}});
+  const auto& layers = plan.layers;
+  EXPECT_NE(layers[1].binding, layers[2].binding) << "images need no gradient";
+  EXPECT_EQ(layers[2].binding, layers[3].binding);
+  EXPECT_NE(layers[4].binding, layers[3].binding) << "it has a rule of its own";
+  EXPECT_NE(layers[5].binding, layers[3].binding) << "its input arrives in another layout";
+  const Cost cost = estimate(plan, round_machine());
+  EXPECT_EQ(cost.layers[2].forward.total(), cost.layers[3].forward.total());
+}
+
+}  // namespace
+
+TEST(CostFormulas, PriceAgainAsIfForTheFirstTime) {
+  int priced = 0;
+  for (const auto& [name, plan] : cases())
+    for (const Machine& machine : machines()) {
+      if (!holds(machine, plan)) continue;
+      SCOPED_TRACE(name + " on " + machine.name);
+      const Machine other = changed(machine);
+      const CostFormula formula(plan, machine);
+      const Cost first = formula.cost(machine), second = formula.cost(other);
+      expect_same(first, estimate(plan, machine));
+      expect_same(second, estimate(plan, other));
+      EXPECT_NE(first.seconds, second.seconds);
+      expect_same(formula.cost(machine), first);
+      ++priced;
+      if (HasFailure()) return;
+    }
+  EXPECT_GE(priced, 60);
+}
+
+TEST(CostFormulas, AStepIsTheCostInShort) {
+  for (const auto& [name, plan] : cases())
+    for (const Machine& machine : {round_machine(0.5), clustered_machine(3, 2)}) {
+      SCOPED_TRACE(name + " on " + machine.name);
+      const CostFormula formula(plan, machine);
+      for (const Machine& each : {machine, changed(machine)}) {
+        const StepCost step = formula.step(each);
+        const Cost cost = formula.cost(each);
+        EXPECT_EQ(step.seconds, cost.seconds);
+        EXPECT_EQ(step.stage, cost.stage);
+        expect_same(step.parts, cost.parts);
+      }
+    }
+}
+
+TEST(CostFormulas, LeaveOutWhatCostsNothingMore) {
+  for (const auto& [name, plan] : cases())
+    for (const Machine& machine : {round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2)})
+      for (const Machine& each : {machine, changed(machine)}) {
+        expect_plain(plan, each, name + " on " + machine.name);
+        if (HasFailure()) return;
+      }
+}
+
+TEST(CostFormulas, LeaveOutNothingOfDrawnPlans) {
+  for (std::uint64_t seed = 1000; seed < 1000 + cases(250) && !HasFailure(); ++seed) {
+    const RandomCase drawn(seed);
+    const Plan plan =
+        bind(drawn.model, drawn.strategy, {.batch = drawn.batch, .dtype = DType::f32, .optimizer = drawn.optimizer});
+    expect_plain(plan, round_machine(0.5), drawn.print());
+    expect_plain(plan, changed(clustered_machine(3, 1)), drawn.print());
+  }
+}
+
+TEST(CostFormulas, AreOfTheLevelsThatTheyWereMadeFor) {
+  const Plan plan = bound(two_convolutions(), all_as("data=2", "N@data"), 4);
+  const CostFormula formula(plan, clustered_machine(2, 1));
+  EXPECT_EQ(error_of([&] { formula.step(round_machine()); }),
+            "the formula is of levels of 2, any number of ranks, but the machine 'round' has levels of any number of "
+            "ranks; make another one for it");
+  EXPECT_EQ(error_of([&] { formula.cost(clustered_machine(3, 1)); }),
+            "the formula is of levels of 2, any number of ranks, but the machine 'round' has levels of 3, any number "
+            "of ranks; make another one for it");
+  EXPECT_GT(formula.step(clustered_machine(2, 2)).seconds, 0);
+  Machine small = round_machine();
+  small.levels[0].ranks = {1, ""};
+  EXPECT_NE(error_of([&] { CostFormula(plan, small); }).find("has 2 ranks, but the machine 'round' holds 1"),
+            std::string::npos);
+}
+
+TEST(CostFormulas, KeepMeasuredTimes) {
+  const Plan plan = bound(two_convolutions(), Strategy(), 1);
+  KernelTimes times("here");
+  times.set(local_work(plan.layers[2], 0, plan.workload), {}, {5 * us, 8 * us, 6 * us, 4 * us});
+  const CostFormula formula(plan, round_machine(), times);
+  times = KernelTimes();
+  const Machine other = changed(round_machine());
+  const Cost cost = formula.cost(other);
+  expect_seconds(cost.layers[2].forward.compute, 5 * us, "whatever the machine's rates");
+  EXPECT_TRUE(cost.layers[2].measured);
+  EXPECT_FALSE(cost.layers[1].measured);
+  EXPECT_EQ(cost.layers[1].forward.compute, estimate(plan, other).layers[1].forward.compute);
+}

@@ -1,0 +1,276 @@
+// Prices worked by hand, one kind of cost at a time, on machines of round numbers.
+#include "partita/strategies/cost/estimate.hpp"
+
+#include "test/strategies/cost/priced.hpp"
+#include "test/support/error_of.hpp"
+
+#include <functional>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+constexpr int a = 1, b = 2;  // layers of two_convolutions
+
+/// Of a kernel: the launch, and what takes longer, 1 ns an operation or 1 ns a byte.
+double kernel(double flops, double bytes) { return 1 * us + std::max(flops, bytes) * 1e-9; }
+
+/// Of convolution "a" for `samples` of `rows` rows.
+double convolution(double samples, double rows) {
+  return kernel(samples * rows * 8 * 4 * 2 * 18, samples * rows * 8 * (2 + 4) * 4 + 304);
+}
+
+/// A sum over two ranks, by recursive doubling or in two halves, of which each adds one.
+double sum_of_two(double bytes, double alpha = 1 * us, double beta = 1e-9) {
+  const double gamma = 3e-9;
+  return std::min(alpha + bytes * (beta + gamma), 2 * alpha + bytes * (beta + gamma / 2));
+}
+
+}  // namespace
+
+TEST(CostModel, ComputesByRateOrByBytes) {
+  const Plan plan = bound(two_convolutions(), Strategy(), 1);
+  const Cost cost = estimate(plan, round_machine());
+  const LayerCost& layer = cost.layers[a];
+  expect_seconds(layer.forward.compute, 10.216 * us, "9216 operations and a launch");
+  expect_seconds(layer.backward_data.total(), 0, "images need no gradient");
+  expect_seconds(layer.backward_filter.compute, 10.216 * us);
+  EXPECT_FALSE(layer.measured);
+  EXPECT_EQ(layer.forward.communication(), 0);
+  Machine fast = round_machine();
+  fast.arithmetic.value = 1e12;
+  expect_seconds(estimate(plan, fast).layers[a].forward.compute, (1 + 0.512 + 1.024 + 0.304) * us, "its bytes");
+  Machine half = round_machine();
+  half.efficiency["conv"] = {{{1, 0.5}}, ""};
+  expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 2 * 9.216) * us, "half of the rate");
+  half.efficiency = {{"", {{{1, 0.25}}, ""}}};
+  expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 4 * 9.216) * us, "as all others");
+  EXPECT_EQ(cost.layers[0].forward.total(), 0) << "the input computes nothing";
+}
+
+TEST(CostModel, GroupsAndChannelsThatARankLacks) {
+  Model m("groups");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  t = m.conv("depth", t, {.filters = 4, .kernel = 3, .padding = 1, .groups = 4, .bias = false});
+  t = m.conv_transpose("up", t, {.filters = 2, .kernel = 2, .stride = 2, .bias = false});
+  m.mean_squared_error("loss", t);
+  const auto cost = [&](int ranks) {
+    Machine machine = round_machine();
+    machine.memory_bandwidth.value = 1e15;
+    return estimate(bound(m, all_as(fmt::format("c={}", ranks), "C@c"), 1), machine);
+  };
+  expect_seconds(cost(1).layers[1].forward.compute, kernel(2 * 64 * 4 * 9, 0));
+  expect_seconds(cost(2).layers[1].forward.compute, kernel(2 * 64 * 2 * 9, 0), "two of the four groups");
+  expect_seconds(cost(1).layers[2].forward.compute, kernel(2 * 64 * 4 * 2 * 4, 0));
+  EXPECT_GT(cost(4).layers[2].forward.compute, 1 * us) << "two ranks of four have no channel of its output";
+  EXPECT_LT(cost(4).layers[2].forward.compute, kernel(2 * 64 * 4 * 2 * 4, 0));
+}
+
+TEST(CostModel, HalosAreMessages) {
+  const Plan plan = bound(two_convolutions(), all_as("y=2", "H@y"), 1);
+  const LayerCost layer = estimate(plan, round_machine()).layers[a];
+  expect_seconds(layer.forward.compute, convolution(1, 4));
+  expect_seconds(layer.forward.halo, 1.064 * us, "a row of 8 x 2 channels in one message");
+  const LayerCost second = estimate(plan, round_machine()).layers[b];
+  expect_seconds(second.forward.halo, 1.128 * us);
+  expect_seconds(second.backward_data.halo, 1.128 * us, "of the gradient of y");
+  const Plan four = bound(two_convolutions(), all_as("y=4", "H@y"), 1);
+  expect_seconds(estimate(four, round_machine()).layers[a].forward.halo, 2.128 * us, "inner ranks have two neighbours");
+}
+
+TEST(CostModel, HalosHideBehindComputing) {
+  const Plan plan = bound(two_convolutions(), all_as("y=2", "H@y"), 1);
+  const auto halo = [&](double overlap, double latency) {
+    Machine machine = round_machine(overlap);
+    machine.levels[0].latency.value = latency;
+    return estimate(plan, machine).layers[a].forward.halo;
+  };
+  expect_seconds(halo(0, 1 * us), 1.064 * us);
+  expect_seconds(halo(0.5, 1 * us), 0.532 * us);
+  expect_seconds(halo(1, 1 * us), 0);
+  expect_seconds(halo(1, 100 * us), 100.064 * us - convolution(1, 4), "no further than it computes");
+  expect_seconds(halo(0.5, 100 * us), 100.064 * us - convolution(1, 4));
+}
+
+/// A model of one layer between others, its rows over two ranks, on a machine whose halos take 100 us and travel by themselves.
+LayerCost far_halo(const std::function<Value(Model&, Value)>& layer, const std::string& schedule = "1f1b") {
+  Model m("halos");
+  auto t = m.input("in", {.channels = 2, .spatial = {16, 16}});
+  t = m.conv("before", t, {.filters = 2, .kernel = 1});
+  t = layer(m, t);
+  m.mean_squared_error("loss", t);
+  Machine machine = round_machine(1);
+  machine.levels[0].latency.value = 100 * us;
+  return estimate(bound(m, all_as("y=2", "H@y").schedule(schedule, schedule == "1f1b" ? 1 : 2), 4), machine).layers[2];
+}
+
+// As the executor goes on: with what lies inside, or with the gradient of the weights where both gradients are one action.
+TEST(CostModel, HalosHideBehindWhatGoesOn) {
+  const auto conv = [](Model& m, Value t) { return m.conv("it", t, {.filters = 2, .kernel = 3, .padding = 1}); };
+  const LayerCost one = far_halo(conv), halves = far_halo(conv, "zb-h1");
+  EXPECT_EQ(one.backward_filter.hidden, one.backward_filter.compute) << "dy's, behind dw";
+  EXPECT_EQ(one.backward_data.hidden, 0);
+  EXPECT_EQ(one.forward.hidden, one.forward.compute);
+  EXPECT_EQ(halves.backward_filter.hidden, 0) << "dw comes later";
+  const LayerCost pool =
+      far_halo([](Model& m, Value t) { return m.max_pool("it", t, {.window = 3, .stride = 1, .padding = 1}); });
+  EXPECT_EQ(pool.forward.hidden, pool.forward.compute);
+  EXPECT_EQ(pool.backward_data.hidden, pool.backward_data.compute);
+  const LayerCost up = far_halo(
+      [](Model& m, Value t) { return m.upsample("it", t, {.scale = 2, .interpolation = Interpolation::linear}); });
+  EXPECT_GT(up.forward.halo, 100 * us);
+  EXPECT_EQ(up.forward.hidden, 0);
+}
+
+TEST(CostModel, WhatComputingHidesItHidesOnce) {
+  Strategy strategy = all_as("y=2", "H@y");
+  strategy.layer("b", {.recompute = true});
+  Machine machine = round_machine(1);
+  machine.levels[0].latency.value = 100 * us;
+  const LayerCost layer = estimate(bound(two_convolutions(), strategy, 1), machine).layers[b];
+  expect_seconds(layer.backward_data.halo, 2 * 100.128 * us - layer.forward.compute - layer.backward_filter.compute,
+                 "of x once more, behind that forward, and of the gradient of y, behind dw");
+}
+
+TEST(CostModel, SumsByTheCheapestAlgorithmOrAsMeasured) {
+  const Plan plan = bound(two_convolutions(), all_as("data=2", "N@data").bucket_bytes(1), 2);
+  Machine machine = round_machine();
+  // A bucket a weight: 96 elements of the weights, 32 of the bias.
+  expect_seconds(estimate(plan, machine).layers[a].sums, sum_of_two(96 * 4) + sum_of_two(32 * 4));
+  machine.levels[0].verbs[{Verb::all_reduce, 2}] = {{{128, 3 * us}, {384, 7 * us}}, ""};
+  expect_seconds(estimate(plan, machine).layers[a].sums, 10 * us);
+  machine.levels[0].verbs[{Verb::all_reduce, 2}] = {{{64, 1 * us}, {96, 2 * us}}, ""};
+  expect_seconds(estimate(plan, machine).layers[a].sums, (8 + 2 * 128. / 96) * us, "in proportion beyond the points");
+  Machine others = round_machine();
+  others.levels[0].verbs[{Verb::all_reduce, 4}] = {{{128, 3 * us}}, ""};
+  expect_seconds(estimate(plan, others).layers[a].sums, sum_of_two(96 * 4) + sum_of_two(32 * 4), "two ranks, not four");
+}
+
+TEST(CostModel, SumsHideBehindTheBackwardThatFollows) {
+  const Plan plan = bound(two_convolutions(), all_as("data=2", "N@data").bucket_bytes(1), 2);
+  const auto exposed = [&](double overlap, double latency) {
+    Machine machine = round_machine(overlap);
+    machine.levels[0].latency.value = latency;
+    return estimate(plan, machine);
+  };
+  const auto both = [](const Cost& cost) { return cost.layers[a].sums + cost.layers[b].sums; };
+  const Cost none = exposed(0, 1 * us);
+  expect_seconds(none.parts.sums, both(none), "nothing travels by itself");
+  const Cost all = exposed(1, 1 * us);  // b's sums take 4.6 us, a's backward 10.2 us
+  expect_seconds(all.parts.sums, all.layers[a].sums, "b's sums are done when a's begin");
+  const Cost late = exposed(1, 100 * us);
+  expect_seconds(late.parts.sums, both(late) - late.layers[a].backward_filter.total(), "a's backward hides the most");
+  const Cost half = exposed(0.5, 1 * us);
+  expect_seconds(half.parts.sums, both(half) / 2 + half.layers[a].sums / 2);
+}
+
+TEST(CostModel, UpdatesMoveWeightsAndState) {
+  const Cost cost = estimate(bound(two_convolutions(), Strategy(), 1), round_machine());
+  const double elements = 96 + 32 + 160 + 32;  // 4 * 4 * 9 = 144 of b
+  expect_seconds(cost.parts.update, elements * 4 * 5e-9, "w and the momentum twice, the gradient once");
+  const Cost evaluation = estimate(bound(two_convolutions(), Strategy(), 1, false), round_machine());
+  EXPECT_EQ(evaluation.parts.update, 0);
+}
+
+TEST(CostModel, MicrobatchesOfTwoSizes) {
+  Strategy strategy;
+  const Cost cost = estimate(bound(two_convolutions(), strategy.schedule("gpipe", 2), 3), round_machine());
+  expect_seconds(cost.layers[a].forward.compute, (convolution(2, 8) + convolution(1, 8)) / 2, "the mean");
+  const Cost whole = estimate(bound(two_convolutions(), Strategy(), 2), round_machine()),
+             part = estimate(bound(two_convolutions(), Strategy(), 1), round_machine());
+  expect_seconds(cost.parts.passes.total(), whole.parts.passes.total() + part.parts.passes.total());
+  strategy.schedule("gpipe", 3);
+  expect_seconds(estimate(bound(two_convolutions(), strategy, 5), round_machine()).layers[a].forward.compute,
+                 (2 * convolution(2, 8) + convolution(1, 8)) / 3, "two of two, one of one");
+}
+
+TEST(CostModel, RecomputeRunsForwardOnceMore) {
+  Strategy strategy;
+  strategy.layer("b", {.recompute = true});
+  const Model model = two_convolutions();
+  const Cost once = estimate(bound(model, Strategy(), 1), round_machine()),
+             twice = estimate(bound(model, strategy, 1), round_machine());
+  expect_seconds(twice.layers[b].backward_data.compute,
+                 once.layers[b].backward_data.compute + once.layers[b].forward.compute);
+  expect_seconds(twice.seconds, once.seconds + once.layers[b].forward.compute);
+  const Cost evaluation = estimate(bound(model, strategy, 1, false), round_machine());
+  expect_seconds(evaluation.parts.total(), evaluation.seconds, "an evaluation runs no layer twice");
+  EXPECT_EQ(evaluation.layers[b].backward_data.total(), 0);
+}
+
+TEST(CostModel, MeasuredTimesGoBeforeRates) {
+  const Plan plan = bound(two_convolutions(), Strategy(), 1);
+  KernelTimes times("here");
+  times.set(local_work(plan.layers[b], 0, plan.workload), {}, {5 * us, 8 * us, 6 * us, 4 * us});
+  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {}, {11 * us, 0, 0, 0});
+  const Cost cost = estimate(plan, round_machine(), times);
+  EXPECT_TRUE(cost.layers[b].measured);
+  EXPECT_FALSE(cost.layers[a].measured);
+  expect_seconds(cost.layers[b].forward.compute, 5 * us);
+  expect_seconds(cost.layers[b].backward_data.compute, 8 * us * 0.6, "both gradients at once take less");
+  expect_seconds(cost.layers[b].backward_filter.compute, 8 * us * 0.4);
+  expect_seconds(cost.parts.update, 11 * us);
+  Strategy halves;
+  halves.stage({"in", "a"}).stage({"b", "loss"}).schedule("zb-h1", 1);
+  const LayerCost apart = estimate(bound(two_convolutions(), halves, 1), round_machine(), times).layers[b];
+  expect_seconds(apart.backward_data.compute, 6 * us, "one after the other");
+  expect_seconds(apart.backward_filter.compute, 4 * us);
+}
+
+TEST(CostModel, TimesAreThoseOfThePlansOwnLoop) {
+  const Plan plan = bound(two_convolutions(), Strategy().schedule("gpipe", 2), 2);
+  const std::string conv = local_work(plan.layers[b], 0, plan.workload);
+  KernelTimes times("here");
+  times.set(conv, {}, {5 * us, 8 * us, 6 * us, 4 * us});
+  times.set(conv, {2, 2}, {7 * us, 8 * us, 6 * us, 4 * us});
+  times.set(conv, {4, 4}, {9 * us, 8 * us, 6 * us, 4 * us});
+  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {}, {11 * us, 0, 0, 0});
+  times.set(update_work(96 + 32 + 160 + 32, plan.workload), {2, 2}, {13 * us, 0, 0, 0});
+  const Cost cost = estimate(plan, round_machine(), times);
+  expect_seconds(cost.layers[b].forward.compute, 7 * us);
+  expect_seconds(cost.parts.update, 13 * us);
+  EXPECT_NE(why(plan, round_machine(), times, b).find("measured on here, with 2 of 2 microbatches in flight: conv"),
+            std::string::npos);
+}
+
+TEST(CostModel, FartherRanksTakeTheOuterLevel) {
+  const auto halo = [](const Machine& machine, const std::string& grid) {
+    return estimate(bound(two_convolutions(), all_as(grid, "H@y"), 1), machine).layers[a].forward.halo;
+  };
+  expect_seconds(halo(clustered_machine(2, 2), "y=4"), (2 * 10 + 2 * 64 * 0.01) * us,
+                 "one of the two neighbours is on another node");
+  expect_seconds(halo(clustered_machine(2, 2), "a=2 y=2"), 1.064 * us, "y stays within a node, at its end too");
+  expect_seconds(halo(clustered_machine(2, 2), "y=2 a=2"), (10 + 64 * 0.01) * us, "two cross, on a link each");
+  expect_seconds(halo(clustered_machine(2, 1), "y=2 a=2"), (10 + 64 * 0.02) * us, "two share a link");
+  Machine thin = clustered_machine(2, 2);
+  thin.levels[1].fan_out.value = 4;
+  expect_seconds(halo(thin, "y=2 a=2"), (10 + 64 * 0.04) * us, "a quarter of the links can be busy");
+  Machine measured = clustered_machine(2, 2);
+  measured.levels[1].verbs[{Verb::exchange, 2}] = {{{64, 25 * us}}, ""};
+  expect_seconds(halo(measured, "y=2 a=2"), 25 * us);
+}
+
+TEST(CostModel, CollectivesShareTheLinksOfANode) {
+  const auto sums = [](const std::string& grid, double links) {
+    const Plan plan = bound(two_convolutions(), all_as(grid, "N@data"), 2);
+    return estimate(plan, clustered_machine(2, links)).layers[a].sums;
+  };
+  const double bytes = (96 + 32 + 160 + 32) * 4;  // all in one bucket, which starts where each weight does
+  expect_seconds(sums("a=2 data=2", 2), sum_of_two(bytes), "within a node");
+  expect_seconds(sums("data=2 a=2", 2), sum_of_two(bytes, 10 * us, 1e-8), "between nodes");
+  expect_seconds(sums("data=2 a=2", 1), sum_of_two(bytes, 10 * us, 2e-8), "the two groups share a link");
+  const Plan all = bound(two_convolutions(), all_as("data=4", "N@data"), 4);
+  expect_seconds(estimate(all, clustered_machine(2, 1)).layers[a].sums, 2 * (10 * us + bytes * (1e-8 + 3e-9)),
+                 "of one group, two rounds with the link to itself");
+}
+
+TEST(CostModel, AMachineHoldsSoManyRanks) {
+  Machine machine = round_machine();
+  machine.levels[0].ranks = {2, ""};
+  EXPECT_GT(estimate(bound(two_convolutions(), all_as("data=2", "N@data"), 4), machine).seconds, 0);
+  EXPECT_EQ(
+      error_of([&] { estimate(bound(two_convolutions(), all_as("data=4", "N@data"), 4), machine); }),
+      "the strategy has 4 ranks, but the machine 'round' holds 2: its last level 'node' says so; add one for what "
+      "lies beyond");
+}

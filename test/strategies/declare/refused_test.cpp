@@ -1,0 +1,200 @@
+// Every combination of a kind of layer and one key of a rule that is refused, with its message: all others bind. Each layer is
+// asked for each dimension over an axis of two, in output, input and weights, for a pending sum, and for every algorithm.
+#include "partita/base/error.hpp"
+#include "partita/strategies/plan/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace partita::test {
+namespace {
+
+/// A layer of each kind, named by it.
+Model zoo() {
+  Model m("zoo");
+  Value t = m.input("input", {.channels = 6, .spatial = {8, 8}});
+  t = m.conv("conv", t, {.filters = 6, .kernel = 3, .padding = 1});
+  t = m.conv("grouped", t, {.filters = 6, .kernel = 3, .padding = 1, .groups = 3});
+  t = m.conv_transpose("conv_transpose", t, {.filters = 6, .kernel = 2, .stride = 2});
+  t = m.max_pool("max_pool", t, {.window = 2});
+  t = m.batch_norm("batch_norm", t);
+  t = m.group_norm("group_norm", t, {.groups = 2});
+  t = m.relu("relu", t);
+  t = m.add("add", t, t);
+  t = m.dropout("dropout", t);
+  t = m.upsample("upsample", t);
+  t = m.crop("crop", t, {{4, 4}, {4, 4}});
+  t = m.concatenate("concatenate", {t, t});
+  t = m.space_to_depth("space_to_depth", t, 2);
+  t = m.global_average_pool("global_average_pool", t);
+  t = m.linear("linear", t, {.features = 6});
+  m.softmax_cross_entropy("softmax_cross_entropy", t);
+  return m;
+}
+
+Model ending_in(bool dice) {
+  Model m("loss");
+  const Value t = m.input("input", {.channels = 2, .spatial = {8, 8}});
+  dice ? m.softmax_dice("softmax_dice", t) : m.mean_squared_error("mean_squared_error", t);
+  return m;
+}
+
+using Refused = std::map<std::string, std::string>;
+
+void try_rule(const Model& model, const std::string& layer, const std::string& what, const LayerRule& rule,
+              Refused& refused) {
+  Strategy strategy("a=2");
+  strategy.layer(layer, rule);
+  try {
+    bind(model, strategy, {.batch = 4, .optimizer = {}});
+  } catch (const Error& error) {
+    refused[layer + ": " + what] = error.what();
+  }
+}
+
+/// What is refused of the model's layers, but for dimensions that a tensor lacks.
+Refused refused_of(const Model& model) {
+  Refused refused;
+  const auto shapes = model.shapes(4);
+  for (std::size_t i = model.layers().size() == 2 ? 1 : 0; i < model.layers().size(); ++i) {
+    const Layer& layer = model.layers()[i];
+    const auto each = [&](const Shape& shape, const char* key, auto&& rule_of) {
+      for (int d = 0; d < shape.dims(); ++d) {
+        const std::string text = fmt::format("{}@a", shape.name(d));
+        try_rule(model, layer.name, fmt::format("{} {}", key, text), rule_of(text), refused);
+      }
+    };
+    each(shapes[i], "output", [](const std::string& text) { return LayerRule{.output = text}; });
+    try_rule(model, layer.name, "output sum@a", {.output = "sum@a"}, refused);
+    const auto inputs = model.inputs_of(static_cast<int>(i), shapes);
+    if (!inputs.empty()) each(inputs[0], "input", [](const std::string& text) { return LayerRule{.input = text}; });
+    const auto weights = layer.op->weights(inputs);
+    if (!weights.empty())
+      each(weights[0].shape, "weights", [](const std::string& text) { return LayerRule{.weights = text}; });
+    for (const auto& algorithm : layer.op->algorithms())
+      for (const char* output : {"", "C@a"})
+        try_rule(model, layer.name, fmt::format("{} to \"{}\"", algorithm, output),
+                 {.output = output, .algorithm = algorithm}, refused);
+  }
+  return refused;
+}
+
+void expect_refused(const Model& model, const Refused& expected) {
+  const Refused found = refused_of(model);
+  for (const auto& [what, message] : found) {
+    const auto known = expected.find(what);
+    EXPECT_TRUE(known != expected.end()) << "{\"" << what << "\", R\"(" << message << ")\"},";
+    if (known != expected.end()) {
+      EXPECT_EQ(message, known->second) << what;
+    }
+  }
+  for (const auto& [what, message] : expected) EXPECT_TRUE(found.count(what) > 0) << what << " is not refused any more";
+}
+
+void add(Refused& expected, const std::string& layer, const char* kind, const std::string& what,
+         const std::string& why) {
+  expected[layer + ": " + what] = fmt::format("layer '{}' ({}): {}", layer, kind, why);
+}
+
+void add_pending_sums(Refused& expected) {
+  const auto pending = [&](const std::string& layer, const char* kind, const char* output = "N C H W sum@a") {
+    add(expected, layer, kind, "output sum@a",
+        fmt::format("output \"{}\" asks for a pending sum over (a), which this layer does not form", output));
+  };
+  for (const char* layer : {"input", "conv", "conv_transpose", "max_pool", "batch_norm", "group_norm", "relu", "add",
+                            "dropout", "upsample", "crop", "concatenate", "space_to_depth"})
+    pending(layer, layer);
+  pending("grouped", "conv");
+  pending("softmax_cross_entropy", "softmax_cross_entropy", "N sum@a");
+}
+
+void add_convolutions(Refused& expected) {
+  for (const char* layer : {"conv", "conv_transpose"}) {
+    for (const char* dim : {"H", "W"})
+      add(expected, layer, layer, fmt::format("weights {}@a", dim),
+          fmt::format("weights \"F C {}\" cut the kernel's {}; only channels can be cut",
+                      *dim == 'H' ? "H@a W" : "H W@a", dim));
+    const auto unfit = [&](const char* algorithm, const char* asked, const char* output, const char* why) {
+      add(expected, layer, layer, fmt::format("{} to \"{}\"", algorithm, asked),
+          fmt::format("algorithm \"{}\" does not fit the input \"N C H W\" and the output \"{}\": it needs {}",
+                      algorithm, output, why));
+    };
+    for (const char* algorithm : {"stationary-x", "stationary-y"})
+      unfit(algorithm, "", "N C H W",
+            "an input (stationary-x) or an output (stationary-y) that shards C, over axes with no other work");
+    for (const auto& [asked, output] : {std::pair("", "N C H W"), std::pair("C@a", "N C@a H W")})
+      unfit("stationary-w", asked, output,
+            "an output that shards C over two axes, or an input and an output that do so over different ones");
+  }
+}
+
+/// Three groups over an axis of two.
+void add_groups(Refused& expected) {
+  add(expected, "grouped", "conv", "output C@a",
+      "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
+  add(expected, "grouped", "conv", "groups to \"C@a\"",
+      "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
+  const auto whole_groups = [&](const char* what, const char* input, const char* weights) {
+    add(expected, "grouped", "conv", what,
+        fmt::format("3 groups of channels stay whole, cut alike in input \"{}\", output \"N C H W\" and the filters of "
+                    "weights{}",
+                    input, weights));
+  };
+  whole_groups("groups to \"\"", "N C H W", "");
+  whole_groups("input C@a", "N C@a H W", "");
+  whole_groups("weights F@a", "N C H W", " \"F@a C H W\"");
+  whole_groups("weights C@a", "N C H W", " \"F C@a H W\"");
+  add(expected, "grouped", "conv", "weights H@a", "weights \"F C H@a W\" cut the kernel's H; only channels can be cut");
+  add(expected, "grouped", "conv", "weights W@a", "weights \"F C H W@a\" cut the kernel's W; only channels can be cut");
+}
+
+/// What no axis cuts, no algorithm can; and two axes are no three.
+void add_products(Refused& expected) {
+  const auto unfit = [&](const std::string& algorithm, const char* asked, const char* output, const char* why) {
+    add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),
+        fmt::format("product y: A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" "
+                    "cannot run \"{}\", "
+                    "which needs {} that the layouts cut",
+                    output, algorithm, why));
+  };
+  for (const auto& algorithm : product_algorithms())
+    unfit(algorithm, "", "N C", algorithm == "2.5d" ? "three axes" : "an axis");
+  unfit("2.5d", "C@a", "N C@a", "three axes");
+}
+
+void add_weights_and_losses(Refused& expected) {
+  add(expected, "batch_norm", "batch_norm", "weights C@a",
+      "weights \"C@a\": scale and shift lie as the channels of its input do, \"C\"; leave `weights` out");
+  add(expected, "group_norm", "group_norm", "weights C@a",
+      "weights \"C@a\" shard over (a); this layer needs its weights whole on every rank");
+  add(expected, "softmax_cross_entropy", "softmax_cross_entropy", "input C@a",
+      "input \"N C@a\" shards dimension C over (a); this layer needs all channels of a sample on a rank: leave C "
+      "whole");
+}
+
+}  // namespace
+
+TEST(Refused, OfEveryKindOfLayer) {
+  Refused expected;
+  add_pending_sums(expected);
+  add_convolutions(expected);
+  add_groups(expected);
+  add_products(expected);
+  add_weights_and_losses(expected);
+  expect_refused(zoo(), expected);
+}
+
+TEST(Refused, OfTheOtherLosses) {
+  const std::string pending = "asks for a pending sum over (a), which this layer does not form";
+  expect_refused(ending_in(true),
+                 {{"softmax_dice: output sum@a", "layer 'softmax_dice' (softmax_dice): output \"N sum@a\" " + pending},
+                  {"softmax_dice: input C@a",
+                   "layer 'softmax_dice' (softmax_dice): input \"N C@a H W\" shards dimension C over "
+                   "(a); this layer needs all channels of a sample on a rank: leave C whole"}});
+  expect_refused(ending_in(false),
+                 {{"mean_squared_error: output sum@a",
+                   "layer 'mean_squared_error' (mean_squared_error): output \"N sum@a\" " + pending}});
+}
+
+}  // namespace partita::test

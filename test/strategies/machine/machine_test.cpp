@@ -1,0 +1,220 @@
+#include "partita/strategies/machine/machine.hpp"
+
+#include "test/strategies/machine/machine_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+std::string folder() {
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  return std::string(source == nullptr ? "." : source) + "/examples/machines/";
+}
+
+void expect_same(const Constant& a, const Constant& b, const std::string& what) {
+  EXPECT_EQ(a.value, b.value) << what;
+  EXPECT_EQ(a.source, b.source) << what;
+}
+
+void expect_same(const Curve& a, const Curve& b, const std::string& what) {
+  EXPECT_EQ(a.points, b.points) << what;
+  EXPECT_EQ(a.source, b.source) << what;
+}
+
+void expect_same(const Level& a, const Level& b) {
+  EXPECT_EQ(a.name, b.name);
+  expect_same(a.ranks, b.ranks, "ranks of " + a.name);
+  expect_same(a.latency, b.latency, "latency of " + a.name);
+  expect_same(a.bandwidth, b.bandwidth, "bandwidth of " + a.name);
+  expect_same(a.links, b.links, "links of " + a.name);
+  expect_same(a.fan_out, b.fan_out, "fan-out of " + a.name);
+  expect_same(a.overlap, b.overlap, "overlap of " + a.name);
+  ASSERT_EQ(a.verbs.size(), b.verbs.size()) << a.name;
+  for (const auto& [of, curve] : a.verbs) {
+    ASSERT_TRUE(b.verbs.contains(of)) << a.name;
+    expect_same(curve, b.verbs.at(of), std::string(name(of.first)));
+  }
+}
+
+void expect_same(const Machine& a, const Machine& b) {
+  EXPECT_EQ(a.name, b.name);
+  expect_same(a.memory, b.memory, "memory");
+  expect_same(a.memory_bandwidth, b.memory_bandwidth, "memory bandwidth");
+  expect_same(a.arithmetic, b.arithmetic, "arithmetic");
+  expect_same(a.kernel, b.kernel, "kernel");
+  ASSERT_EQ(a.efficiency.size(), b.efficiency.size());
+  for (const auto& [kernels, curve] : a.efficiency) {
+    ASSERT_TRUE(b.efficiency.contains(kernels)) << kernels;
+    expect_same(curve, b.efficiency.at(kernels), "efficiency of " + kernels);
+  }
+  ASSERT_EQ(a.levels.size(), b.levels.size());
+  for (std::size_t i = 0; i < a.levels.size(); ++i) expect_same(a.levels[i], b.levels[i]);
+}
+
+}  // namespace
+
+TEST(Machine, ReadsWhatItPrints) {
+  int read = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder())) {
+    const Machine machine = Machine::load(file.path().string());
+    SCOPED_TRACE(machine.print());
+    expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+    ++read;
+  }
+  EXPECT_EQ(read, 5);
+}
+
+TEST(Machine, TheDefaultOneIsTheFileOfTwoCores) {
+  expect_same(default_machine(), Machine::load(folder() + "two-cores.toml"));
+}
+
+TEST(Machine, ReadsUnits) {
+  const auto seconds = [](const char* number) { return edited("kernel", number).kernel.value; };
+  EXPECT_EQ(seconds("{ s = 0.5, from = \"x\" }"), 0.5);
+  EXPECT_EQ(seconds("{ ms = 2, from = \"x\" }"), 2e-3);
+  EXPECT_EQ(seconds("{ us = 1.5, from = \"x\" }"), 1.5e-6);
+  EXPECT_EQ(seconds("{ ns = 700, from = \"x\" }"), 700e-9);
+  const auto bytes = [](const char* number) { return edited("memory", number).memory.value; };
+  EXPECT_EQ(bytes("{ B = 1048576, from = \"x\" }"), 1048576);
+  EXPECT_EQ(bytes("{ KB = 2000, from = \"x\" }"), 2e6);
+  EXPECT_EQ(bytes("{ MB = 2, from = \"x\" }"), 2e6);
+  EXPECT_EQ(bytes("{ GB = 2, from = \"x\" }"), 2e9);
+  EXPECT_EQ(bytes("{ TB = 2, from = \"x\" }"), 2e12);
+  EXPECT_EQ(bytes("{ KiB = 2048, from = \"x\" }"), 2097152);
+  EXPECT_EQ(bytes("{ MiB = 1, from = \"x\" }"), 1048576);
+  EXPECT_EQ(bytes("{ GiB = 0.5, from = \"x\" }"), 536870912);
+  EXPECT_EQ(bytes("{ TiB = 1, from = \"x\" }"), 1099511627776);
+  const auto rate = [](const char* number) { return edited("memory-bandwidth", number).memory_bandwidth.value; };
+  EXPECT_EQ(rate("{ \"B/s\" = 1e6, from = \"x\" }"), 1e6);
+  EXPECT_EQ(rate("{ \"MB/s\" = 3, from = \"x\" }"), 3e6);
+  EXPECT_EQ(rate("{ \"GB/s\" = 3, from = \"x\" }"), 3e9);
+  EXPECT_EQ(rate("{ \"TB/s\" = 3, from = \"x\" }"), 3e12);
+  EXPECT_EQ(rate("{ \"GiB/s\" = 1, from = \"x\" }"), 1073741824);
+  EXPECT_EQ(rate("{ \"Gbit/s\" = 100, from = \"x\" }"), 12.5e9);
+  const auto peak = [](const char* number) { return edited("arithmetic", number).arithmetic.value; };
+  EXPECT_EQ(peak("{ \"flop/s\" = 1e9, from = \"x\" }"), 1e9);
+  EXPECT_EQ(peak("{ \"Gflop/s\" = 90, from = \"x\" }"), 90e9);
+  EXPECT_EQ(peak("{ \"Tflop/s\" = 19.5, from = \"x\" }"), 19.5e12);
+}
+
+TEST(Machine, ReadsEverything) {
+  const Machine machine = Machine::parse(machine_text, "m.toml");
+  EXPECT_EQ(machine.name, "cluster");
+  expect_same(machine.memory, {16e9, "a"}, "memory");
+  expect_same(machine.efficiency.at(""), {{{1, 0.5}}, "e"}, "others");
+  expect_same(machine.efficiency.at("conv"), {{{1e6, 0.1}, {1e9, 0.9}}, "f"}, "conv");
+  ASSERT_EQ(machine.levels.size(), 2U);
+  const Level &node = machine.levels[0], &network = machine.levels[1];
+  expect_same(node.ranks, {4, "g"}, "ranks");
+  expect_same(node.links, {1, "assumed: one link a rank"}, "links");
+  expect_same(node.fan_out, {1, "assumed: all links at once"}, "fan-out");
+  ASSERT_TRUE(node.verbs.contains({Verb::all_reduce, 2}));
+  expect_same(node.verbs.at({Verb::all_reduce, 2}), {{{8, 2e-6}, {65536, 20e-6}}, "k"}, "all_reduce");
+  expect_same(network.ranks, {0, ""}, "any number");
+  expect_same(network.links, {4, "assumed: one link a rank"}, "links");
+  expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+}
+
+TEST(Machine, PrintsTheShortestUnits) {
+  EXPECT_EQ(Machine::parse(machine_text, "m.toml").print(), R"(name = "cluster"
+memory = { GB = 16, from = "a" }
+memory-bandwidth = { "GB/s" = 900, from = "b" }
+arithmetic = { "Tflop/s" = 15.7, from = "c" }
+kernel = { us = 5, from = "d" }
+
+[efficiency.others]
+flop = [1]
+share = [0.5]
+from = "e"
+
+[efficiency.conv]
+Mflop = [1, 1000]
+share = [0.1, 0.9]
+from = "f"
+
+[[level]]
+name = "node"
+ranks = { ranks = 4, from = "g" }
+latency = { us = 2, from = "h" }
+bandwidth = { "GB/s" = 75, from = "i" }
+links = { links = 1, from = "assumed: one link a rank" }
+fan-out = { ratio = 1, from = "assumed: all links at once" }
+overlap = { share = 0.5, from = "j" }
+
+[[level.verb]]
+verb = "all_reduce"
+ranks = 2
+B = [8, 65536]
+us = [2, 20]
+from = "k"
+
+[[level]]
+name = "network"
+latency = { us = 4, from = "l" }
+bandwidth = { "Gbit/s" = 100, from = "m" }
+links = { links = 4, from = "assumed: one link a rank" }
+fan-out = { ratio = 2, from = "n" }
+overlap = { share = 1, from = "o" }
+)");
+}
+
+TEST(Machine, PrintsValuesOfNoRoundUnit) {
+  Machine machine = default_machine();
+  machine.name = "a \"b\" \\ \n";
+  machine.kernel = {1.0 / 3e5, "measured: \t'c'"};
+  machine.levels[0].latency.value = 1.2345678901234567e-6;
+  machine.levels[0].bandwidth.value = std::nextafter(4e9, 0);
+  machine.levels[0].verbs[{Verb::exchange, 2}] = {{{1, 1.1e-6}, {12345, 1 / 3e4}, {1e6, 1e-3}}, "measured: here"};
+  expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+  // Neighbours of round numbers, of which some are those numbers once they are scaled.
+  for (int us = 1; us < 50; ++us) {
+    machine.kernel.value = std::nextafter(us / 1e6, us % 2);
+    expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+  }
+}
+
+TEST(Machine, CurvesAreLinearInLogarithms) {
+  const Curve one{{{100, 0.5}}, ""};
+  for (const double size : {1., 100., 1e9}) EXPECT_EQ(one.at(size), 0.5);
+  EXPECT_EQ(one.seconds(1), 0.5);
+  EXPECT_EQ(one.seconds(100), 0.5);
+  EXPECT_EQ(one.seconds(300), 1.5);
+  const Curve three{{{1, 4}, {100, 16}, {400, 16}}, ""};
+  EXPECT_EQ(three.at(0), 4);
+  EXPECT_EQ(three.at(0.5), 4);
+  EXPECT_EQ(three.at(1), 4);
+  EXPECT_DOUBLE_EQ(three.at(10), 8) << "halfway in both logarithms";
+  EXPECT_EQ(three.at(100), 16) << "exactly at a point";
+  EXPECT_EQ(three.at(200), 16);
+  EXPECT_EQ(three.at(400), 16);
+  EXPECT_EQ(three.at(4000), 16);
+  EXPECT_DOUBLE_EQ(three.seconds(10), 8);
+  EXPECT_EQ(three.seconds(400), 16);
+  EXPECT_EQ(three.seconds(4000), 160) << "in proportion to the size";
+}
+
+TEST(Machine, RanksFillUnitsFirst) {
+  Machine machine = default_machine();
+  EXPECT_EQ(machine.level_of(0, 1), 0);
+  EXPECT_EQ(machine.level_of(0, 100), 0) << "the last level holds all ranks";
+  Level level = machine.levels[0];
+  machine.levels.clear();
+  for (const double ranks : {3., 6., 0.}) {
+    level.ranks.value = ranks;
+    machine.levels.push_back(level);
+  }
+  // Eight ranks: a node of two sockets, and one whose second socket has none.
+  const std::vector<std::string> expected{"00011122", "00011122", "00011122", "11100022",
+                                          "11100022", "11100022", "22222200", "22222200"};
+  for (int rank = 0; rank < 8; ++rank)
+    for (int other = 0; other < 8; ++other)
+      EXPECT_EQ(machine.level_of(rank, other),
+                expected[static_cast<std::size_t>(rank)][static_cast<std::size_t>(other)] - '0')
+          << rank << " and " << other;
+}

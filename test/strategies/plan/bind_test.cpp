@@ -1,0 +1,383 @@
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/plan.hpp"
+#include "test/support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+/// fashion_cnn, bound with one rule for all layers and more behind it.
+struct Bound {
+  Bound(const char* grid, const char* all, const std::vector<std::pair<std::string, LayerRule>>& rules = {},
+        const Workload& workload = {.batch = 6, .optimizer = {}}) {
+    Strategy strategy(grid);
+    if (all != nullptr) strategy.layer("*", {.output = all});
+    for (const auto& [match, rule] : rules) strategy.layer(match, rule);
+    plan = bind(fashion_cnn(), strategy, workload);
+  }
+  const LayerPlan& operator[](std::string_view name) const { return plan.layers[index(name)]; }
+  std::size_t index(std::string_view name) const {
+    for (std::size_t i = 0; i < plan.layers.size(); ++i)
+      if (plan.layers[i].name == name) return i;
+    broken("no such layer");
+  }
+  /// The axes over which the gradient of a layer's weight i is a pending sum.
+  std::string partial(std::string_view name, std::size_t i) const {
+    return plan.grid().print((*this)[name]->at.dw[i].partial());
+  }
+  /// e.g. "halo x exchange 1/336, ...": role, verb, messages/bytes.
+  std::string traffic(std::string_view layer, int rank) const {
+    std::string text;
+    for (const auto& item : plan.traffic(static_cast<int>(index(layer)), rank))
+      text += fmt::format("{}{} {} {}/{}", text.empty() ? "" : ", ", item.role, name(item.verb), item.traffic.messages,
+                          item.traffic.bytes);
+    return text;
+  }
+  Plan plan;
+};
+
+using Rules = std::vector<std::pair<std::string, LayerRule>>;
+
+/// Expects that fashion_cnn on "data=2 y=2" with these rules is refused.
+void expect_refused(const Rules& rules, std::initializer_list<std::string_view> parts) {
+  expect_error([&] { Bound("data=2 y=2", nullptr, rules); }, parts);
+}
+
+bool moves_nothing(const LayerPlan& layer) {
+  for (const auto& steps : layer->arrive)
+    if (!steps.empty()) return false;
+  return layer->finish.empty();
+}
+
+}  // namespace
+
+TEST(Bind, SerialPlanMovesNothing) {
+  const Bound b("", nullptr);
+  EXPECT_EQ(b.plan.traffic(0), Traffic{});
+  EXPECT_TRUE(b.plan.axis_sets().empty());
+  EXPECT_EQ(b.plan.schedule.print(), "0F0 0B0 0reduce 0step\n");
+  for (const auto& layer : b.plan.layers) {
+    EXPECT_TRUE(moves_nothing(layer)) << layer.name;
+    EXPECT_TRUE(layer->notes.empty()) << layer.name;
+  }
+}
+
+TEST(Bind, SamplesAlone) {
+  const Bound b("data=3", "N@data");
+  for (const auto& layer : b.plan.layers) {
+    EXPECT_TRUE(moves_nothing(layer)) << layer.name;
+    EXPECT_EQ(layer->y.sharding('N'), b.plan.grid().all()) << layer.name;
+  }
+  EXPECT_EQ(b.partial("conv1", 0), "(data)");
+  EXPECT_EQ(b.partial("fc2", 1), "(data)");
+  EXPECT_EQ(b.partial("bn1", 0), "()") << "global statistics are whole when the backward has them";
+}
+
+TEST(Bind, SamplesAndRows) {
+  const Bound b("data=2 y=2", "N@data H@y");
+  EXPECT_EQ(b["conv2"]->y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["conv2"]->at.w[0].print(), "F C H W");
+  EXPECT_EQ(b.partial("conv1", 0), "(data,y)");
+  EXPECT_EQ(b["loss"]->at.y.print(), "N@data");
+  for (const char* name : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "pool2"})
+    EXPECT_TRUE(moves_nothing(b[name])) << name;
+  EXPECT_TRUE(b["conv1"]->at.x_halo && b["conv1"]->at.dy_halo);
+  EXPECT_TRUE(b["pool2"]->at.x_halo && !b["pool2"]->at.dy_halo) << "the halo of a pooling goes back and is summed";
+  EXPECT_FALSE(b["conv1"]->needs_dx[0]);
+  EXPECT_TRUE(b["conv2"]->needs_dx[0]);
+}
+
+TEST(Bind, LinearAfterConvolutionSumsAndGathersNothing) {
+  const Bound b("data=2 y=2", "N@data H@y");
+  const auto& fc = b["fc1"];
+  EXPECT_TRUE(fc->arrive[0].empty()) << print(fc->arrive[0]);
+  EXPECT_EQ(fc->at.x[0].print(), "N@data C H@y W");
+  EXPECT_EQ(fc->at.y.print(), "N@data C sum@y");
+  EXPECT_EQ(fc->y.print(), "N@data C");
+  EXPECT_EQ(print(fc->finish), "all_reduce(y)");
+  EXPECT_TRUE(fc->finish_back.empty()) << "the dual of a pending sum is replicated";
+  EXPECT_EQ(fc->at.dx[0].print(), "N@data C H@y W");
+  EXPECT_TRUE(fc->leave[0].empty());
+}
+
+TEST(Bind, GradientsOfWeightsAreSumsOverWhoComputedParts) {
+  const char* rows = "N@data H@y W@x";
+  const Workload large{.batch = 512, .optimizer = {}};
+  const Bound cut("data=2 y=2 x=2", rows, {}, large);
+  EXPECT_EQ(cut["fc1"]->at.w[0].print(), "F C H@y W@x");
+  EXPECT_EQ(cut.partial("fc1", 0), "(data)");
+  EXPECT_EQ(cut.partial("fc1", 1), "(data)");
+  const Bound half("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F C H@y W"}}}, large);
+  EXPECT_EQ(half["fc1"]->at.w[0].print(), "F C H@y W");
+  EXPECT_EQ(half.partial("fc1", 0), "(data)");
+  EXPECT_EQ(print(half["fc1"]->at.products[2].finish), "all_gather(x)");
+  const Bound whole("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F"}}}, large);
+  EXPECT_EQ(whole["fc1"]->at.w[0].print(), "F C H W");
+  EXPECT_EQ(whole.partial("fc1", 0), "(data)");
+  EXPECT_EQ(print(whole["fc1"]->at.products[2].finish), "all_gather(y,x)");
+  EXPECT_EQ(whole["fc1"]->at.y.print(), "N@data C sum@(y,x)");
+  // every rank of y computes fc2 in full: no sum over it
+  EXPECT_EQ(cut.partial("fc2", 0), "(data)");
+}
+
+TEST(Bind, FeaturesOfLinearLayers) {
+  const Bound b("data=2 y=2", "N@data", {{"fc1", {.output = "N@data C@y", .algorithm = "summa-c"}}},
+                {.batch = 32, .optimizer = {}});
+  const auto& fc = b["fc1"];
+  EXPECT_EQ(fc->at.w[0].print(), "F@y C H W");
+  EXPECT_EQ(fc->at.w[1].print(), "F@y");
+  EXPECT_EQ(fc->at.y.print(), "N@data C@y");
+  EXPECT_EQ(fc->at.dx[0].print(), "N@data C H W sum@y");
+  EXPECT_EQ(print(fc->leave[0]), "all_reduce(y)");
+  EXPECT_EQ(b.partial("fc1", 0), "(data)");
+  EXPECT_EQ(b.partial("fc1", 1), "(data)");
+}
+
+TEST(Bind, PredictsTraffic) {
+  const Bound b("y=2", "H@y", {}, {.batch = 3, .optimizer = {}});
+  EXPECT_EQ(b.traffic("image", 0), "");
+  EXPECT_EQ(b.traffic("conv1", 0),
+            fmt::format("halo x exchange 1/{}, dw all_reduce 1/{}", 3 * 28 * 4, (288 + 64 * 32 * 9) * 4))
+      << "one bucket with conv2's";
+  EXPECT_EQ(b.traffic("bn1", 1), "statistics forward all_reduce 1/512, statistics backward all_reduce 1/512");
+  EXPECT_EQ(b.traffic("pool1", 0), "");
+  // 7 rows out as 4 + 3 of 14 in as 7 + 7: one row travels from rank 1 to 0, and its gradient back
+  EXPECT_EQ(b.traffic("pool2", 1), fmt::format("halo x exchange 1/{}", 3 * 14 * 64 * 4));
+  EXPECT_EQ(b.traffic("pool2", 0), fmt::format("halo dx exchange 1/{}", 3 * 14 * 64 * 4));
+  EXPECT_EQ(b.traffic("conv2", 1),
+            fmt::format("halo x exchange 1/{}, halo dy exchange 1/{}", 3 * 14 * 32 * 4, 3 * 14 * 64 * 4));
+  EXPECT_EQ(b.traffic("fc1", 0), fmt::format("y all_reduce 1/{}", 3 * 128 * 4)) << "w is cut as x is: no sum";
+  EXPECT_EQ(b.traffic("fc2", 0), "");
+  const Bound evaluation("y=2", "H@y", {}, {.batch = 3, .training = false, .optimizer = {}});
+  EXPECT_EQ(evaluation.plan.schedule.print(), "0F0\n");
+  EXPECT_EQ(evaluation.traffic("bn1", 1), "");
+  EXPECT_EQ(evaluation.traffic("conv1", 0), fmt::format("halo x exchange 1/{}", 3 * 28 * 4));
+}
+
+TEST(Bind, PredictsMemory) {
+  const Bound b("y=2", "H@y", {}, {.batch = 3, .dtype = DType::bf16, .optimizer = {}});
+  const auto use = b.plan.memory(static_cast<int>(b.index("conv1")), 0);
+  EXPECT_EQ(use[MemoryClass::weights], 288 * (4 + 2)) << "masters in f32, and what kernels read";
+  EXPECT_EQ(use[MemoryClass::gradients], 288 * 2);
+  EXPECT_EQ(use[MemoryClass::optimizer], 288 * 4);
+  EXPECT_EQ(use[MemoryClass::activations], 3 * 32 * 14 * 28 * 2);
+  EXPECT_EQ(use[MemoryClass::halos], 3 * 15 * 28 * 2);
+}
+
+TEST(Bind, RecomputesWhatItsRulesSay) {
+  const Bound b("y=2", "H@y",
+                {{"loss", {.recompute = false}}, {"*", {.recompute = true}}, {"conv2", {.recompute = false}}});
+  EXPECT_FALSE(b["loss"].recompute) << "a pattern passes over what cannot";
+  EXPECT_FALSE(b["conv2"].recompute);
+  EXPECT_TRUE(b["conv1"].recompute);
+  // Of the three convolutions of the largest images: the first one's outputs are there only while no other's are.
+  const Model mesh = mesh_tangling({.extent = 256, .width = 0.1});
+  Strategy some;
+  some.layer("*conv1_1", {.recompute = true});
+  const Workload workload{.batch = 1, .optimizer = {}};
+  EXPECT_LT(bind(mesh, some, workload).peak(0).total, bind(mesh, Strategy(), workload).peak(0).total);
+}
+
+TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
+  const Bound b("y=2", "H@y", {});
+  EXPECT_NO_THROW(check_memory(b.plan, std::max(b.plan.peak(0).total, b.plan.peak(1).total)));
+  expect_error([&] { check_memory(b.plan, b.plan.peak(0).total / 2); },
+               {"rank", "activations", "more than the memory limit"});
+  const auto allocator = std::make_shared<Allocator>(1000);
+  const auto first = Allocator::allocate(allocator, 600, MemoryClass::activations);
+  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 bytes more of halos", "1000"});
+  EXPECT_NO_THROW(Allocator::allocate(allocator, 400, MemoryClass::halos));
+  EXPECT_NO_THROW(Allocator::allocate(allocator, 900, MemoryClass::workspace));
+}
+
+TEST(Bind, RulesMergeKeyByKeyAndLaterOnesWin) {
+  const Bound b("data=2 y=2", "N@data H@y",
+                {{"fc1", {.weights = "F"}}, {"conv*", {.output = "N@data"}}, {"conv2", {.output = "N@y"}}});
+  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "a rule for other keys leaves the output";
+  EXPECT_EQ(b["fc1"]->at.w[0].print(), "F C H W");
+  EXPECT_EQ(b["conv1"]->y.print(), "N@data C H W");
+  EXPECT_EQ(b["conv2"]->y.print(), "N@y C H W");
+  EXPECT_EQ(b["relu1"]->y.print(), "N@data C H@y W");
+  const Bound later("data=2 y=2", nullptr, {{"conv1", {.output = "N@y"}}, {"*", {.output = "N@data"}}});
+  EXPECT_EQ(later["conv1"]->y.print(), "N@data C H W") << "later wins, be it a pattern";
+  const Bound input("data=2 y=2", "N@data H@y", {{"relu1", {.input = "N@y C@data"}}});
+  EXPECT_EQ(input["relu1"]->at.x[0].print(), "N@y C@data H W");
+  EXPECT_EQ(input["relu1"]->y.print(), "N@data C H@y W");
+}
+
+TEST(Bind, LayersWithoutRulesFollowTheirInput) {
+  const Bound b("data=2 y=2", nullptr, {{"image", {.output = "N@data H@y"}}, {"relu2", {.output = "N@data C@y"}}});
+  EXPECT_EQ(b["conv1"]->y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["pool1"]->y.print(), "N@data C H@y W");
+  EXPECT_EQ(b["pool2"]->y.print(), "N@data C@y H W");
+  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "its channels are others";
+  EXPECT_EQ(b["fc1"]->at.y.print(), "N@data C sum@y");
+}
+
+TEST(Bind, PatternsDropWhatALayerLacksAndSaySo) {
+  const Bound b("data=2 y=2", "N@data H@y");
+  EXPECT_TRUE(b["conv1"]->notes.empty());
+  ASSERT_EQ(b["fc2"]->notes.size(), 1U);
+  EXPECT_EQ(b["fc2"]->notes[0], "output of \"*\": it has no H");
+  const Bound bare("data=2 y=2", "N@data C H W");
+  EXPECT_TRUE(bare["fc2"]->notes.empty()) << "a whole dimension that is not there asks for nothing";
+  expect_refused({{"fc2", {.output = "N@data H@y"}}}, {"layer 'fc2' (linear)", "rule 1: output = ", "column 8", "H"});
+  expect_refused({{"fc*", {.output = "N@data H@y"}}}, {"rule 1: output = ", "\"fc*\"", "dimension H", "column 8"});
+}
+
+TEST(Bind, SlipsInRules) {
+  expect_refused({{"*", {}}, {"conv3", {}}}, {"rule 2", "\"conv3\"", "did you mean 'conv1'?", "'pool2'"});
+  expect_refused({{"fx*", {}}}, {"rule 1", "\"fx*\"", "no layer of the model 'fashion-cnn'"});
+  expect_refused({{"conv1", {.output = "N@dota"}}}, {"rule 1: output = ", "column 3", "did you mean 'data'?"});
+  expect_refused({{"*", {.output = "N@dota"}}}, {"rule 1", "did you mean 'data'?"});
+  expect_refused({{"conv1", {.output = "N@data H@data"}}}, {"rule 1: output = ", "'data'"});
+  expect_refused({{"conv1", {.output = "N@(data"}}}, {"rule 1: output = "});
+  expect_refused({{"conv1", {.output = "Q@data"}}}, {"rule 1: output = ", "Q"});
+  expect_refused({{"conv1", {.algorithm = "stationary-z"}}},
+                 {"rule 1", "\"stationary-z\"", "a conv has 'auto', 'stationary-x'", "did you mean 'stationary-"});
+  expect_refused({{"bn1", {.algorithm = "summa"}}}, {"rule 1", "\"summa\"", "a batch_norm has 'auto'"});
+  EXPECT_NO_THROW(Bound("y=2", "H@y", {{"*", {.algorithm = "auto"}}}));
+  const auto file = Strategy::parse("grid = \"y=2\"\n\n[[layer]]\nmatch = \"conv1\"\noutput = \"H@x\"", "s.toml");
+  expect_error([&] { bind(fashion_cnn(), file, {}); },
+               {"layer 'conv1' (conv)", "s.toml, line 3", "output = layout \"H@x\"", "did you mean 'y'?"});
+}
+
+TEST(Bind, LayoutsInWhichALayerCannotRun) {
+  expect_refused({{"conv1", {.algorithm = "stationary-x"}}},
+                 {"layer 'conv1' (conv)", "\"stationary-x\" does not fit", "shards C"});
+  expect_refused({{"conv2", {.output = "C@y", .algorithm = "stationary-w"}}}, {"layer 'conv2'", "\"stationary-w\""});
+  expect_refused({{"conv2", {.input = "N@data C@y", .algorithm = "stationary-y"}}},
+                 {"layer 'conv2'", "\"N@data C@y H W\""});
+  expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}}, {"layer 'conv2'", "weights \"F@y C H W\"", "space"});
+  expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "cut the kernel's H"});
+  for (const char* layer : {"image", "conv1", "bn1", "relu1", "pool1", "drop", "loss"})
+    expect_refused({{layer, {.output = "sum@y"}}}, {fmt::format("layer '{}'", layer), "pending sum over (y)"});
+  expect_refused({{"bn1", {.weights = "C@y"}}},
+                 {"layer 'bn1' (batch_norm)", "scale and shift lie as the channels of its input do"});
+  EXPECT_NO_THROW(Bound("y=2", nullptr, {{"bn1", {.output = "C@y", .weights = "C@y"}}}));
+  expect_refused({{"loss", {.input = "N@data C@y"}}}, {"layer 'loss'", "input", "dimension C over (y)"});
+  expect_refused({{"fc1", {.weights = "F sum@y"}}}, {"layer 'fc1' (linear)", "only an output may be a pending sum"});
+  expect_refused({{"fc1", {.input = "N sum@y"}}}, {"layer 'fc1'", "input", "only an output may be a pending sum"});
+  expect_refused({{"relu1", {.weights = "F@y"}}}, {"layer 'relu1'", "the layer has no weights"});
+  expect_refused({{"image", {.input = "N@data"}}}, {"layer 'image'", "the layer has no inputs"});
+  EXPECT_NO_THROW(Bound("y=2", nullptr, {{"fc1", {.weights = "F@y"}}})) << "a product gathers what it needs";
+  expect_refused({{"fc1", {.output = "C@y", .algorithm = "auto/dot/2.5d"}}},
+                 {"layer 'fc1' (linear): product dw: A[km]", "cannot run \"2.5d\"", "three axes"});
+  expect_refused({{"fc1", {.algorithm = "auto/auto/auto/dot"}}},
+                 {"rule 1: algorithm = ", "a linear takes up to 3 names, not 4"});
+  expect_refused({{"fc1", {.algorithm = "auto/summa-d"}}}, {"\"summa-d\"", "did you mean 'summa-a'"});
+}
+
+TEST(Bind, ModelsAndWorkloadsThatCannotBe) {
+  const auto refused = [](const Model& model, std::initializer_list<std::string_view> parts) {
+    expect_error([&] { bind(model, Strategy(), {}); }, parts);
+  };
+  Model m("two");
+  const auto t = m.input("in", {.channels = 3, .spatial = {}});
+  refused(m, {"'two' has 0 losses"});
+  m.softmax_cross_entropy("loss1", t);
+  EXPECT_NO_THROW(bind(m, Strategy(), {}));
+  Model inputs("inputs");
+  const auto first = inputs.input("a", {.channels = 3, .spatial = {}});
+  const auto second = inputs.input("b", {.channels = 3, .spatial = {}});
+  inputs.softmax_cross_entropy("loss", inputs.add("sum", first, second));
+  refused(inputs, {"layer 'b'", "only layer without inputs"});
+  Model unused = m;
+  unused.relu("relu", t);
+  refused(unused, {"'two' has 1 losses", "its last layer"});
+  m.softmax_cross_entropy("loss2", t);
+  refused(m, {"'two' has 2 losses"});
+  Model dangling("dangling");
+  const auto u = dangling.input("in", {.channels = 3, .spatial = {}});
+  dangling.relu("left", u);
+  dangling.softmax_cross_entropy("loss", u);
+  refused(dangling, {"layer 'left'", "nobody uses its output"});
+  expect_error([] { bind(fashion_cnn(), {}, {.batch = 0, .optimizer = {}}); }, {"the batch is 0"});
+  expect_error([] { bind(fashion_cnn(), {}, {.optimizer = {.rate = 0}}); }, {"learning rate is 0"});
+}
+
+TEST(Bind, HashTellsPlansApart) {
+  const auto hash = [](const char* grid, const char* all, Index batch = 6) {
+    return Bound(grid, all, {}, {.batch = batch, .optimizer = {}}).plan.hash();
+  };
+  EXPECT_EQ(hash("a=2", "N@a"), hash("a=2", "N@a"));
+  EXPECT_NE(hash("a=2", "N@a"), hash("a=2", "H@a"));
+  EXPECT_NE(hash("a=2", "N@a"), hash("a=4", "N@a"));
+  EXPECT_NE(hash("a=2", "N@a"), hash("a=2", "N@a", 7));
+}
+
+TEST(Bind, FourThousandRanks) {
+  const Bound b("data=64 y=8 x=8", "N@data H@y W@x", {}, {.batch = 256, .optimizer = {}});
+  EXPECT_EQ(b.plan.grid().size(), 4096);
+  EXPECT_EQ(b.partial("conv1", 0), "(data,y,x)");
+  // rank 0 owns 4 rows and 4 columns of 4 samples, at a corner: two sides and a diagonal neighbour
+  EXPECT_EQ(b.traffic("conv1", 0),
+            fmt::format("halo x exchange 3/{}, dw all_reduce 1/{}", (4 + 4 + 1) * 4 * 4, (288 + 18432) * 4));
+  EXPECT_GT(b.plan.traffic(0).bytes, 0);
+  EXPECT_LE(b["pool2"]->y.owned(4095).volume(), 0) << "7 rows on 8 ranks leave the last without";
+}
+
+namespace {
+
+/// A group normalisation of 12 channels in `groups`, and a linear layer behind it, with one rule for the normalisation.
+LayerPlan bound_norm(const char* grid, const char* output, Index groups) {
+  Model m("norm");
+  const Value x = m.input("in", {.channels = 12, .spatial = {5, 4}});
+  m.softmax_cross_entropy("loss", m.linear("fc", m.group_norm("norm", x, {.groups = groups}), {.features = 3}));
+  Strategy strategy(grid);
+  strategy.layer("in", {.output = output});
+  strategy.layer("norm", {.output = output});
+  return bind(m, strategy, {.batch = 6, .optimizer = {}}).layers[1];
+}
+
+}  // namespace
+
+TEST(Bind, GroupNormSumsOverSpaceAlone) {
+  const LayerPlan norm = bound_norm("data=2 y=2", "N@data H@y", 3);
+  ASSERT_EQ(norm->at.collectives.size(), 2U);
+  for (const auto& statistics : norm->at.collectives) {
+    EXPECT_EQ(statistics.axes, norm->at.y.sharding('H'));
+    EXPECT_EQ(statistics.layout.owned(0).volume(), 3 * 3) << "3 samples, 3 groups";
+  }
+  EXPECT_EQ(norm->at.dw[0].partial(), norm->at.y.sharding()) << "scale is every sample's and place's";
+}
+
+TEST(Bind, GroupNormKeepsShardsOfWholeGroups) {
+  const LayerPlan whole = bound_norm("c=3", "C@c", 6);  // 4 channels a rank, 2 a group
+  EXPECT_TRUE(whole->at.collectives.empty());
+  EXPECT_TRUE(moves_nothing(whole));
+  EXPECT_NE(whole->at.w[0].sharding(), 0U);
+  const LayerPlan cut = bound_norm("c=3", "C@c", 4);  // 3 a group
+  EXPECT_EQ(cut->at.y.sharding(), 0U) << "a rank needs all channels of a group";
+  EXPECT_FALSE(moves_nothing(cut));
+}
+
+TEST(Bind, RepeatedLayersAreTheSameOnTheirOwnStagesGrid) {
+  ModelSize size;
+  size.widths = {64, 64, 64, 64, 64, 64};
+  const Model model = builtin_model("mlp", size);
+  const Workload workload{.batch = 8, .optimizer = {}};
+  const auto bound = [&](int stages) {
+    Strategy strategy("c=2");
+    strategy.layer("*", {.output = "N C@c"}).stages(stages);
+    return bind(model, strategy, workload);
+  };
+  const Plan one = bound(1), three = bound(3);
+  for (std::size_t i = 0; i < three.layers.size(); ++i) {
+    const Grid& grid = three.grid_of(static_cast<int>(i));
+    const OperatorLayouts &at = three.layers[i]->at, &alone = one.layers[i]->at;
+    EXPECT_EQ(at.y.grid(), grid) << three.layers[i].name;
+    EXPECT_EQ(at.y.print(), alone.y.print());
+    ASSERT_EQ(at.products.size(), alone.products.size());
+    for (std::size_t p = 0; p < at.products.size(); ++p) {
+      EXPECT_EQ(at.products[p].c_made, alone.products[p].c_made.on(grid)) << three.layers[i].name;
+      EXPECT_EQ(at.products[p].a.layout.grid(), grid);
+      EXPECT_EQ(at.products[p].panels, alone.products[p].panels);
+    }
+    for (const auto* all : {&at.x, &at.dx, &at.w, &at.dw})
+      for (const Layout& layout : *all) EXPECT_EQ(layout.grid(), grid);
+  }
+}

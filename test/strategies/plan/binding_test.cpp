@@ -1,0 +1,152 @@
+// Layers that are bound alike share their binding, and it is what each would have been given by itself: on one stage and on several,
+// with recomputation, microbatches of two sizes and both replicas.
+#include "partita/model/builtin/builtin.hpp"
+#include "test/strategies/cost/priced.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace partita::test {
+namespace {
+
+/// An operator that describes itself as no other one does, so that its layer shares nothing.
+class Apart final : public Operator {
+ public:
+  Apart(std::shared_ptr<const Operator> of, int number) : of_(std::move(of)), number_(number) {}
+  std::string_view kind() const override { return of_->kind(); }
+  std::string describe() const override { return fmt::format("{} #{}", of_->describe(), number_); }
+  int inputs() const override { return of_->inputs(); }
+  Shape output(std::span<const Shape> inputs) const override { return of_->output(inputs); }
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override { return of_->weights(inputs); }
+  std::vector<std::string> algorithms() const override { return of_->algorithms(); }
+  int products() const override { return of_->products(); }
+  OperatorLayouts layouts(const LayoutRequest& request) const override { return of_->layouts(request); }
+  Layout follow(const Layout& x, const Shape& output) const override { return of_->follow(x, output); }
+  double flops(std::span<const Shape> inputs, const Shape& output) const override { return of_->flops(inputs, output); }
+  Kept keeps() const override { return of_->keeps(); }
+  bool is_loss() const override { return of_->is_loss(); }
+  Target target(const Shape& x) const override { return of_->target(x); }
+
+ private:
+  std::shared_ptr<const Operator> of_;
+  int number_;
+};
+
+/// The same model, each layer of its own.
+Model all_apart(const Model& model) {
+  Model apart(model.name());
+  for (const auto& layer : model.layers()) {
+    std::vector<Value> inputs;
+    for (const int input : layer.inputs) inputs.push_back({input});
+    apart.layer(layer.name, std::make_shared<Apart>(layer.op, static_cast<int>(apart.layers().size())), inputs);
+  }
+  return apart;
+}
+
+std::string text_of(const Layout& layout) {
+  return fmt::format("{} from {}; ", layout.print(), layout.grid().first_rank());
+}
+
+std::string text_of(const LayerPlan::Steps& steps) {
+  std::string text;
+  for (const auto& step : steps)
+    text += fmt::format("{} {} {}{}", name(step.verb), step.axes, text_of(step.from), text_of(step.to));
+  return text + "\n";
+}
+
+/// All that is bound of a layer.
+std::string text_of(const LayerPlan& layer) {
+  std::string text = fmt::format("{} group {} recompute {}\n", layer.name, layer.group, layer.recompute);
+  for (const auto& [group, from, to, settle] : layer.departs)
+    text += fmt::format("to {}: {}{}{}", group, text_of(from), text_of(to), text_of(settle));
+  const OperatorLayouts& at = layer->at;
+  for (const auto* layouts : {&at.x, &at.dx, &at.w, &at.dw})
+    for (const auto& layout : *layouts) text += text_of(layout);
+  text += fmt::format("{}{} {} {} {}\n", text_of(at.y), text_of(layer->y), at.algorithm, at.x_halo.has_value(),
+                      at.dy_halo.has_value());
+  for (const auto& product : at.products)
+    text += fmt::format("{} {}{}{}", product.algorithm, text_of(product.a_used), text_of(product.b_used),
+                        text_of(product.c_made));
+  for (const auto* all : {&layer->arrive, &layer->leave})
+    for (const auto& steps : *all) text += text_of(steps);
+  return text + text_of(layer->finish) + text_of(layer->finish_back) +
+         fmt::format("{}\n", fmt::join(layer->notes, "; "));
+}
+
+std::set<const LayerBinding*> bindings(const std::vector<LayerPlan>& layers) {
+  std::set<const LayerBinding*> all;
+  for (const auto& layer : layers) all.insert(layer.binding.get());
+  return all;
+}
+
+void expect_same(const std::vector<LayerPlan>& some, const std::vector<LayerPlan>& others) {
+  ASSERT_EQ(some.size(), others.size());
+  for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(text_of(some[i]), text_of(others[i]));
+}
+
+/// What is bound does not depend on what is shared; so are a share of the layers at most, of both sizes and in both replicas.
+void expect_unchanged(const Model& model, const Strategy& strategy, double most) {
+  SCOPED_TRACE(model.name() + "\n" + strategy.print());
+  const Plan plan = bound(model, strategy, 7), apart = bound(all_apart(model), strategy, 7);
+  const auto check = [&](const std::vector<LayerPlan>& some, const std::vector<LayerPlan>& others) {
+    expect_same(some, others);
+    EXPECT_EQ(bindings(others).size(), others.size());
+    EXPECT_LE(static_cast<double>(bindings(some).size()), most * static_cast<double>(some.size()));
+  };
+  check(plan.layers, apart.layers);
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
+    EXPECT_TRUE(std::ranges::equal(plan.all_readers.of(i), apart.all_readers.of(i)))
+        << plan.layers[static_cast<std::size_t>(i)].name;
+  EXPECT_FALSE(plan.smaller.empty());
+  check(plan.smaller, apart.smaller);
+  ASSERT_EQ(plan.replicas(), apart.replicas());
+  ASSERT_EQ(plan.mirror.has_value(), strategy.schedule() == "chimera");
+  if (plan.mirror) {
+    check(plan.mirror->layers, apart.mirror->layers);
+    check(plan.mirror->smaller, apart.mirror->smaller);
+  }
+  EXPECT_EQ(estimate(plan, round_machine()).seconds, estimate(apart, round_machine()).seconds);
+}
+
+TEST(Bindings, SharedOrNotAreTheSame) {
+  const Model residual = builtin_model("resnet18", {.extent = 33, .classes = 5, .width = 0.05}),
+              matrices = builtin_model("mlp", {.extent = 4, .classes = 6, .widths = {12, 12, 12, 12, 12, 12}});
+  for (const char* kind : {"gpipe", "1f1b", "chimera"}) {
+    Strategy rows("y=2");
+    rows.layer("*", {.output = "N H@y"}).stages(kind == std::string("gpipe") ? 1 : 2).schedule(kind, 3);
+    expect_unchanged(residual, rows, 0.7);
+    rows.layer("*res2*", {.recompute = true}).layer("res3b_1", {.output = "N W@y", .recompute = true});
+    expect_unchanged(residual, rows, 0.8);
+    Strategy columns("c=2 data=2");
+    columns.layer("*", {.output = "N@data C@c"}).stages(kind == std::string("gpipe") ? 1 : 2).schedule(kind, 3);
+    expect_unchanged(matrices, columns, 0.9);
+    columns.layer("*", {.recompute = true});
+    expect_unchanged(matrices, columns, 0.9);
+  }
+}
+
+TEST(Bindings, AreSharedInAStageWhetherOrNotALayerRunsOnceMore) {
+  Model m("chain");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"})
+    t = m.conv(name, t, {.filters = 4, .kernel = 3, .padding = 1});
+  m.mean_squared_error("loss", t);
+  Strategy strategy = all_as("y=2", "H@y");
+  strategy.layer("b", {.recompute = true}).stage({"in", "d"}).stage({"e", "loss"});
+  const Plan plan = bound(m, strategy, 2);
+  const auto& layers = plan.layers;
+  EXPECT_NE(layers[1].binding, layers[2].binding) << "images need no gradient";
+  EXPECT_EQ(layers[2].binding, layers[3].binding);
+  EXPECT_EQ(layers[2].binding, layers[4].binding) << "what leaves for another stage is not in it";
+  EXPECT_NE(layers[5].binding, layers[6].binding) << "its input arrives from another stage";
+  EXPECT_NE(layers[6].binding, layers[2].binding) << "the other stage has other ranks";
+  EXPECT_EQ(layers[6].binding, layers[7].binding);
+  EXPECT_TRUE(layers[2].recompute);
+  EXPECT_FALSE(layers[3].recompute);
+  const Cost cost = estimate(plan, round_machine());
+  expect_seconds(cost.layers[2].backward_data.compute,
+                 cost.layers[3].backward_data.compute + cost.layers[3].forward.compute);
+}
+
+}  // namespace
+}  // namespace partita::test

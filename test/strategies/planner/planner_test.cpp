@@ -1,0 +1,395 @@
+// What the planner finds is the least that there is: over a graph of choices exactly, over whole strategies against all mixtures of
+// a small model and against what ships.
+#include "partita/strategies/planner/planner.hpp"
+
+#include "strategies/planner/memory_limited.hpp"
+#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/checkpointing.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/error_of.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+namespace partita::test {
+namespace {
+
+/// A random graph: a chain with some edges that skip, so that not all nodes can be eliminated.
+ChoiceGraph random_graph(std::uint64_t seed) {
+  const Random random(seed, 1);
+  Index at = 0;
+  const auto draw = [&](int lo, int hi) {
+    return lo + static_cast<int>(random.bits(at++) % static_cast<std::uint32_t>(hi - lo + 1));
+  };
+  const auto cost = [&] { return 0.01 * draw(0, 1000); };
+  ChoiceGraph graph;
+  graph.nodes.resize(static_cast<std::size_t>(draw(1, 7)));
+  for (auto& node : graph.nodes)
+    for (int way = draw(1, 3); way-- > 0;) node.push_back(cost());
+  const auto connect = [&](int from, int to) {
+    ChoiceGraph::Edge edge{from, to, {}};
+    for (std::size_t i = 0; i < graph.nodes[static_cast<std::size_t>(from)].size(); ++i) {
+      auto& row = edge.costs.emplace_back();
+      for (std::size_t j = 0; j < graph.nodes[static_cast<std::size_t>(to)].size(); ++j) row.push_back(cost());
+    }
+    graph.edges.push_back(edge);
+  };
+  for (int to = 1; to < static_cast<int>(graph.nodes.size()); ++to)
+    for (int from = to; from-- > 0;)
+      if (from == to - 1 || draw(0, 2) == 0) connect(from, to);
+  return graph;
+}
+
+double cost_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
+  const auto costs = costs_of(graph, ways);
+  return std::accumulate(costs.begin(), costs.end(), 0.0);
+}
+
+/// Counts through all choices; false after the last.
+bool next(std::vector<int>& ways, const std::vector<std::size_t>& counts) {
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (++ways[i] < static_cast<int>(counts[i])) return true;
+    ways[i] = 0;
+  }
+  return false;
+}
+
+TEST(LeastCost, EqualsTheBestOfAllChoices) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const ChoiceGraph graph = random_graph(seed);
+    std::vector<std::size_t> counts;
+    for (const auto& node : graph.nodes) counts.push_back(node.size());
+    std::vector<int> ways(counts.size(), 0);
+    double least = std::numeric_limits<double>::infinity();
+    do least = std::min(least, cost_of(graph, ways));
+    while (next(ways, counts));
+    const Choice choice = least_cost(graph);
+    EXPECT_NEAR(choice.cost, least, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(cost_of(graph, choice.ways), least, 1e-9) << "seed " << seed;
+  }
+}
+
+Model small() {
+  Model m("small");
+  auto t = m.input("in", {.channels = 4, .spatial = {16, 16}});
+  t = m.conv("a", t, {.filters = 32, .kernel = 3, .padding = 1});
+  t = m.conv("b", t, {.filters = 8, .kernel = 3, .stride = 2});
+  t = m.linear("f", t, {.features = 512});
+  m.softmax_cross_entropy("loss", m.linear("g", t, {.features = 10}));
+  return m;
+}
+
+TEST(Planner, NoMixtureOfPatternsIsCheaper) {
+  const Model model = small();
+  const Workload workload{.batch = 8, .optimizer = {}};
+  const Machine machine = default_machine();
+  PlannerOptions options;
+  options.ranks = 2;
+  options.kinds.clear();
+  const double found = plan_strategies(model, workload, machine, {}, options).front().cost.seconds;
+  double least = std::numeric_limits<double>::infinity();
+  struct Ways {
+    std::string grid;
+    std::vector<std::string> convolutions, products;
+  };
+  for (const auto& [grid, convolutions, products] : {Ways{"data=2", {"N@data", "C@data", ""}, {"N@data", "C@data", ""}},
+                                                     Ways{"y=2", {"N H@y", "N@y", "C@y", ""}, {"N@y", "C@y", ""}},
+                                                     Ways{"c=2", {"C@c", "N@c", ""}, {"C@c", "N@c", ""}}}) {
+    std::vector<int> ways(4, 0);
+    const std::vector<std::size_t> counts{convolutions.size(), convolutions.size(), products.size(), products.size()};
+    do {
+      Strategy strategy(grid);
+      const auto rule = [&](const char* layer, const std::vector<std::string>& patterns, std::size_t number) {
+        strategy.layer(layer, {.output = patterns[static_cast<std::size_t>(ways[number])]});
+      };
+      strategy.layer("in", {.output = convolutions[0]});
+      rule("a", convolutions, 0);
+      rule("b", convolutions, 1);
+      rule("f", products, 2);
+      rule("g", products, 3);
+      least = std::min(least, estimate(bind(model, strategy, workload), machine).seconds);
+    } while (next(ways, counts));
+  }
+  EXPECT_LE(found, 1.001 * least);
+}
+
+/// The built-in model whose name a file's begins with, the longest; "" if there is none.
+std::string model_of(const std::filesystem::path& file) {
+  std::string found;
+  for (const auto& name : builtin_models())
+    if (file.filename().string().starts_with(name + "-") && name.size() > found.size()) found = name;
+  return found;
+}
+
+TEST(Planner, NeverWorseThanWhatShips) {
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  const auto examples = std::filesystem::path(source == nullptr ? "." : source) / "examples";
+  const Machine machine = Machine::load((examples / "machines/dgx-a100.toml").string());
+  const Workload workload{.batch = 32, .optimizer = {}};
+  std::map<std::pair<std::string, int>, double> best;  // by model and ranks
+  for (const auto& entry : std::filesystem::directory_iterator(examples / "strategies")) {
+    const std::string name = model_of(entry.path());
+    if (name.empty() || (sanitized && !lengthy() && name != "fashion-cnn" && name != "mlp")) continue;
+    const Model model = builtin_model(name, {});
+    const Strategy strategy = Strategy::load(entry.path().string());
+    PlannerOptions options;
+    options.ranks = strategy.ranks();
+    const auto [found, first] = best.try_emplace({name, options.ranks}, 0);
+    if (first) found->second = plan_strategies(model, workload, machine, {}, options).front().cost.seconds;
+    EXPECT_LE(found->second, 1.0001 * estimate(bind(model, strategy, workload), machine).seconds) << entry.path();
+  }
+  EXPECT_GE(best.size(), sanitized && !lengthy() ? 2 : 12);
+}
+
+// Of one channel the first rank has all: to give it away is not for nothing.
+TEST(Planner, OneChannelIsNoBetterCutThanSamples) {
+  const Machine machine = default_machine();
+  for (const char* name : {"mlp", "lenet5", "fashion-cnn"}) {
+    const Model model = builtin_model(name, {});
+    const Workload workload{.batch = 4096, .optimizer = {}};
+    Strategy samples("data=2");
+    const double price = estimate(bind(model, samples.layer("*", {.output = "N@data"}), workload), machine).seconds;
+    EXPECT_LE(plan_strategies(model, workload, machine, {}, {.ranks = 2}).front().cost.seconds, 1.0001 * price) << name;
+  }
+}
+
+// Chimera idles less than the other kinds; of four stages of six layers it alone has few enough groups.
+TEST(Planner, StagesMayHaveReplicas) {
+  const auto stages = [](const char* name, const std::vector<std::string>& kinds) {
+    std::set<int> counts;
+    const Model model = name == std::string("small") ? small() : builtin_model(name, {});
+    for (const auto& [strategy, cost] : plan_strategies(model, {.batch = 8, .optimizer = {}}, default_machine(), {},
+                                                        {.ranks = 4, .best = 64, .kinds = kinds}))
+      if (strategy.schedule() == "chimera") counts.insert(static_cast<int>(strategy.stages().size()));
+    return counts;
+  };
+  EXPECT_EQ(stages("lenet5", PlannerOptions().kinds), (std::set{2, 4}));
+  EXPECT_EQ(stages("small", {"zb-v", "chimera"}), (std::set{2, 4}));
+}
+
+TEST(Planner, WritesWhatItPriced) {
+  const Model model = small();
+  const Workload workload{.batch = 6, .optimizer = {}};
+  PlannerOptions options;
+  options.ranks = 4;
+  for (const auto& [strategy, cost] : plan_strategies(model, workload, default_machine(), {}, options)) {
+    const Strategy read = Strategy::parse(strategy.print(), "plan.toml");
+    EXPECT_EQ(read.ranks(), 4);
+    EXPECT_DOUBLE_EQ(estimate(bind(model, read, workload), default_machine()).seconds, cost.seconds)
+        << strategy.print();
+  }
+}
+
+TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
+  PlannerOptions options;
+  options.ranks = 2;
+  options.memory_limit = 10000;
+  const std::string error =
+      error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); });
+  EXPECT_NE(error.find("fits 2 ranks with a batch of 4 under none of the"), std::string::npos) << error;
+  EXPECT_NE(error.find("more than the limit of 9.8 KiB; give more ranks"), std::string::npos) << error;
+  options.ranks = 0;
+  EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
+            "a strategy for 0 ranks; there must be 1 to 1048576");
+  const auto refused = [](const PlannerOptions& asked) {
+    return error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, asked); });
+  };
+  EXPECT_EQ(refused({.best = 0}), "the best 0 strategies; ask for 1 or more");
+  EXPECT_EQ(refused({.examined = 0}), "0 candidates to examine; there must be 1 or more");
+  for (const PlannerOptions& none :
+       {PlannerOptions{.rounds = 0}, PlannerOptions{.most_split = 0}, PlannerOptions{.most_microbatches = 0}})
+    EXPECT_EQ(refused(none),
+              "the planner's rounds, ranks of a block and microbatches are limited to 0; give 1 or more");
+}
+
+// Channels of four groups over three ranks would cut one: the pattern is left out, and said to be, once for all microbatches.
+TEST(Planner, NamesThePatternsThatALayerCannotRunIn) {
+  std::vector<LeftOut> all;
+  PlannerOptions options;
+  options.ranks = 3;
+  options.left_out = [&](const LeftOut& pattern) { all.push_back(pattern); };
+  static_cast<void>(plan_strategies(small(), {.batch = 6, .optimizer = {}}, default_machine(), {}, options));
+  EXPECT_TRUE(all.empty());
+  Model m("grouped");
+  auto t = m.input("in", {.channels = 4, .spatial = {8, 8}});
+  t = m.conv("g", t, {.filters = 8, .kernel = 3, .padding = 1, .groups = 4});
+  m.softmax_cross_entropy("loss", m.linear("f", t, {.features = 4}));
+  EXPECT_FALSE(plan_strategies(m, {.batch = 6, .optimizer = {}}, default_machine(), {}, options).empty());
+  std::map<std::string, std::string> patterns;
+  for (const auto& [grid, pattern, why] : all) {
+    EXPECT_TRUE(patterns.emplace(grid, pattern).second) << "once";
+    EXPECT_NE(why.find("layer 'g' (conv): output"), std::string::npos) << why;
+  }
+  EXPECT_EQ(patterns, (std::map<std::string, std::string>{{"c=3", "C@c"}, {"y=3", "C@y"}}));
+}
+
+TEST(Planner, LooksAsFarAsItsOptionsSay) {
+  PlannerOptions options;
+  options.ranks = 2;
+  options.most_microbatches = 1;
+  options.most_split = 1;
+  for (const auto& found : plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, options)) {
+    const auto stages = static_cast<int>(found.strategy.grids().size());
+    EXPECT_LE(found.strategy.microbatches(), stages) << "one a stage";
+    EXPECT_EQ(found.strategy.grid().print(), stages == 2 ? "" : "data=2");
+  }
+  int examined = 0;
+  PlannerOptions unfit{.ranks = 2, .memory_limit = 10000, .examined = 2, .rounds = 3};
+  unfit.progress = [&](int done, int) { examined = done; };
+  EXPECT_NE(error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); }),
+            "");
+  EXPECT_EQ(examined, 6);
+  const auto smallest = [&](int microbatches) {  // that was tried, as the error says
+    unfit.most_microbatches = microbatches;
+    return error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); });
+  };
+  unfit.examined = 12;
+  EXPECT_NE(smallest(1), smallest(8));
+}
+
+TEST(Planner, WhatWasMeasuredDecides) {
+  const Model model = small();
+  const Workload workload{.batch = 64, .optimizer = {}};
+  const PlannerOptions options{.ranks = 2};
+  for (const std::string pattern : {"N H@y", "N C@c", "N@data"}) {  // the one whose layers take next to nothing
+    Strategy strategy(pattern == "N H@y" ? "y=2" : pattern == "N C@c" ? "c=2" : "data=2");
+    const Plan plan = bind(model, strategy.layer("*", {.output = pattern}), workload);
+    KernelTimes times("here");
+    for (const auto& layer : plan.layers)
+      for (int rank = 0; rank < 2; ++rank) times.set(local_work(layer, rank, workload), {}, {1e-9, 1e-9, 5e-10, 5e-10});
+    const auto best = plan_strategies(model, workload, default_machine(), times, options).front();
+    EXPECT_LE(best.cost.seconds, estimate(plan, default_machine(), times).seconds) << pattern;
+    EXPECT_LT(best.cost.seconds, plan_strategies(model, workload, default_machine(), {}, options).front().cost.seconds)
+        << pattern;
+  }
+}
+
+/// With twice as many microbatches and so on, each also with a distributed update, recomputing all but the layers `kept`, and both.
+std::vector<Strategy> variants(const Strategy& strategy, Index most, const std::vector<std::string>& kept) {
+  std::vector<Strategy> all;
+  for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2)
+    for (const bool recompute : {false, true})
+      for (const auto update : {Strategy::Update::replicated, Strategy::Update::distributed}) {
+        Strategy one = strategy;
+        if (microbatches > 1)
+          one.schedule(strategy.schedule() == "single" ? "1f1b" : strategy.schedule(), microbatches);
+        if (recompute) one = recomputing(one, kept);
+        all.push_back(one.update(update));
+      }
+  return all;
+}
+
+TEST(BestFitting, TakesTheFastestVariantThatFits) {
+  const Workload workload{.batch = 32, .optimizer = {}};
+  Model model("images");  // activations take most of its memory
+  auto t = model.input("in", {.channels = 3, .spatial = {32, 32}});
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"})
+    t = model.relu(std::string(name) + "r", model.conv(name, t, {.filters = 32, .kernel = 3, .padding = 1}));
+  model.softmax_cross_entropy("loss", model.linear("last", t, {.features = 10}));
+  Strategy staged;
+  staged.schedule("gpipe", 4).stage({"in", "dr"}).stage({"e", "loss"});
+  int by_microbatches = 0, by_recomputing = 0, by_kept = 0, unfit = 0;
+  struct Case {
+    Strategy strategy;
+    int most;  // microbatches
+  };
+  const Machine machine = default_machine();
+  for (const auto& [strategy, most] :
+       {Case{Strategy("data=2"), 16}, Case{Strategy("y=2").layer("*", {.output = "N H@y"}), 32}, Case{staged, 32},
+        Case{staged, 4}, Case{Strategy("data=2"), 1}}) {
+    const auto kept = layers_to_keep(bind(model, strategy, workload));
+    for (const double part : {0.9, 0.7, 0.6, 0.55, 0.5, 0.4, 0.3, 0.2, 0.1, 0.02}) {
+      const Cost own = estimate(bind(model, strategy, workload), machine);
+      const auto limit = static_cast<Index>(part * static_cast<double>(own.memory.total));
+      const PlannerOptions options{.ranks = 2, .memory_limit = limit, .best = 1, .most_microbatches = most};
+      const KernelTimes times;
+      BestFitting best(model, workload, machine, times, options);
+      best.offer(strategy, own.seconds);
+      std::optional<Planned> expected;
+      for (const Strategy& variant : variants(strategy, most, kept)) {
+        const Cost cost = estimate(bind(model, variant, workload), machine);
+        if (cost.memory.total <= limit && (!expected || cost.seconds < expected->cost.seconds))
+          expected = {variant, cost};
+      }
+      ASSERT_EQ(best.found().empty(), !expected) << part << "\n" << strategy.print();
+      unfit += best.found().empty();
+      if (!expected) continue;
+      EXPECT_DOUBLE_EQ(best.found().front().cost.seconds, expected->cost.seconds) << part << "\n"
+                                                                                  << expected->strategy.print();
+      by_microbatches += expected->strategy.microbatches() > strategy.microbatches();
+      const bool recomputes = expected->strategy.print().find("recompute = true") != std::string::npos;
+      by_recomputing += recomputes;
+      by_kept += recomputes && !kept.empty();
+    }
+  }
+  EXPECT_GT(by_microbatches, 5);
+  EXPECT_GT(by_recomputing, by_kept);
+  EXPECT_GT(by_kept, 0);
+  EXPECT_GT(unfit, 0);
+}
+
+// What a limit lets through is no worse than any of the usual strategies that it lets through.
+TEST(Planner, WithinALimitNoWorseThanWhatFits) {
+  const Model model = builtin_model("lenet5", {});
+  const Workload workload{.batch = 64, .optimizer = {}};
+  Machine machine = default_machine();
+  for (auto& level : machine.levels) level.latency.value *= 50;  // so that stages, which send least often, may be best
+  std::vector<Strategy> usual{Strategy("data=4").layer("*", {.output = "N@data"}),
+                              Strategy("y=4").layer("*", {.output = "N H@y"}),
+                              Strategy("data=2 y=2").layer("*", {.output = "N@data H@y"})};
+  for (const char* kind : {"gpipe", "1f1b"})
+    for (const int stages : {2, 4}) {
+      Strategy strategy(stages == 4 ? "" : "data=2");
+      if (stages == 2) strategy.layer("*", {.output = "N@data"});
+      strategy.stages(stages).schedule(kind, stages);
+      usual.push_back(balanced(model, strategy, workload, machine, {}));
+    }
+  std::vector<Planned> all;
+  for (const auto& strategy : usual)
+    for (const auto& variant : variants(strategy, 16, layers_to_keep(bind(model, strategy, workload))))
+      all.push_back({variant, estimate(bind(model, variant, workload), machine)});
+  const auto least = [&](auto key) {
+    const auto less = [&](const Planned& a, const Planned& b) { return key(a) < key(b); };
+    return *std::min_element(all.begin(), all.end(), less);
+  };
+  const Index fastest = least([](const Planned& one) { return one.cost.seconds; }).cost.memory.total;
+  const Index smallest = least([](const Planned& one) { return one.cost.memory.total; }).cost.memory.total;
+  ASSERT_LT(2 * smallest, fastest);
+  int staged = 0;
+  for (Index limit = fastest; limit >= smallest; limit = limit * 4 / 5) {
+    const auto within = [&](const Planned& one) { return one.cost.memory.total <= limit; };
+    const Planned expected =
+        least([&](const Planned& one) { return within(one) ? one.cost.seconds : std::numeric_limits<double>::max(); });
+    const PlannerOptions options{.ranks = 4, .memory_limit = limit};
+    const Planned found = plan_strategies(model, workload, machine, {}, options).front();
+    EXPECT_LE(found.cost.memory.total, limit);
+    EXPECT_LE(found.cost.seconds, 1.0001 * expected.cost.seconds) << limit << "\n" << expected.strategy.print();
+    staged += !found.strategy.stages().empty();
+  }
+  EXPECT_GT(staged, 0);
+}
+
+TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {
+  const Workload workload{.batch = 4, .optimizer = {}};
+  PlannerOptions options{.ranks = 2, .memory_limit = 10000};
+  try {
+    plan_strategies(small(), workload, default_machine(), {}, options);
+    FAIL();
+  } catch (const NothingFits& error) {
+    const Index held = error.smallest.cost.memory.total;
+    EXPECT_GT(held, options.memory_limit);
+    EXPECT_NE(std::string(error.what()).find("the smallest of them holds " + print_bytes(held)), std::string::npos);
+    options.memory_limit = held;
+    EXPECT_EQ(plan_strategies(small(), workload, default_machine(), {}, options).front().cost.memory.total, held);
+  }
+}
+
+}  // namespace
+}  // namespace partita::test

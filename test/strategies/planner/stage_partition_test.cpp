@@ -1,0 +1,370 @@
+// stages = N: the boundaries against all cuts, within memory, in files, and under every schedule.
+#include "partita/strategies/planner/stage_partition.hpp"
+#include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/schedule/generators.hpp"
+
+#include "strategies/planner/stage_search.hpp"
+#include "test/strategies/cost/priced.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/error_of.hpp"
+
+#include <functional>
+#include <random>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+Workload of_batch(Index batch) { return {.batch = batch, .dtype = DType::f32, .training = true, .optimizer = {}}; }
+
+/// Linear layers of any widths, with an output that is read again further down here and there.
+Model drawn_chain(std::uint64_t seed, std::uint64_t most = 7, std::uint64_t width = 60) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](std::uint64_t n) { return static_cast<Index>(random() % n); };
+  Model m("chain");
+  std::vector<Value> t{m.input("in", {.channels = 8, .spatial = {}})};
+  const Index layers = 2 + below(most);
+  for (Index i = 0; i < layers; ++i) {
+    const std::string name = fmt::format("l{}", i);
+    const auto earlier = static_cast<std::size_t>(below(t.size()));
+    if (i % 3 == 2)
+      t.push_back(m.concatenate(name, {t.back(), t[earlier]}));
+    else
+      t.push_back(m.linear(name, t.back(), {.features = 1 + below(width)}));
+  }
+  m.mean_squared_error("loss", t.back());
+  return m;
+}
+
+/// Calls f(ends) for every way to cut layers into groups.
+void for_cuts(int layers, int groups, const std::function<void(const std::vector<int>&)>& f,
+              std::vector<int> ends = {}) {
+  const int begun = ends.empty() ? 0 : ends.back(), left = groups - static_cast<int>(ends.size());
+  if (left == 1) {
+    ends.push_back(layers);
+    return f(ends);
+  }
+  for (int end = begun + 1; end <= layers - left + 1; ++end) {
+    auto more = ends;
+    more.push_back(end);
+    for_cuts(layers, groups, f, more);
+  }
+}
+
+Strategy with_stages(const Model& model, Strategy strategy, const std::vector<int>& ends) {
+  strategy.stages(1);
+  int first = 0;
+  for (const int end : ends) {
+    strategy.stage(
+        {model.layers()[static_cast<std::size_t>(first)].name, model.layers()[static_cast<std::size_t>(end) - 1].name});
+    first = end;
+  }
+  return strategy;
+}
+
+/// What compare prints: the price of the bound plan.
+double seconds(const Model& model, const Strategy& strategy, Index batch, const Machine& machine) {
+  return estimate(bind(model, strategy, of_batch(batch)), machine).seconds;
+}
+
+std::vector<int> ends_of(const Model& model, const Strategy& strategy) {
+  std::vector<int> ends;
+  for (const auto& stage : strategy.stages()) ends.push_back(model.find(stage.last) + 1);
+  return ends;
+}
+
+Strategy in_stages(int stages, const std::string& kind, int microbatches) {
+  Strategy strategy;
+  return strategy.stages(stages).schedule(kind, microbatches);
+}
+
+}  // namespace
+
+// What is not priced cut by cut (losses that meet, padding of buckets) takes no part in a hundred of a step here.
+TEST(Balance, FindsTheBestOfAllCuts) {
+  for (const auto& kind : schedule_kinds())
+    for (std::uint64_t seed = 0; seed < cases(16); ++seed)
+      for (const int stages : {2, 3, 4}) {
+        const Model model = drawn_chain(seed, 7, 600);
+        const Machine machine = round_machine(seed % 2 == 0 ? 0 : 0.75);
+        const Strategy asked = in_stages(stages, kind.name, 4);
+        const int groups = stages * kind.groups_per_stage, layers = static_cast<int>(model.layers().size());
+        if (groups > layers || (kind.name == "chimera" && stages == 3)) continue;
+        double best = 1e9;
+        for_cuts(layers, groups, [&](const auto& ends) {
+          best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, machine));
+        });
+        const Strategy strategy = balanced(model, asked, of_batch(12), machine, {});
+        ASSERT_EQ(static_cast<int>(strategy.stages().size()), groups);
+        EXPECT_LE(seconds(model, strategy, 12, machine), 1.01 * best) << "seed " << seed << ", " << strategy.print();
+      }
+}
+
+// fashion-cnn in a V: balanced groups would leave one stage with 1.2 times as much to do.
+TEST(Balance, AStageIsTheSumOfItsGroups) {
+  const Model model = builtin_model("fashion-cnn", {});
+  for (const std::string kind : {"zb-v", "v-half", "dualpipe-v", "interleaved", "chimera", "1f1b"}) {
+    const Strategy asked = in_stages(2, kind, 8);
+    double best = 1e9;
+    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.places().size()), [&](const auto& ends) {
+      best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
+    });
+    const Strategy strategy = balanced(model, asked, of_batch(128), default_machine(), {});
+    expect_seconds(seconds(model, strategy, 128, default_machine()), best, strategy.print());
+  }
+}
+
+ScheduleRequest request_of(const Strategy& strategy) {
+  ScheduleRequest request;
+  request.kind = strategy.schedule();
+  request.stages = strategy.stage_count();
+  request.microbatches = strategy.microbatches();
+  request.filter_memory = kept_for_filter;
+  return request;
+}
+
+/// Nodes of four ranks that share two links, below a network that takes half of what these bring; and exchanges as measured.
+std::vector<Machine> busy_networks() {
+  Machine shared = clustered_machine(4, 2);
+  shared.levels[1].bandwidth = {1e7, ""};
+  shared.levels[1].fan_out = {2, ""};
+  Machine measured = shared;
+  measured.levels[1].verbs[{Verb::exchange, 2}] = {{{100, 100 * us}, {1e4, 5000 * us}, {1e5, 20000 * us}}, ""};
+  return {shared, measured};
+}
+
+Strategy on_nodes(int stages) {
+  Strategy strategy = all_as("data=4", "N@data");
+  return strategy.stages(stages).schedule("1f1b", 4);
+}
+
+// All ranks of a node send at once. A chain hands over one output at a boundary, whose transfer `estimate` prices alone.
+TEST(Balance, ACrossingCostsWhatEstimateSays) {
+  Model model("chain");
+  auto t = model.input("in", {.channels = 8, .spatial = {}});
+  for (const Index width : {64, 500, 20, 300}) t = model.linear(fmt::format("l{}", width), t, {.features = width});
+  model.mean_squared_error("loss", t);
+  const auto layers = static_cast<int>(model.layers().size());
+  const Plan alone = bind(model, all_as("data=4", "N@data"), of_batch(12));
+  for (const Machine& machine : busy_networks()) {
+    MadeSchedules made;
+    const CutPrice price(alone, machine, {}, request_of(on_nodes(2)), made);
+    for (int cut = 1; cut < layers; ++cut) {
+      const Strategy strategy = with_stages(model, on_nodes(2), {cut, layers});
+      const Cost cost = estimate(bind(model, strategy, of_batch(48)), machine);
+      expect_seconds(price.crossing(cut), cost.transfers[0], fmt::format("before layer {}", cut));
+    }
+  }
+}
+
+// Losses that meet over such a network take more of a step than over others.
+TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
+  for (const Machine& machine : busy_networks())
+    for (std::uint64_t seed = 0; seed < cases(8); ++seed)
+      for (const int stages : {2, 3}) {
+        const Model model = drawn_chain(seed, 7, 600);
+        const auto layers = static_cast<int>(model.layers().size());
+        if (stages > layers) continue;
+        double best = 1e9;
+        for_cuts(layers, stages, [&](const auto& ends) {
+          best = std::min(best, seconds(model, with_stages(model, on_nodes(stages), ends), 48, machine));
+        });
+        const Strategy strategy = balanced(model, on_nodes(stages), of_batch(48), machine, {});
+        EXPECT_LE(seconds(model, strategy, 48, machine), 1.02 * best) << "seed " << seed << ", " << strategy.print();
+      }
+}
+
+TEST(Balance, FitsTheMemory) {
+  for (const auto& [kind, count] : {std::pair("1f1b", 3), std::pair("zb-v", 2), std::pair("chimera", 2)}) {
+    const int stages = count;
+    const Strategy asked = in_stages(stages, kind, 4);
+    const auto groups = asked.places().size();
+    int moved = 0, refused = 0, missed = 0, slower = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const Model model = drawn_chain(seed, 7, 600);
+      const auto layers = static_cast<int>(model.layers().size());
+      if (layers < static_cast<int>(groups)) continue;
+      const auto most = [&](const std::vector<int>& ends) {
+        return estimate(bind(model, with_stages(model, asked, ends), of_batch(12)), round_machine(1)).memory.total;
+      };
+      const auto free = ends_of(model, balanced(model, asked, of_batch(12), round_machine(1), {}));
+      Index least = most(free);
+      for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) { least = std::min(least, most(ends)); });
+      const Index enough = least + least / 20;  // nearer to the least the search, which counts about, may find none
+      for (const Index limit : {most(free), most(free) - 1, enough, least, least - 1}) {
+        double best = 1e9;
+        for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) {
+          if (most(ends) <= limit)
+            best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, round_machine(1)));
+        });
+        Strategy strategy;
+        const auto error =
+            error_of([&] { strategy = balanced(model, asked, of_batch(12), round_machine(1), {}, limit); });
+        refused += error.empty() ? 0 : 1;
+        missed += !error.empty() && best < 1e9 ? 1 : 0;
+        if (limit >= enough || limit == most(free)) {
+          ASSERT_EQ(error, "") << "seed " << seed;
+        }
+        if (!error.empty()) continue;
+        const auto ends = ends_of(model, strategy);
+        EXPECT_LE(most(ends), limit) << seed;
+        slower += seconds(model, strategy, 12, round_machine(1)) > 1.01 * best ? 1 : 0;
+        moved += ends == free ? 0 : 1;
+      }
+    }
+    if (asked.schedule() != "chimera") {
+      EXPECT_GT(moved, 5) << kind << ": a limit that binds moves boundaries";
+    }
+    EXPECT_GE(refused, 30) << kind;
+    EXPECT_LE(missed, 30) << kind << ", of some 70 limits that a cut fits";
+    EXPECT_LE(slower, 2) << kind;
+  }
+}
+
+// What is done where there are too many cuts to try: compared where there are few.
+TEST(Balance, MovingBoundariesFindsTheBestCut) {
+  int all = 0, missed = 0, gained = 0;
+  for (const auto& kind : schedule_kinds())
+    for (std::uint64_t seed = 0; seed < cases(4); ++seed)
+      for (const int stages : {2, 4}) {
+        const Model model = drawn_chain(seed, 12);
+        const int groups = stages * kind.groups_per_stage;
+        if (groups > static_cast<int>(model.layers().size())) continue;
+        const Plan plan = bind(model, Strategy(), of_batch(3));
+        MadeSchedules made;
+        CutPrice price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind.name, 8)), made);
+        const double best = price.makespan(find_cut(price, 0).ends), found = price.makespan(find_cut(price, 0, 0).ends);
+        EXPECT_LE(found, 1.04 * best) << kind.name << ", " << stages << " stages, seed " << seed;
+        double slowest = 1e9, even = 0;  // of the cut with the least slowest group
+        for_cuts(price.layers(), groups, [&](const auto& ends) {
+          double most = 0;
+          for (std::size_t g = 0; g < ends.size(); ++g)
+            most = std::max(most, price.seconds(g == 0 ? 0 : ends[g - 1], ends[g]));
+          if (most < slowest) even = price.makespan(ends);
+          slowest = std::min(slowest, most);
+        });
+        all += 1;
+        missed += found > best * (1 + 1e-6) ? 1 : 0;
+        gained += found < even * (1 - 1e-6) ? 1 : 0;
+      }
+  EXPECT_LE(missed, 1 + all / 100);
+  EXPECT_GT(3 * gained, all) << "what even groups lose";
+}
+
+TEST(Balance, SaysWhatDoesNotFit) {
+  const Model model = two_convolutions();
+  expect_error(
+      [&] { static_cast<void>(balanced(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
+      {"no way that was found to cut the model 'two' into 2 stages fits 100 B a rank", "more stages",
+       "recompute = true"});
+  EXPECT_EQ(error_of([&] { bind(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
+            "the model 'two' has 4 layers, too few for 5 stages of 1 group of layers each");
+  EXPECT_EQ(error_of([&] { bind(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
+            "the model 'two' has 4 layers, too few for 3 stages of 2 groups of layers each");
+}
+
+TEST(Balance, WhatASchedulesKeepsCounts) {
+  const Model model = builtin_model("lenet5", {});
+  const auto fits = [&](const std::string& kind, Index limit) {
+    return error_of([&] {
+             static_cast<void>(balanced(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit));
+           })
+        .empty();
+  };
+  const auto least = [&](const std::string& kind) {
+    Index limit = 1 << 10;
+    while (!fits(kind, limit)) limit += limit / 16;
+    return static_cast<double>(limit);
+  };
+  EXPECT_GT(least("gpipe"), 1.5 * least("1f1b")) << "16 microbatches under way, not 2";
+  EXPECT_GE(least("zb-h2"), least("zb-h1"));
+  // With a rank's peak as the limit or a little more, what is placed holds no more.
+  for (const std::string kind : {"gpipe", "1f1b", "zb-h2", "chimera", "zb-v", "interleaved"}) {
+    const auto limit = static_cast<Index>(least(kind));
+    const Plan plan =
+        bind(model, balanced(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit), of_batch(64));
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      const MemoryUse each = plan.peak(rank).each;
+      EXPECT_LE(each[MemoryClass::weights] + each[MemoryClass::gradients] + each[MemoryClass::optimizer], limit)
+          << kind;
+      EXPECT_LE(static_cast<double>(each[MemoryClass::activations]), 1.1 * static_cast<double>(limit))
+          << kind << ", a batch of images, and gradients of activations beside what is kept";
+    }
+  }
+}
+
+TEST(Balance, EveryScheduleTakesStages) {
+  const Model model = builtin_model("lenet5", {});
+  for (const auto& kind : schedule_kinds()) {
+    const Plan plan = bind(model, in_stages(2, kind.name, 4), of_batch(8));
+    EXPECT_EQ(plan.grids.size(), 2U) << kind.name;
+    EXPECT_EQ(plan.places.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
+    const Cost cost = estimate(plan, round_machine());
+    EXPECT_NEAR(cost.parts.total(), cost.seconds, 1e-9 * cost.seconds) << kind.name;
+  }
+  Strategy four;
+  four.stages(2).schedule("interleaved", 4, 4);
+  EXPECT_EQ(bind(model, four, of_batch(8)).places, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
+}
+
+TEST(Balance, StagesTakeConsecutiveRanks) {
+  Strategy strategy("data=2");
+  strategy.layer("*", {.output = "N@data"}).stages(3).schedule("1f1b", 4);
+  EXPECT_EQ(strategy.ranks(), 6);
+  const Plan plan = bind(builtin_model("lenet5", {}), strategy, of_batch(8));
+  ASSERT_EQ(plan.grids.size(), 3U);
+  for (int stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].first_rank(), 2 * stage);
+    EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].print(), "data=2");
+  }
+}
+
+TEST(Balance, OneStageIsTheStrategyItself) {
+  const Strategy strategy = all_as("data=2", "N@data");
+  EXPECT_EQ(balanced(two_convolutions(), strategy, of_batch(4), round_machine(), {}).print(), strategy.print());
+}
+
+TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
+  const Model model = builtin_model("lenet5", {});
+  const Strategy strategy = in_stages(3, "1f1b", 4);
+  const Plan plan = bind(model, strategy, of_batch(64));
+  const Strategy same = settled(strategy, plan);
+  EXPECT_EQ(same.stages().size(), 3U);
+  for (const Index batch : {64, 5, 1}) {
+    const Plan other = bind(model, same, of_batch(batch));
+    for (std::size_t i = 0; i < plan.layers.size(); ++i)
+      EXPECT_EQ(other.layers[i].group, plan.layers[i].group) << batch << " " << plan.layers[i].name;
+  }
+  Strategy folded;
+  folded.stages(2).schedule("zb-v", 4);
+  const Plan v = bind(model, folded, of_batch(8));
+  EXPECT_EQ(bind(model, settled(folded, v), of_batch(8)).hash(), v.hash());
+}
+
+TEST(Balance, InStrategyFiles) {
+  const auto parsed = [](const std::string& text) { return Strategy::parse(text, "s.toml"); };
+  const Strategy strategy = parsed("grid = \"data=2\"\nstages = 4\n[schedule]\nkind = \"zb-h1\"\nmicrobatches = 8\n");
+  EXPECT_EQ(strategy.stage_count(), 4);
+  EXPECT_EQ(strategy.ranks(), 8);
+  EXPECT_EQ(parsed(strategy.print()).print(), strategy.print());
+  EXPECT_NE(strategy.print().find("stages = 4\n"), std::string::npos);
+  EXPECT_EQ(parsed("stages = 1").print(), Strategy().print());
+  const auto refusal = [&](const std::string& text) { return error_of([&] { parsed(text); }); };
+  for (const char* value : {"0", "-1", "\"two\"", "2.5", "65537", "[2]", "true"})
+    EXPECT_EQ(refusal(fmt::format("stages = {}", value)),
+              "s.toml, line 1, column 10: 'stages' must be a whole number, 1 to 65536");
+  EXPECT_EQ(refusal("stages = 2\n[[stage]]\nlayers = [\"a\", \"b\"]\n"),
+            "s.toml, line 1, column 10: 'stages' places the stages itself; leave it or [[stage]] out");
+  Strategy both;
+  both.stages(2);
+  EXPECT_EQ(error_of([&] {
+              both.stage({"a", "b"});
+            }),
+            "2 stages are asked for, but stages are named too; say one of both");
+  EXPECT_EQ(error_of([] {
+              Strategy().stage({"a", "b"}).stages(2);
+            }),
+            "2 stages are asked for, but stages are named too; say one of both");
+  EXPECT_EQ(error_of([] { Strategy().stages(0); }), "0 stages; there must be 1 to 65536");
+}

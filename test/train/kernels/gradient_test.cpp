@@ -1,0 +1,80 @@
+// The serial result itself: the derivative of the loss along a random direction of all weights, by the gradients and by
+// central differences, for drawn models. What one rank computes is what all others are held against.
+#include "partita/base/philox.hpp"
+#include "partita/comm/threads.hpp"
+#include "test/support/master.hpp"
+
+namespace partita::test {
+namespace {
+
+/// Moves every trained weight by `distance` along a direction of standard normal numbers.
+void move(Parameters& parameters, const Plan& plan, double distance) {
+  for (std::size_t i = 0; i < plan.layers.size(); ++i)
+    for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
+      if (!plan.layers[i]->weights[j].trained) continue;
+      const Tensor& w = parameters.layer(i).master[j].local;
+      const Random direction(5, 1000 * i + j);
+      for (Index k = 0; k < w.volume(); ++k) w.set(k, w.get(k) + distance * direction.normal(k));
+    }
+}
+
+/// The same direction's derivative by the gradients of the last run.
+double slope(Parameters& parameters, const Plan& plan) {
+  double sum = 0;
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    std::size_t trained = 0;
+    for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
+      if (!plan.layers[i]->weights[j].trained) continue;
+      const Tensor& dw = parameters.layer(i).gradient[trained++];
+      const Random direction(5, 1000 * i + j);
+      for (Index k = 0; k < dw.volume(); ++k) sum += dw.get(k) * direction.normal(k);
+    }
+  }
+  return sum;
+}
+
+/// Relative distance of the two derivatives; a kink of ReLU or maximum between the two points spoils one step size, not all.
+double derivative_error(const RandomCase& drawn) {
+  double best = 1;
+  run_threads(1, [&](Communicator& comm) {
+    TrainerOptions options;
+    options.batch = drawn.batch;
+    options.dtype = DType::f64;
+    options.backend = "reference";
+    Trainer trainer(drawn.model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Executor& executor = trainer.executor(drawn.batch, true);
+    const Shape& shape = executor.plan().layers[0]->shape;
+    const Target target = executor.target();
+    const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
+    const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
+                      Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
+    fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i); });
+    fill(batch.target, target.shape,
+         [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
+    constexpr double still = 1e-300;  // a learning rate that moves nothing
+    move(trainer.parameters(), trainer.plan(),
+         0.1);  // biases away from zero: padding alone would sit on the kink of a ReLU
+    executor.run(batch, 0, still);
+    const double exact = slope(trainer.parameters(), trainer.plan());
+    for (const double h : {1e-4, 1e-5, 1e-6, 1e-7}) {
+      move(trainer.parameters(), trainer.plan(), h);
+      const double above = executor.run(batch, 0, still).loss;
+      move(trainer.parameters(), trainer.plan(), -2 * h);
+      const double below = executor.run(batch, 0, still).loss;
+      move(trainer.parameters(), trainer.plan(), h);
+      best = std::min(best, std::abs((above - below) / (2 * h) - exact) / std::max(std::abs(exact), 1e-2));
+    }
+  });
+  return best;
+}
+
+TEST(Gradient, AgreesWithDifferencesOfTheLoss) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const RandomCase drawn(seed);
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, drawn.model.describe()));
+    EXPECT_LT(derivative_error(drawn), 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace partita::test

@@ -1,0 +1,156 @@
+#include "partita/train/kernels/kernel_choice.hpp"
+
+#include "src/backend/reference.hpp"
+#include "partita/comm/threads.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A backend with two ways to compute a convolution, of which its own guess is the slower.
+class TwoWays : public ReferenceBackend {
+ public:
+  std::vector<std::string_view> algorithms(const ConvProblem&) const override { return {"slow", "quick"}; }
+  void choose(const ConvProblem&, std::string_view algorithm) override { slow_ = algorithm == "slow"; }
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override {
+    if (slow_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ReferenceBackend::conv_forward(windows, x, w, bias, y, stream);
+  }
+
+ private:
+  bool slow_ = true;
+};
+
+/// A folder of the test's own, and two problems of which each rank has one, and one that all have.
+class KernelChoice : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder = fs::temp_directory_path() / fmt::format("partita-{}-{}", test->name(), getpid());
+    fs::remove_all(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  static ConvProblem problem(Index filters) {
+    const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+    const Shape x{{'N', 2}, {'C', 4}, {'H', 6}, {'W', 5}}, w{{'F', filters}, {'C', 4}, {'H', 3}, {'W', 3}},
+        y{{'N', 2}, {'C', filters}, {'H', 6}, {'W', 5}};
+    return {ConvPass::forward, windows, Box(x), Box(w), Box(y), false};
+  }
+
+  KernelCache cache() const { return {folder.string(), "two ways", 1}; }
+
+  /// What three ranks choose, and their report.
+  std::pair<KernelChoices, KernelReport> choose(const std::function<void()>& meanwhile = {}) const {
+    std::vector<KernelChoices> choices(3);
+    std::vector<KernelReport> reports(3);
+    run_threads(3, [&](Communicator& comm) {
+      const auto rank = static_cast<std::size_t>(comm.rank());
+      TwoWays backend;
+      Index last = 0;
+      const auto progress = [&](Index done, Index all) {
+        EXPECT_EQ(done, ++last);
+        EXPECT_LE(done, all);
+        if (meanwhile && comm.rank() == 0) meanwhile();
+      };
+      choose_kernels(backend, {problem(8), problem(9 + comm.rank())}, cache(), comm, progress, choices[rank],
+                     reports[rank]);
+    });
+    EXPECT_EQ(choices[0], choices[1]);
+    EXPECT_EQ(choices[0], choices[2]);
+    return {choices[0], reports[0]};
+  }
+
+  fs::path folder;
+};
+
+TEST_F(KernelChoice, IsMeasuredOnceAndKept) {
+  const auto [first, measured] = choose();
+  EXPECT_EQ(first.size(), 4U);
+  for (const auto& [problem, algorithm] : first) EXPECT_EQ(algorithm, "quick") << problem;
+  EXPECT_EQ(measured.known, 0);
+  EXPECT_EQ(measured.measured, 4);
+  EXPECT_EQ(measured.problem, "");
+  const auto [second, known] = choose();
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(known.known, 4);
+  EXPECT_EQ(known.measured, 0);
+}
+
+TEST_F(KernelChoice, FollowsTheFileAndMeasuresWhatIsDamaged) {
+  choose();
+  const KernelCache cache = this->cache();
+  for (const char* other : {"slow", "quick"}) {
+    cache.add({{problem(8).print(), other}});
+    EXPECT_EQ(choose().first[problem(8).print()], other);
+  }
+  std::ofstream(cache.path(), std::ios::app) << problem(9).print() << ": fft\nrubbish\n: \n";
+  const auto [choices, report] = choose();
+  EXPECT_EQ(report.measured, 1);
+  EXPECT_EQ(report.known, 3);
+  EXPECT_EQ(cache.read()[problem(9).print()], "quick");
+}
+
+// Else it would round in one way, and its own continuation in another.
+TEST_F(KernelChoice, FollowsWhatAnotherJobKeptMeanwhile) {
+  fs::create_directories(folder);
+  const auto [choices, report] = choose([&] { cache().add({{problem(8).print(), "slow"}}); });
+  EXPECT_EQ(report.measured, 4);
+  EXPECT_EQ(choices.at(problem(8).print()), "slow");
+  EXPECT_EQ(choices.at(problem(9).print()), "quick");
+  EXPECT_EQ(choose().first, choices);
+}
+
+TEST_F(KernelChoice, IsByRuleIfTheFileCannotBeWrittenAfterAll) {
+  fs::create_directories(cache().path());  // a folder in the file's place
+  const auto [choices, report] = choose();
+  EXPECT_TRUE(choices.empty());
+  EXPECT_EQ(report.problem.find(cache().path() + " cannot be written: "), 0U) << report.problem;
+}
+
+TEST_F(KernelChoice, AProblemStaysInTheReport) {
+  fs::create_directories(cache().path());
+  run_threads(1, [&](Communicator& comm) {
+    TwoWays backend;
+    KernelChoices choices;
+    KernelReport report;
+    choose_kernels(backend, {problem(8)}, cache(), comm, {}, choices, report);
+    const auto problem_then = report.problem;
+    EXPECT_NE(problem_then, "");
+    fs::remove(cache().path());
+    choose_kernels(backend, {problem(9)}, cache(), comm, {}, choices, report);  // a later batch size
+    EXPECT_EQ(report.problem, problem_then);
+    EXPECT_EQ(report.measured, 1);
+  });
+}
+
+TEST_F(KernelChoice, IsNoneOfABackendWithOneWay) {
+  run_threads(2, [&](Communicator& comm) {
+    const auto backend = make_reference_backend();
+    KernelChoices choices;
+    KernelReport report;
+    choose_kernels(*backend, {problem(8)}, cache(), comm, {}, choices, report);
+    EXPECT_TRUE(choices.empty());
+    EXPECT_EQ(report.problem, "");
+  });
+}
+
+TEST_F(KernelChoice, MeasuresNothingThatItCannotKeep) {
+  std::ofstream(folder.string()) << "a file";
+  const auto [choices, report] = choose();
+  EXPECT_TRUE(choices.empty());
+  EXPECT_EQ(report.measured, 0);
+  EXPECT_NE(report.problem.find(folder.string()), std::string::npos) << report.problem;
+}
+
+}  // namespace
+}  // namespace partita

@@ -1,0 +1,257 @@
+// Layers whose outputs no other test knows, against their definitions as loops over one rank's tensors. (That partitioned
+// runs agree with one rank, and gradients with differences, is for the master and the gradient test.)
+#include "partita/base/philox.hpp"
+#include "partita/comm/threads.hpp"
+#include "test/support/master.hpp"
+
+namespace partita::test {
+namespace {
+
+constexpr Index samples = 2, channels = 6, height = 3, width = 2;
+
+/// Outputs of all layers of `model` for images of normal numbers; a scale of channel c is 1 + c/10, a shift c/5. Labels count
+/// up through the classes, values are normal. If asked for, the weights of layer 1 and the loss.
+std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights = nullptr, double* loss = nullptr) {
+  std::vector<Tensor> outputs;
+  run_threads(1, [&](Communicator& comm) {
+    TrainerOptions options;
+    options.batch = samples;
+    options.dtype = DType::f64;
+    options.backend = "reference";
+    Trainer trainer(model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    for (std::size_t i = 0; i < model.layers().size(); ++i)
+      for (std::size_t j = 0; j < trainer.plan().layers[i]->weights.size(); ++j) {
+        const auto& spec = trainer.plan().layers[i]->weights[j];
+        const bool scale = spec.name == "scale";
+        if (!scale && spec.name != "shift") continue;
+        fill(trainer.parameters().layer(i).master[j].local, spec.shape,
+             [&](Index c) { return scale ? 1 + 0.1 * static_cast<double>(c) : 0.2 * static_cast<double>(c); });
+      }
+    Executor& executor = trainer.executor(samples, true);
+    executor.keep_outputs(true);
+    const Shape& shape = executor.plan().layers[0]->shape;
+    const Target target = executor.target();
+    const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
+                      Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
+    fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i) + 3; });
+    const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
+    fill(batch.target, target.shape,
+         [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
+    if (weights != nullptr)
+      for (const auto& w : trainer.parameters().layer(1).master)
+        weights->push_back(extract(w.local, w.local.box(), MemoryClass::workspace));
+    const StepResult result = executor.run(batch, 0, 1e-300);
+    if (loss != nullptr) *loss = result.loss;
+    for (std::size_t i = 0; i < model.layers().size(); ++i) outputs.push_back(executor.output(i));
+  });
+  return outputs;
+}
+
+Value begin(Model& m) { return m.input("in", {.channels = channels, .spatial = {height, width}}); }
+void end(Model& m, Value t) { m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3})); }
+
+template <class F>
+void for_places(F&& f) {
+  for (Index h = 0; h < height; ++h)
+    for (Index w = 0; w < width; ++w) f(h, w);
+}
+
+TEST(Layers, GroupNormIsItsDefinition) {
+  for (const Index groups : {1, 2, 3, 6}) {
+    Model m("norm");
+    end(m, m.group_norm("norm", begin(m), {.groups = groups, .epsilon = 0.01}));
+    const auto outputs = outputs_of(m);
+    const Tensor &x = outputs[0], &y = outputs[1];
+    const Index size = channels / groups;
+    const auto count = static_cast<double>(size * height * width);
+    for (Index n = 0; n < samples; ++n)
+      for (Index first = 0; first < channels; first += size) {
+        double mean = 0, variance = 0;
+        for (Index c = first; c < first + size; ++c)
+          for_places([&](Index h, Index w) { mean += x.at({n, c, h, w}) / count; });
+        for (Index c = first; c < first + size; ++c)
+          for_places([&](Index h, Index w) { variance += std::pow(x.at({n, c, h, w}) - mean, 2) / count; });
+        for (Index c = first; c < first + size; ++c)
+          for_places([&](Index h, Index w) {
+            const double normal = (x.at({n, c, h, w}) - mean) / std::sqrt(variance + 0.01);
+            const auto i = static_cast<double>(c);
+            EXPECT_NEAR(y.at({n, c, h, w}), (1 + 0.1 * i) * normal + 0.2 * i, 1e-12) << groups << " groups";
+          });
+      }
+  }
+}
+
+TEST(Layers, ConcatenateKeepsTheOrderOfItsInputs) {
+  Model m("concatenate");
+  const Value x = begin(m);
+  const Value twice = m.add("twice", x, x);
+  end(m, m.concatenate("cat", {twice, x, twice}));
+  const auto outputs = outputs_of(m);
+  for (Index n = 0; n < samples; ++n)
+    for (Index c = 0; c < 3 * channels; ++c)
+      for_places([&](Index h, Index w) {
+        const double factor = c / channels == 1 ? 1 : 2;
+        EXPECT_EQ(outputs[2].at({n, c, h, w}), factor * outputs[0].at({n, c % channels, h, w}));
+      });
+}
+
+TEST(Layers, GlobalAveragePoolIsTheMean) {
+  Model m("mean");
+  end(m, m.global_average_pool("mean", begin(m)));
+  const auto outputs = outputs_of(m);
+  for (Index n = 0; n < samples; ++n)
+    for (Index c = 0; c < channels; ++c) {
+      double mean = 0;
+      for_places([&](Index h, Index w) { mean += outputs[0].at({n, c, h, w}) / (height * width); });
+      EXPECT_NEAR(outputs[1].at({n, c}), mean, 1e-14);
+    }
+}
+
+/// sum over d of |x - at| <= 1 of the linear interpolation between places: its weight of input i for output o.
+double linear_weight(Index o, Index i, Index scale, Index n) {
+  const double at =
+      std::clamp((static_cast<double>(o) + 0.5) / static_cast<double>(scale) - 0.5, 0.0, static_cast<double>(n - 1));
+  return std::max(0.0, 1 - std::abs(at - static_cast<double>(i)));
+}
+
+TEST(Layers, UpsampleLinearIsItsDefinition) {
+  for (const Index scale : {1, 2, 3, 5}) {
+    Model m("up");
+    end(m, m.upsample("up", begin(m), {.scale = {scale, 2}, .interpolation = Interpolation::linear}));
+    const auto outputs = outputs_of(m);
+    for (Index h = 0; h < scale * height; ++h)
+      for (Index w = 0; w < 2 * width; ++w) {
+        double sum = 0;
+        for_places([&](Index i, Index j) {
+          sum += linear_weight(h, i, scale, height) * linear_weight(w, j, 2, width) * outputs[0].at({1, 4, i, j});
+        });
+        EXPECT_NEAR(outputs[1].at({1, 4, h, w}), sum, 1e-14);
+      }
+  }
+}
+
+TEST(Layers, UpsampleNearestRepeats) {
+  Model m("up");
+  end(m, m.upsample("up", begin(m), {.scale = {2, 3}}));
+  const auto outputs = outputs_of(m);
+  for (Index h = 0; h < 2 * height; ++h)
+    for (Index w = 0; w < 3 * width; ++w) EXPECT_EQ(outputs[1].at({0, 3, h, w}), outputs[0].at({0, 3, h / 2, w / 3}));
+}
+
+TEST(Layers, CropTakesMarginsOff) {
+  Model m("crop");
+  end(m, m.crop("crop", begin(m), {{1, 0}, {0, 1}}));
+  const auto outputs = outputs_of(m);
+  ASSERT_EQ(outputs[1].extent('H'), height - 1);
+  ASSERT_EQ(outputs[1].extent('W'), width - 1);
+  for (Index h = 0; h < height - 1; ++h) EXPECT_EQ(outputs[1].at({1, 2, h, 0}), outputs[0].at({1, 2, h + 1, 0}));
+}
+
+TEST(Layers, SpaceToDepthOrdersChannelsBeforePlaces) {
+  Model m("s2d");
+  end(m, m.space_to_depth("s2d", begin(m), {3, 2}));
+  const auto outputs = outputs_of(m);
+  ASSERT_EQ(outputs[1].extent('C'), channels * 6);
+  for (Index c = 0; c < channels; ++c)
+    for_places([&](Index h, Index w) {
+      EXPECT_EQ(outputs[1].at({1, c * 6 + h * 2 + w, 0, 0}), outputs[0].at({1, c, h, w}));
+    });
+}
+
+/// y += x w over all places that the window of an input reaches.
+TEST(Layers, ConvTransposeIsItsDefinition) {
+  const Window slide_h{.kernel = 3, .stride = 2, .dilation = 1, .pad_lo = 1, .pad_hi = 0};
+  const Window slide_w{.kernel = 2, .stride = 3, .dilation = 2, .pad_lo = 0, .pad_hi = 1};
+  constexpr Index groups = 2, filters = 4, more_h = 1, more_w = 2;
+  Model m("transposed");
+  end(m, m.conv_transpose("up", begin(m),
+                          {.filters = filters,
+                           .kernel = {3, 2},
+                           .stride = {2, 3},
+                           .padding = {{1, 0}, {0, 1}},
+                           .output_padding = {more_h, more_w},
+                           .dilation = {1, 2},
+                           .groups = groups}));
+  std::vector<Tensor> weights;
+  const auto outputs = outputs_of(m, &weights);
+  const Tensor &x = outputs[0], &y = outputs[1], &w = weights[0];
+  ASSERT_EQ(y.extent('H'), (height - 1) * 2 - 1 + 3 + more_h);
+  ASSERT_EQ(y.extent('W'), (width - 1) * 3 - 1 + 3 + more_w);
+  for (Index n = 0; n < samples; ++n)
+    for (Index f = 0; f < filters; ++f)
+      for (Index oh = 0; oh < y.extent('H'); ++oh)
+        for (Index ow = 0; ow < y.extent('W'); ++ow) {
+          const Index group = f / (filters / groups);
+          double sum = 0;
+          for (Index c = group * channels / groups; c < (group + 1) * channels / groups; ++c)
+            for_places([&](Index h, Index v) {
+              for (Index i = 0; i < 3; ++i)
+                for (Index j = 0; j < 2; ++j)
+                  if (h * slide_h.stride - slide_h.pad_lo + i == oh &&
+                      v * slide_w.stride - slide_w.pad_lo + j * slide_w.dilation == ow)
+                    sum += x.at({n, c, h, v}) * w.at({c, f % (filters / groups), i, j});
+            });
+          EXPECT_NEAR(y.at({n, f, oh, ow}), sum + weights[1].at({f}), 1e-13);
+        }
+}
+
+// Losses: scores of the model's last layer, labels and values as `outputs_of` draws them.
+
+double softmax(const Tensor& x, Index n, Index c, Index h, Index w) {
+  double sum = 0;
+  for (Index k = 0; k < channels; ++k) sum += std::exp(x.at({n, k, h, w}));
+  return std::exp(x.at({n, c, h, w})) / sum;
+}
+
+TEST(Losses, CrossEntropyIsTheMeanOverPlaces) {
+  Model m("loss");
+  m.softmax_cross_entropy("loss", m.conv("scores", begin(m), {.filters = channels}));
+  double loss = 0, expected = 0;
+  const auto outputs = outputs_of(m, nullptr, &loss);
+  for (Index n = 0; n < samples; ++n)
+    for_places([&](Index h, Index w) {
+      const Index label = ((n * height + h) * width + w) % channels;
+      expected -= std::log(softmax(outputs[1], n, label, h, w)) / (samples * height * width);
+    });
+  EXPECT_NEAR(loss, expected, 1e-13);
+}
+
+TEST(Losses, DiceIsItsDefinition) {
+  Model m("loss");
+  m.softmax_dice("loss", m.conv("scores", begin(m), {.filters = channels}));
+  double loss = 0, expected = 0;
+  const auto outputs = outputs_of(m, nullptr, &loss);
+  for (Index n = 0; n < samples; ++n)
+    for (Index c = 0; c < channels; ++c) {
+      double common = 0, both = 0;
+      for_places([&](Index h, Index w) {
+        const double p = softmax(outputs[1], n, c, h, w);
+        const double g = ((n * height + h) * width + w) % channels == c ? 1 : 0;
+        common += p * g;
+        both += p + g;
+      });
+      expected += (1 - (2 * common + 1) / (both + 1)) / (samples * channels);
+    }
+  EXPECT_NEAR(loss, expected, 1e-13);
+}
+
+TEST(Losses, DifferencesAreMeansOverElements) {
+  for (const bool absolute : {false, true}) {
+    Model m("loss");
+    const Value t = m.conv("scores", begin(m), {.filters = 2});
+    absolute ? m.mean_absolute_error("loss", t) : m.mean_squared_error("loss", t);
+    double loss = 0, expected = 0;
+    const auto outputs = outputs_of(m, nullptr, &loss);
+    for (Index n = 0; n < samples; ++n)
+      for (Index c = 0; c < 2; ++c)
+        for_places([&](Index h, Index w) {
+          const double target = Random(6, 2).normal(((n * 2 + c) * height + h) * width + w);
+          const double difference = outputs[1].at({n, c, h, w}) - target;
+          expected += (absolute ? std::abs(difference) : difference * difference) / (samples * 2 * height * width);
+        });
+    EXPECT_NEAR(loss, expected, 1e-13) << absolute;
+  }
+}
+
+}  // namespace
+}  // namespace partita::test

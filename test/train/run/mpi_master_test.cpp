@@ -1,0 +1,56 @@
+// The master test over MPI: drawn cases whose grid has as many ranks as were started.
+#include "partita/comm/delaying.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/master.hpp"
+#include "test/support/mpi_world.hpp"
+
+namespace partita::test {
+namespace {
+
+/// What replicas hold is the same to the last bit: over each group, the largest and the smallest hash are one.
+void expect_replicas_agree(const RankResult& mine, Communicator& world) {
+  std::map<AxisSet, std::shared_ptr<Communicator>> groups;
+  for (const auto& [name, tensor] : mine.weights) {
+    const Grid& grid = tensor.layout.grid();
+    auto& replicas = groups[tensor.layout.replicated()];
+    if (!replicas) replicas = world.split(grid.group(world.rank(), tensor.layout.replicated()).front(), world.rank());
+    const std::string_view bytes(reinterpret_cast<const char*>(tensor.local.data()),
+                                 static_cast<std::size_t>(tensor.local.bytes()));
+    const auto low = static_cast<double>(hash(bytes) & 0xFFFFFFFFU);
+    double extremes[2]{low, -low};
+    replicas->all_reduce(extremes, 2, DType::f64, Op::max, {}).wait();
+    EXPECT_EQ(extremes[0], -extremes[1]) << name << " differs between replicas";
+  }
+}
+
+void expect_same_bits(const RankResult& mine, const RankResult& again) {
+  for (std::size_t i = 0; i < mine.weights.size(); ++i)
+    EXPECT_TRUE(same_bits(mine.weights[i].tensor.local, again.weights[i].tensor.local))
+        << "a second run differs in " << mine.weights[i].name;
+}
+
+TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
+  const auto shared = mpi_world();
+  Communicator& world = *shared;
+  const int wanted = lengthy() ? 200 : 12;
+  const char* replay = std::getenv("PARTITA_SEED");
+  int done = 0, magnifying = 0;
+  for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < wanted; ++seed) {
+    if (replay != nullptr && done > 0) break;
+    const RandomCase drawn(seed);
+    if (drawn.strategy.ranks() != world.size()) continue;
+    SCOPED_TRACE(fmt::format("replay with PARTITA_SEED={}\n{}", seed, drawn.print()));
+    // Without a delay, but it lets ranks of one node compute ahead of their messages too.
+    const auto network = done % 2 == 0 ? shared : delaying(shared, {});
+    const RankResult mine = run_rank(drawn, drawn.strategy, *network, true);
+    magnifying += expect_near_serial(drawn, mine, run_serially(drawn)) ? 1 : 0;
+    expect_predicted(bind(drawn.model, drawn.strategy, workload_of(drawn)), world.rank(), mine);
+    if (drawn.strategy.stages().empty()) expect_replicas_agree(mine, world);
+    if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
+    ++done;
+  }
+  EXPECT_LE(magnifying, wanted / 100) << "cases whose bounds were widened to what rounding decides";
+}
+
+}  // namespace
+}  // namespace partita::test

@@ -1,0 +1,123 @@
+// Batch normalisation with local statistics: every rank normalises by its own samples, as a serial run over these
+// alone would; running statistics are the mean over ranks and the same on all of them, traffic is what was predicted.
+#include "partita/comm/threads.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/master.hpp"
+
+#include <gtest/gtest.h>
+
+namespace partita::test {
+namespace {
+
+constexpr Index samples = 5;
+
+RandomCase local_norm(const char* grid, const char* layout = "N@a",
+                      const BatchNorm& norm = {.statistics = Statistics::local}) {
+  RandomCase drawn(1);
+  drawn.batch = samples;
+  drawn.optimizer = {.rate = 0.1};
+  drawn.strategy = Strategy(grid);
+  drawn.strategy.layer("*", {.output = layout});
+  drawn.model = Model("local");
+  Value t = drawn.model.input("in", {.channels = 2, .spatial = {3, 2}});
+  t = drawn.model.batch_norm("bn", t, norm);
+  drawn.model.softmax_cross_entropy("loss", drawn.model.linear("fc", t, {.features = 3}));
+  return drawn;
+}
+
+Tensor weight_of(const RankResult& result, const std::string& name) {
+  for (const auto& [found, tensor] : result.weights)
+    if (found == name) return tensor.local;
+  broken("no such weight");
+}
+
+TEST(LocalStatistics, AreThoseOfTheRanksOwnSamples) {
+  const RandomCase drawn = local_norm("a=2");
+  std::vector<RankResult> ranks(2);
+  run_threads(2, [&](Communicator& comm) {
+    ranks[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, drawn.strategy, comm, true);
+  });
+  const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto& mine = ranks[static_cast<std::size_t>(rank)];
+    expect_predicted(plan, rank, mine);
+    const Tensor& y = mine.outputs[1];  // scale and shift moved a little: normalised up to an affine map of a channel
+    const Tensor& x = mine.outputs[0];
+    const Tensor scale = weight_of(mine, "bn/scale"), shift = weight_of(mine, "bn/shift");
+    for (Index c = 0; c < 2; ++c) {
+      double mean = 0, square = 0, count = 0;
+      const auto each = [&](auto&& f) {
+        for (Index n = x.box()[0].lo; n < x.box()[0].hi; ++n)
+          for (Index h = 0; h < 3; ++h)
+            for (Index w = 0; w < 2; ++w) f(std::array<Index, max_dims>{n, c, h, w});
+      };
+      each([&](const auto& at) { mean += x.at(at), ++count; });
+      mean /= count;
+      each([&](const auto& at) { square += (x.at(at) - mean) * (x.at(at) - mean); });
+      const double deviation = std::sqrt(square / count + 1e-5);
+      // y = scale (x - mean)/deviation + shift for the step's scale and shift: two points give them, the rest must fit.
+      const std::array<Index, max_dims> first{x.box()[0].lo, c, 0, 0}, second{x.box()[0].lo, c, 2, 1};
+      const auto normal = [&](const auto& at) { return (x.at(at) - mean) / deviation; };
+      const double a = (y.at(second) - y.at(first)) / (normal(second) - normal(first));
+      const double b = y.at(first) - a * normal(first);
+      each([&](const auto& at) { EXPECT_NEAR(y.at(at), a * normal(at) + b, 1e-9); });
+      EXPECT_NEAR(a, 1, 0.5);
+      EXPECT_NEAR(b, shift.get(c), 0.5) << scale.get(c);
+      double sum = 0;
+      each([&](const auto& at) { sum += y.at(at); });
+      EXPECT_NEAR(sum / count, b, 1e-9) << "centred on the rank's own samples";
+    }
+  }
+  for (const char* name : {"bn/running_mean", "bn/running_variance", "bn/scale", "fc/weight"})
+    EXPECT_TRUE(same_bits(weight_of(ranks[0], name), weight_of(ranks[1], name))) << name;
+}
+
+TEST(LocalStatistics, OnOneRankAreTheGlobalOnes) {
+  RandomCase drawn = local_norm("a=1");
+  RankResult local, global;
+  run_threads(1, [&](Communicator& comm) { local = run_rank(drawn, drawn.strategy, comm, true); });
+  Model model("local");
+  Value t = model.input("in", {.channels = 2, .spatial = {3, 2}});
+  t = model.batch_norm("bn", t);
+  model.softmax_cross_entropy("loss", model.linear("fc", t, {.features = 3}));
+  drawn.model = model;
+  run_threads(1, [&](Communicator& comm) { global = run_rank(drawn, drawn.strategy, comm, true); });
+  EXPECT_EQ(local.losses, global.losses);
+}
+
+std::vector<RankResult> run(const RandomCase& drawn) {
+  std::vector<RankResult> ranks(static_cast<std::size_t>(drawn.strategy.ranks()));
+  run_threads(drawn.strategy.ranks(), [&](Communicator& comm) {
+    ranks[static_cast<std::size_t>(comm.rank())] = run_rank(drawn, drawn.strategy, comm, true);
+  });
+  const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
+  for (int rank = 0; rank < plan.ranks(); ++rank) expect_predicted(plan, rank, ranks[static_cast<std::size_t>(rank)]);
+  return ranks;
+}
+
+// Along b alone, the ranks of a's halves share rows of the same samples: local statistics of two ranks with whole samples.
+TEST(StatisticsAlong, SomeAxesAreLocalToTheOthers) {
+  const auto along = run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::along, .axes = {"b"}}));
+  const auto local = run(local_norm("a=2"));
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_LT(difference(along[rank].outputs[1], local[rank / 2].outputs[1], 1e-3), 1e-12);
+    for (const char* name : {"bn/running_mean", "bn/running_variance", "bn/scale", "fc/weight"})
+      EXPECT_LT(difference(weight_of(along[rank], name), weight_of(local[rank / 2], name), 1e-3), 1e-12) << name;
+  }
+}
+
+TEST(StatisticsAlong, AllAxesAreGlobal) {
+  const auto along = run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::along, .axes = {"a", "b"}}));
+  const auto global = run(local_norm("a=2 b=2", "N@a H@b", {}));
+  EXPECT_EQ(along[3].losses, global[3].losses);
+}
+
+TEST(StatisticsAlong, AnAxisThatTheGridLacksIsNamed) {
+  const auto drawn = local_norm("a=2 b=2", "N@a", {.statistics = Statistics::along, .axes = {"c"}});
+  const auto bound = [&](const Strategy& strategy) { return bind(drawn.model, strategy, workload_of(drawn)); };
+  expect_error([&] { bound(drawn.strategy); }, {"layer 'bn'", "along 'c'", "\"a=2 b=2\""});
+  EXPECT_NO_THROW(bound(Strategy())) << "one rank has all of it";
+}
+
+}  // namespace
+}  // namespace partita::test

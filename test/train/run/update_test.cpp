@@ -1,0 +1,127 @@
+// Every method of the optimizer against its paper's formulas, one number at a time.
+#include "src/train/run/update.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace partita {
+namespace {
+
+constexpr std::size_t elements = 5;
+
+Optimizer optimizer_of(Method method) {
+  return {.method = method,
+          .momentum = 0.8,
+          .beta1 = 0.7,
+          .beta2 = 0.9,
+          .epsilon = 1e-3,
+          .trust = 0.02,
+          .weight_decay = 0.1};
+}
+
+/// One weight of a few elements, updated by plain formulas.
+class Plain {
+ public:
+  explicit Plain(std::vector<double> w) : w_(std::move(w)) {}
+
+  void step(const Optimizer& o, double rate, int t, const std::vector<double>& dw) {
+    std::vector<double> direction(elements);
+    double squares_w = 0, squares_g = 0, squares_direction = 0;
+    for (std::size_t i = 0; i < elements; ++i) {
+      const bool decoupled = o.method == Method::adamw || o.method == Method::lamb;
+      const double g = dw[i] + (decoupled ? 0 : o.weight_decay * w_[i]);
+      s_[i] = o.method == Method::adagrad ? s_[i] + g * g : o.beta2 * s_[i] + (1 - o.beta2) * g * g;
+      m_[i] = o.beta1 * m_[i] + (1 - o.beta1) * g;
+      const double mean = m_[i] / (1 - std::pow(o.beta1, t)), square = s_[i] / (1 - std::pow(o.beta2, t));
+      const double adam = mean / (std::sqrt(square) + o.epsilon), root = g / (std::sqrt(s_[i]) + o.epsilon);
+      direction[i] = o.method == Method::sgd || o.method == Method::lars          ? g
+                     : o.method == Method::adagrad || o.method == Method::rmsprop ? root
+                                                                                  : adam;
+      if (decoupled) direction[i] += o.weight_decay * w_[i];
+      squares_w += w_[i] * w_[i];
+      squares_g += dw[i] * dw[i];
+      squares_direction += direction[i] * direction[i];
+    }
+    double factor = 1;
+    if (o.method == Method::lamb) factor = std::sqrt(squares_w) / std::sqrt(squares_direction);
+    if (o.method == Method::lars)
+      factor = o.trust * std::sqrt(squares_w) / (std::sqrt(squares_g) + o.weight_decay * std::sqrt(squares_w));
+    for (std::size_t i = 0; i < elements; ++i) {
+      double move = factor * direction[i] * (o.method == Method::lars ? rate : 1);
+      if (o.method == Method::sgd || o.method == Method::rmsprop || o.method == Method::lars) {
+        v_[i] = o.momentum * v_[i] + move;
+        move = o.nesterov ? move + o.momentum * v_[i] : v_[i];
+      }
+      w_[i] -= (o.method == Method::lars ? 1 : rate) * move;
+    }
+  }
+  const std::vector<double>& w() const { return w_; }
+
+ private:
+  std::vector<double> w_, v_ = std::vector<double>(elements), m_ = v_, s_ = v_;
+};
+
+/// A step in two pieces, as ranks that share it take it.
+template <class T>
+void step(const Optimizer& o, double rate, int t, const std::vector<T>& dw, std::vector<T>& w,
+          std::vector<T> (&state)[2]) {
+  const std::size_t states = o.states().size();
+  Squares squares;
+  double factor = 1;
+  const auto each = [&](auto&& f) {
+    for (const auto& [lo, hi] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, elements}}) {
+      Piece piece{.dtype = sizeof(T) == 8 ? DType::f64 : DType::f32, .count = static_cast<Index>(hi - lo)};
+      piece.dw = reinterpret_cast<const std::byte*>(dw.data() + lo);
+      piece.w = reinterpret_cast<std::byte*>(w.data() + lo);
+      for (std::size_t k = 0; k < states; ++k) piece.state[k] = reinterpret_cast<std::byte*>(state[k].data() + lo);
+      f(piece);
+    }
+  };
+  if (o.needs_norms()) {
+    each([&](const Piece& piece) { prepare(o, {rate, t - 1}, piece, squares); });
+    factor = scale(o, squares);
+  }
+  each([&](const Piece& piece) { apply(o, {rate, t - 1}, piece, factor); });
+}
+
+template <class T>
+void expect_formulas(const Optimizer& o, double tolerance) {
+  SCOPED_TRACE(o.print());
+  Plain plain({0.5, -1, 2, 0, 0.25});
+  std::vector<T> w(plain.w().begin(), plain.w().end()), state[2] = {std::vector<T>(elements), std::vector<T>(elements)};
+  for (int t = 1; t <= 4; ++t) {
+    std::vector<double> dw;
+    for (std::size_t i = 0; i < elements; ++i)
+      dw.push_back(std::sin(static_cast<double>(t) + 2.0 * static_cast<double>(i)));
+    const double rate = 0.1 / t;
+    plain.step(o, rate, t, dw);
+    step(o, rate, t, std::vector<T>(dw.begin(), dw.end()), w, state);
+    for (std::size_t i = 0; i < elements; ++i)
+      EXPECT_NEAR(static_cast<double>(w[i]), plain.w()[i], tolerance) << "element " << i << " after step " << t;
+  }
+}
+
+TEST(Update, FollowsThePapers) {
+  for (const Method method :
+       {Method::sgd, Method::adagrad, Method::rmsprop, Method::adam, Method::adamw, Method::lars, Method::lamb}) {
+    Optimizer o = optimizer_of(method);
+    expect_formulas<double>(o, 1e-14);
+    expect_formulas<float>(o, 1e-6);
+    o.momentum = 0;
+    expect_formulas<double>(o, 1e-14);
+  }
+  Optimizer nesterov = optimizer_of(Method::sgd);
+  nesterov.nesterov = true;
+  expect_formulas<double>(nesterov, 1e-14);
+}
+
+TEST(Update, AWeightOfZerosIsNotScaledAway) {
+  EXPECT_EQ(scale(optimizer_of(Method::lamb), {0, 4}), 1);
+  EXPECT_EQ(scale(optimizer_of(Method::lars), {4, 0}), 1);
+  EXPECT_EQ(scale(optimizer_of(Method::lamb), {4, 16}), 0.5);
+}
+
+}  // namespace
+}  // namespace partita
