@@ -1,7 +1,7 @@
 // Collectives of the MPI transport against MPI's own blocking ones.
 //   build/mpiexec -n 2 build/bench/collective [CASES]    those whose name contains the text
-#include "partita/comm/mpi.hpp"
 #include "bench/support/measure.hpp"
+#include "partita/comm/mpi.hpp"
 
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     const auto count = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float));
     measure(
         "all-reduce-" + bench::size_name(bytes),
-        [&] { world->all_reduce(data.data(), count, DType::f32, Op::sum, {}).wait(); },
+        [&] { world->all_reduce(data.data(), count, DType::f32, ReduceOp::sum, {}).wait(); },
         [&] {
           MPI_Allreduce(MPI_IN_PLACE, other.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         });

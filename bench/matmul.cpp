@@ -6,12 +6,12 @@
 //               reduce-scatter, with the weights where each needs them; and the chooser's way against the best one
 //   pick-SHAPE  bytes of the best way against those of the chooser's, on grids of two and three axes; nothing runs
 //   build/mpiexec -n 2 build/bench/matmul [CASES]    those whose name contains the text
+#include "bench/support/measure.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/matmul/product.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "bench/support/measure.hpp"
 #ifdef PARTITA_SCALAPACK
 #include "bench/support/scalapack.hpp"
 #endif
@@ -43,7 +43,7 @@ class Running {
   void run() {
     product_.run(*backend_, grid_, a_.local, b_.local, c_.local, Write::over);
     if (const AxisSet pending = c_.layout.partial(); pending != 0)
-      grid_.along(pending).all_reduce(c_.local.data(), c_.local.volume(), DType::f32, Op::sum, {}).wait();
+      grid_.along(pending).all_reduce(c_.local.data(), c_.local.volume(), DType::f32, ReduceOp::sum, {}).wait();
   }
 
  private:
@@ -211,7 +211,7 @@ double bytes_of(const ProductPlan& plan) {
   const Grid& grid = plan.c.layout.grid();
   for (int rank = 0; rank < grid.size(); ++rank) {
     auto bytes = static_cast<double>(plan.traffic(rank, 4).bytes);
-    for (const auto& step : plan.finish) bytes += 4 * wire_elements(step, rank);
+    for (const auto& step : plan.redistribute_c) bytes += 4 * wire_elements(step, rank);
     bytes += 4 * wire_of_all_reduce(static_cast<double>(plan.c.layout.owned(rank).volume()),
                                     grid.group_size(plan.c.layout.partial()));
     most = std::max(most, bytes);

@@ -2,11 +2,11 @@
 // actions, which are measured just before it in a run of their own (GPipe, 4 microbatches): a machine is not equally fast all
 // the time. `error` is relative; `memory_error` is that of the peak of activations and halos, measured and replayed.
 //   build/mpiexec -n 2 build/bench/pipeline
+#include "bench/support/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 #include "partita/train/run/trainer.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -147,7 +147,7 @@ void measure(const std::string& kind, int microbatches, const std::shared_ptr<Co
     return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
   };
   double memory = std::abs(counted(held) / counted(peak) - 1);
-  world->all_reduce(&memory, 1, DType::f64, Op::max, {}).wait();
+  world->all_reduce(&memory, 1, DType::f64, ReduceOp::max, {}).wait();
   if (world->rank() == 0)
     fmt::print(
         R"({{"subject": "pipeline", "case": "{}-{}", "ranks": 2, "seconds": {:.3e}, "spread": {:.3f}, "predicted": {:.3e}, )"

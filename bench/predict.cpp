@@ -1,14 +1,14 @@
 // Measured step times of many models under many strategies beside the cost model's, on 2 ranks, and what the planner takes for 2. The
 // machine is measured first; the local work of each layer, and steps, in turns, apart from each other. Nothing is fitted to a step.
 //   build/mpiexec -n 2 build/bench/predict [MODEL [verbose]]
+#include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "partita/train/measure/measure_machine.hpp"
 #include "partita/train/measure/timed_steps.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -46,7 +46,8 @@ Strategy strategy_of(const std::string& name) {
   static const std::map<std::string, std::function<Strategy()>> all{
       {"sample", [&] { return alike("data=2", "N@data"); }},
       {"sample, 4 microbatches", [&] { return alike("data=2", "N@data").schedule("gpipe", 4); }},
-      {"sample, distributed update", [&] { return alike("data=2", "N@data").update(Strategy::Update::distributed); }},
+      {"sample, distributed update",
+       [&] { return alike("data=2", "N@data").optimizer_state(Strategy::OptimizerState::sharded); }},
       {"spatial H", [&] { return alike("y=2", "N H@y"); }},
       {"spatial W", [&] { return alike("x=2", "N W@x"); }},
       {"channels", [&] { return alike("c=2", "N C@c"); }},
@@ -280,7 +281,7 @@ class Measurements {
     Strategy serial;
     serial.schedule("gpipe", strategy.microbatches());
     add_times(bind(subject.model, serial, subject.workload()), 0, options_, times);
-    return partita::balanced(subject.model, strategy, subject.workload(), machine_, times);
+    return partita::place_stages(subject.model, strategy, subject.workload(), machine_, times);
   }
   /// The network's, each point the median of a few measurements: cores may have been moved within one, and back.
   std::vector<Level> steady_levels() {

@@ -9,7 +9,7 @@ namespace {
 /// Both vectors of sums in one all-reduce.
 void sum_over(Communicator* ranks, std::vector<double>& both, Stream stream) {
   if (ranks != nullptr && ranks->size() > 1 && !both.empty())
-    ranks->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, stream).wait();
+    ranks->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, ReduceOp::sum, stream).wait();
 }
 
 std::size_t channels_of(const Tensor& x) { return static_cast<std::size_t>(x.extent('C')); }

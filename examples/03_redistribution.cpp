@@ -43,7 +43,7 @@ double inner(const DistTensor& x, const DistTensor& y, const ProcessGrid& grid) 
   double sum = 0;
   if (grid.grid().group(grid.rank(), same).front() == grid.rank())
     for (Index i = 0; i < x.local.volume(); ++i) sum += x.local.get(i) * y.local.get(i);
-  grid.world().all_reduce(&sum, 1, DType::f64, Op::sum, {}).wait();
+  grid.world().all_reduce(&sum, 1, DType::f64, ReduceOp::sum, {}).wait();
   return sum;
 }
 

@@ -26,7 +26,7 @@ double difference(const Tensor& part, const Tensor& whole, Communicator& comm) {
   const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
   double largest = 0;
   for (Index i = 0; i < part.volume(); ++i) largest = std::max(largest, std::abs(part.get(i) - same.get(i)));
-  comm.all_reduce(&largest, 1, DType::f64, Op::max, {}).wait();
+  comm.all_reduce(&largest, 1, DType::f64, ReduceOp::max, {}).wait();
   return largest;
 }
 
@@ -64,7 +64,7 @@ int main() {
     auto arriving = conv.start_backward(rank, my_dy);
     conv.backward_filter(rank, extended, my_dy, my_dw, Write::over);  // hides the halo of dy
     conv.backward_data(rank, arriving, w, my_dx);
-    comm.all_reduce(my_dw.data(), my_dw.volume(), my_dw.dtype(), Op::sum, {}).wait();
+    comm.all_reduce(my_dw.data(), my_dw.volume(), my_dw.dtype(), ReduceOp::sum, {}).wait();
 
     const double of_y = difference(my_y, y, comm), of_dx = difference(my_dx, dx, comm);
     const double of_dw = difference(my_dw, dw, comm);

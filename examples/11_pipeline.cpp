@@ -54,7 +54,7 @@ int main() {
   const Workload workload{.batch = 32, .optimizer = {}};
   const Plan plan = bind(model(), stages("1f1b"), workload);
   for (const auto& layer : plan.layers)
-    for (const auto& boundary : layer.departs)
+    for (const auto& boundary : layer.sends_to_stages)
       fmt::print("{} goes from stage {} as \"{}\" to stage {} as \"{}\"\n", layer.name, layer.group,
                  boundary.from.print(), boundary.group, boundary.to.print());
   for (const char* kind : {"gpipe", "1f1b", "zb-h1"}) {

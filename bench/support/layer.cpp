@@ -60,11 +60,11 @@ void Layer::forward() {
   DistTensor x, y;
   x.layout = plan_.layers[position - 1]->y;
   x.local = x_;
-  x = redistribute(x, layer()->arrive[0], *grid_, {});
+  x = redistribute(x, layer()->redistribute_input[0], *grid_, {});
   y.layout = layer()->at.y;
   y.local = x_.like(y.layout.owned(grid_->rank()), Fill::none);
   kernel_->forward(now, std::span(&x.local, 1), y.local);
-  static_cast<void>(redistribute(y, layer()->finish, *grid_, {}));
+  static_cast<void>(redistribute(y, layer()->redistribute_output, *grid_, {}));
 }
 
 void Layer::backward() {
@@ -72,13 +72,13 @@ void Layer::backward() {
   DistTensor dy, dx;
   dy.layout = layer()->y.dual();
   dy.local = dy_;
-  dy = redistribute(dy, layer()->finish_back, *grid_, {});
+  dy = redistribute(dy, layer()->redistribute_dy, *grid_, {});
   dx.layout = layer()->at.dx[0];
   dx.local = x_.like(dx.layout.owned(grid_->rank()), Fill::none);
   kernel_->start_backward(now, dy.local);
   kernel_->backward_filter(now, dy.local);
   kernel_->backward_data(now, dy.local, std::span(&dx.local, 1));
-  static_cast<void>(redistribute(dx, layer()->leave[0], *grid_, {}));
+  static_cast<void>(redistribute(dx, layer()->redistribute_dx[0], *grid_, {}));
 }
 
 Index Layer::summed_bytes() const {
@@ -87,7 +87,7 @@ Index Layer::summed_bytes() const {
 
 void Layer::sum_dw() {
   auto& comm = grid_->along(layer()->at.dw[0].partial());
-  comm.all_reduce(dw_[0].data(), dw_[0].volume(), dw_[0].dtype(), Op::sum, {}).wait();
+  comm.all_reduce(dw_[0].data(), dw_[0].volume(), dw_[0].dtype(), ReduceOp::sum, {}).wait();
 }
 
 }  // namespace partita::bench

@@ -71,7 +71,7 @@ ProductWays::Sum ProductWays::sum(const Roles& roles) const {
   sum.made = used(c_, roles).with_partial(contracted);
   sum.left = request_.completes ? target.with_partial(contracted & target.partial()) : pending;
   sum.in_slabs = scatters(sum.made, target);
-  sum.finish = plan_redistribution(sum.in_slabs ? pending : sum.made, sum.left);
+  sum.redistribute_c = plan_redistribution(sum.in_slabs ? pending : sum.made, sum.left);
   return sum;
 }
 
@@ -116,7 +116,7 @@ ProductWays::Moved ProductWays::summed(const Roles& roles) const {
   Moved moved;
   moved.in_slabs = sum.in_slabs;
   if (sum.in_slabs) exchange(c_.layout, sum.made, moved);
-  for (const auto& step : sum.finish) {
+  for (const auto& step : sum.redistribute_c) {
     moved.words += wire_elements(step, 0);
     moved.messages += grid.group_size(step.axes) - 1;
   }

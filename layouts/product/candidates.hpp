@@ -49,7 +49,7 @@ class ProductWays {
     Layout made;  ///< by the ranks' products
     Layout left;  ///< in the end
     bool in_slabs = false;
-    std::vector<RedistributionStep> finish;  ///< made -> left, or what slabs were added to -> left
+    std::vector<RedistributionStep> redistribute_c;  ///< made -> left, or what slabs were added to -> left
   };
   Sum sum(const Roles& roles) const;
 

@@ -1,5 +1,5 @@
-#include "partita/base/error.hpp"
 #include "layouts/product/candidates.hpp"
+#include "partita/base/error.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -176,7 +176,7 @@ class ProductChooser {
     plan.c_made = sum.made;
     plan.c.layout = sum.left;
     plan.sums_slabs = sum.in_slabs;
-    plan.finish = std::move(sum.finish);
+    plan.redistribute_c = std::move(sum.redistribute_c);
     plan.along = panel_index(plan, way.roles);
     return plan;
   }

@@ -28,7 +28,7 @@ ProductPlan ProductPlan::on(const Grid& grid) const {
   ProductPlan plan = *this;
   for (Layout* layout : {&plan.a.layout, &plan.b.layout, &plan.c.layout, &plan.a_used, &plan.b_used, &plan.c_made})
     *layout = layout->on(grid);
-  for (auto& step : plan.finish) step = {step.verb, step.axes, step.from.on(grid), step.to.on(grid)};
+  for (auto& step : plan.redistribute_c) step = {step.verb, step.axes, step.from.on(grid), step.to.on(grid)};
   return plan;
 }
 
@@ -103,7 +103,7 @@ Traffic ProductPlan::traffic(int rank, Index element_size) const {
 
 // As matmul/product.cpp holds and releases them: two panels at a time.
 Index ProductPlan::workspace(int rank) const {
-  const bool in_place = !sums_slabs && finish.empty();
+  const bool in_place = !sums_slabs && redistribute_c.empty();
   const auto of = [&](const ProductOperand& operand, const Layout& used, const Panel& panel) {
     Index elements = 0;
     for (const Interval slab : panel) elements += gathered(operand, used, rank, slab).volume();
@@ -113,7 +113,7 @@ Index ProductPlan::workspace(int rank) const {
   if (cut_dim(a) < 0) always += of(a, a_used, {{0, 0}});
   if (cut_dim(b) < 0) always += of(b, b_used, {{0, 0}});
   const bool makes_slabs = sums_slabs && cut_dim(c) >= 0;
-  if (sums_slabs && !finish.empty()) always += finish.front().from.owned(rank).volume();
+  if (sums_slabs && !redistribute_c.empty()) always += redistribute_c.front().from.owned(rank).volume();
   if (!in_place && !makes_slabs) always += c_made.owned(rank).volume();
   for (std::size_t p = 0; p < panels.size(); ++p) {
     Index now = 0;

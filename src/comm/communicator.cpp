@@ -36,7 +36,7 @@ void Request::progress() {
   if (state_) state_->progress();
 }
 
-void together(Communicator& comm, const std::function<void()>& f) {
+void agree_or_throw(Communicator& comm, const std::function<void()>& f) {
   std::string message;
   try {
     f();

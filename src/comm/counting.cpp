@@ -41,7 +41,7 @@ class CountingCommunicator : public Communicator {
     counter_->add(Verb::exchange, traffic);
     return inner_->exchange_boxes(boxes, stream);
   }
-  Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) override {
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
     collective(Verb::all_reduce, count, dtype);
     return inner_->all_reduce(data, count, dtype, op, stream);
   }

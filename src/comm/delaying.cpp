@@ -47,7 +47,7 @@ class DelayingCommunicator : public Communicator {
     const auto start = [&] { return inner_->exchange_boxes(boxes, stream); };
     return sent + received == 0 ? start() : delayed(received * size_of(boxes.from.dtype()), start);
   }
-  Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) override {
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
     return collective(count, dtype, [&] { return inner_->all_reduce(data, count, dtype, op, stream); });
   }
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {

@@ -123,7 +123,7 @@ class MpiCommunicator : public Communicator {
     return Request(std::make_unique<SharedRequest>(context_, shared_, shared_->exchange(boxes)));
   }
 
-  Request all_reduce(void* data, Index count, DType dtype, Op op, Stream) override {
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream) override {
     if (shared_)
       return Request(std::make_unique<SharedRequest>(context_, shared_, shared_->all_reduce(data, count, dtype, op)));
     auto request = std::make_unique<MpiRequest>(context_);
@@ -155,8 +155,8 @@ class MpiCommunicator : public Communicator {
           std::make_unique<SharedRequest>(context_, shared_, shared_->reduce_scatter(all, local, counts, dtype)));
     auto request = std::make_unique<MpiRequest>(context_);
     const auto& blocks = request->keep(Blocks(counts, "a reduce_scatter"));
-    check(MPI_Ireduce_scatter(all, local, blocks.counts.data(), context_->type(dtype), context_->op(dtype, Op::sum),
-                              comm_, request->next()),
+    check(MPI_Ireduce_scatter(all, local, blocks.counts.data(), context_->type(dtype),
+                              context_->op(dtype, ReduceOp::sum), comm_, request->next()),
           "MPI_Ireduce_scatter");
     return Request(std::move(request));
   }
@@ -244,7 +244,7 @@ void MpiSession::limit_waiting(int seconds) {
 /// known to hang there, under MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
 void MpiSession::finalize() {
   std::int32_t here = 0;
-  world_->all_reduce(&here, 1, DType::i32, Op::sum, {}).wait();
+  world_->all_reduce(&here, 1, DType::i32, ReduceOp::sum, {}).wait();
   const int rank = world_->rank();
   const int patience = rank == 0 ? 10 : 12;  // rank 0 says so before a launcher ends the job because others have left
   watchdog_.reset();

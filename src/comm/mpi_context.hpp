@@ -57,7 +57,7 @@ struct Node {
   }
 };
 
-template <DType dtype, Op op>
+template <DType dtype, ReduceOp op>
 void combine(void* in, void* inout, int* count, MPI_Datatype*) {
   textbook::combine(inout, in, *count, dtype, op);
 }
@@ -69,10 +69,10 @@ class Context {
   explicit Context(const Node& node) : yields_(node.oversubscribed), one_node_(node.whole_world) {
     check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
     check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
-    create(combine<DType::bf16, Op::sum>, bf16_sum_);
-    create(combine<DType::bf16, Op::max>, bf16_max_);
-    create(combine<DType::f16, Op::sum>, f16_sum_);
-    create(combine<DType::f16, Op::max>, f16_max_);
+    create(combine<DType::bf16, ReduceOp::sum>, bf16_sum_);
+    create(combine<DType::bf16, ReduceOp::max>, bf16_max_);
+    create(combine<DType::f16, ReduceOp::sum>, f16_sum_);
+    create(combine<DType::f16, ReduceOp::max>, f16_max_);
   }
   ~Context() {
     if (finalized()) return;
@@ -93,10 +93,10 @@ class Context {
     broken("unknown dtype");
   }
 
-  MPI_Op op(DType dtype, Op op) const {
-    if (dtype == DType::bf16) return op == Op::sum ? bf16_sum_ : bf16_max_;
-    if (dtype == DType::f16) return op == Op::sum ? f16_sum_ : f16_max_;
-    return op == Op::sum ? MPI_SUM : MPI_MAX;
+  MPI_Op op(DType dtype, ReduceOp op) const {
+    if (dtype == DType::bf16) return op == ReduceOp::sum ? bf16_sum_ : bf16_max_;
+    if (dtype == DType::f16) return op == ReduceOp::sum ? f16_sum_ : f16_max_;
+    return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
   }
 
   /// The one place that waits, for requests of MPI or for what goes through shared memory; both go on meanwhile.

@@ -30,7 +30,7 @@ class SoloCommunicator final : public Communicator {
         copy_box(Tensor(boxes.to.dtype(), boxes.to.names(), recv.box), boxes.to, recv.box);
     });
   }
-  Request all_reduce(void*, Index, DType, Op, Stream) override { return {}; }
+  Request all_reduce(void*, Index, DType, ReduceOp, Stream) override { return {}; }
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream) override {
     return stand_in([&] { keep_own(local, all, counts, dtype); });
   }

@@ -142,7 +142,7 @@ class ThreadCommunicator : public Communicator {
     return Request(std::make_unique<Receives>(world_, members_[static_cast<std::size_t>(rank_)], std::move(pending)));
   }
 
-  Request all_reduce(void* data, Index count, DType dtype, Op op, Stream) override {
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream) override {
     textbook::all_reduce(*this, data, count, dtype, op);
     return {};
   }

@@ -119,10 +119,10 @@ class Product::Run {
         b_(product.b_, plan_.cut_dim(plan_.b) >= 0, b, grid.world(), stream),
         c_(c),
         write_(write),
-        in_place_(!plan_.sums_slabs && plan_.finish.empty()),
+        in_place_(!plan_.sums_slabs && plan_.redistribute_c.empty()),
         cuts_c_(plan_.cut_dim(plan_.c) >= 0) {
-    const bool adds_to_c = write == Write::add && plan_.finish.empty();
-    total_ = plan_.finish.empty() ? c : workspace(plan_.finish.front().from.owned(grid.rank()));
+    const bool adds_to_c = write == Write::add && plan_.redistribute_c.empty();
+    total_ = plan_.redistribute_c.empty() ? c : workspace(plan_.redistribute_c.front().from.owned(grid.rank()));
     if (plan_.sums_slabs && !adds_to_c) total_.zero();
     if (makes_slabs()) return;
     made_ = plan_.sums_slabs ? workspace(product.made_) : total_;
@@ -214,11 +214,11 @@ class Product::Run {
     b_.finish();
     if (plan_.sums_slabs && !cuts_c_) start_sum(0, made_);
     for (auto& sum : sums_) sum.exchange.finish();
-    if (plan_.finish.empty()) return;
+    if (plan_.redistribute_c.empty()) return;
     DistTensor now;
-    now.layout = plan_.finish.front().from;
+    now.layout = plan_.redistribute_c.front().from;
     now.local = total_;
-    now = redistribute(now, plan_.finish, grid_, stream_);
+    now = redistribute(now, plan_.redistribute_c, grid_, stream_);
     write_ == Write::add ? add(now.local, c_) : copy_box(now.local, c_, c_.box());
   }
 

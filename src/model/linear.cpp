@@ -131,12 +131,12 @@ ProductPlan LinearOperator::product_of_y(const LayoutRequest& request, const Lay
   // An activation is applied to whole sums.
   const Layout wanted = linear_.activation ? request.output.with_partial(0) : request.output;
   // Weights that nobody speaks of are whole on the ranks that share samples.
-  const bool settled = named_algorithms(request.algorithm)[0] != "auto";
+  const bool pin_weight_layouts = named_algorithms(request.algorithm)[0] != "auto";
   const Layout any_w(weights(shapes)[0].shape, x.grid());
   return plan_named("y", {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
                     {.algorithm = algorithm,
                      .b_follows = !request.weights,
-                     .b_whole = settled ? 0 : request.output.sharding('N'),
+                     .b_whole = pin_weight_layouts ? 0 : request.output.sharding('N'),
                      .completes = linear_.activation.has_value()});
 }
 

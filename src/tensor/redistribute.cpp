@@ -38,7 +38,7 @@ class Conversion {
 
   void all_reduce() const {
     copy_box(from_, to_, to_.box());
-    grid_.along(step_.axes).all_reduce(to_.data(), to_.volume(), to_.dtype(), Op::sum, stream_).wait();
+    grid_.along(step_.axes).all_reduce(to_.data(), to_.volume(), to_.dtype(), ReduceOp::sum, stream_).wait();
   }
 
   void all_gather() const {

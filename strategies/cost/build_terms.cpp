@@ -15,16 +15,16 @@ bool splits_backward(const Schedule& schedule) {
   return false;
 }
 
-TermCompiler::TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
-                           const Grid* whole)
+CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
+                                 const Grid* whole)
     : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
   terms_.candidates.reserve(plan.layers.size());
   if (times.empty()) return;
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
 }
 
-std::optional<LayerTimes> TermCompiler::measured(const std::string& work, int group) const {
-  return times_.find(work, loops_[static_cast<std::size_t>(plan_.place(group))]);
+std::optional<LayerTimes> CostTermBuilder::measured(const std::string& work, int group) const {
+  return times_.find(work, loops_[static_cast<std::size_t>(plan_.stage_running(group))]);
 }
 
 namespace {
@@ -135,19 +135,19 @@ Route exchange_route(const Machine& machine, int rank, int below, int above) {
 }
 
 /// `inside` counts those in the unit below `level` that the rank is in.
-TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
+CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
   const int world_rank = grid.first_rank() + rank;
   const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
   const int lo = world_rank / unit * unit, end = lo + unit;
   if (item.axes != 0) {
-    Group group{grid.first_rank() + without(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
+    Group group{grid.first_rank() + representative_rank(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
     group.last = group.first;
     for (int a = 0; a < grid.axes(); ++a)
       if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * grid.stride(a);
     if (level > 0) group.inside = count_inside(grid, item.axes, 0, group.first, lo, end);
     return group;
   }
-  if (plan_.mirror && item.purpose == Purpose::replicas) {
+  if (plan_.second_replica && item.purpose == Purpose::replicas) {
     const int stage = plan_.stage_of_rank(world_rank);
     const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
     const auto [first, last] = std::minmax({world_rank, twin.first_rank() + rank});
@@ -157,7 +157,7 @@ TermCompiler::Group TermCompiler::group(const PlannedTraffic& item, const Grid& 
 }
 
 // A rank has the same number in the whole grid, whose first axis is the major one.
-Route TermCompiler::route(const PlannedTraffic& item, const Grid& here, int rank) const {
+Route CostTermBuilder::route(const PlannedTraffic& item, const Grid& here, int rank) const {
   const Grid& grid = whole_ == nullptr ? here : *whole_;
   const int world_rank = grid.first_rank() + rank;
   if (item.verb == Verb::exchange) return exchange_route(machine_, world_rank, item.below, item.above);
@@ -173,7 +173,7 @@ Route TermCompiler::route(const PlannedTraffic& item, const Grid& here, int rank
   return {item.verb, level, group.ranks, sharing(machine_, level, rings)};
 }
 
-int TermCompiler::number(const Route& route) {
+int CostTermBuilder::number(const Route& route) {
   const auto found = std::find(terms_.routes.begin(), terms_.routes.end(), route);
   if (found == terms_.routes.end()) {
     terms_.routes.push_back(route);
@@ -182,7 +182,7 @@ int TermCompiler::number(const Route& route) {
   return static_cast<int>(found - terms_.routes.begin());
 }
 
-Movement TermCompiler::movement(const Route& route, const Traffic& traffic) {
+Movement CostTermBuilder::movement(const Route& route, const Traffic& traffic) {
   Movement movement{number(route), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes),
                     static_cast<int>(terms_.candidates.size())};
   for (const Algorithm algorithm : algorithms(route.verb))
@@ -191,12 +191,12 @@ Movement TermCompiler::movement(const Route& route, const Traffic& traffic) {
   return movement;
 }
 
-Movement TermCompiler::movement(const PlannedTraffic& item, const Grid& grid, int rank) {
+Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& grid, int rank) {
   return movement(route(item, grid, rank), item.traffic);
 }
 
 /// Operations of a layer's forward on one rank, whose block of its output is `y`; `whole` keeps those of a convolution's all ranks.
-double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
+double CostTermBuilder::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
   if (!layer->at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
     const ProductPlan& product = layer->at.products[0];
     return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
@@ -217,12 +217,12 @@ double TermCompiler::flops(const LayerPlan& layer, const Box& y, int rank, std::
   return layer.op->flops(inputs, local_shape(layer->at.y, rank));
 }
 
-KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank) const {
+KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank) const {
   std::optional<double> whole;
   return kernel(layer, rank, whole);
 }
 
-KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
+KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
   const bool product = !layer->at.products.empty(), conv = layer.op->kind().starts_with("conv");
   const bool training = plan_.workload.training, again = layer.recompute && training;
   KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others, .again = again};
@@ -243,7 +243,7 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<
   term.flops = flops(layer, y, rank, whole);
   term.bytes = elements * element;
   if (!layer.inputs.empty()) term.calls[0] = 1;
-  // Sums of weights that no contraction forms are formed with those of the inputs' gradient.
+  // GradReduceCost of weights that no contraction forms are formed with those of the inputs' gradient.
   const bool apart = product || conv, trains = layer.trains();
   if (training) {
     term.calls[1] =
@@ -253,8 +253,8 @@ KernelTerm TermCompiler::kernel(const LayerPlan& layer, int rank, std::optional<
   return term;
 }
 
-RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel,
-                                const std::vector<PlannedTraffic>& items, const Grid& grid, int rank) {
+RankTerms CostTermBuilder::on_rank(const LayerPlan& layer, const KernelTerm& kernel,
+                                   const std::vector<PlannedTraffic>& items, const Grid& grid, int rank) {
   RankTerms terms{rank, kernel, {}};
   terms.movements.reserve(items.size());
   for (const PlannedTraffic& item : items) {
@@ -266,7 +266,7 @@ RankTerms TermCompiler::on_rank(const LayerPlan& layer, const KernelTerm& kernel
   return terms;
 }
 
-const std::vector<int>& TermCompiler::ranks(int stage) {
+const std::vector<int>& CostTermBuilder::ranks(int stage) {
   if (ranks_.empty()) ranks_.resize(plan_.grids.size());
   auto& ranks = ranks_[static_cast<std::size_t>(stage)];
   if (!ranks.empty()) return ranks;
@@ -277,12 +277,12 @@ const std::vector<int>& TermCompiler::ranks(int stage) {
   return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
 }
 
-std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
-  const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
+std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
+  const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
   const Grid& grid = plan_.grid_of(index);
   const bool flat = machine_.levels.size() == 1;  // all ways to others are the same
   // A product's panels come from any rank of the grid, so that where a rank is in it matters to their level.
-  const AxisSet even = flat || layer->at.products.empty() ? even_axes(layer) : 0;
+  const AxisSet even = flat || layer->at.products.empty() ? symmetric_axes(layer) : 0;
   struct Twin {
     KernelTerm kernel;
     std::vector<PlannedTraffic> items;
@@ -291,7 +291,7 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
   std::optional<double> whole;
   std::vector<RankTerms> kept;
   for (const int rank : ranks(plan_.stage_of(index))) {
-    const int first = without(grid, rank, even);
+    const int first = representative_rank(grid, rank, even);
     const auto [twin, fresh] = twins.of(first);
     if (fresh)
       *twin = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
@@ -307,31 +307,31 @@ std::vector<RankTerms> TermCompiler::layer(int index, bool of_smaller) {
 }
 
 /// The axes along which ranks have the same to sum for a layer; nothing if it completes nothing.
-std::optional<AxisSet> TermCompiler::even_sums(int index) {
+std::optional<AxisSet> CostTermBuilder::even_sums(int index) {
   const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
   if (completes_.empty()) {
     completes_.resize(plan_.layers.size(), false);
     for (const auto& bucket : plan_.buckets) completes_[static_cast<std::size_t>(bucket.last())] = true;
   }
   const bool bucket_ends = completes_[static_cast<std::size_t>(index)];
-  if (!bucket_ends && !plan_.mirror && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
-  AxisSet even = plan_.mirror ? even_axes(layer) : plan_.grid_of(index).all();
+  if (!bucket_ends && !plan_.second_replica && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
+  AxisSet even = plan_.second_replica ? symmetric_axes(layer) : plan_.grid_of(index).all();
   for (const auto& bucket : plan_.buckets)
-    if (bucket.last() == index) even &= even_axes(plan_, bucket);
+    if (bucket.last() == index) even &= symmetric_axes(plan_, bucket);
   return even;
 }
 
-std::vector<SumTerms> TermCompiler::sums(int layer) {
-  std::vector<SumTerms> all;
+std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
+  std::vector<GradReduceTerms> all;
   const auto even = even_sums(layer);
   if (!even) return all;
   const Grid& grid = plan_.grid_of(layer);
   Twins<std::vector<PlannedTraffic>> twins;
   for (const int rank : ranks(plan_.stage_of(layer))) {
-    const auto [items, fresh] = twins.of(without(grid, rank, *even));
+    const auto [items, fresh] = twins.of(representative_rank(grid, rank, *even));
     if (fresh) *items = plan_.step_traffic(layer, grid.first_rank() + rank);
     if (!fresh && machine_.levels.size() == 1) continue;
-    SumTerms terms;
+    GradReduceTerms terms;
     for (const auto& item : *items)
       (item.purpose == Purpose::sum        ? terms.sums
        : item.purpose == Purpose::replicas ? terms.replicas
@@ -342,20 +342,20 @@ std::vector<SumTerms> TermCompiler::sums(int layer) {
   return all;
 }
 
-UpdateTerms TermCompiler::update(int group) const {
-  const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.place(group))];
+UpdateTerms CostTermBuilder::update(int group) const {
+  const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.stage_running(group))];
   const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
   const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
   AxisSet even = grid.all();
   for (const auto& bucket : plan_.buckets)
-    if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group) even &= even_axes(plan_, bucket);
+    if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group) even &= symmetric_axes(plan_, bucket);
   UpdateTerms most;
   for (const int rank : representatives(grid)) {
-    if (without(grid, rank, even) != rank) continue;
+    if (representative_rank(grid, rank, even) != rank) continue;
     Index updated = 0;
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
-        updated += plan_.distributed ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
+        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
     if (!times_.empty())
       if (const auto found = measured(update_work(updated, plan_.workload), group)) {
         most.seconds = std::max(most.seconds, found->forward);
@@ -367,7 +367,7 @@ UpdateTerms TermCompiler::update(int group) const {
   return most;
 }
 
-std::vector<Movement> TermCompiler::transfer(const Boundary& boundary) {
+std::vector<Movement> CostTermBuilder::transfer(const StageBoundary& boundary) {
   const auto element = size_of(plan_.workload.dtype);
   std::vector<Movement> all;
   for (const auto* layout : {&boundary.from, &boundary.to})

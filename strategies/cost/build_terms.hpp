@@ -16,26 +16,26 @@ double sharing(const Machine& machine, int level, double concurrent);
 Route exchange_route(const Machine& machine, int rank, int below, int above);
 
 /// Makes terms of the pieces of a plan. Of a machine it reads how many ranks a unit of each level holds, and nothing else.
-class TermCompiler {
+class CostTermBuilder {
  public:
   /// `split`: backwards come in two halves. With `whole` the plan's only grid stands for that one, which has the same axes, the
   /// first one longer: collectives are among its ranks, and only a first and an inner rank are looked at. All that is given must
   /// outlive it.
-  TermCompiler(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
-               const Grid* whole = nullptr);
+  CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
+                  const Grid* whole = nullptr);
 
   const CostTerms& terms() const { return terms_; }
   CostTerms take() && { return std::move(terms_); }
 
   /// One microbatch of the larger size, or of the smaller one: on the representatives of its grid, less those that cannot
   /// take longer than another.
-  std::vector<RankTerms> layer(int layer, bool of_smaller);
+  std::vector<RankTerms> layer(int layer, bool of_remainder);
   /// None where the layer completes nothing.
-  std::vector<SumTerms> sums(int layer);
+  std::vector<GradReduceTerms> sums(int layer);
   /// Of the weights of a group.
   UpdateTerms update(int group) const;
   /// Of what a layer leaves for another stage: one a representative.
-  std::vector<Movement> transfer(const Boundary& boundary);
+  std::vector<Movement> transfer(const StageBoundary& boundary);
   /// Of an item of traffic of a rank of the grid.
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
   KernelTerm kernel(const LayerPlan& layer, int rank) const;

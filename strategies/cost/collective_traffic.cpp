@@ -174,7 +174,7 @@ void check(const CollectiveCall& call, int rank) {
 
 }  // namespace
 
-Traffic sent(const CollectiveCall& call, int rank) {
+Traffic collective_traffic(const CollectiveCall& call, int rank) {
   check(call, rank);
   switch (call.verb) {
     case Verb::all_reduce: return all_reduce(call, rank);

@@ -1,6 +1,6 @@
-#include "strategies/cost/symmetry.hpp"
 #include "partita/base/error.hpp"
 #include "strategies/cost/build_terms.hpp"
+#include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>
 #include <map>
@@ -29,7 +29,7 @@ std::string print_units(const std::vector<int>& units) {
 }
 
 double share_of_larger(const Plan& plan) {
-  if (plan.smaller.empty()) return 1;
+  if (plan.remainder_layers.empty()) return 1;
   int count = 0;
   for (int j = 0; j < plan.microbatches; ++j) count += plan.samples(j).extent() == plan.samples(0).extent() ? 1 : 0;
   return static_cast<double>(count) / plan.microbatches;
@@ -53,8 +53,8 @@ class CostFormula::Parts {
  public:
   Parts(const Plan& plan, const Machine& machine, const KernelTimes& times)
       : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_(share_of_larger(plan)) {
-    TermCompiler compiler(plan, machine, times, splits_backward(plan.schedule));
-    groups_.resize(plan.places.size());
+    CostTermBuilder compiler(plan, machine, times, splits_backward(plan.schedule));
+    groups_.resize(plan.stage_of_group.size());
     Known known;
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
       const int index = static_cast<int>(i), number = layer_number(compiler, known, index);
@@ -65,7 +65,7 @@ class CostFormula::Parts {
           group.layers.back().sums = static_cast<int>(sums_.size());
           sums_.push_back(std::move(sums));
         }
-      for (const auto& boundary : plan.layers[i].departs)
+      for (const auto& boundary : plan.layers[i].sends_to_stages)
         transfers_.push_back(
             {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), compiler.transfer(boundary)});
     }
@@ -130,7 +130,7 @@ class CostFormula::Parts {
   };
   struct Priced {
     std::vector<LayerCost> layers;  // by number in distinct_
-    std::vector<Sums> sums;
+    std::vector<GradReduceCost> sums;
     std::vector<double> transfers, busy;  // by edge; of transfers, what a group's microbatch copies itself
     ScheduleTimes times;
   };
@@ -156,7 +156,7 @@ class CostFormula::Parts {
     std::pmr::monotonic_buffer_resource memory{1 << 14};  // for a hundred unlike layers
     std::pmr::unordered_multimap<const LayerBinding*, Bound> bindings{&memory};
     std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // numbers of prices_, of both sizes -> distinct_
-    std::pmr::unordered_map<std::size_t, std::pmr::vector<Numbered>> layers{&memory};  // of each price, by likeness
+    std::pmr::unordered_map<std::size_t, std::pmr::vector<Numbered>> layers{&memory};  // of each price, by cost_hash
   };
 
   static std::vector<std::pair<int, int>> counted(const std::vector<Layer>& layers) {
@@ -174,31 +174,32 @@ class CostFormula::Parts {
   }
 
   /// The layer's number in distinct_. Most layers share their bindings with others, and then their price.
-  int layer_number(TermCompiler& compiler, Known& known, int index) {
+  int layer_number(CostTermBuilder& compiler, Known& known, int index) {
     const auto i = static_cast<std::size_t>(index);
     const LayerPlan& layer = plan_.layers[i];
-    const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.smaller[i].binding.get();
+    const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.remainder_layers[i].binding.get();
     const auto [begin, end] = known.bindings.equal_range(layer.binding.get());
     const auto bound = std::find_if(begin, end, [&](const auto& each) {
       return each.second.smaller == smaller && each.second.recompute == layer.recompute;
     });
-    if (bound != end && layer.departs.empty()) return bound->second.number;
+    if (bound != end && layer.sends_to_stages.empty()) return bound->second.number;
     const std::pair sizes{price_number(compiler, known, index, false),
                           smaller == nullptr ? -1 : price_number(compiler, known, index, true)};
     const auto [found, fresh] = known.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
     if (fresh) distinct_.push_back({sizes.first, sizes.second});
-    if (layer.departs.empty()) known.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
+    if (layer.sends_to_stages.empty())
+      known.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
     return found->second;
   }
 
   /// The number of the layer's price among those of all layers that differ.
-  int price_number(TermCompiler& compiler, Known& known, int index, bool of_smaller) {
-    const LayerPlan& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
-    auto& likely = known.layers[likeness(layer)];
+  int price_number(CostTermBuilder& compiler, Known& known, int index, bool of_remainder) {
+    const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
+    auto& likely = known.layers[cost_hash(layer)];
     for (const auto& [other, stage, number] : likely)
-      if (stage == plan_.stage_of(index) && alike(layer, *other)) return number;
+      if (stage == plan_.stage_of(index) && equivalent_cost(layer, *other)) return number;
     likely.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
-    prices_.push_back(compiler.layer(index, of_smaller));
+    prices_.push_back(compiler.layer(index, of_remainder));
     return static_cast<int>(prices_.size()) - 1;
   }
 
@@ -210,7 +211,7 @@ class CostFormula::Parts {
 
   Priced price(const Machine& machine) const {
     check(machine);
-    const Rates rates(terms_, machine);
+    const MachineRates rates(terms_, machine);
     Priced priced;
     priced.layers.reserve(distinct_.size());
     for (const auto& [larger, smaller] : distinct_) {
@@ -231,9 +232,9 @@ class CostFormula::Parts {
     return priced;
   }
 
-  /// Sums start when the last microbatch's backward has completed a bucket, and travel one after the other; what does not travel
+  /// GradReduceCost start when the last microbatch's backward has completed a bucket, and travel one after the other; what does not travel
   /// by itself holds the backward up.
-  GroupTimes times_of(const Group& group, const Rates& rates, const Priced& priced) const {
+  GroupTimes times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
     GroupTimes times{0, 0, 0, 0, 0};
     double now = 0, link = 0;
     for (const auto& [index, number, sums] : group.layers) {
@@ -244,7 +245,7 @@ class CostFormula::Parts {
       times.backward_filter += filter;
       now += data + filter;
       if (sums < 0) continue;
-      const Sums& sum = priced.sums[static_cast<std::size_t>(sums)];
+      const GradReduceCost& sum = priced.sums[static_cast<std::size_t>(sums)];
       const double waits = sum.seconds * (1 - sum.overlap);
       now += waits;
       link = std::max(link, now) + sum.seconds * sum.overlap;
@@ -257,7 +258,7 @@ class CostFormula::Parts {
   }
 
   /// What goes on by itself holds up neither stage; the rest is copied in by the one and out by the other.
-  void add_transfers(const Rates& rates, Priced& priced) const {
+  void add_transfers(const MachineRates& rates, Priced& priced) const {
     const auto edges = static_cast<std::size_t>(graph_.edges());
     priced.transfers.assign(edges, 0);
     priced.times.edges.assign(edges, 0);
@@ -301,9 +302,9 @@ class CostFormula::Parts {
     WorstRanks worst;
     for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
       const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
-      const AxisSet even = even_axes(plan_, stage);
+      const AxisSet even = symmetric_axes(plan_, stage);
       for (const int inside : representatives(grid)) {
-        if (without(grid, inside, even) != inside) continue;
+        if (representative_rank(grid, inside, even) != inside) continue;
         const int rank = grid.first_rank() + inside;
         if (const MemoryPeak memory = plan_.peak(rank); memory.total > worst.memory.total) {
           worst.memory = memory;
@@ -322,7 +323,7 @@ class CostFormula::Parts {
   CostTerms terms_;
   std::vector<std::vector<RankTerms>> prices_;  // of layers that differ
   std::vector<Sizes> distinct_;
-  std::vector<std::vector<SumTerms>> sums_;
+  std::vector<std::vector<GradReduceTerms>> sums_;
   std::vector<Group> groups_;
   std::vector<Transfer> transfers_;
   mutable std::once_flag looked_for_;

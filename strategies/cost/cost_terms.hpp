@@ -68,7 +68,7 @@ struct RankTerms {
 };
 
 /// What the layer completes once a step, on one rank.
-struct SumTerms {
+struct GradReduceTerms {
   std::vector<Movement> sums;      ///< of gradients
   std::vector<Movement> replicas;  ///< of both replicas
   std::vector<Movement> after;     ///< norms, weights that are gathered, a loss for all stages
@@ -86,7 +86,7 @@ struct CostTerms {
 };
 
 /// What summing a layer's buckets takes.
-struct Sums {
+struct GradReduceCost {
   double seconds = 0;   ///< of gradients, from when backward completes them
   double overlap = 0;   ///< the share of these that goes on while a rank computes
   double replicas = 0;  ///< of gradients and running statistics of both replicas, then
@@ -101,9 +101,9 @@ struct StageTransfer {
 };
 
 /// What a machine's constants make of terms. Refers to both.
-class Rates {
+class MachineRates {
  public:
-  Rates(const CostTerms& terms, const Machine& machine);
+  MachineRates(const CostTerms& terms, const Machine& machine);
 
   /// A route with the machine's numbers.
   struct Way {
@@ -122,7 +122,7 @@ class Rates {
   LayerCost layer(const RankTerms& rank) const;
   /// Of the rank that takes longest, as all that follow.
   LayerCost layer(const std::vector<RankTerms>& ranks) const;
-  Sums sums(const std::vector<SumTerms>& ranks) const;
+  GradReduceCost sums(const std::vector<GradReduceTerms>& ranks) const;
   double update(const UpdateTerms& terms) const;
   StageTransfer transfer(const std::vector<Movement>& ranks) const;
 

@@ -32,7 +32,7 @@ std::string_view key(KernelKind kind) {
   return "";
 }
 
-Rates::Rates(const CostTerms& terms, const Machine& machine)
+MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
     : terms_(terms),
       machine_(machine),
       gamma_(3 / machine.memory_bandwidth.value),
@@ -47,7 +47,7 @@ Rates::Rates(const CostTerms& terms, const Machine& machine)
   }
 }
 
-const Candidate& Rates::cheapest(const Movement& movement) const {
+const Candidate& MachineRates::cheapest(const Movement& movement) const {
   const Way& way = this->way(movement);
   const Verb verb = terms_.routes[static_cast<std::size_t>(movement.route)].verb;
   const Candidate* best = &terms_.candidates[static_cast<std::size_t>(movement.candidates)];
@@ -62,7 +62,7 @@ const Candidate& Rates::cheapest(const Movement& movement) const {
   return *best;
 }
 
-double Rates::seconds(const Movement& movement) const {
+double MachineRates::seconds(const Movement& movement) const {
   const Way& way = this->way(movement);
   if (way.measured != nullptr) return movement.messages * way.measured->seconds(movement.bytes / movement.messages);
   if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange)
@@ -70,17 +70,17 @@ double Rates::seconds(const Movement& movement) const {
   return movement.messages * cheapest(movement).cost.seconds(way.latency, 1 / way.bandwidth, gamma_);
 }
 
-double Rates::share(const KernelTerm& kernel) const {
+double MachineRates::share(const KernelTerm& kernel) const {
   const Curve* reached = kernels_[static_cast<std::size_t>(kernel.kind)];
   return reached == nullptr ? 1 : reached->at(kernel.flops);
 }
 
-double Rates::seconds(const KernelTerm& kernel) const {
+double MachineRates::seconds(const KernelTerm& kernel) const {
   return machine_.kernel.value + std::max(kernel.flops / (machine_.arithmetic.value * share(kernel)),
                                           kernel.bytes / machine_.memory_bandwidth.value);
 }
 
-LayerCost Rates::layer(const RankTerms& of) const {
+LayerCost MachineRates::layer(const RankTerms& of) const {
   LayerCost cost;
   cost.rank = of.rank;
   cost.measured = of.kernel.measured;
@@ -107,17 +107,17 @@ LayerCost Rates::layer(const RankTerms& of) const {
   return cost;
 }
 
-LayerCost Rates::layer(const std::vector<RankTerms>& ranks) const {
+LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
   LayerCost most = layer(ranks.front());
   for (std::size_t i = 1; i < ranks.size(); ++i)
     if (const LayerCost cost = layer(ranks[i]); total(cost) > total(most)) most = cost;
   return most;
 }
 
-Sums Rates::sums(const std::vector<SumTerms>& ranks) const {
-  Sums most;
-  for (const SumTerms& rank : ranks) {
-    Sums sums;
+GradReduceCost MachineRates::sums(const std::vector<GradReduceTerms>& ranks) const {
+  GradReduceCost most;
+  for (const GradReduceTerms& rank : ranks) {
+    GradReduceCost sums;
     double overlapped = 0;
     for (const Movement& each : rank.sums) {
       const double taken = seconds(each);
@@ -132,11 +132,11 @@ Sums Rates::sums(const std::vector<SumTerms>& ranks) const {
   return most;
 }
 
-double Rates::update(const UpdateTerms& terms) const {
+double MachineRates::update(const UpdateTerms& terms) const {
   return std::max(terms.bytes / machine_.memory_bandwidth.value, terms.seconds);
 }
 
-StageTransfer Rates::transfer(const std::vector<Movement>& ranks) const {
+StageTransfer MachineRates::transfer(const std::vector<Movement>& ranks) const {
   StageTransfer most;
   for (const Movement& each : ranks)
     if (const double taken = seconds(each); taken > most.seconds) most = {taken, way(each).overlap};

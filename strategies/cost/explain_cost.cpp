@@ -31,7 +31,7 @@ std::string line(std::string_view pass, std::string_view what, double seconds, c
   return fmt::format("    {:<16} {:<22} {:>12} = {}\n", pass, what, time(seconds), formula);
 }
 
-std::string link(const Level& level, const Rates::Way& way) {
+std::string link(const Level& level, const MachineRates::Way& way) {
   return fmt::format("level \"{}\", latency {} ({}), {} of a link of {} ({})", level.name, time(level.latency.value),
                      level.latency.source, rate(way.bandwidth, "B"), rate(level.bandwidth.value, "B"),
                      level.bandwidth.source);
@@ -40,14 +40,14 @@ std::string link(const Level& level, const Rates::Way& way) {
 /// Terms of a layer's communication, and what a machine makes of them.
 struct Priced {
   const CostTerms& terms;
-  const Rates& rates;
+  const MachineRates& rates;
   const Machine& machine;
 };
 
 std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
   const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
   const Level& level = priced.machine.levels[static_cast<std::size_t>(route.level)];
-  const Rates::Way& way = priced.rates.way(movement);
+  const MachineRates::Way& way = priced.rates.way(movement);
   if (way.measured != nullptr)
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
                        partita::name(item.verb), movement.bytes / movement.messages, route.ranks, level.name,
@@ -78,7 +78,7 @@ std::string share_source(const Machine& machine, KernelKind kind) {
   return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", own, others->second.source);
 }
 
-std::string work_formula(const Rates& rates, const Machine& machine, const KernelTerm& kernel) {
+std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel) {
   return fmt::format(
       "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): arithmetic {}; share {}; memory {}",
       time(machine.kernel.value), machine.kernel.source, kernel.flops, rate(machine.arithmetic.value, "flop"),
@@ -88,12 +88,12 @@ std::string work_formula(const Rates& rates, const Machine& machine, const Kerne
 
 }  // namespace
 
-std::string why(const Plan& plan, const Machine& machine, const KernelTimes& times, int index) {
-  TermCompiler compiler(plan, machine, times, splits_backward(plan.schedule));
+std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index) {
+  CostTermBuilder compiler(plan, machine, times, splits_backward(plan.schedule));
   const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
   const Grid& grid = plan.grid_of(index);
   const auto ranks = compiler.layer(index, false);
-  const LayerCost cost = Rates(compiler.terms(), machine).layer(ranks);
+  const LayerCost cost = MachineRates(compiler.terms(), machine).layer(ranks);
   std::string text =
       fmt::format("{}: {} a microbatch of {} samples, on rank {} of its grid, which takes longest\n", layer.name,
                   time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
@@ -101,7 +101,7 @@ std::string why(const Plan& plan, const Machine& machine, const KernelTimes& tim
   const KernelTerm kernel = compiler.kernel(layer, cost.rank);
   const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
                                                       timed_loop(plan, plan.stage_of(index)))
-                                           : work_formula(Rates(compiler.terms(), machine), machine, kernel);
+                                           : work_formula(MachineRates(compiler.terms(), machine), machine, kernel);
   const auto compute = [&](std::string_view pass, const PassCost& of) {
     if (of.compute > 0) text += line(pass, "compute", of.compute, source);
   };
@@ -111,7 +111,7 @@ std::string why(const Plan& plan, const Machine& machine, const KernelTimes& tim
   const auto add = [&](const std::vector<PlannedTraffic>& items) {
     for (const auto& item : items) {
       const Movement movement = compiler.movement(item, grid, cost.rank);
-      const Rates rates(compiler.terms(), machine);
+      const MachineRates rates(compiler.terms(), machine);
       text += line(name(item.pass), item.role, rates.seconds(movement),
                    formula({compiler.terms(), rates, machine}, item, movement));
     }

@@ -26,7 +26,7 @@ bool same(const ProductPlan& a, const ProductPlan& b) {
   };
   return a.algorithm == b.algorithm && operand(a.a, b.a) && operand(a.b, b.b) && operand(a.c, b.c) &&
          a.a_used == b.a_used && a.b_used == b.b_used && a.c_made == b.c_made && a.along == b.along &&
-         a.panels == b.panels && a.sums_slabs == b.sums_slabs && same(a.finish, b.finish);
+         a.panels == b.panels && a.sums_slabs == b.sums_slabs && same(a.redistribute_c, b.redistribute_c);
 }
 
 bool same(const Collective& a, const Collective& b) {
@@ -71,7 +71,7 @@ AxisSet uneven(const LayerPlan::Steps& steps) {
 }
 
 /// What crosses to the same grid of another stage goes to the same coordinates. Of equal blocks the first sends all.
-AxisSet even_axes(const Boundary& boundary) {
+AxisSet symmetric_axes(const StageBoundary& boundary) {
   const Grid& grid = boundary.from.grid();
   if (!grid.same_axes(boundary.to.grid())) return 0;
   return grid.all() & ~(uneven(boundary.from) | uneven(boundary.to) | mixed(boundary.from, boundary.to));
@@ -79,7 +79,7 @@ AxisSet even_axes(const Boundary& boundary) {
 
 /// A product's: where panels travel, those that they cut; what is used where it lies meets nobody's.
 AxisSet uneven(const ProductPlan& product) {
-  AxisSet axes = uneven(product.finish);
+  AxisSet axes = uneven(product.redistribute_c);
   const auto add = [&](const ProductOperand& operand, const Layout& used, bool travels) {
     axes |= uneven(operand.layout) | uneven(used) | mixed(operand.layout, used);
     if (const int cut = product.cut_dim(operand); travels && cut >= 0)
@@ -93,19 +93,20 @@ AxisSet uneven(const ProductPlan& product) {
 
 }  // namespace
 
-bool alike(const LayerPlan& a, const LayerPlan& b) {
-  if (a.recompute != b.recompute || !a.departs.empty() || !b.departs.empty()) return false;
+bool equivalent_cost(const LayerPlan& a, const LayerPlan& b) {
+  if (a.recompute != b.recompute || !a.sends_to_stages.empty() || !b.sends_to_stages.empty()) return false;
   if (a.binding == b.binding) return true;
   return a->shape == b->shape && a.op->kind() == b.op->kind() && a->input_shapes == b->input_shapes &&
          a->weights.size() == b->weights.size() && a.trains() == b.trains() && a->needs_dx == b->needs_dx &&
-         a->y == b->y && same(a->at, b->at) && same(a->arrive, b->arrive) && same(a->finish, b->finish) &&
-         same(a->finish_back, b->finish_back) && same(a->leave, b->leave) && a.op->describe() == b.op->describe();
+         a->y == b->y && same(a->at, b->at) && same(a->redistribute_input, b->redistribute_input) &&
+         same(a->redistribute_output, b->redistribute_output) && same(a->redistribute_dy, b->redistribute_dy) &&
+         same(a->redistribute_dx, b->redistribute_dx) && a.op->describe() == b.op->describe();
 }
 
-std::size_t likeness(const LayerPlan& layer) {
-  std::size_t likeness = std::hash<std::string_view>()(layer.op->kind());
+std::size_t cost_hash(const LayerPlan& layer) {
+  std::size_t cost_hash = std::hash<std::string_view>()(layer.op->kind());
   const auto mix = [&](std::size_t value) {
-    likeness = (likeness ^ value) * 0x9e3779b97f4a7c15U;
+    cost_hash = (cost_hash ^ value) * 0x9e3779b97f4a7c15U;
   };  // Fibonacci hashing
   const auto mix_shape = [&](const Shape& shape) {
     for (int d = 0; d < shape.dims(); ++d) mix(static_cast<std::size_t>(shape.extent(d)));
@@ -114,47 +115,48 @@ std::size_t likeness(const LayerPlan& layer) {
   for (const Shape& shape : layer->input_shapes) mix_shape(shape);
   for (const auto& w : layer->at.w) mix_shape(w.shape());
   mix(layer->at.y.sharding() << 16U | layer->y.sharding());
-  return likeness;
+  return cost_hash;
 }
 
-AxisSet even_axes(const LayerPlan& layer) {
-  AxisSet axes = uneven(layer->at.y) | uneven(layer->y) | uneven(layer->finish) | uneven(layer->finish_back);
+AxisSet symmetric_axes(const LayerPlan& layer) {
+  AxisSet axes =
+      uneven(layer->at.y) | uneven(layer->y) | uneven(layer->redistribute_output) | uneven(layer->redistribute_dy);
   for (const auto* layouts : {&layer->at.x, &layer->at.dx, &layer->at.w})
     for (const Layout& layout : *layouts) axes |= uneven(layout);
-  for (const auto* ways : {&layer->arrive, &layer->leave})
+  for (const auto* ways : {&layer->redistribute_input, &layer->redistribute_dx})
     for (const auto& steps : *ways) axes |= uneven(steps);
   for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
   for (const auto& product : layer->at.products) axes |= uneven(product);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
     if (*halo) axes |= (*halo)->axes();  // along which ranks meet their neighbours
-  for (const auto& boundary : layer.departs) axes |= uneven(boundary.settle) | uneven(boundary.from);
+  for (const auto& boundary : layer.sends_to_stages) axes |= uneven(boundary.complete_sums) | uneven(boundary.from);
   return layer->at.y.grid().all() & ~axes;
 }
 
-AxisSet even_axes(const Plan& plan, int stage) {
-  if (plan.mirror) return 0;
+AxisSet symmetric_axes(const Plan& plan, int stage) {
+  if (plan.second_replica) return 0;
   AxisSet even = plan.grids[static_cast<std::size_t>(stage)].all();
-  for (const auto* layers : {&plan.layers, &plan.smaller})
+  for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (const LayerPlan& layer : *layers) {
-      const bool here = plan.place(layer.group) == stage;
-      if (here) even &= even_axes(layer);
-      for (const auto& boundary : layer.departs)
-        if (here || plan.place(boundary.group) == stage) even &= even_axes(boundary);
+      const bool here = plan.stage_running(layer.group) == stage;
+      if (here) even &= symmetric_axes(layer);
+      for (const auto& boundary : layer.sends_to_stages)
+        if (here || plan.stage_running(boundary.group) == stage) even &= symmetric_axes(boundary);
     }
   for (const auto& bucket : plan.buckets)
-    if (plan.stage_of(bucket.last()) == stage) even &= even_axes(plan, bucket);
+    if (plan.stage_of(bucket.last()) == stage) even &= symmetric_axes(plan, bucket);
   return even;
 }
 
-AxisSet even_axes(const Plan& plan, const Bucket& bucket) {
-  AxisSet axes = plan.distributed ? bucket.axes : 0;  // its shares differ
+AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
+  AxisSet axes = plan.sharded_optimizer ? bucket.axes : 0;  // its shares differ
   const Grid& grid = plan.grid_of(bucket.last());
   for (const auto& [layer, weight] : bucket.entries)
     axes |= uneven(plan.layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)]);
   return grid.all() & ~axes;
 }
 
-int without(const Grid& grid, int rank, AxisSet axes) {
+int representative_rank(const Grid& grid, int rank, AxisSet axes) {
   if (axes == grid.all()) return 0;
   int first = rank;
   for (int axis = 0; axis < grid.axes(); ++axis)

@@ -54,10 +54,10 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
 }
 
 /// optimizer = "distributed"
-Strategy::Update read_update(const Reader& reader, const toml::table& root) {
+Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root) {
   const auto text = reader.text(root, "optimizer");
-  if (!text || *text == "replicated") return Strategy::Update::replicated;
-  if (*text == "distributed") return Strategy::Update::distributed;
+  if (!text || *text == "replicated") return Strategy::OptimizerState::replicated;
+  if (*text == "distributed") return Strategy::OptimizerState::sharded;
   reader.refuse(*root.get("optimizer"), "there is no optimizer = \"{}\"; write \"replicated\" or \"distributed\"",
                 *text);
 }
@@ -124,8 +124,8 @@ Strategy& Strategy::layer(std::string match, LayerRule rule, std::string place) 
   return *this;
 }
 
-Strategy& Strategy::update(Update update) {
-  update_ = update;
+Strategy& Strategy::optimizer_state(OptimizerState state) {
+  optimizer_state_ = state;
   return *this;
 }
 
@@ -153,7 +153,7 @@ int Strategy::groups_per_stage() const {
   return groups_ > 0 ? groups_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
 }
 
-std::vector<int> Strategy::places() const {
+std::vector<int> Strategy::stages_of_groups() const {
   if (stages_.empty() && stage_count_ == 1) return {0};
   const int each = groups_per_stage(),
             groups = stages_.empty() ? stage_count_ * each : static_cast<int>(stages_.size());
@@ -175,7 +175,7 @@ std::vector<Grid> Strategy::grids() const {
     for (int stage = 0; stage < stage_count_; ++stage) grids.push_back(grid_.at(stage * grid_.size()));
     return grids;
   }
-  const auto places = this->places();
+  const auto places = this->stages_of_groups();
   std::vector<const Stage*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
                                     nullptr);
   for (std::size_t group = 0; group < stages_.size(); ++group) {
@@ -236,7 +236,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   Strategy strategy;
   strategy.file_ = file;
   strategy.grid_ = read_grid(reader, root);
-  strategy.update_ = read_update(reader, root);
+  strategy.optimizer_state_ = read_optimizer_state(reader, root);
   if (const auto* bytes = root.get("bucket_bytes"); bytes != nullptr) {
     const auto value = bytes->value_exact<std::int64_t>();
     if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
@@ -261,7 +261,7 @@ Strategy Strategy::load(const std::string& path) { return parse(read_file("strat
 
 std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
-  if (update_ == Update::distributed) text += "optimizer = \"distributed\"\n";
+  if (optimizer_state_ == OptimizerState::sharded) text += "optimizer = \"distributed\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   if (stage_count_ > 1) text += fmt::format("stages = {}\n", stage_count_);
   if (schedule_ != "single" || microbatches_ > 1)

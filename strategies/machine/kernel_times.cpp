@@ -41,17 +41,17 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
                                  workload.training ? "" : " evaluation");
   const bool back = workload.training;
   for (std::size_t i = 0; i < layer->at.x.size(); ++i)
-    text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)), conversions(layer->arrive[i], rank),
-                        back && layer->needs_dx[i] ? " dx" : "",
-                        back && layer->needs_dx[i] ? conversions(layer->leave[i], rank) : "");
+    text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)),
+                        conversions(layer->redistribute_input[i], rank), back && layer->needs_dx[i] ? " dx" : "",
+                        back && layer->needs_dx[i] ? conversions(layer->redistribute_dx[i], rank) : "");
   text += halo(layer->at.x_halo, rank);
   for (const auto& w : layer->at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
-  text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->finish, rank));
-  if (back) text += conversions(layer->finish_back, rank) + halo(layer->at.dy_halo, rank);
+  text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->redistribute_output, rank));
+  if (back) text += conversions(layer->redistribute_dy, rank) + halo(layer->at.dy_halo, rank);
   for (const auto& product : layer->at.products)
     text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
                         extents(product.b_used.owned(rank)), product.panels.size());
-  for (const auto& boundary : layer.departs) text += conversions(boundary.settle, rank);
+  for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
   return text;
 }
 
@@ -71,7 +71,7 @@ std::vector<int> timed_microbatches(const Plan& plan) {
 Loop timed_loop(const Plan& plan, int stage) {
   if (!plan.workload.training || plan.schedule.stages.empty()) return {};
   const auto timed = timed_microbatches(plan);
-  std::vector<int> held(plan.places.size(), 0);  // by group
+  std::vector<int> held(plan.stage_of_group.size(), 0);  // by group
   int most = 1;
   for (const Action& action : plan.schedule.stages[static_cast<std::size_t>(stage)]) {
     if (action.replica != 0 || std::find(timed.begin(), timed.end(), action.microbatch) == timed.end()) continue;

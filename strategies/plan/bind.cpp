@@ -1,6 +1,6 @@
 #include "partita/base/error.hpp"
-#include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/declare/rules.hpp"
 #include "strategies/plan/stages.hpp"
 
@@ -26,7 +26,7 @@ class Binder {
       : model_(model), known_(model.layers().size()), groups_(groups_of_layers(model, strategy)) {
     plan_.model = model.name();
     plan_.grids = strategy.grids();
-    plan_.places = replica == 0 ? strategy.places() : mirrored(strategy.places());
+    plan_.stage_of_group = replica == 0 ? strategy.stages_of_groups() : reversed_stages(strategy.stages_of_groups());
     plan_.workload = workload;
     settings_ = settings_of_layers(model, strategy, plan_.grids);
   }
@@ -89,7 +89,7 @@ class Binder {
                             .name = layer.name,
                             .op = layer.op,
                             .inputs = layer.inputs,
-                            .departs = {},
+                            .sends_to_stages = {},
                             .recompute = false,
                             .binding = known.binding});
     leaving_.push_back(known.leaving);
@@ -104,10 +104,11 @@ class Binder {
       const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
       if (stage(from.group) == stage(group)) continue;
       auto& [left, crosses] = arriving_.back();
-      const auto same_stage = [&](const Boundary& boundary) { return stage(boundary.group) == stage(group); };
-      const auto known = std::find_if(from.departs.begin(), from.departs.end(), same_stage);
-      left.layout = number(known != from.departs.end() ? known->to : placed_alike(from->y.dual(), grid(stage(group))));
-      if (known == from.departs.end())
+      const auto same_stage = [&](const StageBoundary& boundary) { return stage(boundary.group) == stage(group); };
+      const auto known = std::find_if(from.sends_to_stages.begin(), from.sends_to_stages.end(), same_stage);
+      left.layout =
+          number(known != from.sends_to_stages.end() ? known->to : same_placement(from->y.dual(), grid(stage(group))));
+      if (known == from.sends_to_stages.end())
         crosses =
             static_cast<int>(std::find(layer.inputs.begin(), layer.inputs.end(), producer) - layer.inputs.begin());
     }
@@ -235,17 +236,17 @@ class Binder {
     for (std::size_t i = 0; i < arriving_.size(); ++i) {
       const auto& [left, crosses] = arriving_[i];
       const Layout y = crosses < 0 ? layout(left) : made.at.x[static_cast<std::size_t>(crosses)].dual();
-      made.arrive.push_back(plan_redistribution(y, made.at.x[i]));
-      made.leave.push_back(plan_redistribution(made.at.dx[i], y.dual()));
+      made.redistribute_input.push_back(plan_redistribution(y, made.at.x[i]));
+      made.redistribute_dx.push_back(plan_redistribution(made.at.dx[i], y.dual()));
     }
-    made.finish = plan_redistribution(made.at.y, made.y);
-    made.finish_back = plan_redistribution(made.y.dual(), made.at.y.dual());
+    made.redistribute_output = plan_redistribution(made.at.y, made.y);
+    made.redistribute_dy = plan_redistribution(made.y.dual(), made.at.y.dual());
   }
 
   /// A layer's output goes to a group on another stage, which takes it as `to`.
   void cross(int producer, int group, const Layout& to) {
     LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
-    from.departs.push_back({group, from->y.dual(), to, plan_redistribution(from->y, from->y.dual())});
+    from.sends_to_stages.push_back({group, from->y.dual(), to, plan_redistribution(from->y, from->y.dual())});
   }
 
   bool asks_to_recompute(const LayerPlan& layer, const Strategy::Rule* rule) const {
@@ -269,7 +270,7 @@ class Binder {
     }
   }
 
-  int stage(int group) const { return plan_.places[static_cast<std::size_t>(group)]; }
+  int stage(int group) const { return plan_.stage_of_group[static_cast<std::size_t>(group)]; }
   const Grid& grid(int stage) const { return plan_.grids[static_cast<std::size_t>(stage)]; }
 
   const Model& model_;
@@ -298,35 +299,35 @@ void check_uses(const Model& model) {
 }
 
 /// The second replica, for a schedule that has one.
-void bind_mirror(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
+void bind_second_replica(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
   if (plan.schedule.replicas() < 2) return;
-  check_mirrored(strategy);
-  const Strategy same = settled(strategy, plan);
-  plan.mirror.emplace();
+  check_replica_grids(strategy);
+  const Strategy same = pin_weight_layouts(strategy, plan);
+  plan.second_replica.emplace();
   Plan second = Binder(model, same, one, 1).bind();
-  plan.mirror->places = second.places;
-  plan.mirror->layers = std::move(second.layers);
+  plan.second_replica->stage_of_group = second.stage_of_group;
+  plan.second_replica->layers = std::move(second.layers);
   --one.batch;
-  if (!plan.smaller.empty()) plan.mirror->smaller = Binder(model, same, one, 1).bind().layers;
-  plan.mirror->takes.assign(static_cast<std::size_t>(plan.microbatches), false);
+  if (!plan.remainder_layers.empty()) plan.second_replica->remainder_layers = Binder(model, same, one, 1).bind().layers;
+  plan.second_replica->runs_microbatch.assign(static_cast<std::size_t>(plan.microbatches), false);
   for (const auto& actions : plan.schedule.stages)
     for (const auto& action : actions)
       if (action.replica == 1 && action.is_compute())
-        plan.mirror->takes[static_cast<std::size_t>(action.microbatch)] = true;
+        plan.second_replica->runs_microbatch[static_cast<std::size_t>(action.microbatch)] = true;
 }
 
 }  // namespace
 
-Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload) {
+Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload) {
   return Binder(model, strategy, workload).bind();
 }
 
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
-  MadeSchedules made;
+  ScheduleCache made;
   return bind(model, strategy, workload, made);
 }
 
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, MadeSchedules& made) {
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made) {
   if (workload.batch < 1) fail("the batch is {}; it must be 1 or more", workload.batch);
   workload.optimizer.check();
   const auto losses = std::count_if(model.layers().begin(), model.layers().end(),
@@ -335,29 +336,29 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
     fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
   check_uses(model);
   if (strategy.stage_count() > 1)
-    return bind(model, balanced(model, strategy, workload, default_machine(), {}), workload, made);
+    return bind(model, place_stages(model, strategy, workload, default_machine(), {}), workload, made);
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
-  Plan plan = bind_run(model, strategy, one);
+  Plan plan = bind_layers(model, strategy, one);
   if (workload.batch % microbatches != 0) {
     Workload less = one;
     --less.batch;
-    plan.smaller = Binder(model, settled(strategy, plan), less).bind().layers;
+    plan.remainder_layers = Binder(model, pin_weight_layouts(strategy, plan), less).bind().layers;
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
-  plan.schedule = bind_schedule(strategy, plan.places, graph_of(plan), microbatches, workload.training, made);
-  bind_mirror(plan, model, strategy, one);
-  plan.distributed = strategy.update() == Strategy::Update::distributed;
+  plan.schedule = bind_schedule(strategy, plan.stage_of_group, graph_of(plan), microbatches, workload.training, made);
+  bind_second_replica(plan, model, strategy, one);
+  plan.sharded_optimizer = strategy.optimizer_state() == Strategy::OptimizerState::sharded;
   if (workload.training)
     plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),
                                 workload.optimizer.needs_norms());
   return plan;
 }
 
-Strategy settled(Strategy strategy, const Plan& plan) {
-  if (strategy.stage_count() > 1) strategy = with_boundaries(strategy, plan.layers);
+Strategy pin_weight_layouts(Strategy strategy, const Plan& plan) {
+  if (strategy.stage_count() > 1) strategy = close_boundaries(strategy, plan.layers);
   for (const auto& layer : plan.layers)
     if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
   return strategy;

@@ -1,7 +1,7 @@
 #include "strategies/plan/memory_replay.hpp"
 
-#include "strategies/plan/memory_tracker.hpp"
 #include "partita/base/error.hpp"
+#include "strategies/plan/memory_tracker.hpp"
 #include "strategies/plan/stage_layers.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Replay {
         stage_layers_(plan, stage_),
         element_(size_of(plan.workload.dtype)),
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
-        filters_(plan.places.size(), 0),
+        filters_(plan.stage_of_group.size(), 0),
         sums_(plan.buckets.size()) {
     MemoryUse use;  // for good
     for (const auto& layer : plan.layers)
@@ -46,7 +46,7 @@ class Replay {
   }
 
  private:
-  using Buffer = HeldMemory::Buffer;
+  using Buffer = MemoryTracker::Buffer;
 
   /// Of a layer in a microbatch.
   struct Place {
@@ -98,9 +98,9 @@ class Replay {
     for (std::size_t i = first; i < end; ++i) {
       const LayerPlan& layer = (*layers_)[i];
       if (back && !layer.has_backward()) continue;
-      for (const auto& boundary : layer.departs) {
+      for (const auto& boundary : layer.sends_to_stages) {
         if (boundary.group != (own ? action.peer : action.group)) continue;
-        if (action.kind == send_output) m_->sent.push_back(convert_layout(at(i).output, boundary.settle));
+        if (action.kind == send_output) m_->sent.push_back(convert_layout(at(i).output, boundary.complete_sums));
         if (action.kind == receive_input) at(i).output = hold(MemoryClass::activations, volume(boundary.to) * element_);
         if (action.kind == send_gradient) {
           leaving_.push_back(at(i).gradient);
@@ -235,12 +235,12 @@ class Replay {
     if (which >= layer->at.products.size()) return;
     const ProductPlan& product = layer->at.products[which];
     hold(MemoryClass::workspace, workspace(product) * element_);
-    if (product.finish.empty()) return;
+    if (product.redistribute_c.empty()) return;
     const Buffer made = product.sums_slabs && product.cut_dim(product.c) < 0
                             ? hold(MemoryClass::workspace, volume(product.c_made) * element_)
                             : Buffer();
-    convert_layout(hold(MemoryClass::workspace, volume(product.finish.front().from) * element_), product.finish,
-                   MemoryClass::workspace);
+    convert_layout(hold(MemoryClass::workspace, volume(product.redistribute_c.front().from) * element_),
+                   product.redistribute_c, MemoryClass::workspace);
   }
 
   void forward_layer(std::size_t i) {
@@ -248,7 +248,7 @@ class Replay {
     const Kept kept = layer.op->keeps();
     std::vector<Buffer> x;
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      x.push_back(convert_layout(at(static_cast<std::size_t>(layer.inputs[j])).output, layer->arrive[j]));
+      x.push_back(convert_layout(at(static_cast<std::size_t>(layer.inputs[j])).output, layer->redistribute_input[j]));
     const Buffer y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
     if (kept.z) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
     multiply(layer, 0);
@@ -259,7 +259,7 @@ class Replay {
     }
     if (kept.y) at(i).saved.push_back(y);
     if (kept.more > 0) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer->at.y) * kept.more));
-    at(i).output = convert_layout(y, layer->finish);
+    at(i).output = convert_layout(y, layer->redistribute_output);
     at(i).live = true;
   }
 
@@ -303,7 +303,7 @@ class Replay {
       release_restored(i);
     }
     Buffer dy;
-    if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer->finish_back);
+    if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer->redistribute_dy);
     at(i).gradient = {};
     if (layer.needs_any_dx()) at(i).saved.push_back(extended(layer->at.dy_halo, layer->at.y.dual()));
     const bool fused = !layer->at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
@@ -319,7 +319,7 @@ class Replay {
     if (!layer->at.dy_halo) static_cast<void>(extended(layer->at.x_halo, layer->at.dx[0]));
     for (std::size_t j = 0; j < dx.size(); ++j) {
       if (!layer->needs_dx[j]) continue;
-      const Buffer gradient = convert_layout(dx[j], layer->leave[j]);
+      const Buffer gradient = convert_layout(dx[j], layer->redistribute_dx[j]);
       auto& sum = at(static_cast<std::size_t>(layer.inputs[j])).gradient;
       if (!sum) sum = gradient;
     }
@@ -333,7 +333,7 @@ class Replay {
       if (bucket.last() != layer) continue;
       const Index elements = plan_.offsets(bucket, rank_).back();
       if (master != element_) sums_[b].push_back(hold(MemoryClass::gradients, elements * master));
-      if (plan_.distributed && bucket.axes != 0 && elements > 0)
+      if (plan_.sharded_optimizer && bucket.axes != 0 && elements > 0)
         sums_[b].push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
     }
   }
@@ -342,7 +342,7 @@ class Replay {
 
   void gather() {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
-    if (!plan_.distributed) return;
+    if (!plan_.sharded_optimizer) return;
     for (std::size_t b = 0; b < plan_.buckets.size();
          ++b)  // one after the other is applied, and what was updated gathered
       if (master == element_ && group_of(plan_.buckets[b]) == group_) sums_[b].clear();
@@ -357,7 +357,7 @@ class Replay {
   int rank_;                             // in the stage
   StageLayers stage_layers_;
   Index element_;
-  HeldMemory memory_;
+  MemoryTracker memory_;
   std::unordered_map<const Layout*, Index> volumes_;
   std::unordered_map<const ProductPlan*, Index> workspaces_;
   std::vector<Microbatch> microbatches_;

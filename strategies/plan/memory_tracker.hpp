@@ -8,17 +8,17 @@
 namespace partita {
 
 /// What a rank holds at a moment, and the most that it has held. Buffers must not outlive it.
-class HeldMemory {
+class MemoryTracker {
   /// So many bytes, until it is destroyed.
   class Held {
    public:
-    Held(HeldMemory& of, MemoryClass memory, Index bytes) : of_(of), memory_(memory), bytes_(bytes) {}
+    Held(MemoryTracker& of, MemoryClass memory, Index bytes) : of_(of), memory_(memory), bytes_(bytes) {}
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held() { of_.now_[memory_] -= bytes_; }
 
    private:
-    HeldMemory& of_;
+    MemoryTracker& of_;
     MemoryClass memory_;
     Index bytes_;
   };
@@ -27,9 +27,9 @@ class HeldMemory {
   /// Bytes that are held until the last copy is gone.
   using Buffer = std::shared_ptr<const Held>;
 
-  HeldMemory() = default;
-  HeldMemory(const HeldMemory&) = delete;
-  HeldMemory& operator=(const HeldMemory&) = delete;
+  MemoryTracker() = default;
+  MemoryTracker(const MemoryTracker&) = delete;
+  MemoryTracker& operator=(const MemoryTracker&) = delete;
 
   Buffer hold(MemoryClass memory, Index bytes) {
     take(memory, bytes);

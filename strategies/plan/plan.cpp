@@ -1,8 +1,8 @@
 #include "partita/strategies/plan/plan.hpp"
 
-#include "strategies/plan/memory_replay.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "strategies/plan/memory_replay.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -50,7 +50,7 @@ std::span<const int> Readers::of(int layer) const {
 Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
 
 int Plan::replica_of(int microbatch) const {
-  return mirror && mirror->takes[static_cast<std::size_t>(microbatch)] ? 1 : 0;
+  return second_replica && second_replica->runs_microbatch[static_cast<std::size_t>(microbatch)] ? 1 : 0;
 }
 
 int Plan::microbatches_of(int replica) const {
@@ -61,8 +61,8 @@ int Plan::microbatches_of(int replica) const {
 
 const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
   const bool less = samples(microbatch).extent() < samples(0).extent();
-  if (replica_of(microbatch) == 1) return less ? mirror->smaller : mirror->layers;
-  return less ? smaller : layers;
+  if (replica_of(microbatch) == 1) return less ? second_replica->remainder_layers : second_replica->layers;
+  return less ? remainder_layers : layers;
 }
 
 void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
@@ -103,10 +103,11 @@ MemoryUse Plan::memory(int layer, int world_rank) const {
   use[MemoryClass::activations] +=
       bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
   if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
-  if (!bound.op->is_loss() && !bound->finish.empty())
+  if (!bound.op->is_loss() && !bound->redistribute_output.empty())
     use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
-  for (std::size_t i = 0; i < bound->arrive.size(); ++i)
-    if (!bound->arrive[i].empty()) use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
+  for (std::size_t i = 0; i < bound->redistribute_input.size(); ++i)
+    if (!bound->redistribute_input[i].empty())
+      use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
   if (bound->at.x_halo) {
     const Box needed = bound->at.x_halo->needed(rank);
     if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
@@ -126,7 +127,7 @@ std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
 
 Interval Plan::share(const Bucket& bucket, int rank) const {
   const Interval all{0, offsets(bucket, rank).back()};
-  if (!distributed) return all;
+  if (!sharded_optimizer) return all;
   const auto group = grid_of(bucket.last()).group(rank, bucket.axes);
   const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
   return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
@@ -141,16 +142,16 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
     for (const auto& step : steps)
       if (step.verb != Verb::none && step.verb != Verb::exchange) add(step.axes);
   };
-  for (const auto* each : {&layers, &smaller})
+  for (const auto* each : {&layers, &remainder_layers})
     for (const auto& layer : *each) {
       if (replica_on(layer.group, stage) < 0) continue;
-      for (const auto& boundary : layer.departs) add_steps(boundary.settle);
-      for (const auto& steps : layer->arrive) add_steps(steps);
+      for (const auto& boundary : layer.sends_to_stages) add_steps(boundary.complete_sums);
+      for (const auto& steps : layer->redistribute_input) add_steps(steps);
       for (const auto& collective : layer->at.collectives) add(collective.axes);
-      for (const auto& product : layer->at.products) add_steps(product.finish);
-      add_steps(layer->finish);
-      add_steps(layer->finish_back);
-      for (const auto& steps : layer->leave) add_steps(steps);
+      for (const auto& product : layer->at.products) add_steps(product.redistribute_c);
+      add_steps(layer->redistribute_output);
+      add_steps(layer->redistribute_dy);
+      for (const auto& steps : layer->redistribute_dx) add_steps(steps);
     }
   for (const auto& bucket : buckets) {
     if (replica_on(layers[static_cast<std::size_t>(bucket.last())].group, stage) < 0) continue;
@@ -160,17 +161,17 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
   return sets;
 }
 
-int Plan::place(int group, int replica) const {
-  return (replica == 0 ? places : mirror->places)[static_cast<std::size_t>(group)];
+int Plan::stage_running(int group, int replica) const {
+  return (replica == 0 ? stage_of_group : second_replica->stage_of_group)[static_cast<std::size_t>(group)];
 }
 
 int Plan::stage_of(int layer, int replica) const {
-  return place(layers[static_cast<std::size_t>(layer)].group, replica);
+  return stage_running(layers[static_cast<std::size_t>(layer)].group, replica);
 }
 
 int Plan::replica_on(int group, int stage) const {
   for (int replica = 0; replica < replicas(); ++replica)
-    if (place(group, replica) == stage) return replica;
+    if (stage_running(group, replica) == stage) return replica;
   return -1;
 }
 
@@ -183,7 +184,7 @@ std::vector<int> Plan::readers(int layer, int stage, int replica) const {
 
 bool Plan::needs_output(int layer, int stage, int replica) const {
   const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
-  if (stage_of(layer, replica) == stage && !bound.departs.empty()) return true;
+  if (stage_of(layer, replica) == stage && !bound.sends_to_stages.empty()) return true;
   const auto all = readers(layer, stage, replica);
   return std::any_of(all.begin(), all.end(), [&](int reader) {
     const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
@@ -193,17 +194,18 @@ bool Plan::needs_output(int layer, int stage, int replica) const {
 
 std::uint64_t Plan::hash() const {
   std::string text = fmt::format("{} batch {} {} {} {} {} on", model, workload.batch, name(workload.dtype),
-                                 workload.training, workload.optimizer.print(), distributed);
+                                 workload.training, workload.optimizer.print(), sharded_optimizer);
   for (const auto& grid : grids) text += fmt::format(" \"{}\"", grid.print());
-  for (const int place : places) text += fmt::format(" {}", place);
+  for (const int stage : stage_of_group) text += fmt::format(" {}", stage);
   text += '\n';
   auto all = layers;
-  all.insert(all.end(), smaller.begin(), smaller.end());
-  if (mirror)
-    for (const auto* each : {&mirror->layers, &mirror->smaller}) all.insert(all.end(), each->begin(), each->end());
+  all.insert(all.end(), remainder_layers.begin(), remainder_layers.end());
+  if (second_replica)
+    for (const auto* each : {&second_replica->layers, &second_replica->remainder_layers})
+      all.insert(all.end(), each->begin(), each->end());
   for (const auto& layer : all) {
     text += fmt::format("{} ", layer.group);
-    for (const auto& boundary : layer.departs)
+    for (const auto& boundary : layer.sends_to_stages)
       text += fmt::format("{} {} {} ", boundary.group, boundary.from.print(), boundary.to.print());
     text += fmt::format("{} {} {} {} {}", layer.name, layer.op->kind(), layer.op->describe(), layer->shape.print(),
                         layer->y.print());

@@ -11,7 +11,7 @@ constexpr std::size_t kept = 8;
 
 }  // namespace
 
-std::shared_ptr<const Schedule> MadeSchedules::of(const ScheduleRequest& request, const GroupGraph& graph,
+std::shared_ptr<const Schedule> ScheduleCache::of(const ScheduleRequest& request, const GroupGraph& graph,
                                                   const std::vector<std::vector<int>>& places) {
   const auto same = std::find_if(made_.begin(), made_.end(), [&](const Made& made) {
     return made.request == request && made.places == places && made.graph == graph;

@@ -9,7 +9,7 @@ namespace partita {
 
 /// Schedules with what their stages say to each other. A planner cuts and binds many strategies of as many stages and microbatches in
 /// turn: the last few are kept.
-class MadeSchedules {
+class ScheduleCache {
  public:
   /// As with_communication(generate(request), graph, true, places).
   std::shared_ptr<const Schedule> of(const ScheduleRequest& request, const GroupGraph& graph,

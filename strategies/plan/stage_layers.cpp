@@ -8,7 +8,7 @@ namespace {
 
 StageLayers::Replica replica_on(const Plan& plan, int stage, int number) {
   StageLayers::Replica replica;
-  while (plan.place(replica.first_group, number) != stage) ++replica.first_group;
+  while (plan.stage_running(replica.first_group, number) != stage) ++replica.first_group;
   replica.microbatches = plan.microbatches_of(number);
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     replica.readers.push_back(plan.readers(i, stage, number));
@@ -20,7 +20,7 @@ StageLayers::Replica replica_on(const Plan& plan, int stage, int number) {
 }  // namespace
 
 StageLayers::StageLayers(const Plan& plan, int stage)
-    : groups_(plan.places.size(), {plan.layers.size(), 0}), numbers_(plan.layers.size(), 0) {
+    : groups_(plan.stage_of_group.size(), {plan.layers.size(), 0}), numbers_(plan.layers.size(), 0) {
   for (int number = 0; number < plan.replicas(); ++number) replicas_.push_back(replica_on(plan, stage, number));
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const int group = plan.layers[i].group;

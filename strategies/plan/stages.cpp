@@ -1,8 +1,8 @@
 #include "strategies/plan/stages.hpp"
 
-#include "strategies/cost/symmetry.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
+#include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>
 #include <set>
@@ -52,17 +52,17 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) 
 
 GroupGraph graph_of(const Plan& plan) {
   std::set<std::pair<int, int>> edges;
-  const auto stage = [&](int group) { return plan.places[static_cast<std::size_t>(group)]; };
+  const auto stage = [&](int group) { return plan.stage_of_group[static_cast<std::size_t>(group)]; };
   for (const auto& layer : plan.layers)
     for (const int input : layer.inputs) {
       const auto& from = plan.layers[static_cast<std::size_t>(input)];
       if (from.group == layer.group) continue;
       int producer = from.group;
-      for (const auto& boundary : from.departs)  // another group of the stage may have taken it in
+      for (const auto& boundary : from.sends_to_stages)  // another group of the stage may have taken it in
         if (stage(boundary.group) == stage(layer.group) && boundary.group != layer.group) producer = boundary.group;
       edges.insert({producer, layer.group});
     }
-  return {static_cast<int>(plan.places.size()), {edges.begin(), edges.end()}};
+  return {static_cast<int>(plan.stage_of_group.size()), {edges.begin(), edges.end()}};
 }
 
 ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches) {
@@ -71,12 +71,12 @@ ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatche
   request.stages = stages;
   request.microbatches = microbatches;
   request.groups_per_stage = strategy.groups_per_stage();
-  request.filter_memory = kept_for_filter;
+  request.filter_memory = kept_until_backward_filter;
   return request;
 }
 
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
-                       int microbatches, bool training, MadeSchedules& made) {
+                       int microbatches, bool training, ScheduleCache& made) {
   const int stages = *std::max_element(places.begin(), places.end()) + 1;
   if (!training) {
     Schedule forwards{"forward", std::vector<std::vector<Action>>(static_cast<std::size_t>(stages))};
@@ -92,11 +92,11 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
     fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
          request.kind, request.groups_per_stage);
   std::vector<std::vector<int>> replicas{places};
-  if (request.kind == "chimera") replicas.push_back(mirrored(places));
+  if (request.kind == "chimera") replicas.push_back(reversed_stages(places));
   return *made.of(request, graph, replicas);
 }
 
-void check_mirrored(const Strategy& strategy) {
+void check_replica_grids(const Strategy& strategy) {
   const auto grids = strategy.grids();
   for (std::size_t s = 0; s < grids.size() / 2; ++s)
     if (const std::size_t other = grids.size() - 1 - s; grids[s].print() != grids[other].print())
@@ -106,13 +106,13 @@ void check_mirrored(const Strategy& strategy) {
           strategy.schedule(), s, other, grids[s].print(), grids[other].print());
 }
 
-std::vector<int> mirrored(std::vector<int> places) {
+std::vector<int> reversed_stages(std::vector<int> places) {
   const int last = *std::max_element(places.begin(), places.end());
   for (int& place : places) place = last - place;
   return places;
 }
 
-Layout placed_alike(const Layout& layout, const Grid& grid) {
+Layout same_placement(const Layout& layout, const Grid& grid) {
   Layout placed(layout.shape(), grid);
   for (int d = 0; d < layout.shape().dims(); ++d) {
     AxisList axes;
@@ -124,7 +124,7 @@ Layout placed_alike(const Layout& layout, const Grid& grid) {
 }
 
 // Stages have no rank in common, so that of those that own the same all are as far away, and the first sends.
-TransferPlan Boundary::transfer(int rank, bool back) const {
+TransferPlan StageBoundary::transfer(int rank, bool back) const {
   const Layout &have = back ? to : from, &need = back ? from : to;
   const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
   const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
@@ -132,7 +132,7 @@ TransferPlan Boundary::transfer(int rank, bool back) const {
   const auto add = [](std::vector<Transfer>& transfers, const Grid& grid, int inside, const Box& part) {
     if (!part.empty()) transfers.push_back({grid.first_rank() + inside, part});
   };
-  if (on(have.grid(), sender) && without(have.grid(), sender, ~have.sharding()) == sender) {
+  if (on(have.grid(), sender) && representative_rank(have.grid(), sender, ~have.sharding()) == sender) {
     const Box owned = have.owned(sender);
     for (int r = 0; r < need.grid().size(); ++r) add(plan.sends, need.grid(), r, intersect(owned, need.owned(r)));
   }

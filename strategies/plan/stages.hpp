@@ -1,7 +1,7 @@
 #pragma once
 
-#include "strategies/plan/schedule_cache.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "strategies/plan/schedule_cache.hpp"
 
 #include <functional>
 
@@ -18,39 +18,39 @@ ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatche
 
 /// The order of a step of so many microbatches. Throws Error for a kind that the stages do not fit.
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
-                       int microbatches, bool training, MadeSchedules& made);
+                       int microbatches, bool training, ScheduleCache& made);
 
 /// As bind(), among others that ask for the same schedules.
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, MadeSchedules& made);
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
 
 /// The layers of a model for a batch that runs as one: no schedule, no buckets, and nothing asked of the model as a whole.
-Plan bind_run(const Model& model, const Strategy& strategy, const Workload& workload);
+Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
 
 /// All layers of a strategy of several stages in one, for one microbatch: what place_stages cuts, whatever the schedule.
-Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload);
+Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload);
 
 /// Stages that are placed, and the bytes that the fullest rank holds.
 struct Placed {
   Strategy strategy;
   Index held = 0;
 };
-/// As `balanced_nearest`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
-/// simulates. What is held is as CutPrice counts it, without workspaces and without what passes.
-Placed place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made);
+/// As `place_stages_nearest`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
+/// simulates. What is held is as StagePartitionCost counts it, without workspaces and without what passes.
+Placed partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                        const KernelTimes& times, Index limit, double effort, ScheduleCache& made);
 
 /// The same by what the stages do hold, which `held` says of a strategy: where that passes the limit, the search aims lower, a few times.
-Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made,
-                    const std::function<Index(const Strategy&)>& held);
+Placed partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                              ScheduleCache& made, const std::function<Index(const Strategy&)>& held);
 
 /// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
-void check_mirrored(const Strategy& strategy);
+void check_replica_grids(const Strategy& strategy);
 
 /// Groups on the stages in the opposite order.
-std::vector<int> mirrored(std::vector<int> places);
+std::vector<int> reversed_stages(std::vector<int> places);
 
 /// The same placement on another grid, for the axes that it has too, and for no others.
-Layout placed_alike(const Layout& layout, const Grid& grid);
+Layout same_placement(const Layout& layout, const Grid& grid);
 
 }  // namespace partita

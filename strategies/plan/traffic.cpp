@@ -14,7 +14,7 @@ class TrafficList {
       : plan_(plan),
         layer_(layer),
         replica_(replica),
-        grid_(plan.grids[static_cast<std::size_t>(plan.place(layer.group, replica))]),
+        grid_(plan.grids[static_cast<std::size_t>(plan.stage_running(layer.group, replica))]),
         rank_(world_rank - grid_.first_rank()),
         times_(times),
         crosses_(crosses),
@@ -28,7 +28,7 @@ class TrafficList {
         backward();
       }
     }
-    for (const auto& boundary : layer_.departs) cross(boundary, world_rank);
+    for (const auto& boundary : layer_.sends_to_stages) cross(boundary, world_rank);
   }
 
   /// What the buckets move that this layer completes, once a step.
@@ -48,15 +48,15 @@ class TrafficList {
   bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }
 
   /// What goes to another stage, and its gradient that comes back.
-  void cross(const Boundary& boundary, int world_rank) {
+  void cross(const StageBoundary& boundary, int world_rank) {
     const auto send = [&](const std::string& role, bool back) {
       const TransferPlan plan = boundary.transfer(world_rank, back);
       add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank);
     };
     pass_ = Pass::stages;
     purpose_ = Purpose::stages;
-    const int stage = plan_.place(boundary.group, replica_);
-    if (runs()) add(fmt::format("y to stage {}", stage), boundary.settle);
+    const int stage = plan_.stage_running(boundary.group, replica_);
+    if (runs()) add(fmt::format("y to stage {}", stage), boundary.complete_sums);
     if (!crosses_) return;
     send(fmt::format("y to stage {}", stage), false);
     if (plan_.workload.training && layer_.has_backward()) send(fmt::format("dy from stage {}", stage), true);
@@ -115,13 +115,13 @@ class TrafficList {
 
   void forward() {
     purpose_ = Purpose::input;
-    for (const auto& steps : layer_->arrive) add("x", steps);
+    for (const auto& steps : layer_->redistribute_input) add("x", steps);
     purpose_ = Purpose::halo;
     if (moves(layer_->at.x_halo)) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
     add_collectives(Collective::When::forward);
     add_product(0, "product y");
     purpose_ = Purpose::output;
-    add("y", layer_->finish);
+    add("y", layer_->redistribute_output);
   }
 
   void add_product(std::size_t which, const std::string& role) {
@@ -133,7 +133,7 @@ class TrafficList {
       list.back().below = rank_;
       list.back().above = grid_.size() - 1 - rank_;
     }
-    add(role, product.finish);
+    add(role, product.redistribute_c);
   }
 
   void backward() {
@@ -141,7 +141,7 @@ class TrafficList {
     if (!needs_dx && !layer_.trains()) return;
     pass_ = Pass::backward_data;
     purpose_ = Purpose::output;
-    add("dy", layer_->finish_back);
+    add("dy", layer_->redistribute_dy);
     purpose_ = Purpose::halo;
     if (moves(layer_->at.dy_halo) && needs_dx) {
       const TransferPlan plan = layer_->at.dy_halo->transfer(rank_);
@@ -159,8 +159,8 @@ class TrafficList {
     pass_ = Pass::backward_data;
     if (needs_dx) add_product(1, "product dx");
     purpose_ = Purpose::input;
-    for (std::size_t i = 0; i < layer_->leave.size(); ++i)
-      if (layer_->needs_dx[i]) add("dx", layer_->leave[i]);
+    for (std::size_t i = 0; i < layer_->redistribute_dx.size(); ++i)
+      if (layer_->needs_dx[i]) add("dx", layer_->redistribute_dx[i]);
   }
 
   /// What the buckets move that this layer, of this number, completes.
@@ -170,14 +170,15 @@ class TrafficList {
       if (bucket.last() != layer) continue;
       const Index elements = partita::elements(plan_, bucket, rank_);
       purpose_ = Purpose::sum;
-      add_collective("dw", plan_.distributed ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements, master);
+      add_collective("dw", plan_.sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements,
+                     master);
       purpose_ = Purpose::update;
       if (plan_.workload.optimizer.needs_norms())
         add_collective("norms", Verb::all_reduce, plan_.norm_axes(bucket),
                        2 * static_cast<Index>(bucket.entries.size()), size_of(DType::f64));
-      if (plan_.distributed) add_collective("w", Verb::all_gather, bucket.axes, elements, master);
+      if (plan_.sharded_optimizer) add_collective("w", Verb::all_gather, bucket.axes, elements, master);
     }
-    if (!plan_.mirror) return;
+    if (!plan_.second_replica) return;
     purpose_ = Purpose::replicas;
     for (const auto& bucket : plan_.buckets)
       if (bucket.last() == layer && bucket_share(bucket) > 0)
@@ -231,10 +232,10 @@ std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
     all.insert(all.end(), list.list.begin(), list.list.end());
   };
   append(layers, 0);
-  append(smaller, 0);
-  if (mirror) {
-    append(mirror->layers, 1);
-    append(mirror->smaller, 1);
+  append(remainder_layers, 0);
+  if (second_replica) {
+    append(second_replica->layers, 1);
+    append(second_replica->remainder_layers, 1);
   }
   const auto once = step_traffic(layer, rank);
   all.insert(all.end(), once.begin(), once.end());
@@ -248,17 +249,17 @@ std::vector<PlannedTraffic> Plan::step_traffic(int layer, int rank) const {
   return std::move(once.list);
 }
 
-std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool of_smaller) const {
-  const auto& bound = (of_smaller ? smaller : layers)[static_cast<std::size_t>(layer)];
+std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool of_remainder) const {
+  const auto& bound = (of_remainder ? remainder_layers : layers)[static_cast<std::size_t>(layer)];
   return std::move(TrafficList(*this, bound, 0, rank, 1).list);
 }
 
 Traffic Plan::traffic(int rank) const {
   const int stage = stage_of_rank(rank);
   const auto concerns = [&](const LayerPlan& layer) {
-    const auto arrives = [&](const Boundary& boundary) { return place(boundary.group) == stage; };
-    return mirror || place(layer.group) == stage || layer.op->is_loss() ||  // of which all stages hear
-           std::any_of(layer.departs.begin(), layer.departs.end(), arrives);
+    const auto arrives = [&](const StageBoundary& boundary) { return stage_running(boundary.group) == stage; };
+    return second_replica || stage_running(layer.group) == stage || layer.op->is_loss() ||  // of which all stages hear
+           std::any_of(layer.sends_to_stages.begin(), layer.sends_to_stages.end(), arrives);
   };
   Traffic total;
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer)

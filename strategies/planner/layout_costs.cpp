@@ -65,7 +65,7 @@ std::string Shares::grid() const {
   return text;
 }
 
-Classes::Classes(const Model& whole) : model(whole.name()) {
+LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   std::map<std::string, int> numbers;
   const auto shapes = whole.shapes(1);
   std::vector<bool> trains;  // by layer: it or something before it
@@ -93,7 +93,7 @@ Classes::Classes(const Model& whole) : model(whole.name()) {
 }
 
 /// Numbers layouts that differ, and prices each way from one to another once.
-class LayoutPrices::Moves {
+class LayoutCosts::Moves {
  public:
   std::size_t number(const Layout& layout) {
     auto& alike = by_volume_[layout.shape().volume()];
@@ -104,8 +104,8 @@ class LayoutPrices::Moves {
     return alike.back();
   }
   /// As price(from, to) says.
-  template <class Price>
-  double seconds(std::size_t from, std::size_t to, const Price& price) {
+  template <class PieceCost>
+  double seconds(std::size_t from, std::size_t to, const PieceCost& price) {
     if (from == to) return 0;
     const auto [found, fresh] = known_.try_emplace({from, to});
     if (fresh) found->second = price(layouts_[from], layouts_[to]);
@@ -118,7 +118,7 @@ class LayoutPrices::Moves {
   std::map<std::pair<std::size_t, std::size_t>, double> known_;
 };
 
-const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Index samples) {
+const LayoutCosts::Bound& LayoutCosts::bind_patterns(const Shares& shares, Index samples) {
   Shares alike = shares;
   alike.data = std::min(shares.data, shortened);
   const auto [found, fresh] = bound_.try_emplace({alike, samples});
@@ -131,7 +131,7 @@ const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Ind
     Strategy strategy = on_grid;
     strategy.layer("*", {.output = pattern});
     try {
-      bound.plans.push_back(bind_run(classes_.model, strategy, block));
+      bound.plans.push_back(bind_layers(classes_.model, strategy, block));
       bound.costs.patterns.push_back(pattern);
     } catch (const Error& error) {  // a layout that some layer cannot run in is no candidate
       leave_out({shares.grid(), pattern, error.what()});
@@ -142,48 +142,48 @@ const LayoutPrices::Bound& LayoutPrices::bind_patterns(const Shares& shares, Ind
 }
 
 /// Blocks of other samples are no other pattern.
-void LayoutPrices::leave_out(LeftOut pattern) {
+void LayoutCosts::leave_out(LeftOut pattern) {
   if (std::none_of(left_out_.begin(), left_out_.end(), [&](const LeftOut& known) {
         return known.grid == pattern.grid && known.pattern == pattern.pattern;
       }))
     left_out_.push_back(std::move(pattern));
 }
 
-const PatternCosts& LayoutPrices::costs(const Shares& shares, Index samples) {
+const CandidateLayoutCosts& LayoutCosts::costs(const Shares& shares, Index samples) {
   const auto found = costs_.find({shares, samples});
   if (found != costs_.end()) return found->second;
   return costs_.emplace(std::pair(shares, samples), price(bind_patterns(shares, samples), shares)).first->second;
 }
 
-void LayoutPrices::price_shortened(Bound& bound, const Shares& shares) const {
+void LayoutCosts::price_shortened(Bound& bound, const Shares& shares) const {
   const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
-  PatternCosts& costs = bound.costs;
+  CandidateLayoutCosts& costs = bound.costs;
   costs.microbatch.assign(layers, std::vector<double>(ways));
   bound.sums.assign(layers, false);
   for (std::size_t p = 0; p < ways; ++p) {
-    const Price price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
+    const PieceCost price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
     for (std::size_t i = 0; i < layers; ++i) {
       costs.microbatch[i][p] = microbatch(price, i);
       for (const auto& item : bound.plans[p].microbatch_traffic(static_cast<int>(i), 0))
         if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
     }
   }
-  costs.between = std::make_shared<const PatternCosts::Between>(price_between(bound.plans));
+  costs.between = std::make_shared<const CandidateLayoutCosts::Between>(price_between(bound.plans));
 }
 
-PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const {
-  PatternCosts costs = bound.costs;
+CandidateLayoutCosts LayoutCosts::price(const Bound& bound, const Shares& shares) const {
+  CandidateLayoutCosts costs = bound.costs;
   const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
   costs.sums.assign(layers, std::vector<double>(ways));
-  costs.waits = costs.leaving = costs.sums;
+  costs.exposed_comm = costs.leaving = costs.sums;
   const Grid whole = Grid::parse(shares.grid());
   for (std::size_t p = 0; p < ways; ++p) {
-    const Price price(bound.plans[p], machine_, times_, false, &whole);
+    const PieceCost price(bound.plans[p], machine_, times_, false, &whole);
     SumRates rates;
     for (std::size_t i = 0; i < layers; ++i) {
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
-      std::tie(costs.sums[i][p], costs.waits[i][p]) = sums(price, layer, rates);
+      std::tie(costs.sums[i][p], costs.exposed_comm[i][p]) = sums(price, layer, rates);
       costs.leaving[i][p] = leaving(price, layer->y, shares.data * shares.split());
     }
   }
@@ -191,20 +191,20 @@ PatternCosts LayoutPrices::price(const Bound& bound, const Shares& shares) const
 }
 
 /// Seconds of one microbatch, without what is between layouts.
-double LayoutPrices::microbatch(const Price& price, std::size_t layer) const {
+double LayoutCosts::microbatch(const PieceCost& price, std::size_t layer) const {
   const LayerCost cost = price.layer(static_cast<int>(layer), false);
   return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() - cost.inputs;
 }
 
 /// Seconds of an output on its way from the first rank to the next stage, so many ranks away.
-double LayoutPrices::leaving(const Price& price, const Layout& y, int ranks) const {
+double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) const {
   const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
   return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(),
                        0);
 }
 
-PatternCosts::Between LayoutPrices::price_between(const std::vector<Plan>& plans) const {
-  PatternCosts::Between tables;
+CandidateLayoutCosts::Between LayoutCosts::price_between(const std::vector<Plan>& plans) const {
+  CandidateLayoutCosts::Between tables;
   Moves moves;
   for (std::size_t i = 0; i < model_.layers().size(); ++i)
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
@@ -217,8 +217,8 @@ PatternCosts::Between LayoutPrices::price_between(const std::vector<Plan>& plans
 }
 
 /// By the pattern of class `from`, and of class `to`, which reads it as input k.
-std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<Plan>& plans, int from, int to,
-                                                             std::size_t k, Moves& moves) const {
+std::vector<std::vector<double>> LayoutCosts::price_between(const std::vector<Plan>& plans, int from, int to,
+                                                            std::size_t k, Moves& moves) const {
   struct Ends {
     std::size_t y, x, dx, dy;
     bool back;
@@ -234,7 +234,7 @@ std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<P
   for (const Ends& producer : ends) {
     auto& row = table.emplace_back();
     for (std::size_t b = 0; b < plans.size(); ++b) {
-      const Price price(plans[b], machine_, times_, false, &plans[b].grid());
+      const PieceCost price(plans[b], machine_, times_, false, &plans[b].grid());
       const auto seconds = [&](const Layout& have, const Layout& need) { return between(price, have, need); };
       row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
       if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
@@ -244,7 +244,7 @@ std::vector<std::vector<double>> LayoutPrices::price_between(const std::vector<P
 }
 
 /// About the bytes of a bucket, if each is as full as it may be.
-double LayoutPrices::bucket_bytes() const {
+double LayoutCosts::bucket_bytes() const {
   Index all = 0;
   const auto shapes = model_.shapes(1);
   for (int i = 0; i < static_cast<int>(model_.layers().size()); ++i)
@@ -257,7 +257,7 @@ double LayoutPrices::bucket_bytes() const {
 }
 
 /// Of the gradients that a layer forms, as its share of a bucket's, and of these what nothing hides.
-std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan& layer, SumRates& rates) const {
+std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const {
   if (!workload_.training) return {};
   const Index master = size_of(master_dtype(workload_.dtype));
   double all = 0, waits = 0;
@@ -281,7 +281,7 @@ std::pair<double, double> LayoutPrices::sums(const Price& price, const LayerPlan
 }
 
 /// Of a redistribution, on the first rank, which has the largest block, where it is no exchange.
-double LayoutPrices::between(const Price& price, const Layout& from, const Layout& to) const {
+double LayoutCosts::between(const PieceCost& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
@@ -294,19 +294,19 @@ double LayoutPrices::between(const Price& price, const Layout& from, const Layou
   return seconds;
 }
 
-std::pair<double, double> LayoutPrices::bound(const PatternCosts& costs, int microbatches) const {
+std::pair<double, double> LayoutCosts::bound(const CandidateLayoutCosts& costs, int microbatches) const {
   double seconds = 0, longest = 0;
   for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
-      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.waits[c][p]);
+      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.exposed_comm[c][p]);
     seconds += least * classes_.occurrences[c];
     longest = std::max(longest, least);
   }
   return {seconds, longest};
 }
 
-std::vector<double> LayoutPrices::crossings(const PatternCosts& costs, const std::vector<int>& ways) const {
+std::vector<double> LayoutCosts::crossings(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const {
   const auto& layers = model_.layers();
   std::vector<std::size_t> last(layers.size(), 0);  // to read it
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -319,24 +319,25 @@ std::vector<double> LayoutPrices::crossings(const PatternCosts& costs, const std
   return seconds;
 }
 
-double LayoutPrices::exposed(const PatternCosts& costs, const std::vector<int>& ways, double backward) const {
+double LayoutCosts::exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& ways,
+                                 double backward) const {
   double all = 0, waits = 0;
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const auto c = static_cast<std::size_t>(classes_.of_layer[i]), p = static_cast<std::size_t>(ways[i]);
     all += costs.sums[c][p];
-    waits += costs.waits[c][p];
+    waits += costs.exposed_comm[c][p];
   }
   return std::max(0.0, all - waits - backward);
 }
 
-ChoiceGraph LayoutPrices::graph(const PatternCosts& costs, int microbatches, double exposed) const {
+ChoiceGraph LayoutCosts::graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const {
   ChoiceGraph graph;
   for (std::size_t i = 0; i < model_.layers().size(); ++i) {
     const auto c = static_cast<std::size_t>(classes_.of_layer[i]);
     auto& node = graph.nodes.emplace_back();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
-      node.push_back(costs.microbatch[c][p] * microbatches + costs.waits[c][p] +
-                     exposed * (costs.sums[c][p] - costs.waits[c][p]));
+      node.push_back(costs.microbatch[c][p] * microbatches + costs.exposed_comm[c][p] +
+                     exposed * (costs.sums[c][p] - costs.exposed_comm[c][p]));
     for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
       const int producer = model_.layers()[i].inputs[k];
       auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});

@@ -165,6 +165,6 @@ std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& w
   return costs;
 }
 
-Choice least_cost(const ChoiceGraph& graph) { return Elimination(graph).run(); }
+Choice eliminate_choices(const ChoiceGraph& graph) { return Elimination(graph).run(); }
 
 }  // namespace partita

@@ -25,6 +25,6 @@ std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& w
 
 /// Exact: nodes with one or two neighbours are eliminated into those, parallel edges added, until one is left; where none can be,
 /// the ways of the node with the fewest are tried one after the other (Jia, Lin, Qi, Aiken 2018: node and edge elimination).
-Choice least_cost(const ChoiceGraph& graph);
+Choice eliminate_choices(const ChoiceGraph& graph);
 
 }  // namespace partita

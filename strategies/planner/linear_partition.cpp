@@ -5,11 +5,11 @@
 
 namespace partita {
 
-Parts least_longest(const std::vector<double>& costs, int parts) {
+Segments minimize_max_segment(const std::vector<double>& costs, int parts) {
   const double all = std::accumulate(costs.begin(), costs.end(), 0.0);
   double low = std::max(all / parts, *std::max_element(costs.begin(), costs.end())), high = all;
   const auto cut = [&](double most) {
-    Parts found{{}, most};
+    Segments found{{}, most};
     double sum = 0;
     for (std::size_t i = 0; i < costs.size(); ++i) {
       if (sum + costs[i] > most) {

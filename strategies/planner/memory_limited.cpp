@@ -28,8 +28,8 @@ int data_ranks(const Strategy& strategy) {
 
 }  // namespace
 
-BestFitting::BestFitting(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
-                         const PlannerOptions& options)
+MemoryLimitedSearch::MemoryLimitedSearch(const Model& model, const Workload& workload, const Machine& machine,
+                                         const KernelTimes& times, const PlannerOptions& options)
     : model_(model),
       workload_(workload),
       machine_(machine),
@@ -37,15 +37,15 @@ BestFitting::BestFitting(const Model& model, const Workload& workload, const Mac
       options_(options),
       limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value)) {}
 
-Strategy BestFitting::placed(const Plan& uncut, const Strategy& strategy, double effort) {
+Strategy MemoryLimitedSearch::placed(const Plan& uncut, const Strategy& strategy, double effort) {
   const auto within = [&](Index limit) {
-    return place_stages(uncut, strategy, workload_, machine_, times_, limit, effort, made_);
+    return partition_stages(uncut, strategy, workload_, machine_, times_, limit, effort, made_);
   };
   Placed one = within(limit_);
   return one.held <= limit_ ? std::move(one.strategy) : within(0).strategy;
 }
 
-void BestFitting::offer(const Strategy& strategy, double seconds) {
+void MemoryLimitedSearch::offer(const Strategy& strategy, double seconds) {
   if (!would_keep(seconds)) return;
   auto best = fitting(
       strategy, limited_ ? quick : thorough);  // where nothing is known to pass the limit, the first price is the last
@@ -58,16 +58,16 @@ void BestFitting::offer(const Strategy& strategy, double seconds) {
 
 /// Of those that fit, with more microbatches, a distributed update, recomputing, and all of these. What does not fit with all of them is
 /// given up; once what computes nothing again fits, more microbatches are tried as long as they gain, by a shorter bubble.
-std::optional<BestFitting::Variant> BestFitting::fastest_variant(const Strategy& strategy) {
+std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant(const Strategy& strategy) {
   // Where there is no state to share, a distributed update only takes room.
   const bool shares = !workload_.optimizer.states().empty();
-  const auto smaller = shares ? Strategy::Update::distributed : Strategy::Update::replicated;
-  const auto larger = shares ? Strategy::Update::replicated : Strategy::Update::distributed;
+  const auto smaller = shares ? Strategy::OptimizerState::sharded : Strategy::OptimizerState::replicated;
+  const auto larger = shares ? Strategy::OptimizerState::replicated : Strategy::OptimizerState::sharded;
   std::optional<Variant> fastest;
   const bool staged = strategy.stage_count() > 1 || !strategy.stages().empty();
   const auto kept = staged ? std::vector<std::string>() : layers_to_keep(bind(model_, strategy, workload_));
-  const auto consider = [&](int microbatches, bool recompute, Strategy::Update update) {
-    const Strategy changed = cut(strategy, microbatches).update(update);
+  const auto consider = [&](int microbatches, bool recompute, Strategy::OptimizerState update) {
+    const Strategy changed = cut(strategy, microbatches).optimizer_state(update);
     auto variant = fitting(recompute ? recomputing(changed, kept) : changed, quick);
     const bool fits = variant.has_value();
     if (fits && (!fastest || variant->planned.cost.seconds < fastest->planned.cost.seconds))
@@ -90,7 +90,7 @@ std::optional<BestFitting::Variant> BestFitting::fastest_variant(const Strategy&
 }
 
 /// As often twice those of the strategy as leaves each rank a sample.
-int BestFitting::most_microbatches(const Strategy& strategy) const {
+int MemoryLimitedSearch::most_microbatches(const Strategy& strategy) const {
   int most = strategy.microbatches();
   while (2 * most * data_ranks(strategy) <= workload_.batch &&
          2 * most <= options_.most_microbatches * strategy.stage_count())
@@ -99,7 +99,7 @@ int BestFitting::most_microbatches(const Strategy& strategy) const {
 }
 
 /// Nothing if it does not fit.
-std::optional<BestFitting::Variant> BestFitting::fitting(const Strategy& unplaced, double effort) {
+std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fitting(const Strategy& unplaced, double effort) {
   Planned one = priced(unplaced, effort);
   if (fits(one)) return Variant{unplaced, std::move(one)};
   ++unfit_;
@@ -107,32 +107,32 @@ std::optional<BestFitting::Variant> BestFitting::fitting(const Strategy& unplace
   return std::nullopt;
 }
 
-Planned BestFitting::thoroughly(Variant variant) {
+Planned MemoryLimitedSearch::thoroughly(Variant variant) {
   if (variant.unplaced.stage_count() == 1) return std::move(variant.planned);
   Planned better = priced(variant.unplaced, thorough);
   return fits(better) && better.cost.seconds < variant.planned.cost.seconds ? better : std::move(variant.planned);
 }
 
-Planned BestFitting::priced(const Strategy& unplaced, double effort) {
+Planned MemoryLimitedSearch::priced(const Strategy& unplaced, double effort) {
   const auto price = [&](const Strategy& strategy) {
     return Planned{strategy, estimate(bound(strategy), machine_, times_)};
   };
   if (unplaced.stage_count() == 1) return price(unplaced);
   std::vector<Planned> tried;
   const auto held = [&](const Strategy& strategy) { return tried.emplace_back(price(strategy)).cost.memory.total; };
-  place_within(bind_uncut(model_, unplaced, workload_), unplaced, workload_, machine_, times_, limit_, effort, made_,
-               held);
+  partition_within_limit(bind_single_stage(model_, unplaced, workload_), unplaced, workload_, machine_, times_, limit_,
+                         effort, made_, held);
   const auto less = [](const Planned& a, const Planned& b) { return a.cost.memory.total < b.cost.memory.total; };
   return *std::min_element(tried.begin(), tried.end(), less);
 }
 
 /// True if it is among the best; of those that differ in the names of axes alone, one is kept.
-bool BestFitting::would_keep(double seconds) const {
+bool MemoryLimitedSearch::would_keep(double seconds) const {
   const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < same_step * seconds; };
   return std::none_of(found_.begin(), found_.end(), same) && (!full() || seconds < found_.back().cost.seconds);
 }
 
-void BestFitting::keep(Planned planned) {
+void MemoryLimitedSearch::keep(Planned planned) {
   if (!would_keep(planned.cost.seconds)) return;
   const auto at = std::find_if(found_.begin(), found_.end(),
                                [&](const Planned& other) { return other.cost.seconds > planned.cost.seconds; });
@@ -140,7 +140,7 @@ void BestFitting::keep(Planned planned) {
   if (found_.size() > static_cast<std::size_t>(options_.best)) found_.pop_back();
 }
 
-void BestFitting::fail_unfit() const {
+void MemoryLimitedSearch::fail_unfit() const {
   const MemoryPeak& least = smallest_->cost.memory;
   throw NothingFits(fmt::format("the model '{}' fits {} ranks with a batch of {} under none of the {} strategies that "
                                 "were tried: the smallest of "

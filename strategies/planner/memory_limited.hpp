@@ -9,15 +9,15 @@ namespace partita {
 
 /// The strategies that take least of those that fit a limit. What would be among them but does not fit is tried with what lets it hold
 /// less.
-class BestFitting {
+class MemoryLimitedSearch {
  public:
   /// What the searches for the places of stages may take, in simulated actions (`affordable`, 2^22, is half a second): of all that are
   /// looked at, 8 ms, and of those that may be kept, an eighth of a second. More of either finds better cuts of few models, and takes as
   /// much longer.
   static constexpr double quick = 1 << 16, thorough = 1 << 20;
 
-  BestFitting(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
-              const PlannerOptions& options);
+  MemoryLimitedSearch(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
+                      const PlannerOptions& options);
 
   /// With stages that fit the limit, about; if none do, as without one: something that holds less may run as fast.
   Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
@@ -59,7 +59,7 @@ class BestFitting {
   const KernelTimes& times_;
   const PlannerOptions& options_;
   Index limit_;
-  MadeSchedules made_;
+  ScheduleCache made_;
   bool limited_ = false;  // something did not fit as it was offered
   int unfit_ = 0;
   std::vector<Planned> found_;

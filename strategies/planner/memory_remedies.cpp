@@ -33,7 +33,7 @@ using Change = std::function<Variant()>;
 /// Steps of one change, the smallest first.
 using Family = std::vector<Change>;
 
-Strategy distributed(Strategy strategy) { return strategy.update(Strategy::Update::distributed); }
+Strategy distributed(Strategy strategy) { return strategy.optimizer_state(Strategy::OptimizerState::sharded); }
 
 constexpr const char* update_text = "optimizer = \"distributed\"";
 
@@ -92,7 +92,8 @@ class Search {
     const Strategy both = recomputing(distributed(strategy_), kept_);
     const std::string recompute = recompute_text(kept_), both_text = fmt::format("{} and {}", update_text, recompute);
     std::vector<Family> all;
-    if (strategy_.update() != Strategy::Update::distributed) all.push_back({as(update_text, distributed(strategy_))});
+    if (strategy_.optimizer_state() != Strategy::OptimizerState::sharded)
+      all.push_back({as(update_text, distributed(strategy_))});
     all.push_back({as(recompute, recomputing(strategy_, kept_))});
     all.push_back({as(both_text, both)});
     all.push_back(more_microbatches(strategy_, ""));
@@ -182,7 +183,7 @@ class Search {
 
   /// With boundaries, where they are left open.
   Strategy placed(const Variant& variant) const {
-    return balanced_nearest(model_, variant.strategy, variant.workload, machine_, times_, limit_);
+    return place_stages_nearest(model_, variant.strategy, variant.workload, machine_, times_, limit_);
   }
 
   /// Nothing where the variant cannot be made or bound.

@@ -1,11 +1,11 @@
 #include "partita/strategies/planner/planner.hpp"
 
-#include "strategies/planner/memory_limited.hpp"
-#include "strategies/planner/layout_costs.hpp"
-#include "strategies/planner/linear_partition.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "strategies/plan/stages.hpp"
+#include "strategies/planner/layout_costs.hpp"
+#include "strategies/planner/linear_partition.hpp"
+#include "strategies/planner/memory_limited.hpp"
 
 #include <algorithm>
 #include <array>
@@ -128,12 +128,12 @@ class Planner {
   void search() {
     std::priority_queue<Candidate> queue;
     for (auto& outline : outlines()) queue.push(std::move(outline));
-    LayoutPrices prices(model_, workload_, machine_, times_, spatial_);
+    LayoutCosts prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0, rounds = 0;
     bool offered = false;                         // under some schedule
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
     for (; !queue.empty() && !best_.done(queue.top().seconds) && (rounds < options_.rounds || !offered); ++rounds) {
-      std::vector<Offer> offers, mirrored;
+      std::vector<Offer> offers, two_replicas;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
         const Candidate candidate = queue.top();
         queue.pop();
@@ -142,16 +142,16 @@ class Planner {
           continue;
         }
         if (!seen.emplace(candidate.stages, candidate.microbatches, candidate.seconds).second) continue;
-        examine(candidate, offers, mirrored);
+        examine(candidate, offers, two_replicas);
         ++examined;
         if (options_.progress) options_.progress(examined, last);
       }
-      offered = offered || !offers.empty() || !mirrored.empty();
+      offered = offered || !offers.empty() || !two_replicas.empty();
       offer(offers);
-      std::erase_if(mirrored, [&](const Offer& each) { return !best_.would_keep(each.seconds); });
-      for (auto& each : mirrored)
-        each.seconds = price(bind_uncut(model_, each.strategy, workload_), each.strategy).seconds;
-      offer(mirrored);
+      std::erase_if(two_replicas, [&](const Offer& each) { return !best_.would_keep(each.seconds); });
+      for (auto& each : two_replicas)
+        each.seconds = price(bind_single_stage(model_, each.strategy, workload_), each.strategy).seconds;
+      offer(two_replicas);
     }
     for (const auto& each : prices.left_out())
       if (options_.left_out) options_.left_out(each);
@@ -170,9 +170,9 @@ class Planner {
   }
 
   /// What more is known of what it costs; none if it cannot run, or is another one too.
-  std::vector<Candidate> refined(Candidate candidate, LayoutPrices& prices) const {
+  std::vector<Candidate> refined(Candidate candidate, LayoutCosts& prices) const {
     const Index samples = (per_microbatch(candidate.microbatches) + candidate.shares.data - 1) / candidate.shares.data;
-    const PatternCosts& costs = prices.costs(candidate.shares, samples);
+    const CandidateLayoutCosts& costs = prices.costs(candidate.shares, samples);
     if (costs.patterns.empty()) return {};
     if (candidate.known == Candidate::Known::ideal) {
       const auto [work, longest] = prices.bound(costs, candidate.microbatches);
@@ -187,9 +187,9 @@ class Planner {
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       choices.emplace(model_.layers().size(), static_cast<int>(p));
     const ChoiceGraph graph = prices.graph(costs, candidate.microbatches, 0);
-    choices.insert(least_cost(graph).ways);
+    choices.insert(eliminate_choices(graph).ways);
     for (const double exposed : exposed_shares)
-      choices.insert(least_cost(prices.graph(costs, candidate.microbatches, exposed)).ways);
+      choices.insert(eliminate_choices(prices.graph(costs, candidate.microbatches, exposed)).ways);
     std::vector<Candidate> all;
     for (const auto& ways : choices) {
       candidate.ways = ways;
@@ -200,17 +200,18 @@ class Planner {
   }
 
   /// Seconds of a step with these layouts; sums of gradients, of which the graph has what nothing hides, hide behind a last backward.
-  static void estimate(Candidate& candidate, const LayoutPrices& prices, const PatternCosts& costs,
+  static void estimate(Candidate& candidate, const LayoutCosts& prices, const CandidateLayoutCosts& costs,
                        const ChoiceGraph& graph) {
     const auto& ways = candidate.ways;
     const auto each = costs_of(graph, ways);
     const double work = std::accumulate(each.begin(), each.end(), 0.0);
-    const Parts parts = least_longest(each, candidate.stages);
+    const Segments parts = minimize_max_segment(each, candidate.stages);
     const auto crossings = prices.crossings(costs, ways);
     std::vector<double> transfers;
     for (const std::size_t begin : parts.begins) transfers.push_back(crossings[begin]);
-    candidate.seconds = candidate.pipelined(work, parts.longest, transfers) +
-                        prices.exposed(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+    candidate.seconds =
+        candidate.pipelined(work, parts.longest, transfers) +
+        prices.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
     candidate.even = work / candidate.stages;
   }
 
@@ -296,7 +297,7 @@ class Planner {
 
   /// A candidate under each schedule. chimera takes longer to price: it is only noted, with what it takes if all stages work as long and
   /// none waits.
-  void examine(const Candidate& candidate, std::vector<Offer>& offers, std::vector<Offer>& mirrored) {
+  void examine(const Candidate& candidate, std::vector<Offer>& offers, std::vector<Offer>& two_replicas) {
     const Strategy layouts = strategy_of(candidate);
     if (candidate.stages == 1) {
       const Strategy whole = candidate.microbatches == 1 ? layouts : scheduled(layouts, "1f1b", candidate);
@@ -309,11 +310,11 @@ class Planner {
       const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
       if (kind == chimera || groups > static_cast<int>(model_.layers().size())) continue;
       const Strategy strategy = scheduled(staged, kind, candidate);
-      if (!uncut) uncut = bind_uncut(model_, strategy, workload_);
+      if (!uncut) uncut = bind_single_stage(model_, strategy, workload_);
       offers.push_back({strategy, price(*uncut, strategy).seconds});
     }
     if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)
-      mirrored.push_back({scheduled(staged, chimera, candidate), candidate.even});
+      two_replicas.push_back({scheduled(staged, chimera, candidate), candidate.even});
   }
 
   static Strategy scheduled(const Strategy& strategy, const std::string& kind, const Candidate& candidate) {
@@ -323,7 +324,7 @@ class Planner {
   StepCost price(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_); }
   /// With stages that are placed quickly.
   StepCost price(const Plan& uncut, const Strategy& strategy) {
-    return price(best_.bound(best_.placed(uncut, strategy, BestFitting::quick)));
+    return price(best_.bound(best_.placed(uncut, strategy, MemoryLimitedSearch::quick)));
   }
 
   const Model& model_;
@@ -331,7 +332,7 @@ class Planner {
   const Machine& machine_;
   const KernelTimes& times_;
   PlannerOptions options_;
-  BestFitting best_;
+  MemoryLimitedSearch best_;
   std::string spatial_;  // the dimensions that y and x cut
   int most_y_ = 1, most_x_ = 1;
 };

@@ -1,7 +1,7 @@
 #include "strategies/planner/stage_cost.hpp"
 
-#include "strategies/cost/symmetry.hpp"
 #include "strategies/cost/piece_cost.hpp"
+#include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>
 #include <map>
@@ -29,27 +29,27 @@ Route farthest_route(const Machine& machine, const Grid& grid, int from, int to)
 /// Prices layers of a plan of one stage, those that are alike once.
 class LayerCosts {
  public:
-  LayerCosts(const Plan& plan, const Price& price) : plan_(plan), price_(price) {}
+  LayerCosts(const Plan& plan, const PieceCost& price) : plan_(plan), price_(price) {}
 
   LayerCost of(int index) {
     const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
-    auto& known = known_[likeness(layer)];
+    auto& known = known_[cost_hash(layer)];
     for (const auto& [other, cost] : known)
-      if (alike(layer, *other)) return cost;
+      if (equivalent_cost(layer, *other)) return cost;
     return known.emplace_back(&layer, price_.layer(index, false)).second;
   }
 
  private:
   const Plan& plan_;
-  const Price& price_;
-  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // by likeness
+  const PieceCost& price_;
+  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // by cost_hash
 };
 
 }  // namespace
 
-CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
-                   MadeSchedules& made)
-    : request_(std::move(request)), made_(made), schedule_(generate(request_)), places_(schedule_.places()) {
+StagePartitionCost::StagePartitionCost(const Plan& plan, const Machine& machine, const KernelTimes& times,
+                                       ScheduleRequest request, ScheduleCache& made)
+    : request_(std::move(request)), made_(made), schedule_(generate(request_)), places_(schedule_.stages_of_groups()) {
   count_actions();
   add_links(plan, machine);
   add_layers(plan, machine, times);
@@ -57,7 +57,7 @@ CutPrice::CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& 
 }
 
 /// As estimate() prices them: with the links that ranks share, what the network above them can take, and measured exchanges.
-void CutPrice::add_links(const Plan& plan, const Machine& machine) {
+void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
   const auto stages = static_cast<int>(schedule_.stages.size());
   CostTerms terms;
   const auto number = [&](const Route& route) {
@@ -74,7 +74,7 @@ void CutPrice::add_links(const Plan& plan, const Machine& machine) {
   }
   const int level = terms.routes[static_cast<std::size_t>(between_.front().back())].level;
   const int meeting = number({Verb::all_reduce, level, 2, sharing(machine, level, plan.ranks())});
-  const Rates rates(terms, machine);
+  const MachineRates rates(terms, machine);
   bandwidth_ = rates.way({meeting}).bandwidth;
   for (int route = 0; route < meeting; ++route) {
     Link& link = links_.emplace_back(Link{rates.way({route}).overlap, {}});
@@ -84,11 +84,11 @@ void CutPrice::add_links(const Plan& plan, const Machine& machine) {
   }
 }
 
-const CutPrice::Link& CutPrice::link(int from, int to) const {
+const StagePartitionCost::Link& StagePartitionCost::link(int from, int to) const {
   return links_[static_cast<std::size_t>(between_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)])];
 }
 
-void CutPrice::add_outputs(const Plan& plan) {
+void StagePartitionCost::add_outputs(const Plan& plan) {
   crossing_.assign(plan.layers.size() + 1, 0);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const auto readers = plan.all_readers.of(static_cast<int>(i));
@@ -99,8 +99,8 @@ void CutPrice::add_outputs(const Plan& plan) {
   }
 }
 
-void CutPrice::add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times) {
-  const Price price(plan, machine, times, splits_backward(schedule_));
+void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+  const PieceCost price(plan, machine, times, splits_backward(schedule_));
   LayerCosts costs(plan, price);
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
   kept_ = under_way_ = again_ = {0};
@@ -114,7 +114,7 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
   const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerCost cost = costs.of(i);
-    const Sums sums = plan.workload.training ? price.sums(i) : Sums();
+    const GradReduceCost sums = plan.workload.training ? price.sums(i) : GradReduceCost();
     const MemoryUse& use = uses[static_cast<std::size_t>(i)];
     const double replicas =  // gradients of both meet, in two halves there and back
         has_replicas ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
@@ -132,7 +132,7 @@ void CutPrice::add_layers(const Plan& plan, const Machine& machine, const Kernel
   }
 }
 
-void CutPrice::count_actions() {
+void StagePartitionCost::count_actions() {
   const auto groups = static_cast<std::size_t>(schedule_.groups());
   Schedule apart;               // a stage for each group of each stage
   std::vector<std::size_t> of;  // which group that is
@@ -150,23 +150,23 @@ void CutPrice::count_actions() {
     }
   }
   held_.assign(groups, 0);
-  const auto peaks = peak_memory(apart, std::vector<GroupMemory>(groups, {1, kept_for_filter, 0}));
+  const auto peaks = peak_memory(apart, std::vector<GroupMemory>(groups, {1, kept_until_backward_filter, 0}));
   for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
 }
 
-double CutPrice::crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
+double StagePartitionCost::crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
 
-double CutPrice::seconds(int first, int end) const {
+double StagePartitionCost::seconds(int first, int end) const {
   return between(forward_, first, end) + between(data_, first, end) + between(filter_, first, end) +
          (1 - farthest().overlap) * (crossing(first) + crossing(end));
 }
 
-Index CutPrice::bytes(int group, int first, int end) const {
+Index StagePartitionCost::bytes(int group, int first, int end) const {
   return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end) +
          between(again_, first, end);
 }
 
-Index CutPrice::bytes(const std::vector<int>& ends) const {
+Index StagePartitionCost::bytes(const std::vector<int>& ends) const {
   Index most = 0;
   for (const auto& counts : counts_) {
     Index all = 0;
@@ -176,7 +176,7 @@ Index CutPrice::bytes(const std::vector<int>& ends) const {
   return most;
 }
 
-CutPrice::Groups CutPrice::groups(const std::vector<int>& ends, bool edges) const {
+StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& ends, bool edges) const {
   Groups groups;
   for (std::size_t g = 0; g < ends.size(); ++g) {
     const int first = g == 0 ? 0 : ends[g - 1], end = ends[g];
@@ -188,7 +188,7 @@ CutPrice::Groups CutPrice::groups(const std::vector<int>& ends, bool edges) cons
 }
 
 /// A stage takes in what it reads once, with the first of its groups that reads it; groups of one stage hand over for nothing.
-void CutPrice::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
+void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
   std::map<std::pair<int, int>, double> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
   const auto group_of = [&](int layer) {
     return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
@@ -224,13 +224,13 @@ void CutPrice::add_transfers(const std::vector<int>& ends, Groups& groups, bool 
   }
 }
 
-double CutPrice::after(std::size_t stage, const Groups& groups) const {
+double StagePartitionCost::after(std::size_t stage, const Groups& groups) const {
   double seconds = 0;
   for (const auto& [g, count] : counts_[stage]) seconds += groups.times[g].reduce + groups.times[g].step;
   return seconds;
 }
 
-double CutPrice::work(const std::vector<int>& ends) const {
+double StagePartitionCost::work(const std::vector<int>& ends) const {
   const Groups groups = this->groups(ends, false);
   double most = 0;
   for (std::size_t stage = 0; stage < counts_.size(); ++stage) {
@@ -244,7 +244,7 @@ double CutPrice::work(const std::vector<int>& ends) const {
   return most;
 }
 
-double CutPrice::makespan(const std::vector<int>& ends) {
+double StagePartitionCost::makespan(const std::vector<int>& ends) {
   const Groups groups = this->groups(ends, true);
   const GroupGraph graph(this->groups(), groups.edges);
   auto& [edges, whole] = run_;

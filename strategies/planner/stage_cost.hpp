@@ -1,7 +1,7 @@
 #pragma once
 
-#include "strategies/plan/schedule_cache.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "strategies/plan/schedule_cache.hpp"
 
 #include <utility>
 #include <vector>
@@ -11,11 +11,11 @@ namespace partita {
 /// Prices the ways to cut a model into groups of consecutive layers for a schedule, without binding each. A cut is where its groups
 /// end. Layers are priced once, for one microbatch, in a plan of one stage; what one stage leaves for another travels from each rank to
 /// the same one of the other, and holds both groups up as far as nothing is computed meanwhile.
-class CutPrice {
+class StagePartitionCost {
  public:
   /// `plan`: one stage, one microbatch. Refers to `made`.
-  CutPrice(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
-           MadeSchedules& made);
+  StagePartitionCost(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
+                     ScheduleCache& made);
 
   int layers() const { return static_cast<int>(forward_.size()) - 1; }
   int groups() const { return static_cast<int>(held_.size()); }
@@ -62,7 +62,7 @@ class CutPrice {
     std::vector<int> readers;  // ascending
   };
   ScheduleRequest request_;
-  MadeSchedules& made_;
+  ScheduleCache& made_;
   Schedule schedule_;  // forwards and backwards of all groups and microbatches
   std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>>
       run_;  // the last cut's edges, and what is run with them

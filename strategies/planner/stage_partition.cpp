@@ -1,9 +1,9 @@
 #include "partita/strategies/planner/stage_partition.hpp"
 
-#include "strategies/planner/stage_search.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "strategies/plan/stages.hpp"
+#include "strategies/planner/stage_search.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -32,18 +32,18 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 Placed placed(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
               const KernelTimes& times, Index limit) {
   if (strategy.stage_count() == 1) return {strategy};
-  MadeSchedules made;
-  const Plan uncut = bind_uncut(model, strategy, workload);
-  if (limit == 0) return place_stages(uncut, strategy, workload, machine, times, 0, affordable, made);
-  return place_within(uncut, strategy, workload, machine, times, limit, affordable, made, [&](const Strategy& one) {
-    return estimate(bind(model, one, workload, made), machine, times).memory.total;
-  });
+  ScheduleCache made;
+  const Plan uncut = bind_single_stage(model, strategy, workload);
+  if (limit == 0) return partition_stages(uncut, strategy, workload, machine, times, 0, affordable, made);
+  return partition_within_limit(
+      uncut, strategy, workload, machine, times, limit, affordable, made,
+      [&](const Strategy& one) { return estimate(bind(model, one, workload, made), machine, times).memory.total; });
 }
 
 }  // namespace
 
-Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                  const KernelTimes& times, Index limit) {
+Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                      const KernelTimes& times, Index limit) {
   Placed one = placed(model, strategy, workload, machine, times, limit);
   if (limit > 0 && one.held > limit)
     fail(
@@ -53,13 +53,13 @@ Strategy balanced(const Model& model, const Strategy& strategy, const Workload& 
   return std::move(one.strategy);
 }
 
-Strategy balanced_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
-                          const Machine& machine, const KernelTimes& times, Index limit) {
+Strategy place_stages_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit) {
   return placed(model, strategy, workload, machine, times, limit).strategy;
 }
 
-Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& workload) {
-  const auto groups = strategy.places().size(), layers = model.layers().size();
+Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload) {
+  const auto groups = strategy.stages_of_groups().size(), layers = model.layers().size();
   if (groups > layers)
     fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
          strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
@@ -69,25 +69,25 @@ Plan bind_uncut(const Model& model, const Strategy& strategy, const Workload& wo
   return bind(model, in_one_stage(strategy), one);
 }
 
-Placed place_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made) {
+Placed partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                        const KernelTimes& times, Index limit, double effort, ScheduleCache& made) {
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   std::vector<std::string> names;
   for (const auto& layer : uncut.layers) names.push_back(layer.name);
-  CutPrice price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
-  const FoundCut cut = find_cut(price, limit, effort, effort);
+  StagePartitionCost price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
+  const FoundPartition cut = search_partition(price, limit, effort, effort);
   return {with_ends(strategy, names, cut.ends), cut.held};
 }
 
-Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                    const KernelTimes& times, Index limit, double effort, MadeSchedules& made,
-                    const std::function<Index(const Strategy&)>& held) {
+Placed partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                              ScheduleCache& made, const std::function<Index(const Strategy&)>& held) {
   constexpr int most = 4;  // tries
   std::optional<Placed> least;
   Index aim = limit;
   int tries = 0;
   do {
-    Placed next = place_stages(uncut, strategy, workload, machine, times, aim, effort, made);
+    Placed next = partition_stages(uncut, strategy, workload, machine, times, aim, effort, made);
     const Index counted = next.held;
     const Index now = next.held = held(next.strategy);
     if (!least || now < least->held) least = std::move(next);
@@ -97,7 +97,7 @@ Placed place_within(const Plan& uncut, const Strategy& strategy, const Workload&
   return std::move(*least);
 }
 
-Strategy with_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers) {
+Strategy close_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers) {
   std::vector<std::string> names;
   std::vector<int> ends;
   for (std::size_t i = 0; i < layers.size(); ++i) {

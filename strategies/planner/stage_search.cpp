@@ -16,7 +16,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 /// Where groups end, for the least that the groups' costs combine to; cost(group, first, end) is `never` for a group that cannot
 /// be. Nothing if there is no cut.
 template <class Cost, class Combine>
-std::vector<int> best_cut(int layers, int groups, const Cost& cost, const Combine& combine) {
+std::vector<int> best_partition(int layers, int groups, const Cost& cost, const Combine& combine) {
   struct Best {
     double cost = never;
     int first = 0;  // of the last group
@@ -44,15 +44,16 @@ std::vector<int> best_cut(int layers, int groups, const Cost& cost, const Combin
 
 /// The cut whose largest group, by cost(group, first, end), is smallest; of equal ones that which sends least.
 template <class Cost>
-std::vector<int> even_cut(const CutPrice& price, const Cost& cost) {
-  const auto ends = best_cut(price.layers(), price.groups(), cost, [](double a, double b) { return std::max(a, b); });
+std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cost) {
+  const auto ends =
+      best_partition(price.layers(), price.groups(), cost, [](double a, double b) { return std::max(a, b); });
   double largest = 0;
   for (std::size_t g = 0; g < ends.size(); ++g)
     largest = std::max(largest, cost(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]));
   const auto sends = [&](int g, int first, int end) {
     return cost(g, first, end) <= largest ? price.crossing(end) : never;
   };
-  return ends.empty() ? ends : best_cut(price.layers(), price.groups(), sends, std::plus<>());
+  return ends.empty() ? ends : best_partition(price.layers(), price.groups(), sends, std::plus<>());
 }
 
 /// How good a cut is: what passes the limit is worse than what does not.
@@ -76,7 +77,7 @@ struct Cut {
 /// Looks for the cut that takes least.
 class Search {
  public:
-  Search(CutPrice& price, Index limit, double effort) : price_(price), limit_(limit), effort_(effort) {}
+  Search(StagePartitionCost& price, Index limit, double effort) : price_(price), limit_(limit), effort_(effort) {}
 
   /// Of all cuts; nothing if their schedules have more than so many actions.
   std::optional<Cut> of_all(double most) {
@@ -189,15 +190,15 @@ class Search {
     return ends;
   }
 
-  CutPrice& price_;
+  StagePartitionCost& price_;
   Index limit_;
   double effort_;  // that is left, about a simulated action each
 };
 
-/// What CutPrice::seconds says, asked once of each range of layers.
+/// What StagePartitionCost::seconds says, asked once of each range of layers.
 class Seconds {
  public:
-  explicit Seconds(const CutPrice& price)
+  explicit Seconds(const StagePartitionCost& price)
       : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, never) {
     for (int first = 0; first < price.layers(); ++first)
       for (int end = first + 1; end <= price.layers(); ++end) known_[place(first, end)] = price.seconds(first, end);
@@ -214,7 +215,7 @@ class Seconds {
 
 }  // namespace
 
-FoundCut find_cut(CutPrice& price, Index limit, double most, double effort) {
+FoundPartition search_partition(StagePartitionCost& price, Index limit, double most, double effort) {
   Search search(price, limit, effort);
   std::optional<Cut> best = search.of_all(most);
   if (!best) {
@@ -223,10 +224,11 @@ FoundCut find_cut(CutPrice& price, Index limit, double most, double effort) {
       return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : never;
     };
     const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
-    const auto even = even_cut(price, seconds);
-    best = search.from(even.empty() ? even_cut(price, bytes) : even);
+    const auto even = even_partition(price, seconds);
+    best = search.from(even.empty() ? even_partition(price, bytes) : even);
     if (best->score.beyond > 0 && !even.empty())
-      if (Cut other = Search(price, limit, effort).from(even_cut(price, bytes)); other.score.better_than(best->score))
+      if (Cut other = Search(price, limit, effort).from(even_partition(price, bytes));
+          other.score.better_than(best->score))
         best = std::move(other);
   }
   const Index held = price.bytes(best->ends);

@@ -7,9 +7,9 @@ namespace partita {
 /// So many simulated actions take about half a second.
 inline constexpr double affordable = 1 << 22;
 
-struct FoundCut {
+struct FoundPartition {
   std::vector<int> ends;  ///< of groups
-  Index held = 0;         ///< bytes on the fullest rank, as CutPrice counts them
+  Index held = 0;         ///< bytes on the fullest rank, as StagePartitionCost counts them
 };
 
 /// Where groups end, for the least makespan on ranks that hold `limit` bytes (0: any); of equal ones that which sends least. Exact, if
@@ -18,6 +18,7 @@ struct FoundCut {
 /// it, then as long as the makespan does; then again with some of them elsewhere, as long as that is affordable. So without a limit
 /// it is never slower than that cut; `effort` is what that may take, in actions. If no cut that was found fits,
 /// the one that passes the limit least.
-FoundCut find_cut(CutPrice& price, Index limit, double most = affordable, double effort = affordable);
+FoundPartition search_partition(StagePartitionCost& price, Index limit, double most = affordable,
+                                double effort = affordable);
 
 }  // namespace partita

@@ -1,5 +1,5 @@
-#include "strategies/schedule/dependencies.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
+#include "strategies/schedule/dependencies.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -85,7 +85,7 @@ Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, b
                             std::vector<std::vector<int>> places) {
   Placement placement(schedule, graph);
   if (!training) return {schedule.kind, placement.lists()};
-  if (places.empty()) places = schedule.places();
+  if (places.empty()) places = schedule.stages_of_groups();
   const auto each_place = [&](auto&& visit) {
     for (std::size_t replica = 0; replica < places.size(); ++replica)
       for (std::size_t group = 0; group < places[replica].size(); ++group)

@@ -16,7 +16,7 @@ constexpr std::size_t computes = 5,
 Dependencies::Dependencies(const Schedule& schedule, const GroupGraph& graph)
     : graph_(graph),
       microbatches_(schedule.microbatches()),
-      places_(schedule.places()),
+      places_(schedule.stages_of_groups()),
       columns_(std::max(microbatches_, static_cast<int>(places_.size()))),
       replica_of_(static_cast<std::size_t>(microbatches_), -1) {
   const auto rows =

@@ -76,7 +76,7 @@ int Schedule::replicas() const {
   return one_more_than_highest(*this, [](const Action& a) { return a.replica; });
 }
 
-std::vector<std::vector<int>> Schedule::places() const {
+std::vector<std::vector<int>> Schedule::stages_of_groups() const {
   std::vector<std::vector<int>> places(static_cast<std::size_t>(replicas()),
                                        std::vector<int>(static_cast<std::size_t>(groups()), -1));
   for (std::size_t stage = 0; stage < stages.size(); ++stage)

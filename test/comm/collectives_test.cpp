@@ -50,12 +50,12 @@ std::vector<double> input(const CollectiveCall& call, int rank) {
 }
 
 /// op over all ranks' inputs.
-std::vector<double> combined(const CollectiveCall& call, Op op) {
+std::vector<double> combined(const CollectiveCall& call, ReduceOp op) {
   auto result = input(call, 0);
   for (int r = 1; r < call.ranks; ++r) {
     const auto more = input(call, r);
     for (std::size_t i = 0; i < result.size(); ++i)
-      result[i] = op == Op::sum ? result[i] + more[i] : std::max(result[i], more[i]);
+      result[i] = op == ReduceOp::sum ? result[i] + more[i] : std::max(result[i], more[i]);
   }
   return result;
 }
@@ -65,7 +65,7 @@ std::vector<double> part(const std::vector<double>& values, Index first, Index c
 }
 
 /// What a rank has to get, by a serial program.
-std::vector<double> expected(const CollectiveCall& call, int rank, Op op) {
+std::vector<double> expected(const CollectiveCall& call, int rank, ReduceOp op) {
   const auto before = [&](int last) {
     return std::accumulate(call.counts.begin(), call.counts.begin() + last, Index{0});
   };
@@ -88,7 +88,7 @@ std::vector<double> expected(const CollectiveCall& call, int rank, Op op) {
 }
 
 /// Runs the call over `exchange`; `result` has the size that it needs.
-void run(Communicator& comm, const CollectiveCall& call, Op op, const Bytes& in, Bytes& result) {
+void run(Communicator& comm, const CollectiveCall& call, ReduceOp op, const Bytes& in, Bytes& result) {
   switch (call.verb) {
     case Verb::all_reduce:
       result = in;
@@ -176,7 +176,7 @@ class Clock final : public Communicator {
     return {};
   }
 
-  Request all_reduce(void*, Index, DType, Op, Stream) override { broken("only exchanges are timed"); }
+  Request all_reduce(void*, Index, DType, ReduceOp, Stream) override { broken("only exchanges are timed"); }
   Request all_gather(const void*, void*, std::span<const Index>, DType, Stream) override {
     broken("only exchanges are timed");
   }
@@ -206,10 +206,10 @@ CollectiveCall equal_blocks(Verb verb, Algorithm algorithm, int ranks) {
 double clocked(Communicator& comm, const CollectiveCall& call, double alpha, double beta) {
   Clock clock(comm.split(0, comm.rank()), alpha, beta);
   const Bytes in = stored(input(call, comm.rank()), call.dtype);
-  Bytes result = stored(expected(call, comm.rank(), Op::sum), call.dtype);
-  run(clock, call, Op::sum, in, result);
+  Bytes result = stored(expected(call, comm.rank(), ReduceOp::sum), call.dtype);
+  run(clock, call, ReduceOp::sum, in, result);
   double last = clock.now();
-  comm.all_reduce(&last, 1, DType::f64, Op::max, {}).wait();
+  comm.all_reduce(&last, 1, DType::f64, ReduceOp::max, {}).wait();
   return last;
 }
 
@@ -222,14 +222,14 @@ TEST(Collectives, EveryAlgorithmDeliversAndSendsWhatTheClosedFormsSay) {
       const auto counted = counting(comm.split(0, comm.rank()), counter);
       for (const Verb verb : verbs)
         for (const auto& call : calls(verb, ranks))
-          for (const Op op : {Op::sum, Op::max}) {
-            if (op == Op::max && verb != Verb::all_reduce) continue;
+          for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+            if (op == ReduceOp::max && verb != Verb::all_reduce) continue;
             const Bytes right = stored(expected(call, comm.rank(), op), call.dtype);
             Bytes result(right.size());
             counter->reset();
             run(*counted, call, op, stored(input(call, comm.rank()), call.dtype), result);
             ASSERT_EQ(result, right) << describe(call) << ", rank " << comm.rank();
-            ASSERT_EQ(counter->total(), sent(call, comm.rank())) << describe(call) << ", rank " << comm.rank();
+            ASSERT_EQ(counter->total(), collective_traffic(call, comm.rank())) << describe(call) << ", rank " << comm.rank();
           }
     });
 }
@@ -245,7 +245,7 @@ TEST(Collectives, ReplicasOfASumAgreeBitForBit) {
             values.push_back(static_cast<double>((comm.rank() * 37 + i * 11) % 23 - 11) / 7 *
                              ((comm.rank() + i) % 3 == 0 ? 1000 : 1));
           Bytes sum = stored(values, dtype);
-          textbook::all_reduce(comm, sum.data(), count, dtype, Op::sum, algorithm);
+          textbook::all_reduce(comm, sum.data(), count, dtype, ReduceOp::sum, algorithm);
           Bytes all(sum.size() * static_cast<std::size_t>(ranks));
           textbook::all_gather(comm, sum.data(), all.data(), std::vector<Index>(static_cast<std::size_t>(ranks), count),
                                dtype);
@@ -276,7 +276,7 @@ TEST(Collectives, AnAlgorithmOfAnotherVerbIsRefusedOnAllRanks) {
   run_threads(2, [](Communicator& comm) {
     double x = 1;
     const std::vector<Index> counts{1, 0};
-    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, Op::sum, Algorithm::bruck), Error);
+    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, Algorithm::bruck), Error);
     EXPECT_THROW(textbook::all_gather(comm, &x, &x, counts, DType::f64, Algorithm::pairwise), Error);
     EXPECT_THROW(textbook::reduce_scatter(comm, &x, &x, counts, DType::f64, Algorithm::binomial), Error);
     EXPECT_THROW(textbook::broadcast(comm, &x, 1, DType::f64, 0, Algorithm::ring), Error);

@@ -15,7 +15,7 @@ void run_collectives(Communicator& comm, Index elements) {
   std::vector<Index> counts(static_cast<std::size_t>(comm.size()), 0);
   counts.back() = elements;
   std::vector<float> a(5), b(5);
-  comm.all_reduce(a.data(), elements, DType::f32, Op::sum, {}).wait();
+  comm.all_reduce(a.data(), elements, DType::f32, ReduceOp::sum, {}).wait();
   comm.all_gather(a.data(), b.data(), counts, DType::f32, {}).wait();
   comm.reduce_scatter(a.data(), b.data(), counts, DType::f32, {}).wait();
   comm.broadcast(a.data(), elements, DType::f32, 0, {}).wait();

@@ -18,7 +18,7 @@ double shift(Communicator& comm, double work) {
   std::vector<std::byte> in(1000);
   const Send send{(comm.rank() + 1) % comm.size(), out};
   const Recv recv{(comm.rank() + comm.size() - 1) % comm.size(), in};
-  comm.all_reduce(nullptr, 0, DType::f32, Op::sum, {}).wait();
+  comm.all_reduce(nullptr, 0, DType::f32, ReduceOp::sum, {}).wait();
   const double start = now();
   auto request = comm.exchange({&send, 1}, {&recv, 1}, {});
   std::this_thread::sleep_for(std::chrono::duration<double>(work));
@@ -39,7 +39,7 @@ TEST(Delaying, WaitingTakesLatencyAndTransfer) {
     EXPECT_GE(shift(*slow, 0), 0.15);
     std::vector<double> data(125);
     const double start = now();
-    auto request = slow->all_reduce(data.data(), 125, DType::f64, Op::sum, {});
+    auto request = slow->all_reduce(data.data(), 125, DType::f64, ReduceOp::sum, {});
     request.wait();
     EXPECT_GE(now() - start, 0.15);
   });
@@ -59,7 +59,7 @@ TEST(Delaying, NothingToMoveTakesNoTime) {
     const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 60, .bandwidth = 1});
     slow->exchange({}, {}, {}).wait();
     double x = 0;
-    slow->all_reduce(&x, 0, DType::f64, Op::sum, {}).wait();
-    slow->split(comm.rank(), 0)->all_reduce(&x, 1, DType::f64, Op::sum, {}).wait();
+    slow->all_reduce(&x, 0, DType::f64, ReduceOp::sum, {}).wait();
+    slow->split(comm.rank(), 0)->all_reduce(&x, 1, DType::f64, ReduceOp::sum, {}).wait();
   });
 }

@@ -58,7 +58,7 @@ TEST(Mpi, SumsOfPiecesStoredEitherWay) {
     for (int repeat = 0; repeat < 200; ++repeat) {
       std::vector<float> data(static_cast<std::size_t>(count));
       for (Index i = 0; i < count; ++i) data[static_cast<std::size_t>(i)] = static_cast<float>(me * repeat + i % 251);
-      world->all_reduce(data.data(), count, DType::f32, Op::sum, {}).wait();
+      world->all_reduce(data.data(), count, DType::f32, ReduceOp::sum, {}).wait();
       std::vector<float> expected(data.size());
       for (Index i = 0; i < count; ++i)
         expected[static_cast<std::size_t>(i)] = static_cast<float>(p * (p - 1) / 2 * repeat + p * (i % 251));
@@ -81,7 +81,7 @@ TEST(Mpi, CollectivesOfManyPieces) {
       for (Index i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) all.push_back(value(me, r, i));
     std::vector<double> sums = all, gathered(static_cast<std::size_t>(total));
     Request first = world->reduce_scatter(all.data(), mine.data(), counts, DType::f64, {});
-    Request second = world->all_reduce(sums.data(), total, DType::f64, Op::sum, {});
+    Request second = world->all_reduce(sums.data(), total, DType::f64, ReduceOp::sum, {});
     first.wait();
     Request third = world->all_gather(mine.data(), gathered.data(), counts, DType::f64, {});
     second.wait();

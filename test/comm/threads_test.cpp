@@ -36,7 +36,7 @@ TEST(Threads, ReplicasAgreeBitForBit) {
     run_threads(ranks, [](Communicator& comm) {
       auto data = block(comm.rank(), 50);
       for (auto& x : data) x = 1 / (x + 0.1);
-      comm.all_reduce(data.data(), 50, DType::f64, Op::sum, {}).wait();
+      comm.all_reduce(data.data(), 50, DType::f64, ReduceOp::sum, {}).wait();
       auto first = data;
       comm.broadcast(first.data(), 50, DType::f64, 0, {}).wait();
       EXPECT_EQ(data, first);
@@ -57,7 +57,7 @@ TEST(Threads, TheFirstFailureEndsThemAll) {
         auto pending = comm.exchange({}, {&recv, 1}, {});  // never sent
         if (comm.rank() == failing) fail("rank {} cannot", failing);
         double x = 0;
-        comm.all_reduce(&x, 1, DType::f64, Op::sum, {}).wait();
+        comm.all_reduce(&x, 1, DType::f64, ReduceOp::sum, {}).wait();
         pending.wait();
       });
     });

@@ -1,9 +1,9 @@
 // SpatialConv and SpatialPool on thread ranks against one rank of the reference backend: same values, bit for bit,
 // since all numbers are small integers. Windows, extents and layouts are drawn.
 #include "partita/distconv/conv.hpp"
-#include "src/backend/reference.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/pool.hpp"
+#include "src/backend/reference.hpp"
 #include "test/support/adjoint.hpp"
 
 #include <fmt/format.h>
@@ -124,7 +124,7 @@ void expect_part(const Tensor& part, const Tensor& whole, std::string_view what)
 /// A local tensor summed over the ranks of which `counts` is true.
 void sum_parts(Communicator& comm, const Tensor& part, bool counts) {
   if (!counts) part.zero();
-  comm.all_reduce(part.data(), part.volume(), part.dtype(), Op::sum, {}).wait();
+  comm.all_reduce(part.data(), part.volume(), part.dtype(), ReduceOp::sum, {}).wait();
 }
 
 /// What one rank computes of a whole convolution.

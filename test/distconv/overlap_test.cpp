@@ -1,11 +1,11 @@
 // Overlap proved by pretended times: transfers take a latency, kernels a sleep proportional to their output, so that
 // neither cores nor memory decide. Without overlap a step takes transfer + compute, with it max(transfer, compute) +
 // boundary.
-#include "src/backend/reference.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
 #include "partita/distconv/pool.hpp"
+#include "src/backend/reference.hpp"
 #include "test/support/adjoint.hpp"
 
 #include <gtest/gtest.h>
@@ -76,13 +76,13 @@ struct Measured {
 
 double slowest(Communicator& comm, Clock::time_point start) {
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  comm.all_reduce(&seconds, 1, DType::f64, Op::max, {}).wait();
+  comm.all_reduce(&seconds, 1, DType::f64, ReduceOp::max, {}).wait();
   return seconds;
 }
 
 Clock::time_point start_together(Communicator& comm) {
   double nothing = 0;
-  comm.all_reduce(&nothing, 1, DType::f64, Op::sum, {}).wait();
+  comm.all_reduce(&nothing, 1, DType::f64, ReduceOp::sum, {}).wait();
   return Clock::now();
 }
 

@@ -1,12 +1,12 @@
 // Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by every
 // algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
 #include "partita/matmul/product.hpp"
-#include "src/backend/reference.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
+#include "src/backend/reference.hpp"
 #include "test/support/adjoint.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
@@ -150,7 +150,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
   Traffic sent, collective;
   for (const auto& [key, traffic] : counter->by_label()) (key.second == Verb::exchange ? sent : collective) += traffic;
   Traffic foretold = plan.traffic(grid.rank(), 8), foretold_collective;
-  for (const auto& step : plan.finish)
+  for (const auto& step : plan.redistribute_c)
     (step.verb == Verb::exchange ? foretold : foretold_collective) += traffic(step, grid.rank(), 8);
   EXPECT_EQ(sent, foretold) << sent.messages << " " << sent.bytes << " for " << foretold.messages << " "
                             << foretold.bytes;
@@ -159,7 +159,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
   const auto expected = truth(plan, write);
   Tensor sum = c.local.like(c.local.box());
   add(c.local, sum);
-  grid.along(c.layout.partial()).all_reduce(sum.data(), sum.volume(), DType::f64, Op::sum, {}).wait();
+  grid.along(c.layout.partial()).all_reduce(sum.data(), sum.volume(), DType::f64, ReduceOp::sum, {}).wait();
   for_rows(sum, c.layout.shape(), [&](const Row& row) {
     for (Index i = 0; i < row.length; ++i)
       EXPECT_EQ(sum.get(row.offset + i * row.stride), expected[static_cast<std::size_t>(row.first + i)]);

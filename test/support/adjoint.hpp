@@ -13,7 +13,7 @@ inline bool is_first(const Grid& grid, int rank, AxisSet axes) { return grid.gro
 
 /// The sum over all ranks.
 inline double sum_over(Communicator& comm, double mine) {
-  comm.all_reduce(&mine, 1, DType::f64, Op::sum, {}).wait();
+  comm.all_reduce(&mine, 1, DType::f64, ReduceOp::sum, {}).wait();
   return mine;
 }
 
@@ -52,7 +52,7 @@ inline double wrong_elements(const DistTensor& x, std::uint64_t seed, Communicat
                              Communicator& world) {
   Tensor sum = x.local.like(x.local.box());
   add(x.local, sum);
-  along_partial.all_reduce(sum.data(), sum.volume(), sum.dtype(), Op::sum, {}).wait();
+  along_partial.all_reduce(sum.data(), sum.volume(), sum.dtype(), ReduceOp::sum, {}).wait();
   Tensor truth = x.local.like(x.local.box());
   fill(truth, x.layout.shape(), [&](Index i) { return value(seed, i); });
   double wrong = 0;

@@ -41,8 +41,8 @@ inline void check_all_reduce(Communicator& comm) {
   for (const Index count : {0, 1, 3, 1000, 100003}) {  // the last goes in pieces
     auto sum = block(comm.rank(), count);
     auto max = sum;
-    auto pending = comm.all_reduce(sum.data(), count, DType::f64, Op::sum, {});
-    comm.all_reduce(max.data(), count, DType::f64, Op::max, {}).wait();
+    auto pending = comm.all_reduce(sum.data(), count, DType::f64, ReduceOp::sum, {});
+    comm.all_reduce(max.data(), count, DType::f64, ReduceOp::max, {}).wait();
     pending.wait();
     for (Index i = 0; i < count; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -51,7 +51,7 @@ inline void check_all_reduce(Communicator& comm) {
     }
   }
   std::int32_t large = (1 << 24) + 1;  // not a float
-  comm.all_reduce(&large, 1, DType::i32, Op::max, {}).wait();
+  comm.all_reduce(&large, 1, DType::i32, ReduceOp::max, {}).wait();
   EXPECT_EQ(large, (1 << 24) + 1);
 }
 
@@ -65,13 +65,13 @@ inline void check_short_floats(Communicator& comm) {
     const DType dtype = f == 0 ? DType::bf16 : DType::f16;
     for (const std::size_t count : {5, 5000}) {
       std::vector<std::uint16_t> values(count, one[f]);
-      comm.all_reduce(values.data(), static_cast<Index>(count), dtype, Op::sum, {}).wait();
+      comm.all_reduce(values.data(), static_cast<Index>(count), dtype, ReduceOp::sum, {}).wait();
       if (p <= 8) {
         EXPECT_EQ(values, std::vector<std::uint16_t>(count, sums[f][p])) << name(dtype);
       }
     }
     std::vector<std::uint16_t> most(3, comm.rank() == p - 1 ? two[f] : one[f]);
-    comm.all_reduce(most.data(), 3, dtype, Op::max, {}).wait();
+    comm.all_reduce(most.data(), 3, dtype, ReduceOp::max, {}).wait();
     EXPECT_EQ(most, std::vector<std::uint16_t>(3, two[f])) << name(dtype);
     std::vector<std::uint16_t> mine(1), all(static_cast<std::size_t>(p), one[f]);
     comm.reduce_scatter(all.data(), mine.data(), std::vector<Index>(all.size(), 1), dtype, {}).wait();

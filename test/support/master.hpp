@@ -237,7 +237,7 @@ class Bound {
     expect_same(tensor.local, serial.weights[i].tensor.local, nudged.weights[i].tensor.local, scale, name);
   }
   // Under the distributed optimizer a rank sees the sum of its share alone.
-  const bool whole = drawn.strategy.update() == Strategy::Update::replicated;
+  const bool whole = drawn.strategy.optimizer_state() == Strategy::OptimizerState::replicated;
   for (const auto& [name, gradient] : rank.gradients)
     if (whole) expect_same(gradient, serial.gradients.at(name), nudged.gradients.at(name), scale, name);
   return bound.widened();

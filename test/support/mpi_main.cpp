@@ -42,7 +42,7 @@ void configure(int rank) {
 /// The same on every rank: 1 if a test failed on any.
 int run_tests(Communicator& world) {
   std::int32_t failed = RUN_ALL_TESTS();
-  world.all_reduce(&failed, 1, DType::i32, Op::max, {}).wait();
+  world.all_reduce(&failed, 1, DType::i32, ReduceOp::max, {}).wait();
   return failed;
 }
 

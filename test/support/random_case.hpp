@@ -144,7 +144,7 @@ class RandomCase {
     optimizer.weight_decay = 1e-3;
     optimizer.epsilon = 1e-2;
     optimizer.trust = 0.1;
-    if (chance(0.4)) strategy.update(Strategy::Update::distributed);
+    if (chance(0.4)) strategy.optimizer_state(Strategy::OptimizerState::sharded);
     strategy.bucket_bytes(pick(std::vector<Index>{1, 300, 4000, Index{4} << 20}));
   }
 

@@ -38,7 +38,7 @@ struct BoxExchange {
 };
 
 /// How values are combined.
-enum class Op : std::uint8_t { sum, max };
+enum class ReduceOp : std::uint8_t { sum, max };
 
 /// A communication that was started; `wait` finishes it. The buffers given to the verb must live until then.
 /// Destroying a request that was not waited for waits, unless an exception unwinds: then the rank has failed and goes
@@ -95,7 +95,7 @@ class Communicator {
   /// write boxes where they lie packs them.
   virtual Request exchange_boxes(const BoxExchange& boxes, Stream stream);
   /// data = op over ranks of data, in place.
-  virtual Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) = 0;
+  virtual Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) = 0;
   /// all = the ranks' `local` blocks in rank order; rank r gives counts[r].
   virtual Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype,
                              Stream stream) = 0;
@@ -120,7 +120,7 @@ class AgreedError : public Error {
 
 /// Calls f on every rank; if it throws Error on any, throws AgreedError with the lowest such rank's message on all.
 /// What f does must not communicate. Collective.
-void together(Communicator& comm, const std::function<void()>& f);
+void agree_or_throw(Communicator& comm, const std::function<void()>& f);
 
 /// Gives every rank the message of the lowest rank that has one ("" for none), so that all fail alike.
 std::string agree(Communicator& comm, const std::string& message);

@@ -23,8 +23,8 @@ Index limit_of(const Options& options, const Machine& machine) {
 
 Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
                             const MachineFiles& files) {
-  return balanced_nearest(model, strategy, make_workload(options), files.machine, files.times,
-                          limit_of(options, files.machine));
+  return place_stages_nearest(model, strategy, make_workload(options), files.machine, files.times,
+                              limit_of(options, files.machine));
 }
 
 std::vector<NamedFile> strategy_files(const Options& options) {

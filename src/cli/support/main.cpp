@@ -1,8 +1,8 @@
 #include "partita/cli/main.hpp"
 
-#include "src/cli/support/options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
+#include "src/cli/support/options.hpp"
 
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   try {
     std::string answer;
     std::optional<cli::Options> options;
-    together(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
+    agree_or_throw(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
     if (options) {
       session.limit_waiting(options->timeout);
       if (options->verb == "calibrate") return session.returns(cli::calibrate(*options, factory, world));

@@ -78,7 +78,7 @@ class Axes {
     std::string grid;
     for (const auto& [axis, extent] : grid_) grid += fmt::format("{}{}={}", grid.empty() ? "" : " ", axis, extent);
     Strategy made(grid);
-    made.update(strategy_.update()).bucket_bytes(strategy_.bucket_bytes());
+    made.optimizer_state(strategy_.optimizer_state()).bucket_bytes(strategy_.bucket_bytes());
     if (strategy_.schedule() != "single")
       made.schedule(strategy_.schedule(), strategy_.microbatches(), strategy_.groups_per_stage());
     if (strategy_.stages().empty()) made.stages(strategy_.stage_count());

@@ -1,7 +1,7 @@
 #include "src/cli/support/trace.hpp"
 
-#include "src/cli/support/json.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
+#include "src/cli/support/json.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -45,8 +45,8 @@ std::vector<std::vector<TimedAction>> gather(const std::vector<TimedAction>& min
 /// Medians by kind of each group's actions, on its stage's first rank.
 ScheduleTimes median_times(const Plan& plan, const std::vector<std::vector<TimedAction>>& ranks) {
   ScheduleTimes times;
-  for (int group = 0; group < static_cast<int>(plan.places.size()); ++group) {
-    const Grid& grid = plan.grids[static_cast<std::size_t>(plan.place(group))];
+  for (int group = 0; group < static_cast<int>(plan.stage_of_group.size()); ++group) {
+    const Grid& grid = plan.grids[static_cast<std::size_t>(plan.stage_running(group))];
     const auto& actions = ranks[static_cast<std::size_t>(grid.first_rank())];
     const auto of = [&](Kind kind) {
       std::vector<double> all;
@@ -127,7 +127,7 @@ class Events {
 /// Of one step: an arrow from every send of a stage's first rank to the action that needs it on the other stage's.
 void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<const TimedAction>>& step) {
   const auto first_rank = [&](int group, int replica) {
-    return plan.grids[static_cast<std::size_t>(plan.place(group, replica))].first_rank();
+    return plan.grids[static_cast<std::size_t>(plan.stage_running(group, replica))].first_rank();
   };
   for (const auto& grid : plan.grids)
     for (const auto& [a, start, end] : step[static_cast<std::size_t>(grid.first_rank())]) {

@@ -25,7 +25,8 @@ class SharedCollective final : public SharedOperation {
   enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter };
 
   /// In place, in blocks as equal as can be; `counts` is the whole for each rank then.
-  SharedCollective(Kind kind, const void* in, void* out, std::span<const Index> counts, int rank, DType dtype, Op op)
+  SharedCollective(Kind kind, const void* in, void* out, std::span<const Index> counts, int rank, DType dtype,
+                   ReduceOp op)
       : kind_(kind),
         dtype_(dtype),
         op_(op),
@@ -132,7 +133,7 @@ class SharedCollective final : public SharedOperation {
 
   Kind kind_;
   DType dtype_;
-  Op op_;
+  ReduceOp op_;
   const std::byte* in_;
   std::byte* out_;
   std::vector<Index> counts_, offsets_;

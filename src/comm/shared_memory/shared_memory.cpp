@@ -122,7 +122,7 @@ std::shared_ptr<const SharedOperation> SharedMemory::start(std::shared_ptr<Share
   return operation;
 }
 
-std::shared_ptr<const SharedOperation> SharedMemory::all_reduce(void* data, Index count, DType dtype, Op op) {
+std::shared_ptr<const SharedOperation> SharedMemory::all_reduce(void* data, Index count, DType dtype, ReduceOp op) {
   const std::vector<Index> counts(static_cast<std::size_t>(size_), count);
   return start(
       std::make_shared<SharedCollective>(SharedCollective::Kind::all_reduce, data, data, counts, rank_, dtype, op));
@@ -131,13 +131,13 @@ std::shared_ptr<const SharedOperation> SharedMemory::all_reduce(void* data, Inde
 std::shared_ptr<const SharedOperation> SharedMemory::all_gather(const void* local, void* all,
                                                                 std::span<const Index> counts, DType dtype) {
   return start(std::make_shared<SharedCollective>(SharedCollective::Kind::all_gather, local, all, counts, rank_, dtype,
-                                                  Op::sum));
+                                                  ReduceOp::sum));
 }
 
 std::shared_ptr<const SharedOperation> SharedMemory::reduce_scatter(const void* all, void* local,
                                                                     std::span<const Index> counts, DType dtype) {
   return start(std::make_shared<SharedCollective>(SharedCollective::Kind::reduce_scatter, all, local, counts, rank_,
-                                                  dtype, Op::sum));
+                                                  dtype, ReduceOp::sum));
 }
 
 std::shared_ptr<const SharedOperation> SharedMemory::exchange(const BoxExchange& boxes) {

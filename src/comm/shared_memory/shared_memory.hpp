@@ -36,7 +36,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  std::shared_ptr<const SharedOperation> all_reduce(void* data, Index count, DType dtype, Op op);
+  std::shared_ptr<const SharedOperation> all_reduce(void* data, Index count, DType dtype, ReduceOp op);
   std::shared_ptr<const SharedOperation> all_gather(const void* local, void* all, std::span<const Index> counts,
                                                     DType dtype);
   std::shared_ptr<const SharedOperation> reduce_scatter(const void* all, void* local, std::span<const Index> counts,

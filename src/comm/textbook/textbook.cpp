@@ -8,13 +8,13 @@
 
 namespace partita::textbook {
 
-void combine(void* to, const void* from, Index count, DType dtype, Op op) {
+void combine(void* to, const void* from, Index count, DType dtype, ReduceOp op) {
   dispatch(dtype, [&](auto t) {
     using T = decltype(t);
     using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
     auto* a = static_cast<T*>(to);
     const auto* b = static_cast<const T*>(from);
-    if (op == Op::sum)
+    if (op == ReduceOp::sum)
       for (Index i = 0; i < count; ++i) a[i] = static_cast<T>(static_cast<A>(a[i]) + static_cast<A>(b[i]));
     else  // what is not a number wins, whichever side it is on, so that all ranks agree
       for (Index i = 0; i < count; ++i) a[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];
@@ -26,7 +26,7 @@ namespace {
 /// How values are added to others, where they lie in bytes.
 struct Sum {
   DType dtype;
-  Op op;
+  ReduceOp op;
 
   void operator()(std::span<std::byte> to, std::span<const std::byte> from) const {
     require(to.size() == from.size(), "what is combined has one size");
@@ -152,7 +152,7 @@ void reduce_scatter_halving(Communicator& comm, std::span<std::byte> work, std::
 
 }  // namespace
 
-void all_reduce(Communicator& comm, void* data, Index count, DType dtype, Op op, Algorithm algorithm) {
+void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op, Algorithm algorithm) {
   check_algorithm(Verb::all_reduce, algorithm);
   const Sum sum{dtype, op};
   const auto mine = buffer_of(data, count, dtype);
@@ -170,7 +170,7 @@ void all_reduce(Communicator& comm, void* data, Index count, DType dtype, Op op,
 void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype,
                     Algorithm algorithm) {
   check_algorithm(Verb::reduce_scatter, algorithm);
-  const Sum sum{dtype, Op::sum};
+  const Sum sum{dtype, ReduceOp::sum};
   const auto mine = buffer_of(local, counts[static_cast<std::size_t>(comm.rank())], dtype);
   if (algorithm == Algorithm::pairwise) return reduce_scatter_pairwise(comm, all, mine, counts, sum);
   const auto whole = blocks(all, counts, dtype).all();

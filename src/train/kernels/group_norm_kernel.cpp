@@ -1,5 +1,5 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 #include <cmath>
 
@@ -139,7 +139,7 @@ class GroupNormKernel final : public Kernel {
     call.label(role);
     if (space_ != 0 && !both.empty())
       call.grid.along(space_)
-          .all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, call.rank.stream)
+          .all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, ReduceOp::sum, call.rank.stream)
           .wait();
     const auto middle = both.begin() + static_cast<std::ptrdiff_t>(count);
     return {{both.begin(), middle}, {middle, both.end()}};

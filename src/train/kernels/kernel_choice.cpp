@@ -34,7 +34,7 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
   const auto ranks = static_cast<std::size_t>(comm.size());
   std::vector<double> sizes(ranks);
   sizes[static_cast<std::size_t>(comm.rank())] = static_cast<double>(mine.size() * words);
-  comm.all_reduce(sizes.data(), static_cast<Index>(ranks), DType::f64, Op::sum, {}).wait();
+  comm.all_reduce(sizes.data(), static_cast<Index>(ranks), DType::f64, ReduceOp::sum, {}).wait();
   std::vector<Index> counts(sizes.begin(), sizes.end());
   Index total = 0;
   for (const Index count : counts) total += count;
@@ -62,7 +62,7 @@ std::string complaint(const KernelCache& cache, Communicator& comm) {
   if (auto why = agree(comm, comm.rank() == 0 ? cache.complaint() : ""); !why.empty()) return why;
   std::array<double, 2> extremes{static_cast<double>(hash(KernelCache::processor()) >> 12U), 0};
   extremes[1] = -extremes[0];
-  comm.all_reduce(extremes.data(), 2, DType::f64, Op::max, {}).wait();
+  comm.all_reduce(extremes.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   return extremes[0] == -extremes[1] ? "" : "the ranks' processors differ";
 }
 
@@ -99,7 +99,7 @@ std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& probl
     chosen[i] = position(backend, problems[i], measure_fastest(backend, problems[i]));
     if (progress) progress(static_cast<Index>((seen - 1) / ranks + 1), static_cast<Index>(ours));
   }
-  comm.all_reduce(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, Op::max, {}).wait();
+  comm.all_reduce(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, ReduceOp::max, {}).wait();
   return rest;
 }
 

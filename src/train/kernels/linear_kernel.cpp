@@ -1,6 +1,6 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/matmul/product.hpp"
 #include "partita/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 namespace partita {
 
@@ -42,7 +42,7 @@ class LinearKernel final : public Kernel {
     multiply(call, of_dw, kept.dz, kept.x, call.dw[0], call.write);
     if (call.dw.size() > 1) call.rank.backend.bias_backward(kept.dz, call.dw[1], call.write, call.rank.stream);
   }
-  bool heeds_write() const override { return true; }
+  bool supports_overwrite() const override { return true; }
   void backward_data(const KernelCall& call, const Tensor&, std::span<const Tensor> dx) const override {
     multiply(call, of_dx, state<State>(call).dz, call.w[0], dx[0], Write::over);
   }

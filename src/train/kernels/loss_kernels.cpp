@@ -1,5 +1,5 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 #include <array>
 #include <limits>
@@ -29,7 +29,8 @@ class LossKernel : public Kernel {
   void leave(const KernelCall& call, double loss, double correct) const {
     std::array sums{loss, correct};
     call.label("loss");
-    if (axes_ != 0) call.grid.along(axes_).all_reduce(sums.data(), 2, DType::f64, Op::sum, call.rank.stream).wait();
+    if (axes_ != 0)
+      call.grid.along(axes_).all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, call.rank.stream).wait();
     *call.loss = sums[0];
     *call.correct = sums[1] / count_;
   }
@@ -77,7 +78,7 @@ class DiceKernel final : public LossKernel {
     call.label("overlaps");
     if (space_ != 0 && count > 0)
       call.grid.along(space_)
-          .all_reduce(sums.data(), static_cast<Index>(sums.size()), DType::f64, Op::sum, call.rank.stream)
+          .all_reduce(sums.data(), static_cast<Index>(sums.size()), DType::f64, ReduceOp::sum, call.rank.stream)
           .wait();
     saved.of_common.resize(count);
     saved.of_both.resize(count);

@@ -1,6 +1,6 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/distconv/norm.hpp"
 #include "partita/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 #include <optional>
 
@@ -82,10 +82,10 @@ class NormKernel final : public Kernel {
     call.label("running statistics");
     if (axes_ != all_ && channels > 0)
       along(call, all_)
-          ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, Op::sum, call.rank.stream)
+          ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, ReduceOp::sum, call.rank.stream)
           .wait();
-    if (call.again) return;
-    const double kept = call.begins ? 1 - norm_.momentum : 1, m = norm_.momentum * call.share;
+    if (call.is_recompute) return;
+    const double kept = call.is_first_microbatch ? 1 - norm_.momentum : 1, m = norm_.momentum * call.share;
     for (std::size_t c = 0; c < channels; ++c) {
       const auto i = static_cast<Index>(c);
       call.w[2].set(i, kept * call.w[2].get(i) + m * both[c]);

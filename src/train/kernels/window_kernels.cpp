@@ -1,8 +1,8 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/distconv/conv.hpp"
 #include "partita/distconv/conv_transpose.hpp"
 #include "partita/distconv/pool.hpp"
 #include "partita/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 namespace partita {
 
@@ -48,7 +48,7 @@ class ConvKernel : public Kernel {
     conv_.backward_filter(call.rank, state<State>(call).extended, dy, call.dw[0], call.write);
     if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.write, call.rank.stream);
   }
-  bool heeds_write() const override { return true; }
+  bool supports_overwrite() const override { return true; }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
     conv_.backward_data(call.rank, state<State>(call).dy, call.w[0], dx[0]);

@@ -5,8 +5,8 @@
 #include "partita/base/philox.hpp"
 #include "partita/comm/solo.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/train/run/executor.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/train/run/executor.hpp"
 
 #include <algorithm>
 #include <set>
@@ -57,11 +57,11 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   const Schedule schedule = in_layers(plan, layers, split);
   Plan apart = plan;
   apart.layers = layers;
-  apart.smaller.clear();
-  apart.mirror.reset();
+  apart.remainder_layers.clear();
+  apart.second_replica.reset();
   apart.microbatches = schedule.microbatches();
   apart.workload.batch = layers.front()->shape['N'] * apart.microbatches;
-  apart.places.clear();
+  apart.stage_of_group.clear();
   const auto first_reader = [&](std::size_t layer, int group) {
     for (std::size_t i = layer; i < layers.size(); ++i)
       if (layers[i].group == group && std::count(layers[i].inputs.begin(), layers[i].inputs.end(), layer) > 0)
@@ -69,10 +69,10 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
     broken("a boundary has a reader");
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    apart.places.push_back(plan.place(layers[i].group));
+    apart.stage_of_group.push_back(plan.stage_running(layers[i].group));
     apart.layers[i].group = static_cast<int>(i);
     apart.layers[i].recompute = false;
-    for (auto& boundary : apart.layers[i].departs) boundary.group = first_reader(i, boundary.group);
+    for (auto& boundary : apart.layers[i].sends_to_stages) boundary.group = first_reader(i, boundary.group);
   }
   apart.schedule = with_communication(schedule, graph_of(apart), plan.workload.training);
   return apart;
@@ -138,13 +138,13 @@ std::vector<double> medians(const std::vector<TimedAction>& actions, Kind kind, 
 
 void barrier(Communicator& world) {
   double nothing = 0;
-  world.all_reduce(&nothing, 1, DType::f64, Op::sum, {}).wait();
+  world.all_reduce(&nothing, 1, DType::f64, ReduceOp::sum, {}).wait();
 }
 
 /// True if any rank says so.
 bool any(Communicator& world, bool mine) {
   double found = mine ? 1 : 0;
-  world.all_reduce(&found, 1, DType::f64, Op::max, {}).wait();
+  world.all_reduce(&found, 1, DType::f64, ReduceOp::max, {}).wait();
   return found > 0;
 }
 
@@ -156,13 +156,14 @@ struct Part {
 
   int stage() const { return plan.stage_of_rank(rank); }
   int inside() const { return plan.rank_in_stage(rank); }
-  bool has(const LayerPlan& layer) const { return plan.place(layer.group) == stage(); }
+  bool has(const LayerPlan& layer) const { return plan.stage_running(layer.group) == stage(); }
   /// The groups of layers whose weights it updates -> their elements; with the larger microbatches alone, to have them once.
   std::map<int, Index> updates() const {
     std::map<int, Index> elements;
     for (int group = 0;
-         plan.workload.training && &layers == &plan.layers && group < static_cast<int>(plan.places.size()); ++group)
-      if (plan.place(group) == stage()) elements[group] = 0;
+         plan.workload.training && &layers == &plan.layers && group < static_cast<int>(plan.stage_of_group.size());
+         ++group)
+      if (plan.stage_running(group) == stage()) elements[group] = 0;
     for (const auto& bucket : plan.buckets)
       if (const auto of = elements.find(plan.layers[static_cast<std::size_t>(bucket.last())].group);
           of != elements.end())
@@ -316,7 +317,7 @@ KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& opt
   const std::string where = place_of_times(options), name(backend->name());
   KernelTimes all = known.empty() ? KernelTimes(where) : known;
   all.use(name);
-  for (const auto* layers : {&plan.layers, &plan.smaller}) {
+  for (const auto* layers : {&plan.layers, &plan.remainder_layers}) {
     const Part part{plan, *layers, rank};
     if (layers->empty() || !any(world, lacks(all, part))) continue;
     Measurement measurement(part, options, *backend, world);
@@ -334,7 +335,7 @@ std::vector<int> ranks_to_measure(const Plan& plan, const KernelTimes& known) {
   for (const Grid& grid : plan.grids)
     for (const int inside : representatives(grid)) {
       bool lacking = false;
-      for (const auto* layers : {&plan.layers, &plan.smaller}) {
+      for (const auto* layers : {&plan.layers, &plan.remainder_layers}) {
         const Part part{plan, *layers, grid.first_rank() + inside};
         for (const auto& work : part.work())
           lacking = (!known.has(work, part.loop()) && seen.emplace(work, part.loop()).second) || lacking;

@@ -21,7 +21,7 @@ double median(std::vector<double> values) {
 
 /// The largest of all ranks' numbers.
 double largest(double mine, Communicator& world) {
-  world.all_reduce(&mine, 1, DType::f64, Op::max, {}).wait();
+  world.all_reduce(&mine, 1, DType::f64, ReduceOp::max, {}).wait();
   return mine;
 }
 
@@ -79,7 +79,7 @@ double time_collective(Communicator& world, const Clock& clock, Communicator& gr
   counts[0] += elements % group.size();
   return time_calls(world, clock, [&] {
     if (!whole) return;
-    if (verb == Verb::all_reduce) group.all_reduce(all.next(), elements, DType::f32, Op::sum, {}).wait();
+    if (verb == Verb::all_reduce) group.all_reduce(all.next(), elements, DType::f32, ReduceOp::sum, {}).wait();
     if (verb == Verb::all_gather) group.all_gather(part.next(), all.next(), counts, DType::f32, {}).wait();
     if (verb == Verb::reduce_scatter) group.reduce_scatter(all.next(), part.next(), counts, DType::f32, {}).wait();
   });

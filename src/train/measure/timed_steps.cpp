@@ -12,7 +12,7 @@ namespace partita {
 namespace {
 
 double largest(double mine, Communicator& world) {
-  world.all_reduce(&mine, 1, DType::f64, Op::max, {}).wait();
+  world.all_reduce(&mine, 1, DType::f64, ReduceOp::max, {}).wait();
   return mine;
 }
 
@@ -72,7 +72,7 @@ std::vector<Timing> StepTimer::run(double budget) {
     p.executor.run([&](int j) { return p.batches[static_cast<std::size_t>(j)]; }, p.step, 1e-6);
     const Timing mine = watch.time();
     std::array step{mine.seconds, p.world->asynchronous() ? 0 : mine.lost};
-    p.world->all_reduce(step.data(), 2, DType::f64, Op::max, {}).wait();
+    p.world->all_reduce(step.data(), 2, DType::f64, ReduceOp::max, {}).wait();
     spent += step[0];
     if (i >= 2) steps.push_back({step[0], step[1]});
   }

@@ -237,23 +237,23 @@ void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& te
   check_tensors(path, tensors, world.rank());
   std::optional<Writer> writer;  // rank 0 writes
   if (world.rank() == 0) writer.emplace(path);
-  together(world, [&] {
+  agree_or_throw(world, [&] {
     if (writer) writer->create(attributes);
   });
   for (const auto& named : tensors) {
     const Tensor whole = collect(named.tensor, world);
-    together(world, [&] {
+    agree_or_throw(world, [&] {
       if (writer) writer->write(named, whole);
     });
   }
-  together(world, [&] {
+  agree_or_throw(world, [&] {
     if (writer) writer->commit();
   });
 }
 
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world) {
   check_tensors(path, tensors, world.rank());
-  together(world, [&] {
+  agree_or_throw(world, [&] {
     const Session session;
     const Reader reader(path);
     for (const auto& named : tensors) reader.check_tensor(named);

@@ -8,15 +8,15 @@
 
 namespace partita {
 
-Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* twin, Backend& backend,
-                   Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
-                   std::uint64_t seed, bool overlap)
+Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* replica_pair,
+                   Backend& backend, Parameters& parameters, TrafficCounter& counter,
+                   const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap)
     : plan_(plan),
       grid_(grid),
       rank_{backend, grid.world(), overlap, {}},
       stage_(plan.stage_of_rank(world.rank())),
       microbatches_(static_cast<std::size_t>(plan.microbatches)),
-      update_(std::make_unique<WeightUpdate>(plan, grid, twin, parameters, counter, rank_.stream)) {
+      update_(std::make_unique<WeightUpdate>(plan, grid, replica_pair, parameters, counter, rank_.stream)) {
   if (plan.grids.size() > 1)
     stages_ = std::make_unique<StageExchange>(plan, world, grid, counter, allocator, rank_.stream);
   const auto bound = [&](const std::vector<LayerPlan>& layers, Copy copy) {
@@ -24,11 +24,11 @@ Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& worl
                ? nullptr
                : std::make_unique<LayerGroup>(plan, layers, copy, grid, rank_, parameters, counter, allocator, seed);
   };
-  for (int group = 0; group < static_cast<int>(plan.places.size()); ++group)
+  for (int group = 0; group < static_cast<int>(plan.stage_of_group.size()); ++group)
     if (const int replica = plan.replica_on(group, stage_); replica >= 0) {
       const Copy copy{replica, group};
-      const auto& layers = replica == 0 ? plan.layers : plan.mirror->layers;
-      const auto& smaller = replica == 0 ? plan.smaller : plan.mirror->smaller;
+      const auto& layers = replica == 0 ? plan.layers : plan.second_replica->layers;
+      const auto& smaller = replica == 0 ? plan.remainder_layers : plan.second_replica->remainder_layers;
       groups_[copy] = {bound(layers, copy), bound(smaller, copy), {}, 0};
     }
   if (!stages_) return;
@@ -192,7 +192,7 @@ void Executor::reduce_layer(const Action& action, std::size_t layer) {
 void Executor::reduce_group(const Action& action) {
   if (plan_.microbatches_of(action.replica) == 0) update_->start_without(action.group);
   update_->finish();
-  if (plan_.mirror) update_->add_replicas(action.group);
+  if (plan_.second_replica) update_->add_replicas(action.group);
 }
 
 }  // namespace partita

@@ -21,7 +21,7 @@ LayerGroup::LayerGroup(const Plan& plan, const std::vector<LayerPlan>& layers, C
       seed_(seed),
       bound_(layers.size()),
       kernels_(layers.size()) {
-  const int replica = copy.first, group = copy.second, stage = plan.place(group, replica);
+  const int replica = copy.first, group = copy.second, stage = plan.stage_running(group, replica);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
     if (plan.stage_of(static_cast<int>(i), replica) != stage) {
@@ -67,7 +67,7 @@ KernelCall LayerGroup::call(std::size_t i, Microbatch& m, const StepState& state
           .step = state.step,
           .first_sample = m.first_sample,
           .share = m.share,
-          .begins = !state.begun,
+          .is_first_microbatch = !state.begun,
           .training = plan_.workload.training,
           .write = state.gradients ? Write::add : Write::over,
           .loss = &m.result.loss,
@@ -97,11 +97,11 @@ void LayerGroup::forward(Microbatch& m, StepState& state) const {
 void LayerGroup::forward_layer(std::size_t i, Microbatch& m, const StepState& state, bool again) const {
   const auto& layer = layers_[i];
   KernelCall now = call(i, m, state);
-  now.again = again;
+  now.is_recompute = again;
   std::vector<Tensor> x;
   for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
     const auto& from = m.outputs[static_cast<std::size_t>(layer.inputs[j])];
-    x.push_back(convert_layout(now, "x", from, layer->arrive[j]));
+    x.push_back(convert_layout(now, "x", from, layer->redistribute_input[j]));
   }
   const bool input = layer.inputs.empty();
   const Tensor y = input ? m.batch.images : allocate(bound_[i].y, layer->shape.names());
@@ -109,7 +109,7 @@ void LayerGroup::forward_layer(std::size_t i, Microbatch& m, const StepState& st
     const Timed timed(Profile::Part::compute);
     kernels_[i]->forward(now, x, y);
   }
-  m.outputs[i] = convert_layout(now, "y", y, layer->finish);
+  m.outputs[i] = convert_layout(now, "y", y, layer->redistribute_output);
   m.live[i] = true;
 }
 
@@ -219,7 +219,7 @@ Tensor LayerGroup::start_backward(std::size_t i, Microbatch& m, const KernelCall
     release_restored(i, m);
   }
   Tensor dy;
-  if (!layers_[i].op->is_loss()) dy = convert_layout(call, "dy", m.gradients[i], layers_[i]->finish_back);
+  if (!layers_[i].op->is_loss()) dy = convert_layout(call, "dy", m.gradients[i], layers_[i]->redistribute_dy);
   m.gradients[i] = {};
   const Timed timed(Profile::Part::compute);
   kernels_[i]->start_backward(call, dy);
@@ -228,7 +228,7 @@ Tensor LayerGroup::start_backward(std::size_t i, Microbatch& m, const KernelCall
 
 void LayerGroup::form_filter(std::size_t i, const KernelCall& call, const Tensor& dy) const {
   const Timed timed(Profile::Part::compute);
-  if (call.write == Write::over && !kernels_[i]->heeds_write())
+  if (call.write == Write::over && !kernels_[i]->supports_overwrite())
     for (const auto& dw : call.dw) dw.zero();
   kernels_[i]->backward_filter(call, dy);
 }
@@ -244,7 +244,7 @@ void LayerGroup::form_data(std::size_t i, Microbatch& m, const KernelCall& call,
   }
   for (std::size_t j = 0; j < layer.inputs.size(); ++j) {
     if (!layer->needs_dx[j]) continue;
-    const Tensor gradient = convert_layout(call, "dx", dx[j], layer->leave[j]);
+    const Tensor gradient = convert_layout(call, "dx", dx[j], layer->redistribute_dx[j]);
     auto& sum = m.gradients[static_cast<std::size_t>(layer.inputs[j])];
     if (sum)
       add(gradient, sum);

@@ -34,7 +34,7 @@ std::string full_name(const LayerPlan& layer, std::size_t weight) {
 
 /// A layer as the stage runs it.
 const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
-  return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.mirror->layers[i] : plan.layers[i];
+  return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.second_replica->layers[i] : plan.layers[i];
 }
 
 }  // namespace
@@ -143,9 +143,10 @@ std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const Pr
         const Layout& layout = layer->at.w[j];
         DistTensor tensor;
         tensor.layout = layout;
-        tensor.local = plan.place(layer.group) == stage ? mine.at(name).local
-                                                        : Tensor(master_dtype(plan.workload.dtype),
-                                                                 layout.shape().names(), Box(layout.shape().dims()));
+        tensor.local =
+            plan.stage_running(layer.group) == stage
+                ? mine.at(name).local
+                : Tensor(master_dtype(plan.workload.dtype), layout.shape().names(), Box(layout.shape().dims()));
         all.push_back({name, tensor});
       }
     }

@@ -11,7 +11,7 @@ StageExchange::StageExchange(const Plan& plan, Communicator& world, const Proces
                              const std::shared_ptr<Allocator>& allocator, Stream stream)
     : plan_(plan), world_(world), grid_(grid), counter_(counter), allocator_(allocator), stream_(stream) {}
 
-const TransferPlan& StageExchange::transfer(const Boundary& boundary, bool back) {
+const TransferPlan& StageExchange::transfer(const StageBoundary& boundary, bool back) {
   const auto [found, fresh] = transfers_.try_emplace({&boundary, back});
   if (fresh) found->second = boundary.transfer(world_.rank(), back);
   return found->second;
@@ -22,7 +22,7 @@ Tensor StageExchange::allocate(const Layout& layout) const {
           allocator_,           MemoryClass::activations, Fill::none};
 }
 
-Crossing StageExchange::start(const Boundary& boundary, bool back, int layer, Tensor tensor) {
+Crossing StageExchange::start(const StageBoundary& boundary, bool back, int layer, Tensor tensor) {
   const auto& name = plan_.layers[static_cast<std::size_t>(layer)].name;
   counter_.set_label(name, fmt::format("{} stage {}", back ? "dy from" : "y to",
                                        plan_.stage_of_rank(boundary.to.grid().first_rank())));
@@ -36,15 +36,16 @@ void StageExchange::perform(const Action& action, const std::vector<LayerPlan>& 
   const int producer = mine ? action.group : action.peer, consumer = mine ? action.peer : action.group;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].group != producer || (back && !layers[i].has_backward())) continue;
-    for (const auto& boundary : layers[i].departs) {
+    for (const auto& boundary : layers[i].sends_to_stages) {
       if (boundary.group != consumer) continue;
       const int layer = static_cast<int>(i);
       if (action.kind == send_output) {
-        counter_.set_label(layers[i].name, fmt::format("y to stage {}", plan_.place(boundary.group, action.replica)));
+        counter_.set_label(layers[i].name,
+                           fmt::format("y to stage {}", plan_.stage_running(boundary.group, action.replica)));
         DistTensor y;
         y.layout = layers[i]->y;
         y.local = m.outputs[i];
-        m.sent.push_back(start(boundary, back, layer, redistribute(y, boundary.settle, grid_, stream_).local));
+        m.sent.push_back(start(boundary, back, layer, redistribute(y, boundary.complete_sums, grid_, stream_).local));
       } else if (action.kind == receive_input) {
         m.outputs[i] = allocate(boundary.to);
         m.arriving.push_back(start(boundary, back, layer, m.outputs[i]));
@@ -98,7 +99,7 @@ StepResult StageExchange::share(const StepResult& result) {
   const bool tells = plan_.replica_on(loss, plan_.stage_of_rank(world_.rank())) >= 0 && grid_.rank() == 0;
   std::array sums{tells ? result.loss : 0, tells ? result.accuracy : 0};
   counter_.set_label(plan_.layers.back().name, "loss to all stages");
-  world_.all_reduce(sums.data(), 2, DType::f64, Op::sum, stream_).wait();
+  world_.all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, stream_).wait();
   return {sums[0], sums[1]};
 }
 

@@ -34,8 +34,8 @@ class StageExchange {
   StepResult share(const StepResult& result);
 
  private:
-  const TransferPlan& transfer(const Boundary& boundary, bool back);
-  Crossing start(const Boundary& boundary, bool back, int layer, Tensor tensor);
+  const TransferPlan& transfer(const StageBoundary& boundary, bool back);
+  Crossing start(const StageBoundary& boundary, bool back, int layer, Tensor tensor);
   Tensor allocate(const Layout& layout) const;
 
   const Plan& plan_;
@@ -44,7 +44,7 @@ class StageExchange {
   TrafficCounter& counter_;
   std::shared_ptr<Allocator> allocator_;
   Stream stream_;
-  std::map<std::pair<const Boundary*, bool>, TransferPlan> transfers_;
+  std::map<std::pair<const StageBoundary*, bool>, TransferPlan> transfers_;
   std::vector<Crossing> gradients_;  // on their way out
 };
 

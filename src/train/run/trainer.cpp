@@ -26,7 +26,7 @@ void check_agreement(Communicator& world, std::string_view what, std::uint64_t h
     extremes[i] = static_cast<double>(hash >> (32 * i) & 0xFFFFFFFFU);
     extremes[i + 2] = -extremes[i];
   }
-  world.all_reduce(extremes.data(), 4, DType::f64, Op::max, {}).wait();
+  world.all_reduce(extremes.data(), 4, DType::f64, ReduceOp::max, {}).wait();
   if (extremes[0] != -extremes[2] || extremes[1] != -extremes[3])
     throw AgreedError(
         fmt::format("{} differ from rank to rank; give every node the same program, files and options", what));
@@ -84,16 +84,16 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::sh
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit);
   check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
-  strategy_ = settled(std::move(strategy_), plan);
+  strategy_ = pin_weight_layouts(std::move(strategy_), plan);
   counted_ = counting(world_, counter_);
   stage_ = plan.stage_of_rank(world_->rank());
   const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_->rank());
   grid_ =
       std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
-  if (plan.mirror) {  // stages s and p-1-s, rank by rank
+  if (plan.second_replica) {  // stages s and p-1-s, rank by rank
     const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
     const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
-    twin_ = counted_->split(first + plan.rank_in_stage(world_->rank()), world_->rank());
+    replica_pair_ = counted_->split(first + plan.rank_in_stage(world_->rank()), world_->rank());
   }
   parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
@@ -112,8 +112,8 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
   entry.predicted = entry.plan.traffic(world_->rank());
-  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, twin_.get(), *backend_, *parameters_,
-                                              *counter_, allocator_, options_.seed, options_.overlap);
+  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_,
+                                              *parameters_, *counter_, allocator_, options_.seed, options_.overlap);
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
@@ -195,7 +195,7 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
     }
   }
   check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
-  together(*world_, [&] {
+  agree_or_throw(*world_, [&] {
     data.hold(mine, source_box(data.sample(), inside, augmentation));
     data.hold_targets(targets, target);
   });
@@ -298,7 +298,7 @@ void Trainer::save(const std::string& path) {
 void Trainer::load(const std::string& path, bool optimizer) {
   counter_->set_label(checkpoint_label);
   Index step = 0, samples = 0;
-  together(*world_, [&] {
+  agree_or_throw(*world_, [&] {
     auto stored = checkpoint_attributes(path);
     for (const auto& [key, mine] : attributes())
       if ((optimizer || key == "model") && stored[key] != mine) {

@@ -4,11 +4,11 @@
 
 namespace partita {
 
-WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* twin, Parameters& parameters,
-                           TrafficCounter& counter, Stream stream)
+WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* replica_pair,
+                           Parameters& parameters, TrafficCounter& counter, Stream stream)
     : plan_(plan),
       grid_(grid),
-      twin_(twin),
+      replica_pair_(replica_pair),
       parameters_(parameters),
       counter_(counter),
       stream_(stream),
@@ -31,8 +31,8 @@ void WeightUpdate::start_bucket(std::size_t b) {
   if (bucket.axes == 0 || dw.volume() == 0) return;
   Communicator& group = grid_.along(bucket.axes);
   label(bucket, "dw");
-  if (!plan_.distributed) {
-    travelling_.push_back(group.all_reduce(dw.data(), dw.volume(), dw.dtype(), Op::sum, stream_));
+  if (!plan_.sharded_optimizer) {
+    travelling_.push_back(group.all_reduce(dw.data(), dw.volume(), dw.dtype(), ReduceOp::sum, stream_));
     return;
   }
   sums_[b] = dw.like(Box(Shape{{'F', parameters_.bucket(b).share.extent()}}), MemoryClass::workspace);
@@ -74,7 +74,7 @@ void WeightUpdate::each_statistic(int group, Visit&& visit) {
 void WeightUpdate::add_replicas(int group) {
   const Timed timed(Profile::Part::exchange);
   const auto add = [&](const Tensor& t) {
-    if (t.volume() > 0) twin_->all_reduce(t.data(), t.volume(), t.dtype(), Op::sum, stream_).wait();
+    if (t.volume() > 0) replica_pair_->all_reduce(t.data(), t.volume(), t.dtype(), ReduceOp::sum, stream_).wait();
   };
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (group_of(plan_.buckets[b]) != group) continue;
@@ -96,7 +96,7 @@ void WeightUpdate::step(int group, Moment moment) {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (group_of(plan_.buckets[b]) != group) continue;
     apply_bucket(b, moment);
-    if (plan_.distributed) gather(b);
+    if (plan_.sharded_optimizer) gather(b);
   }
   finish();
   parameters_.refresh(plan_.workload.dtype);
@@ -133,7 +133,7 @@ std::vector<double> WeightUpdate::scales(std::size_t b, Moment moment, const std
   if (const AxisSet axes = plan_.norm_axes(plan_.buckets[b]); axes != 0) {
     label(plan_.buckets[b], "norms");
     grid_.along(axes)
-        .all_reduce(squares.data(), 2 * static_cast<Index>(squares.size()), DType::f64, Op::sum, stream_)
+        .all_reduce(squares.data(), 2 * static_cast<Index>(squares.size()), DType::f64, ReduceOp::sum, stream_)
         .wait();
   }
   for (std::size_t e = 0; e < pieces.size(); ++e)

@@ -18,7 +18,7 @@ namespace partita {
 class WeightUpdate {
  public:
   /// All references must outlive it.
-  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* twin, Parameters& parameters,
+  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* replica_pair, Parameters& parameters,
                TrafficCounter& counter, Stream stream);
 
   /// Starts the sums of the buckets that `layer` completes.
@@ -49,7 +49,7 @@ class WeightUpdate {
 
   const Plan& plan_;
   const ProcessGrid& grid_;
-  Communicator* twin_;  // this rank and the one with the other replica
+  Communicator* replica_pair_;  // this rank and the one with the other replica
   Parameters& parameters_;
   TrafficCounter& counter_;
   Stream stream_;

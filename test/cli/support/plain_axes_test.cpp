@@ -49,10 +49,10 @@ TEST(PlainAxes, UnusedOnesKeepTheirs) {
 
 TEST(PlainAxes, NothingElseChanges) {
   Strategy strategy = made("x=2", {{"*", "N@x"}});
-  strategy.stages(4).schedule("1f1b", 8).update(Strategy::Update::distributed).bucket_bytes(1 << 20);
+  strategy.stages(4).schedule("1f1b", 8).optimizer_state(Strategy::OptimizerState::sharded).bucket_bytes(1 << 20);
   strategy.layer("conv*", {.recompute = true});
   Strategy expected = made("data=2", {{"*", "N@data"}});
-  expected.stages(4).schedule("1f1b", 8, 1).update(Strategy::Update::distributed).bucket_bytes(1 << 20);
+  expected.stages(4).schedule("1f1b", 8, 1).optimizer_state(Strategy::OptimizerState::sharded).bucket_bytes(1 << 20);
   expected.layer("conv*", {.recompute = true});
   EXPECT_EQ(with_plain_axes(strategy).print(), expected.print());
   Strategy named("x=2");

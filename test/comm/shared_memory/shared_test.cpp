@@ -74,7 +74,7 @@ float given(int rank, Index i) { return static_cast<float>((rank + 1) * (i % 61)
 
 /// What `ranks` get of a collective whose pieces some store past the caches: those of which `streams(rank, piece)` says so.
 template <class Streams>
-std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts, Op op, Streams&& streams) {
+std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts, ReduceOp op, Streams&& streams) {
   const auto ranks = static_cast<int>(counts.size());
   const Index total = std::accumulate(counts.begin(), counts.end(), Index{0});
   std::vector<std::vector<float>> in, out;
@@ -104,7 +104,7 @@ std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts,
 }
 
 /// Rank r's part of what comes out, from what the collectives mean.
-std::vector<float> expected(Kind kind, const std::vector<Index>& counts, Op op, int rank) {
+std::vector<float> expected(Kind kind, const std::vector<Index>& counts, ReduceOp op, int rank) {
   const auto ranks = static_cast<int>(counts.size());
   std::vector<float> all;
   if (kind == Kind::all_gather) {
@@ -115,7 +115,7 @@ std::vector<float> expected(Kind kind, const std::vector<Index>& counts, Op op, 
   const auto begin = kind == Kind::all_reduce ? 0 : std::accumulate(counts.begin(), counts.begin() + rank, Index{0});
   for (Index i = begin; i < begin + counts[static_cast<std::size_t>(rank)]; ++i) {
     float value = given(0, i);
-    for (int r = 1; r < ranks; ++r) value = op == Op::sum ? value + given(r, i) : std::max(value, given(r, i));
+    for (int r = 1; r < ranks; ++r) value = op == ReduceOp::sum ? value + given(r, i) : std::max(value, given(r, i));
     all.push_back(value);
   }
   return all;
@@ -125,7 +125,7 @@ TEST(SharedCollective, IsTheSameHoweverPiecesAreStored) {
   for (const auto& counts :
        {std::vector<Index>{70'001, 70'001}, {5'003, 5'003, 5'003}, {40'000, 0, 33'333}, {0, 50'021}})
     for (const Kind kind : {Kind::all_reduce, Kind::all_gather, Kind::reduce_scatter})
-      for (const Op op : {Op::sum, Op::max}) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
         if (kind == Kind::all_reduce && counts.front() != counts.back()) continue;
         for (int way = 0; way < 3; ++way) {  // no rank, all, some
           const auto streams = [&](int rank, Index piece) { return way == 1 || (way == 2 && (rank + piece) % 2 == 0); };

@@ -42,7 +42,7 @@ TEST(Textbook, MessagesAreThoseOfTheClosedForms) {
 
       const int core = 1 << floor_log2(p);
       const Index rounds = comm.rank() >= core ? 1 : floor_log2(p) + (comm.rank() + core < p ? 1 : 0);
-      EXPECT_EQ(sent_by(comm, [&](auto& c) { textbook::all_reduce(c, a.data(), elements, DType::f64, Op::sum); }),
+      EXPECT_EQ(sent_by(comm, [&](auto& c) { textbook::all_reduce(c, a.data(), elements, DType::f64, ReduceOp::sum); }),
                 (Traffic{rounds, rounds * n}));
 
       // A tree has p-1 edges, and the root sends most often: once a round.
@@ -51,7 +51,7 @@ TEST(Textbook, MessagesAreThoseOfTheClosedForms) {
       if (comm.rank() == p - 1) {
         EXPECT_EQ(edges, floor_log2(2 * p - 1));
       }
-      comm.all_reduce(&edges, 1, DType::i32, Op::sum, {}).wait();
+      comm.all_reduce(&edges, 1, DType::i32, ReduceOp::sum, {}).wait();
       EXPECT_EQ(edges, p - 1);
     });
 }
@@ -71,7 +71,7 @@ TEST(Textbook, CombineKeepsWhatIsNotANumber) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   double to[] = {nan, 1, 2, 3};
   const double from[] = {1, nan, 1, 4};
-  textbook::combine(to, from, 4, DType::f64, Op::max);
+  textbook::combine(to, from, 4, DType::f64, ReduceOp::max);
   EXPECT_TRUE(std::isnan(to[0]));
   EXPECT_TRUE(std::isnan(to[1]));
   EXPECT_EQ(to[2], 2);
@@ -81,10 +81,10 @@ TEST(Textbook, CombineKeepsWhatIsNotANumber) {
 TEST(Textbook, CombineRoundsToTheDtype) {
   std::uint16_t to = 0x4380;          // 256 in bf16, which has 8 bits: neighbours are 2 apart
   const std::uint16_t from = 0x3F80;  // 1
-  textbook::combine(&to, &from, 1, DType::bf16, Op::sum);
+  textbook::combine(&to, &from, 1, DType::bf16, ReduceOp::sum);
   EXPECT_EQ(to, 0x4380);
   std::int32_t many = (1 << 24) + 1;  // integers are summed as integers
   const std::int32_t one = 1;
-  textbook::combine(&many, &one, 1, DType::i32, Op::sum);
+  textbook::combine(&many, &one, 1, DType::i32, ReduceOp::sum);
   EXPECT_EQ(many, (1 << 24) + 2);
 }

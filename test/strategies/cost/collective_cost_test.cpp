@@ -22,19 +22,19 @@ TEST(CollectiveTraffic, OfPowersOfTwoIsThatOfTheLiteratureOnEveryRank) {
   constexpr Index most = n / p * (p - 1);
   for (int rank = 0; rank < p; ++rank) {
     const auto whole = [&](Algorithm algorithm) {
-      return sent({Verb::all_reduce, algorithm, p, {Index{3} * p}, DType::f32, 0}, rank);
+      return collective_traffic({Verb::all_reduce, algorithm, p, {Index{3} * p}, DType::f32, 0}, rank);
     };
     EXPECT_EQ(whole(recursive_doubling), (Traffic{log2, log2 * n}));
     EXPECT_EQ(whole(ring), (Traffic{2 * (p - 1), 2 * most}));
     EXPECT_EQ(whole(rabenseifner), (Traffic{2 * log2, 2 * most}));
     for (const Algorithm algorithm : {recursive_doubling, bruck})
-      EXPECT_EQ(sent(equal(Verb::all_gather, algorithm, p, 3), rank), (Traffic{log2, most}));
-    EXPECT_EQ(sent(equal(Verb::all_gather, ring, p, 3), rank), (Traffic{p - 1, most}));
-    EXPECT_EQ(sent(equal(Verb::reduce_scatter, recursive_halving, p, 3), rank), (Traffic{log2, most}));
+      EXPECT_EQ(collective_traffic(equal(Verb::all_gather, algorithm, p, 3), rank), (Traffic{log2, most}));
+    EXPECT_EQ(collective_traffic(equal(Verb::all_gather, ring, p, 3), rank), (Traffic{p - 1, most}));
+    EXPECT_EQ(collective_traffic(equal(Verb::reduce_scatter, recursive_halving, p, 3), rank), (Traffic{log2, most}));
     for (const Algorithm algorithm : {ring, pairwise})
-      EXPECT_EQ(sent(equal(Verb::reduce_scatter, algorithm, p, 3), rank), (Traffic{p - 1, most}));
-    EXPECT_EQ(sent(equal(Verb::all_to_all, pairwise, p, 3), rank), (Traffic{p - 1, most}));
-    EXPECT_EQ(sent(equal(Verb::all_to_all, bruck, p, 3), rank), (Traffic{log2, log2 * n / 2}));
+      EXPECT_EQ(collective_traffic(equal(Verb::reduce_scatter, algorithm, p, 3), rank), (Traffic{p - 1, most}));
+    EXPECT_EQ(collective_traffic(equal(Verb::all_to_all, pairwise, p, 3), rank), (Traffic{p - 1, most}));
+    EXPECT_EQ(collective_traffic(equal(Verb::all_to_all, bruck, p, 3), rank), (Traffic{log2, log2 * n / 2}));
   }
 }
 
@@ -42,8 +42,8 @@ TEST(CollectiveTraffic, ABroadcastHasTheEdgesOfItsTree) {
   for (const int p : {1, 2, 5, 4096, 5000}) {
     Traffic down, twice;
     for (int rank = 0; rank < p; ++rank) {
-      down += sent({Verb::broadcast, binomial, p, {10}, DType::f32, p / 3}, rank);
-      twice += sent({Verb::all_reduce, binomial, p, {10}, DType::f32, 0}, rank);
+      down += collective_traffic({Verb::broadcast, binomial, p, {10}, DType::f32, p / 3}, rank);
+      twice += collective_traffic({Verb::all_reduce, binomial, p, {10}, DType::f32, 0}, rank);
     }
     EXPECT_EQ(down, (Traffic{p - 1, 40 * (p - 1)}));
     EXPECT_EQ(twice, (Traffic{2 * (p - 1), 80 * (p - 1)}));
@@ -54,12 +54,12 @@ TEST(CollectiveTraffic, EmptyBlocksSendNothing) {
   // 5 elements cut for 8 ranks are blocks 0 to 4. For the sums a rank sends all but its own, to gather them all but its
   // right neighbour's.
   const CollectiveCall call{Verb::all_reduce, ring, 8, {5}, DType::f64, 0};
-  EXPECT_EQ(sent(call, 4), (Traffic{4 + 5, 8 * (4 + 5)}));
-  EXPECT_EQ(sent(call, 7), (Traffic{5 + 4, 8 * (5 + 4)}));
+  EXPECT_EQ(collective_traffic(call, 4), (Traffic{4 + 5, 8 * (4 + 5)}));
+  EXPECT_EQ(collective_traffic(call, 7), (Traffic{5 + 4, 8 * (5 + 4)}));
 }
 
 TEST(CollectiveTraffic, RefusesWhatCannotBe) {
-  const auto text = [](const CollectiveCall& call, int rank) { return test::error_of([&] { sent(call, rank); }); };
+  const auto text = [](const CollectiveCall& call, int rank) { return test::error_of([&] { collective_traffic(call, rank); }); };
   EXPECT_EQ(text({Verb::all_reduce, bruck, 2, {1}, DType::f32, 0}, 0),
             "bruck is no algorithm of all_reduce, which has 'recursive_doubling', 'ring', 'rabenseifner', 'binomial'");
   EXPECT_EQ(text({Verb::exchange, ring, 2, {1}, DType::f32, 0}, 0), "ring is no algorithm of exchange, which has none");

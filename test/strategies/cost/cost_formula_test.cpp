@@ -73,7 +73,7 @@ std::vector<Case> cases() {
   Strategy unequal = all_as("data=2 y=2", "N@data H@y"), chimera, distributed = all_as("data=3", "N@data");
   unequal.stage({"in", "a"}).stage({"b", "loss"}).schedule("1f1b", 3);
   chimera.stage({"in", "a"}).stage({"b", "loss"}).schedule("chimera", 4);
-  distributed.update(Strategy::Update::distributed);
+  distributed.optimizer_state(Strategy::OptimizerState::sharded);
   return {{"residual network", bound(residual, all_as("data=4 y=2", "N@data H@y"), 8)},
           {"residual network, uneven", bound(residual, all_as("data=3 y=2 x=2", "N@data H@y W@x"), 7)},
           {"distributed update", bound(residual, distributed, 7)},
@@ -123,7 +123,7 @@ void expect_same(const Cost& a, const Cost& b) {
 void expect_plain(const Plan& plan, const Machine& machine, const std::string& what) {
   const Cost cost = estimate(plan, machine);
   const PlainPrice plain(plan, machine);
-  for (std::size_t i = 0; plan.smaller.empty() && i < plan.layers.size(); ++i) {
+  for (std::size_t i = 0; plan.remainder_layers.empty() && i < plan.layers.size(); ++i) {
     const LayerCost& layer = cost.layers[i];
     expect_seconds(layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total(),
                    plain.layer(static_cast<int>(i), false), what + ": " + plan.layers[i].name);

@@ -230,8 +230,9 @@ TEST(CostModel, TimesAreThoseOfThePlansOwnLoop) {
   const Cost cost = estimate(plan, round_machine(), times);
   expect_seconds(cost.layers[b].forward.compute, 7 * us);
   expect_seconds(cost.parts.update, 13 * us);
-  EXPECT_NE(why(plan, round_machine(), times, b).find("measured on here, with 2 of 2 microbatches in flight: conv"),
-            std::string::npos);
+  EXPECT_NE(
+      explain_cost(plan, round_machine(), times, b).find("measured on here, with 2 of 2 microbatches in flight: conv"),
+      std::string::npos);
 }
 
 TEST(CostModel, FartherRanksTakeTheOuterLevel) {

@@ -18,10 +18,10 @@ class PlainPrice {
   PlainPrice(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
   /// Seconds of all three passes of a layer's microbatch, on the representative that takes longest.
-  double layer(int index, bool of_smaller) const {
+  double layer(int index, bool of_remainder) const {
     const Grid& grid = plan_.grid_of(index);
     double most = 0;
-    for (const int rank : representatives(grid)) most = std::max(most, layer(index, of_smaller, grid, rank));
+    for (const int rank : representatives(grid)) most = std::max(most, layer(index, of_remainder, grid, rank));
     return most;
   }
 
@@ -49,8 +49,8 @@ class PlainPrice {
     double bandwidth = 0;
   };
 
-  double layer(int index, bool of_smaller, const Grid& grid, int rank) const {
-    const auto& layer = (of_smaller ? plan_.smaller : plan_.layers)[static_cast<std::size_t>(index)];
+  double layer(int index, bool of_remainder, const Grid& grid, int rank) const {
+    const auto& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
     const bool training = plan_.workload.training, contracts = !layer->at.products.empty() || is_conv(layer);
     const double once = kernel(layer, rank), again = training && layer.recompute && !layer.inputs.empty() ? once : 0;
     const bool data = training && (layer.needs_any_dx() || (layer.trains() && !contracts));
@@ -58,7 +58,7 @@ class PlainPrice {
                               training && layer.trains() && contracts ? once : 0};
     const double rooms[] = {compute[0], compute[1] - again, compute[2], again};
     double hidden[] = {0, 0, 0, 0}, all = compute[0] + compute[1] + compute[2];
-    for (const auto& item : plan_.microbatch_traffic(index, grid.first_rank() + rank, of_smaller)) {
+    for (const auto& item : plan_.microbatch_traffic(index, grid.first_rank() + rank, of_remainder)) {
       if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;
       const int pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
       const double taken = seconds(item, grid, rank);
@@ -143,7 +143,7 @@ class PlainPrice {
     std::vector<int> group;
     if (item.axes != 0)
       for (const int each : grid.group(rank, item.axes)) group.push_back(grid.first_rank() + each);
-    else if (plan_.mirror && item.purpose == Purpose::replicas)
+    else if (plan_.second_replica && item.purpose == Purpose::replicas)
       group = {
           at,
           plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(plan_.stage_of_rank(at))].first_rank() + rank};

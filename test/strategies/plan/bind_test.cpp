@@ -47,9 +47,9 @@ void expect_refused(const Rules& rules, std::initializer_list<std::string_view> 
 }
 
 bool moves_nothing(const LayerPlan& layer) {
-  for (const auto& steps : layer->arrive)
+  for (const auto& steps : layer->redistribute_input)
     if (!steps.empty()) return false;
-  return layer->finish.empty();
+  return layer->redistribute_output.empty();
 }
 
 }  // namespace
@@ -93,14 +93,14 @@ TEST(Bind, SamplesAndRows) {
 TEST(Bind, LinearAfterConvolutionSumsAndGathersNothing) {
   const Bound b("data=2 y=2", "N@data H@y");
   const auto& fc = b["fc1"];
-  EXPECT_TRUE(fc->arrive[0].empty()) << print(fc->arrive[0]);
+  EXPECT_TRUE(fc->redistribute_input[0].empty()) << print(fc->redistribute_input[0]);
   EXPECT_EQ(fc->at.x[0].print(), "N@data C H@y W");
   EXPECT_EQ(fc->at.y.print(), "N@data C sum@y");
   EXPECT_EQ(fc->y.print(), "N@data C");
-  EXPECT_EQ(print(fc->finish), "all_reduce(y)");
-  EXPECT_TRUE(fc->finish_back.empty()) << "the dual of a pending sum is replicated";
+  EXPECT_EQ(print(fc->redistribute_output), "all_reduce(y)");
+  EXPECT_TRUE(fc->redistribute_dy.empty()) << "the dual of a pending sum is replicated";
   EXPECT_EQ(fc->at.dx[0].print(), "N@data C H@y W");
-  EXPECT_TRUE(fc->leave[0].empty());
+  EXPECT_TRUE(fc->redistribute_dx[0].empty());
 }
 
 TEST(Bind, GradientsOfWeightsAreSumsOverWhoComputedParts) {
@@ -113,11 +113,11 @@ TEST(Bind, GradientsOfWeightsAreSumsOverWhoComputedParts) {
   const Bound half("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F C H@y W"}}}, large);
   EXPECT_EQ(half["fc1"]->at.w[0].print(), "F C H@y W");
   EXPECT_EQ(half.partial("fc1", 0), "(data)");
-  EXPECT_EQ(print(half["fc1"]->at.products[2].finish), "all_gather(x)");
+  EXPECT_EQ(print(half["fc1"]->at.products[2].redistribute_c), "all_gather(x)");
   const Bound whole("data=2 y=2 x=2", rows, {{"fc1", {.weights = "F"}}}, large);
   EXPECT_EQ(whole["fc1"]->at.w[0].print(), "F C H W");
   EXPECT_EQ(whole.partial("fc1", 0), "(data)");
-  EXPECT_EQ(print(whole["fc1"]->at.products[2].finish), "all_gather(y,x)");
+  EXPECT_EQ(print(whole["fc1"]->at.products[2].redistribute_c), "all_gather(y,x)");
   EXPECT_EQ(whole["fc1"]->at.y.print(), "N@data C sum@(y,x)");
   // every rank of y computes fc2 in full: no sum over it
   EXPECT_EQ(cut.partial("fc2", 0), "(data)");
@@ -131,7 +131,7 @@ TEST(Bind, FeaturesOfLinearLayers) {
   EXPECT_EQ(fc->at.w[1].print(), "F@y");
   EXPECT_EQ(fc->at.y.print(), "N@data C@y");
   EXPECT_EQ(fc->at.dx[0].print(), "N@data C H W sum@y");
-  EXPECT_EQ(print(fc->leave[0]), "all_reduce(y)");
+  EXPECT_EQ(print(fc->redistribute_dx[0]), "all_reduce(y)");
   EXPECT_EQ(b.partial("fc1", 0), "(data)");
   EXPECT_EQ(b.partial("fc1", 1), "(data)");
 }

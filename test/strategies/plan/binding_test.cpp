@@ -57,7 +57,7 @@ std::string text_of(const LayerPlan::Steps& steps) {
 /// All that is bound of a layer.
 std::string text_of(const LayerPlan& layer) {
   std::string text = fmt::format("{} group {} recompute {}\n", layer.name, layer.group, layer.recompute);
-  for (const auto& [group, from, to, settle] : layer.departs)
+  for (const auto& [group, from, to, settle] : layer.sends_to_stages)
     text += fmt::format("to {}: {}{}{}", group, text_of(from), text_of(to), text_of(settle));
   const OperatorLayouts& at = layer->at;
   for (const auto* layouts : {&at.x, &at.dx, &at.w, &at.dw})
@@ -67,9 +67,9 @@ std::string text_of(const LayerPlan& layer) {
   for (const auto& product : at.products)
     text += fmt::format("{} {}{}{}", product.algorithm, text_of(product.a_used), text_of(product.b_used),
                         text_of(product.c_made));
-  for (const auto* all : {&layer->arrive, &layer->leave})
+  for (const auto* all : {&layer->redistribute_input, &layer->redistribute_dx})
     for (const auto& steps : *all) text += text_of(steps);
-  return text + text_of(layer->finish) + text_of(layer->finish_back) +
+  return text + text_of(layer->redistribute_output) + text_of(layer->redistribute_dy) +
          fmt::format("{}\n", fmt::join(layer->notes, "; "));
 }
 
@@ -97,13 +97,13 @@ void expect_unchanged(const Model& model, const Strategy& strategy, double most)
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
     EXPECT_TRUE(std::ranges::equal(plan.all_readers.of(i), apart.all_readers.of(i)))
         << plan.layers[static_cast<std::size_t>(i)].name;
-  EXPECT_FALSE(plan.smaller.empty());
-  check(plan.smaller, apart.smaller);
+  EXPECT_FALSE(plan.remainder_layers.empty());
+  check(plan.remainder_layers, apart.remainder_layers);
   ASSERT_EQ(plan.replicas(), apart.replicas());
-  ASSERT_EQ(plan.mirror.has_value(), strategy.schedule() == "chimera");
-  if (plan.mirror) {
-    check(plan.mirror->layers, apart.mirror->layers);
-    check(plan.mirror->smaller, apart.mirror->smaller);
+  ASSERT_EQ(plan.second_replica.has_value(), strategy.schedule() == "chimera");
+  if (plan.second_replica) {
+    check(plan.second_replica->layers, apart.second_replica->layers);
+    check(plan.second_replica->remainder_layers, apart.second_replica->remainder_layers);
   }
   EXPECT_EQ(estimate(plan, round_machine()).seconds, estimate(apart, round_machine()).seconds);
 }

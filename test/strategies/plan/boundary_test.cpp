@@ -28,13 +28,13 @@ void expect_same(const std::vector<Transfer>& some, const std::vector<Transfer>&
   EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin(), all.end(), same)) << what;
 }
 
-TEST(Boundary, SendsWhatListsOfAllBlocksSay) {
+TEST(StageBoundary, SendsWhatListsOfAllBlocksSay) {
   const Shape shape{{'N', 5}, {'C', 3}, {'H', 7}};
   const auto layouts = {"N C H", "N@a", "N@b C@a", "C@c H@(b,a)", "N@(a,b,c)", "H@b"};
   const Grid first = Grid::parse("a=2 b=3 c=2", 4), second = Grid::parse("c=4 a=2 b=2", 20);
   for (const char* from : layouts)
     for (const char* to : layouts) {
-      const Boundary boundary{1, Layout::parse(from, shape, first), Layout::parse(to, shape, second), {}};
+      const StageBoundary boundary{1, Layout::parse(from, shape, first), Layout::parse(to, shape, second), {}};
       for (const bool back : {false, true})
         for (int rank = 0; rank < second.first_rank() + second.size(); ++rank) {
           const TransferPlan some = boundary.transfer(rank, back);

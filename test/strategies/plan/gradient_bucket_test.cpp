@@ -52,7 +52,7 @@ TEST(Bucket, SumsOverOtherAxesAreApart) {
 TEST(Bucket, SharesCoverABucketOnce) {
   const auto model = builtin_model("fashion-cnn");
   Strategy s("data=3 y=2");
-  s.layer("*", {.output = "N@data H@y"}).update(Strategy::Update::distributed);
+  s.layer("*", {.output = "N@data H@y"}).optimizer_state(Strategy::OptimizerState::sharded);
   const Plan plan = bind(model, s, {.batch = 4, .dtype = DType::f32, .training = true, .optimizer = {}});
   for (const auto& bucket : plan.buckets) {
     Index at = 0;

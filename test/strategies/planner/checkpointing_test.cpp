@@ -119,7 +119,7 @@ TEST(Recompute, HoldsNoMoreThanWhatIsKept) {
                                    Case{"lenet5", staged}, Case{"resnet18", halves}, Case{"vgg16", halves}}) {
     const Model model = builtin_model(name, {.extent = name == std::string("lenet5") ? 0 : 64, .width = 0.25});
     const Workload workload{.batch = 8, .optimizer = {}};
-    const Strategy each = balanced(model, kept, workload, default_machine(), {});
+    const Strategy each = place_stages(model, kept, workload, default_machine(), {});
     Strategy all = each;
     all.layer("*", {.recompute = true});
     // of the rank that holds most; a stage keeps what came from the last one, which may be a little more than what its first layers keep

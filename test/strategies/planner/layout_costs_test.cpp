@@ -1,7 +1,7 @@
 // What the planner knows of layouts before it binds a strategy: repeated blocks once, shortened grids as those that they stand for.
 #include "strategies/planner/layout_costs.hpp"
-#include "strategies/cost/piece_cost.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "strategies/cost/piece_cost.hpp"
 #include "test/strategies/cost/priced.hpp"
 
 #include <numeric>
@@ -11,9 +11,9 @@ namespace {
 
 Workload of_batch(Index batch) { return {.batch = batch, .dtype = DType::f32, .training = true, .optimizer = {}}; }
 
-TEST(Classes, HoldRepeatedLayersOnce) {
+TEST(LayerClasses, HoldRepeatedLayersOnce) {
   const Model model = builtin_model("resnet18", {});
-  const Classes classes(model);
+  const LayerClasses classes(model);
   const auto& distinct = classes.model.layers();
   EXPECT_LT(distinct.size(), model.layers().size());
   ASSERT_EQ(classes.occurrences.size(), distinct.size());
@@ -30,27 +30,27 @@ TEST(Classes, HoldRepeatedLayersOnce) {
 }
 
 // The first layer that trains forms no gradient of its input.
-TEST(Classes, ALayerBehindAnUntrainedOneIsAnother) {
+TEST(LayerClasses, ALayerBehindAnUntrainedOneIsAnother) {
   Model m("chain");
   auto t = m.input("in", {.channels = 8, .spatial = {}});
   t = m.relu("relu1", t);
   for (const char* name : {"a", "b", "c"}) t = m.linear(name, t, {.features = 8});
   m.mean_squared_error("loss", m.relu("relu2", t));
-  const Classes classes(m);
+  const LayerClasses classes(m);
   EXPECT_EQ(classes.of_layer, (std::vector<int>{0, 1, 2, 3, 3, 4, 5}));
   EXPECT_EQ(classes.occurrences, (std::vector<double>{1, 1, 1, 2, 1, 1}));
 }
 
-TEST(LayoutPrices, WhatIsReadFurtherDownCrossesEveryBoundaryBefore) {
+TEST(LayoutCosts, WhatIsReadFurtherDownCrossesEveryBoundaryBefore) {
   Model m("skip");
   const auto in = m.input("in", {.channels = 8, .spatial = {}});
   const auto a = m.linear("a", in, {.features = 8}), b = m.linear("b", a, {.features = 8});
   m.mean_squared_error("loss", m.concatenate("both", {b, a}));
   const Machine machine = round_machine();
   const KernelTimes none;
-  const LayoutPrices prices(m, of_batch(4), machine, none, "");
-  ASSERT_EQ(Classes(m).of_layer, (std::vector<int>{0, 1, 2, 3, 4}));
-  PatternCosts costs;
+  const LayoutCosts prices(m, of_batch(4), machine, none, "");
+  ASSERT_EQ(LayerClasses(m).of_layer, (std::vector<int>{0, 1, 2, 3, 4}));
+  CandidateLayoutCosts costs;
   costs.patterns = {"N@data", "C@data"};
   costs.leaving = {{1, 10}, {2, 20}, {3, 30}, {4, 40}, {5, 50}};
   EXPECT_EQ(prices.crossings(costs, {0, 0, 1, 0, 0}), (std::vector<double>{0, 1, 2, 2 + 30, 4}));
@@ -69,7 +69,7 @@ Model normalised() {
 }
 
 /// Seconds of the sums of a layer's gradients, as its share of one bucket of so many bytes.
-double sums_of(const LayerPlan& layer, const Price& price, double bucket) {
+double sums_of(const LayerPlan& layer, const PieceCost& price, double bucket) {
   double seconds = 0;
   for (std::size_t w = 0; w < layer->weights.size(); ++w) {
     const AxisSet axes = layer->weights[w].trained ? layer->at.dw[w].partial() : 0;
@@ -87,8 +87,8 @@ void expect_whole(const Machine& machine, const Shares& shares) {
   const Model model = normalised();
   const KernelTimes none;
   const Workload workload = of_batch(4 * shares.data);
-  LayoutPrices prices(model, workload, machine, none, "HW");
-  const PatternCosts& costs = prices.costs(shares, 4);
+  LayoutCosts prices(model, workload, machine, none, "HW");
+  const CandidateLayoutCosts& costs = prices.costs(shares, 4);
   ASSERT_GT(costs.patterns.size(), 2U);
   double bucket = 0;
   for (const auto& layer : bind(model, Strategy(), workload).layers)
@@ -96,7 +96,7 @@ void expect_whole(const Machine& machine, const Shares& shares) {
       if (weight.trained) bucket += static_cast<double>(weight.shape.volume() * 4);
   for (std::size_t p = 0; p < costs.patterns.size(); ++p) {
     const Plan plan = bind(model, all_as(shares.grid(), costs.patterns[p]), workload);
-    const Price price(plan, machine, none, false, &plan.grid());
+    const PieceCost price(plan, machine, none, false, &plan.grid());
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
       const std::string what = fmt::format("{} of {} on \"{}\"", plan.layers[i].name, costs.patterns[p], shares.grid());
       const LayerCost cost = price.layer(static_cast<int>(i), false);
@@ -109,7 +109,7 @@ void expect_whole(const Machine& machine, const Shares& shares) {
 }
 
 // On nodes of 8 all groups cross nodes; on those of 24 all are in one but the longest, whose last rank is 28 along data alone.
-TEST(LayoutPrices, AShortenedAxisCostsWhatTheWholeOneDoes) {
+TEST(LayoutCosts, AShortenedAxisCostsWhatTheWholeOneDoes) {
   for (const int node : {8, 24})
     for (const int data : {3, 5, 8}) {
       Machine machine = clustered_machine(node, 2);

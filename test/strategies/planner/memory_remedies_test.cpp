@@ -101,7 +101,7 @@ TEST(Fitting, NothingFits) {
   const Remedy* update = find(all, "optimizer = \"distributed\"");
   ASSERT_NE(update, nullptr);
   Strategy shared = samples;
-  EXPECT_EQ(update->held, held_by(shared.update(Strategy::Update::distributed)));
+  EXPECT_EQ(update->held, held_by(shared.optimizer_state(Strategy::OptimizerState::sharded)));
   EXPECT_EQ(find(remedies_within(shared, 100), "optimizer = \"distributed\""), nullptr) << "it is so already";
 }
 

@@ -2,12 +2,12 @@
 // a small model and against what ships.
 #include "partita/strategies/planner/planner.hpp"
 
-#include "strategies/planner/memory_limited.hpp"
-#include "strategies/planner/layout_search.hpp"
-#include "strategies/planner/checkpointing.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
+#include "strategies/planner/checkpointing.hpp"
+#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/memory_limited.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 
@@ -70,7 +70,7 @@ TEST(LeastCost, EqualsTheBestOfAllChoices) {
     double least = std::numeric_limits<double>::infinity();
     do least = std::min(least, cost_of(graph, ways));
     while (next(ways, counts));
-    const Choice choice = least_cost(graph);
+    const Choice choice = eliminate_choices(graph);
     EXPECT_NEAR(choice.cost, least, 1e-9) << "seed " << seed;
     EXPECT_NEAR(cost_of(graph, choice.ways), least, 1e-9) << "seed " << seed;
   }
@@ -276,17 +276,17 @@ std::vector<Strategy> variants(const Strategy& strategy, Index most, const std::
   std::vector<Strategy> all;
   for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2)
     for (const bool recompute : {false, true})
-      for (const auto update : {Strategy::Update::replicated, Strategy::Update::distributed}) {
+      for (const auto update : {Strategy::OptimizerState::replicated, Strategy::OptimizerState::sharded}) {
         Strategy one = strategy;
         if (microbatches > 1)
           one.schedule(strategy.schedule() == "single" ? "1f1b" : strategy.schedule(), microbatches);
         if (recompute) one = recomputing(one, kept);
-        all.push_back(one.update(update));
+        all.push_back(one.optimizer_state(update));
       }
   return all;
 }
 
-TEST(BestFitting, TakesTheFastestVariantThatFits) {
+TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
   const Workload workload{.batch = 32, .optimizer = {}};
   Model model("images");  // activations take most of its memory
   auto t = model.input("in", {.channels = 3, .spatial = {32, 32}});
@@ -310,7 +310,7 @@ TEST(BestFitting, TakesTheFastestVariantThatFits) {
       const auto limit = static_cast<Index>(part * static_cast<double>(own.memory.total));
       const PlannerOptions options{.ranks = 2, .memory_limit = limit, .best = 1, .most_microbatches = most};
       const KernelTimes times;
-      BestFitting best(model, workload, machine, times, options);
+      MemoryLimitedSearch best(model, workload, machine, times, options);
       best.offer(strategy, own.seconds);
       std::optional<Planned> expected;
       for (const Strategy& variant : variants(strategy, most, kept)) {
@@ -349,7 +349,7 @@ TEST(Planner, WithinALimitNoWorseThanWhatFits) {
       Strategy strategy(stages == 4 ? "" : "data=2");
       if (stages == 2) strategy.layer("*", {.output = "N@data"});
       strategy.stages(stages).schedule(kind, stages);
-      usual.push_back(balanced(model, strategy, workload, machine, {}));
+      usual.push_back(place_stages(model, strategy, workload, machine, {}));
     }
   std::vector<Planned> all;
   for (const auto& strategy : usual)

@@ -95,7 +95,7 @@ TEST(Balance, FindsTheBestOfAllCuts) {
         for_cuts(layers, groups, [&](const auto& ends) {
           best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, machine));
         });
-        const Strategy strategy = balanced(model, asked, of_batch(12), machine, {});
+        const Strategy strategy = place_stages(model, asked, of_batch(12), machine, {});
         ASSERT_EQ(static_cast<int>(strategy.stages().size()), groups);
         EXPECT_LE(seconds(model, strategy, 12, machine), 1.01 * best) << "seed " << seed << ", " << strategy.print();
       }
@@ -107,10 +107,10 @@ TEST(Balance, AStageIsTheSumOfItsGroups) {
   for (const std::string kind : {"zb-v", "v-half", "dualpipe-v", "interleaved", "chimera", "1f1b"}) {
     const Strategy asked = in_stages(2, kind, 8);
     double best = 1e9;
-    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.places().size()), [&](const auto& ends) {
+    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()), [&](const auto& ends) {
       best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
     });
-    const Strategy strategy = balanced(model, asked, of_batch(128), default_machine(), {});
+    const Strategy strategy = place_stages(model, asked, of_batch(128), default_machine(), {});
     expect_seconds(seconds(model, strategy, 128, default_machine()), best, strategy.print());
   }
 }
@@ -120,7 +120,7 @@ ScheduleRequest request_of(const Strategy& strategy) {
   request.kind = strategy.schedule();
   request.stages = strategy.stage_count();
   request.microbatches = strategy.microbatches();
-  request.filter_memory = kept_for_filter;
+  request.filter_memory = kept_until_backward_filter;
   return request;
 }
 
@@ -148,8 +148,8 @@ TEST(Balance, ACrossingCostsWhatEstimateSays) {
   const auto layers = static_cast<int>(model.layers().size());
   const Plan alone = bind(model, all_as("data=4", "N@data"), of_batch(12));
   for (const Machine& machine : busy_networks()) {
-    MadeSchedules made;
-    const CutPrice price(alone, machine, {}, request_of(on_nodes(2)), made);
+    ScheduleCache made;
+    const StagePartitionCost price(alone, machine, {}, request_of(on_nodes(2)), made);
     for (int cut = 1; cut < layers; ++cut) {
       const Strategy strategy = with_stages(model, on_nodes(2), {cut, layers});
       const Cost cost = estimate(bind(model, strategy, of_batch(48)), machine);
@@ -170,7 +170,7 @@ TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
         for_cuts(layers, stages, [&](const auto& ends) {
           best = std::min(best, seconds(model, with_stages(model, on_nodes(stages), ends), 48, machine));
         });
-        const Strategy strategy = balanced(model, on_nodes(stages), of_batch(48), machine, {});
+        const Strategy strategy = place_stages(model, on_nodes(stages), of_batch(48), machine, {});
         EXPECT_LE(seconds(model, strategy, 48, machine), 1.02 * best) << "seed " << seed << ", " << strategy.print();
       }
 }
@@ -179,7 +179,7 @@ TEST(Balance, FitsTheMemory) {
   for (const auto& [kind, count] : {std::pair("1f1b", 3), std::pair("zb-v", 2), std::pair("chimera", 2)}) {
     const int stages = count;
     const Strategy asked = in_stages(stages, kind, 4);
-    const auto groups = asked.places().size();
+    const auto groups = asked.stages_of_groups().size();
     int moved = 0, refused = 0, missed = 0, slower = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       const Model model = drawn_chain(seed, 7, 600);
@@ -188,7 +188,7 @@ TEST(Balance, FitsTheMemory) {
       const auto most = [&](const std::vector<int>& ends) {
         return estimate(bind(model, with_stages(model, asked, ends), of_batch(12)), round_machine(1)).memory.total;
       };
-      const auto free = ends_of(model, balanced(model, asked, of_batch(12), round_machine(1), {}));
+      const auto free = ends_of(model, place_stages(model, asked, of_batch(12), round_machine(1), {}));
       Index least = most(free);
       for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) { least = std::min(least, most(ends)); });
       const Index enough = least + least / 20;  // nearer to the least the search, which counts about, may find none
@@ -200,7 +200,7 @@ TEST(Balance, FitsTheMemory) {
         });
         Strategy strategy;
         const auto error =
-            error_of([&] { strategy = balanced(model, asked, of_batch(12), round_machine(1), {}, limit); });
+            error_of([&] { strategy = place_stages(model, asked, of_batch(12), round_machine(1), {}, limit); });
         refused += error.empty() ? 0 : 1;
         missed += !error.empty() && best < 1e9 ? 1 : 0;
         if (limit >= enough || limit == most(free)) {
@@ -232,9 +232,10 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
         const int groups = stages * kind.groups_per_stage;
         if (groups > static_cast<int>(model.layers().size())) continue;
         const Plan plan = bind(model, Strategy(), of_batch(3));
-        MadeSchedules made;
-        CutPrice price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind.name, 8)), made);
-        const double best = price.makespan(find_cut(price, 0).ends), found = price.makespan(find_cut(price, 0, 0).ends);
+        ScheduleCache made;
+        StagePartitionCost price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind.name, 8)), made);
+        const double best = price.makespan(search_partition(price, 0).ends),
+                     found = price.makespan(search_partition(price, 0, 0).ends);
         EXPECT_LE(found, 1.04 * best) << kind.name << ", " << stages << " stages, seed " << seed;
         double slowest = 1e9, even = 0;  // of the cut with the least slowest group
         for_cuts(price.layers(), groups, [&](const auto& ends) {
@@ -255,7 +256,7 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
 TEST(Balance, SaysWhatDoesNotFit) {
   const Model model = two_convolutions();
   expect_error(
-      [&] { static_cast<void>(balanced(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
+      [&] { static_cast<void>(place_stages(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
       {"no way that was found to cut the model 'two' into 2 stages fits 100 B a rank", "more stages",
        "recompute = true"});
   EXPECT_EQ(error_of([&] { bind(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
@@ -268,7 +269,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
   const Model model = builtin_model("lenet5", {});
   const auto fits = [&](const std::string& kind, Index limit) {
     return error_of([&] {
-             static_cast<void>(balanced(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit));
+             static_cast<void>(place_stages(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit));
            })
         .empty();
   };
@@ -282,8 +283,8 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
   // With a rank's peak as the limit or a little more, what is placed holds no more.
   for (const std::string kind : {"gpipe", "1f1b", "zb-h2", "chimera", "zb-v", "interleaved"}) {
     const auto limit = static_cast<Index>(least(kind));
-    const Plan plan =
-        bind(model, balanced(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit), of_batch(64));
+    const Plan plan = bind(model, place_stages(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit),
+                           of_batch(64));
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       const MemoryUse each = plan.peak(rank).each;
       EXPECT_LE(each[MemoryClass::weights] + each[MemoryClass::gradients] + each[MemoryClass::optimizer], limit)
@@ -299,13 +300,13 @@ TEST(Balance, EveryScheduleTakesStages) {
   for (const auto& kind : schedule_kinds()) {
     const Plan plan = bind(model, in_stages(2, kind.name, 4), of_batch(8));
     EXPECT_EQ(plan.grids.size(), 2U) << kind.name;
-    EXPECT_EQ(plan.places.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
+    EXPECT_EQ(plan.stage_of_group.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
     const Cost cost = estimate(plan, round_machine());
     EXPECT_NEAR(cost.parts.total(), cost.seconds, 1e-9 * cost.seconds) << kind.name;
   }
   Strategy four;
   four.stages(2).schedule("interleaved", 4, 4);
-  EXPECT_EQ(bind(model, four, of_batch(8)).places, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(bind(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
 }
 
 TEST(Balance, StagesTakeConsecutiveRanks) {
@@ -322,14 +323,14 @@ TEST(Balance, StagesTakeConsecutiveRanks) {
 
 TEST(Balance, OneStageIsTheStrategyItself) {
   const Strategy strategy = all_as("data=2", "N@data");
-  EXPECT_EQ(balanced(two_convolutions(), strategy, of_batch(4), round_machine(), {}).print(), strategy.print());
+  EXPECT_EQ(place_stages(two_convolutions(), strategy, of_batch(4), round_machine(), {}).print(), strategy.print());
 }
 
 TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   const Model model = builtin_model("lenet5", {});
   const Strategy strategy = in_stages(3, "1f1b", 4);
   const Plan plan = bind(model, strategy, of_batch(64));
-  const Strategy same = settled(strategy, plan);
+  const Strategy same = pin_weight_layouts(strategy, plan);
   EXPECT_EQ(same.stages().size(), 3U);
   for (const Index batch : {64, 5, 1}) {
     const Plan other = bind(model, same, of_batch(batch));
@@ -339,7 +340,7 @@ TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   Strategy folded;
   folded.stages(2).schedule("zb-v", 4);
   const Plan v = bind(model, folded, of_batch(8));
-  EXPECT_EQ(bind(model, settled(folded, v), of_batch(8)).hash(), v.hash());
+  EXPECT_EQ(bind(model, pin_weight_layouts(folded, v), of_batch(8)).hash(), v.hash());
 }
 
 TEST(Balance, InStrategyFiles) {

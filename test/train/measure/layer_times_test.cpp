@@ -67,7 +67,7 @@ void expect_all_measured(const Strategy& strategy, Index batch, bool training = 
   const Plan plan =
       bind(skips(), strategy, {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
   const KernelTimes times = measured(plan);
-  for (const auto* layers : {&plan.layers, &plan.smaller})
+  for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (std::size_t i = 0; i < layers->size(); ++i)
       for (int rank = 0; rank < plan.grid_of(static_cast<int>(i)).size(); ++rank) {
         const LayerPlan& layer = (*layers)[i];
@@ -95,7 +95,7 @@ TEST(LayerTimes, OfEveryLayerOnEveryRank) {
   expect_all_measured(all_as("y=3", "H@y"), 1);
   expect_all_measured(all_as("c=2", "C@c"), 2);
   expect_all_measured(all_as("c=2", "C@c").layer("*", {.algorithm = "auto"}).layer("fc1", {.weights = "F@c"}), 2);
-  expect_all_measured(all_as("data=4", "N@data").update(Strategy::Update::distributed), 6);
+  expect_all_measured(all_as("data=4", "N@data").optimizer_state(Strategy::OptimizerState::sharded), 6);
   expect_all_measured(all_as("data=2 y=2", "N@data H@y"), 4, false);
 }
 
@@ -231,11 +231,11 @@ TEST(LayerTimes, AnotherBackendsStayBesideThem) {
 }
 
 TEST(LayerTimes, AnUpdateOfOtherElementsIsMeasured) {
-  const auto of = [](Strategy::Update update) {
-    return bind(skips(), all_as("data=2", "N@data").update(update), {.batch = 4, .optimizer = {}});
+  const auto of = [](Strategy::OptimizerState update) {
+    return bind(skips(), all_as("data=2", "N@data").optimizer_state(update), {.batch = 4, .optimizer = {}});
   };
-  const KernelTimes known = measured(of(Strategy::Update::replicated));
-  EXPECT_EQ(measured(of(Strategy::Update::distributed), known).all().size(), known.all().size() + 1)
+  const KernelTimes known = measured(of(Strategy::OptimizerState::replicated));
+  EXPECT_EQ(measured(of(Strategy::OptimizerState::sharded), known).all().size(), known.all().size() + 1)
       << "the same layers, half of the update";
 }
 

@@ -52,8 +52,8 @@ class OnNodes : public Communicator {
     }
     return world_.exchange_boxes(boxes, stream);
   }
-  Request all_reduce(void* data, Index count, DType dtype, Op op, Stream stream) override {
-    world_.all_reduce(&time_, 1, DType::f64, Op::max, stream).wait();  // all leave it when the last has come
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
+    world_.all_reduce(&time_, 1, DType::f64, ReduceOp::max, stream).wait();  // all leave it when the last has come
     return world_.all_reduce(data, count, dtype, op, stream);
   }
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {
@@ -155,17 +155,17 @@ output = "N H@y"
 /// All that the price of a plan depends on.
 std::set<std::pair<std::string, Loop>> all_work(const Plan& plan) {
   std::set<std::pair<std::string, Loop>> all;
-  for (const auto* layers : {&plan.layers, &plan.smaller})
+  for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (const auto& layer : *layers)
-      for (const int rank : representatives(plan.grids[static_cast<std::size_t>(plan.place(layer.group))]))
-        all.emplace(local_work(layer, rank, plan.workload), timed_loop(plan, plan.place(layer.group)));
-  for (std::size_t group = 0; group < plan.places.size(); ++group)
+      for (const int rank : representatives(plan.grids[static_cast<std::size_t>(plan.stage_running(layer.group))]))
+        all.emplace(local_work(layer, rank, plan.workload), timed_loop(plan, plan.stage_running(layer.group)));
+  for (std::size_t group = 0; group < plan.stage_of_group.size(); ++group)
     for (const int rank : {0, 1}) {
       Index elements = 0;
       for (const auto& bucket : plan.buckets)
         if (plan.layers[static_cast<std::size_t>(bucket.last())].group == static_cast<int>(group))
           elements += plan.share(bucket, rank).extent();
-      all.emplace(update_work(elements, plan.workload), timed_loop(plan, plan.place(static_cast<int>(group))));
+      all.emplace(update_work(elements, plan.workload), timed_loop(plan, plan.stage_running(static_cast<int>(group))));
     }
   return all;
 }

@@ -45,7 +45,7 @@ bool check_case(std::uint64_t seed) {
     const auto ranks = run_ranks(drawn, drawn.strategy);
     const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
     if (plan.grids.size() > 1) ++taken["stages"];
-    if (plan.places.size() > plan.grids.size()) ++taken["two groups a stage"];
+    if (plan.stage_of_group.size() > plan.grids.size()) ++taken["two groups a stage"];
     if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
       ++taken[layer->at.algorithm];

@@ -165,7 +165,7 @@ TEST(Pipeline, StagesOnUnequalGrids) {
         strategy.layer("*", {.output = axes_of(grids, "N@data H@y W@x")});
         if (model.name() == "chain") strategy.layer("c?", {.output = axes_of(grids, "N@data C@c H@y W@x")});
         expect_serial_result(model, strategy, 7);
-        strategy.update(Strategy::Update::distributed);
+        strategy.optimizer_state(Strategy::OptimizerState::sharded);
         strategy.layer("r*", {.recompute = true});
         expect_serial_result(model, strategy, 7);
         strategy.layer("*", {.recompute = true});
@@ -207,7 +207,7 @@ TEST(Pipeline, EpochsEndWithFewerMicrobatches) {
     for (const std::string kind : {"1f1b", "zb-h1", "interleaved", "chimera"}) {
       Strategy strategy = staged(model, 2, {"data=2", "y=2"}, kind, 4);
       strategy.layer("*", {.output = kind == "chimera" ? "N@data" : "N@data H@y"})
-          .update(Strategy::Update::distributed);
+          .optimizer_state(Strategy::OptimizerState::sharded);
       const Epoch epoch = run_epoch(model, strategy);
       EXPECT_NEAR(epoch.loss, expected.loss, 1e-9) << kind;
       EXPECT_NEAR(epoch.evaluation, expected.evaluation, 1e-9) << kind;
@@ -251,7 +251,7 @@ TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
       if (HasFailure()) return;
     }
   Strategy wide("data=2");
-  wide.layer("*", {.output = "N@data"}).stages(2).schedule("chimera", 4).update(Strategy::Update::distributed);
+  wide.layer("*", {.output = "N@data"}).stages(2).schedule("chimera", 4).optimizer_state(Strategy::OptimizerState::sharded);
   expect_serial_result(chain(), wide, 7);
 }
 
@@ -271,7 +271,7 @@ TEST(Pipeline, CheckpointsLoadOnOtherStages) {
   std::vector<Strategy> strategies{Strategy(), staged(model, 3, {"data=2", "", "c=3"}, "1f1b", 1),
                                    staged(model, 2, {"y=2"}, "chimera", 1),
                                    staged(model, 2, {"data=3", ""}, "zb-v", 1)};
-  strategies[1].update(Strategy::Update::distributed);
+  strategies[1].optimizer_state(Strategy::OptimizerState::sharded);
   const double expected = loss_of_second_step(model, strategies[0], strategies[0], "");
   const std::string file = testing::TempDir() + fmt::format("stages-{}.h5", getpid());
   for (const auto& first : strategies)
@@ -315,7 +315,7 @@ TEST(Pipeline, CrossesStraightFromProducerToReader) {
   const Plan plan = bind(model, staged(model, 8, {""}, "1f1b", 2), {.batch = 2, .optimizer = {}});
   std::string edges;
   for (const auto& layer : plan.layers)
-    for (const auto& boundary : layer.departs)
+    for (const auto& boundary : layer.sends_to_stages)
       edges += fmt::format("{}:{}>{} ", layer.name, layer.group, boundary.group);
   // b is read twice on stage 2, and sent once
   EXPECT_EQ(edges, "in:0>6 a:0>1 a:0>4 down:1>3 b:1>2 c:2>3 up:3>4 both:4>5 d:5>6 e:6>7 ") << "and nothing else";

@@ -46,7 +46,7 @@ Strategy rows(const char* grid, const char* output) {
   return strategy;
 }
 
-class Resume : public testing::TestWithParam<std::tuple<Method, Strategy::Update>> {};
+class Resume : public testing::TestWithParam<std::tuple<Method, Strategy::OptimizerState>> {};
 
 TEST_P(Resume, GoesOnAsIfNeverCutOff) {
   const auto [method, update] = GetParam();
@@ -54,20 +54,20 @@ TEST_P(Resume, GoesOnAsIfNeverCutOff) {
   std::filesystem::create_directories(folder);
   const std::string path = folder / "w.h5";
   const auto whole = train(Strategy(), method, 0, path, false);
-  auto parts = train(rows("a=2", "N@a").update(update), method, 5, path, false);
+  auto parts = train(rows("a=2", "N@a").optimizer_state(update), method, 5, path, false);
   ASSERT_EQ(parts.size(), 5U);
   EXPECT_THROW(train(Strategy(), method, 0, path, true, 2), Error) << "another seed";
-  for (const double loss : train(rows("y=3", "H@y").update(update), method, 0, path, true)) parts.push_back(loss);
+  for (const double loss : train(rows("y=3", "H@y").optimizer_state(update), method, 0, path, true)) parts.push_back(loss);
   ASSERT_EQ(parts.size(), whole.size());
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(parts[i], whole[i], 1e-8 * whole[i]) << "step " << i;
   std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, Resume,
-                         testing::Values(std::tuple(Method::sgd, Strategy::Update::replicated),
-                                         std::tuple(Method::sgd, Strategy::Update::distributed),
-                                         std::tuple(Method::adamw, Strategy::Update::distributed),
-                                         std::tuple(Method::lamb, Strategy::Update::distributed)));
+                         testing::Values(std::tuple(Method::sgd, Strategy::OptimizerState::replicated),
+                                         std::tuple(Method::sgd, Strategy::OptimizerState::sharded),
+                                         std::tuple(Method::adamw, Strategy::OptimizerState::sharded),
+                                         std::tuple(Method::lamb, Strategy::OptimizerState::sharded)));
 
 }  // namespace
 }  // namespace partita::test

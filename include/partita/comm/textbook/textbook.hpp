@@ -15,7 +15,7 @@ namespace partita::textbook {
 /// recursive_doubling: floor(log2 p) rounds of n bytes; ranks beyond the largest power of two fold into the others, which
 /// takes two more. ring: 2(p-1) rounds of n/p bytes. rabenseifner: 2 floor(log2 p) rounds of together 2(p-1)/p n bytes,
 /// and two of n for such ranks. binomial: 2 ceil(log2 p) rounds of n bytes.
-void all_reduce(Communicator& comm, void* data, Index count, DType dtype, Op op,
+void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op,
                 Algorithm algorithm = Algorithm::recursive_doubling);
 /// (p-1)/p n bytes each, in p-1 rounds (ring) or ceil(log2 p) (bruck, and recursive_doubling for a power of two; for other
 /// numbers that one folds and takes floor(log2 p) + 2, the last of n bytes).
@@ -38,6 +38,6 @@ void all_to_all(Communicator& comm, const void* send, void* recv, std::span<cons
                 Algorithm algorithm);
 
 /// to = op(to, from), element by element, rounded to the dtype.
-void combine(void* to, const void* from, Index count, DType dtype, Op op);
+void combine(void* to, const void* from, Index count, DType dtype, ReduceOp op);
 
 }  // namespace partita::textbook

@@ -52,7 +52,7 @@ struct ProductPlan {
   using Panel = std::vector<Interval>;  ///< slabs of that index (of the one dimension of it that is cut)
   std::vector<Panel> panels;
   bool sums_slabs = false;                 ///< c_made is summed slab by slab into c
-  std::vector<RedistributionStep> finish;  ///< else: c_made -> c
+  std::vector<RedistributionStep> redistribute_c;  ///< else: c_made -> c
   std::vector<Alternative> alternatives;   ///< the best of each kind, the one that was taken first
 
   /// The same on another grid of the same axes.

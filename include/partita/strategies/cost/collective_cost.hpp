@@ -23,7 +23,7 @@ struct CollectiveCall {
 /// The messages that a rank sends and their bytes, to the last one, as the algorithm arranges them (textbook.hpp runs
 /// them): blocks may be uneven, and empty ones send nothing. Throws Error for an algorithm that the verb does not have,
 /// and for counts or ranks that cannot be.
-Traffic sent(const CollectiveCall& call, int rank);
+Traffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// What a collective costs on the path that takes longest, where a message of b bytes takes alpha + b beta seconds, both
 /// ways at once, and b bytes are combined in b gamma (Thakur, Rabenseifner, Gropp 2005, section 3).

@@ -103,6 +103,6 @@ class CostFormula {
 };
 
 /// How a layer's price comes about: every number with its formula and inputs, one a line.
-std::string why(const Plan& plan, const Machine& machine, const KernelTimes& times, int layer);
+std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int layer);
 
 }  // namespace partita

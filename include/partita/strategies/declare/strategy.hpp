@@ -69,7 +69,7 @@ class Strategy {
   Strategy& stages(int count);
   int stage_count() const { return stage_count_; }
   /// The stage of each entry.
-  std::vector<int> places() const;
+  std::vector<int> stages_of_groups() const;
   /// The grids of all stages, placed one after the other. Throws Error if entries of one stage differ in it, or do not fill
   /// the stages.
   std::vector<Grid> grids() const;
@@ -78,9 +78,9 @@ class Strategy {
 
   /// How weights are updated: by every rank that holds them, or (distributed) each by one of those that would do the
   /// same; these share the optimizer's state (Rajbhandari et al. 2020, stage 1).
-  enum class Update : std::uint8_t { replicated, distributed };
-  Strategy& update(Update update);
-  Update update() const { return update_; }
+  enum class OptimizerState : std::uint8_t { replicated, sharded };
+  Strategy& optimizer_state(OptimizerState state);
+  OptimizerState optimizer_state() const { return optimizer_state_; }
   /// Gradients are summed in buckets of at most so many bytes (plan_buckets). Throws Error below 1.
   Strategy& bucket_bytes(Index bytes);
   Index bucket_bytes() const { return bucket_bytes_; }
@@ -105,7 +105,7 @@ class Strategy {
   Grid grid_;
   std::vector<Rule> rules_;
   std::string file_;
-  Update update_ = Update::replicated;
+  OptimizerState optimizer_state_ = OptimizerState::replicated;
   Index bucket_bytes_ = Index{4} << 20;
   std::string schedule_ = "single";
   int microbatches_ = 1, groups_ = 0, stage_count_ = 1;  // of stages, where none is named

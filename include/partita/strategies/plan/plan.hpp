@@ -5,9 +5,9 @@
 #include "partita/layouts/redistribution.hpp"
 #include "partita/model/model.hpp"
 #include "partita/model/optimizer.hpp"
+#include "partita/strategies/declare/strategy.hpp"
 #include "partita/strategies/plan/gradient_bucket.hpp"
 #include "partita/strategies/schedule/schedule.hpp"
-#include "partita/strategies/declare/strategy.hpp"
 
 #include <map>
 #include <memory>
@@ -30,11 +30,11 @@ struct Workload {
 DType master_dtype(DType dtype);
 
 /// What a layer leaves for another stage: from its ranks to those of the other's grid, straight.
-struct Boundary {
-  int group = 0;                           ///< of layers, that takes it: the first of its stage that reads it
-  Layout from;                             ///< the layer's y, with no sum pending; the gradient comes back to it
-  Layout to;                               ///< as the group's first reader takes it; its gradient leaves as to.dual()
-  std::vector<RedistributionStep> settle;  ///< y -> from, on the layer's own grid
+struct StageBoundary {
+  int group = 0;  ///< of layers, that takes it: the first of its stage that reads it
+  Layout from;    ///< the layer's y, with no sum pending; the gradient comes back to it
+  Layout to;      ///< as the group's first reader takes it; its gradient leaves as to.dual()
+  std::vector<RedistributionStep> complete_sums;  ///< y -> from, on the layer's own grid
 
   /// Of a rank of the world: what it sends of y, or receives; backward with `back`, of the gradient.
   TransferPlan transfer(int rank, bool back) const;
@@ -49,11 +49,11 @@ struct LayerBinding {
   std::vector<WeightSpec> weights;  ///< laid out as at.w
   std::vector<bool> needs_dx;       ///< by input: something behind it has weights to train
   using Steps = std::vector<RedistributionStep>;
-  std::vector<Steps> arrive;       ///< by input: the producer's y -> at.x
-  Steps finish;                    ///< at.y -> y
-  Steps finish_back;               ///< y.dual() -> at.y.dual()
-  std::vector<Steps> leave;        ///< by input: at.dx -> the producer's y.dual()
-  std::vector<std::string> notes;  ///< what of a rule was dropped, and why
+  std::vector<Steps> redistribute_input;  ///< by input: the producer's y -> at.x
+  Steps redistribute_output;              ///< at.y -> y
+  Steps redistribute_dy;                  ///< y.dual() -> at.y.dual()
+  std::vector<Steps> redistribute_dx;     ///< by input: at.dx -> the producer's y.dual()
+  std::vector<std::string> notes;         ///< what of a rule was dropped, and why
 
   /// True if the layer has weights to train.
   bool trains() const;
@@ -68,8 +68,8 @@ struct LayerPlan {
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;
-  std::vector<Boundary> departs;  ///< for readers on other stages, by ascending group
-  bool recompute = false;         ///< its forward runs once more in backward: it keeps nothing meanwhile
+  std::vector<StageBoundary> sends_to_stages;  ///< for readers on other stages, by ascending group
+  bool recompute = false;                      ///< its forward runs once more in backward: it keeps nothing meanwhile
   std::shared_ptr<const LayerBinding> binding;
 
   const LayerBinding* operator->() const { return binding.get(); }
@@ -131,21 +131,21 @@ struct Plan {
   std::string model;
   std::vector<Grid> grids;  ///< of each stage; stages take consecutive ranks
   Workload workload;
-  std::vector<LayerPlan> layers;   ///< in the order in which they run, for microbatches of the larger size
-  std::vector<LayerPlan> smaller;  ///< for those of one sample less; empty if all are equal
+  std::vector<LayerPlan> layers;            ///< in the order in which they run, for microbatches of the larger size
+  std::vector<LayerPlan> remainder_layers;  ///< for those of one sample less; empty if all are equal
   Readers all_readers;
-  int microbatches = 1;        ///< balanced blocks of the batch
-  std::vector<int> places{0};  ///< group of layers -> stage
+  int microbatches = 1;                ///< balanced blocks of the batch
+  std::vector<int> stage_of_group{0};  ///< group of layers -> stage
   /// A second replica of all layers, on the stages in the opposite order (Li and Hoefler 2021).
-  struct Mirror {
-    std::vector<LayerPlan> layers, smaller;
-    std::vector<int> places;
-    std::vector<bool> takes;  ///< by microbatch: that it goes through this replica
+  struct SecondReplica {
+    std::vector<LayerPlan> layers, remainder_layers;
+    std::vector<int> stage_of_group;
+    std::vector<bool> runs_microbatch;  ///< by microbatch: that it goes through this replica
   };
-  std::optional<Mirror> mirror;
+  std::optional<SecondReplica> second_replica;
   Schedule schedule;
-  std::vector<Bucket> buckets;  ///< of gradients, in the order in which backward completes them; training only
-  bool distributed = false;     ///< the ranks along a bucket's axes share its update
+  std::vector<Bucket> buckets;     ///< of gradients, in the order in which backward completes them; training only
+  bool sharded_optimizer = false;  ///< the ranks along a bucket's axes share its update
   std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, where somebody has measured
 
   /// The grid of the only stage.
@@ -155,12 +155,12 @@ struct Plan {
   int stage_of_rank(int rank) const;
   int rank_in_stage(int rank) const { return rank - grids[static_cast<std::size_t>(stage_of_rank(rank))].first_rank(); }
   /// The stage that runs a group, or a layer, of a replica.
-  int place(int group, int replica = 0) const;
+  int stage_running(int group, int replica = 0) const;
   int stage_of(int layer, int replica = 0) const;
   const Grid& grid_of(int layer, int replica = 0) const {
     return grids[static_cast<std::size_t>(stage_of(layer, replica))];
   }
-  int replicas() const { return mirror ? 2 : 1; }
+  int replicas() const { return second_replica ? 2 : 1; }
   /// The replica of a group that a stage runs, never both; -1 if it runs none.
   int replica_on(int group, int stage) const;
 
@@ -176,7 +176,7 @@ struct Plan {
   /// The elements of that buffer that `rank` updates, and holds the optimizer's state of.
   Interval share(const Bucket& bucket, int rank) const;
   /// The ranks over which norms of whole weights are summed.
-  AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (distributed ? bucket.axes : 0); }
+  AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (sharded_optimizer ? bucket.axes : 0); }
 
   // In what follows `rank` is one of the world.
 
@@ -187,7 +187,7 @@ struct Plan {
   Traffic traffic(int rank) const;
   /// Of these, what one microbatch of the larger size (or of the smaller one) moves, and what comes once a step; of the first
   /// replica.
-  std::vector<PlannedTraffic> microbatch_traffic(int layer, int rank, bool of_smaller = false) const;
+  std::vector<PlannedTraffic> microbatch_traffic(int layer, int rank, bool of_remainder = false) const;
   std::vector<PlannedTraffic> step_traffic(int layer, int rank) const;
   /// Bytes that one layer holds of one (larger) microbatch on `rank`, by class: weights, gradients and optimizer state for good, activations (its
   /// output and what its backward keeps) and halos (extended inputs) from its forward to its backward.
@@ -213,7 +213,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
 
 /// What layers keep of a microbatch's activations from backward-data to backward-filter: all, since the gradients of their
 /// weights need their inputs.
-inline constexpr double kept_for_filter = 1;
+inline constexpr double kept_until_backward_filter = 1;
 
 /// Which groups of a plan's layers feed which.
 GroupGraph graph_of(const Plan& plan);
@@ -224,6 +224,6 @@ void check_memory(const Plan& plan, Index limit);
 
 /// The strategy with what `plan` chose written out: other workloads (a smaller last batch, an evaluation) would choose by
 /// costs of their own, but find the weights where this plan has them.
-Strategy settled(Strategy strategy, const Plan& plan);
+Strategy pin_weight_layouts(Strategy strategy, const Plan& plan);
 
 }  // namespace partita

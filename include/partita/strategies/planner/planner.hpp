@@ -57,7 +57,7 @@ class NothingFits : public Error {
 ///
 ///     stages x microbatches x grids      divisors of the ranks; 1, 2, 4, ... microbatches a stage; samples (data), the first two
 ///                                        dimensions of space (y, x; x <= y) and channels (c) share a stage
-///     layouts                            every layer chooses one of the grid's patterns: least_cost (Jia et al. 2018)
+///     layouts                            every layer chooses one of the grid's patterns: eliminate_choices (Jia et al. 2018)
 ///     boundaries of stages               as `balanced` places them, with less effort
 ///     schedule                           the given kinds
 ///     distributed update, recomputation, more microbatches

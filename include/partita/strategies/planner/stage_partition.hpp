@@ -13,14 +13,14 @@ namespace partita {
 /// as the schedule has under way of each group; where what is found holds more, it aims lower: within a few percent of the least that any
 /// cut holds it may find none. The same on every rank. Throws Error if the model has fewer layers than groups, and if nothing that was
 /// looked at fits the limit.
-Strategy balanced(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                  const KernelTimes& times, Index limit = 0);
+Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                      const KernelTimes& times, Index limit = 0);
 
 /// The same; if no cut that was found fits, the one that passes the limit least, so that it can be said what is missing.
-Strategy balanced_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
-                          const Machine& machine, const KernelTimes& times, Index limit);
+Strategy place_stages_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit);
 
 /// The strategy with the stages that `layers` were bound for written out.
-Strategy with_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers);
+Strategy close_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers);
 
 }  // namespace partita

@@ -74,7 +74,7 @@ struct Schedule {
   int microbatches() const;
   int replicas() const;
   /// The stage of every group by replica, [replica][group]: the first that has an action of it, -1 for none.
-  std::vector<std::vector<int>> places() const;
+  std::vector<std::vector<int>> stages_of_groups() const;
   /// One line a stage, e.g. "0F0 0B0 reduce step".
   std::string print() const;
   /// How a message about a stage, or about its action at `position`, begins: "pipeline.csv, line 3, cell 7: "; "" if the

@@ -31,11 +31,11 @@ struct KernelCall {
   const Tensor& target;  ///< what the loss compares its input with, of its places on this rank
   std::uint64_t seed = 0;
   Index step = 0;
-  Index first_sample = 0;  ///< of this microbatch, in the step's batch
-  double share = 1;        ///< of the step's samples that are in this microbatch
-  bool begins = true;      ///< the first forward of this layer in the step
+  Index first_sample = 0;           ///< of this microbatch, in the step's batch
+  double share = 1;                 ///< of the step's samples that are in this microbatch
+  bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
-  bool again = false;         ///< a forward that runs once more, for the backward: it must not count twice
+  bool is_recompute = false;  ///< a forward that runs once more, for the backward: it must not count twice
   Write write = Write::add;   ///< to dw; over in a step's first backward
   double* loss = nullptr;     ///< where a loss layer leaves the mean over this microbatch
   double* correct = nullptr;  ///< and the fraction of right predictions
@@ -56,11 +56,11 @@ class Kernel {
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.
   virtual void start_backward(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
-  /// dw += this rank's part; where `heeds_write`, as call.write says.
+  /// dw += this rank's part; where `supports_overwrite`, as call.write says.
   virtual void backward_filter(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
   /// True if backward_filter overwrites dw where call.write says so, which saves reading what is large. The others get
   /// zeros to add to.
-  virtual bool heeds_write() const { return false; }
+  virtual bool supports_overwrite() const { return false; }
   /// Writes all dx of every input, which hold anything before; called only if one of them is needed.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };

@@ -21,9 +21,9 @@ struct TimedAction {
 /// Runs a plan on one rank: interprets the actions of its schedule.
 class Executor {
  public:
-  /// `grid` is this rank's stage's, `world` holds the ranks of all stages; `twin` this rank and the one that holds the other
+  /// `grid` is this rank's stage's, `world` holds the ranks of all stages; `replica_pair` this rank and the one that holds the other
   /// replica of its weights, where a plan has two. All references must outlive the executor.
-  Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* twin, Backend& backend,
+  Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* replica_pair, Backend& backend,
            Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
            std::uint64_t seed, bool overlap);
   ~Executor();

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "partita/train/data/dataset.hpp"
-#include "partita/train/run/executor.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/train/run/executor.hpp"
 
 #include <functional>
 #include <map>
@@ -122,10 +122,10 @@ class Trainer {
   std::shared_ptr<TrafficCounter> counter_;
   std::shared_ptr<Communicator> world_;
   std::shared_ptr<Allocator> allocator_;
-  std::shared_ptr<Communicator> counted_;  // world_, counted
-  int stage_ = 0;                          // of this rank
-  std::shared_ptr<Communicator> twin_;     // the two ranks that hold both replicas of a weight
-  std::unique_ptr<ProcessGrid> grid_;      // of the stage
+  std::shared_ptr<Communicator> counted_;       // world_, counted
+  int stage_ = 0;                               // of this rank
+  std::shared_ptr<Communicator> replica_pair_;  // the two ranks that hold both replicas of a weight
+  std::unique_ptr<ProcessGrid> grid_;           // of the stage
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Parameters> parameters_;
   std::map<std::pair<Index, bool>, Bound> bound_;

@@ -1,7 +1,7 @@
-#include "src/cli/support/machine_files.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/train/measure/measure_machine.hpp"
+#include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/text_file.hpp"
 
 #include <cstdio>
@@ -56,7 +56,7 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
   const MeasureOptions how = measure_options(options);
   KernelTimes times;
   Plans plans;
-  together(*world, [&] {
+  agree_or_throw(*world, [&] {
     const Model model = make_model(options, factory);
     const Workload workload = make_workload(options);
     for (const auto& [name, strategy] : make_strategies(options, world->size()))
@@ -69,7 +69,7 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
   const Machine machine = measure_machine(how, *world);
   if (first) print_machine(machine, world->size(), now() - start);
   measure(plans, how, times, *world);
-  together(*world, [&] {
+  agree_or_throw(*world, [&] {
     if (!first) return;
     const std::string text = machine.print();
     static_cast<void>(Machine::parse(text, options.out));  // nothing is written that could not be read again

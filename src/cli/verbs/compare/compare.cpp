@@ -53,7 +53,7 @@ class Comparison {
     Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
       const KernelTimes& times = ours ? files_.times : given_;
-      placed = balanced_nearest(model_, strategy, workload_, files_.machine, times, limit());
+      placed = place_stages_nearest(model_, strategy, workload_, files_.machine, times, limit());
       one.plan = bind(model_, placed, workload_);
       one.cost = estimate(one.plan, files_.machine, times);
     });
@@ -96,7 +96,7 @@ class Comparison {
         fail("{}: {}", name, error.what());
       }
     };
-    world_ ? together(*world_, named) : named();
+    world_ ? agree_or_throw(*world_, named) : named();
   }
   /// Of one rank, if that can hold it. Nobody asked for it to be run: where nobody said a limit either, the assumed machine's memory is one.
   void measure_if_held(const std::string& name, const std::function<Plan()>& make) {
@@ -167,7 +167,7 @@ std::string reasons(const Compared& loser, const Compared& winner) {
 /// Where the groups of layers lie: "stages of s: a to b | c to d", or with the stage of each where a stage has several.
 void print_groups(const Compared& one) {
   const Plan& plan = one.plan;
-  const bool alike = plan.places.size() == plan.grids.size();
+  const bool alike = plan.stage_of_group.size() == plan.grids.size();
   const auto& layers = plan.layers;
   std::string text;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -279,7 +279,7 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
     if (first) check_writable({{"--json", options.json}}, strategy_files(options));
     if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
   };
-  world ? together(*world, prepare) : prepare();
+  world ? agree_or_throw(*world, prepare) : prepare();
   std::vector<Compared> all;
   for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
   comparison->add_efficiencies(all);

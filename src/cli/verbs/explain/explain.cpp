@@ -1,11 +1,11 @@
-#include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/options.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/options.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/schedule/schedule_report.hpp"
 
 namespace partita::cli {
 
@@ -28,13 +28,15 @@ void print_gradients(const LayerPlan& layer) {
 }
 
 void print_redistributions(const LayerPlan& layer, bool training) {
-  for (std::size_t i = 0; i < layer->arrive.size(); ++i)
-    if (!layer->arrive[i].empty())
-      print_line("from", fmt::format("{} by {}", layer->arrive[i][0].from.print(), print(layer->arrive[i])));
-  print_line("to", print(layer->finish));
-  for (std::size_t i = 0; i < layer->leave.size(); ++i)
-    if (training && layer->needs_dx[i] && !layer->leave[i].empty())
-      print_line("dx to", fmt::format("{} by {}", layer->leave[i].back().to.print(), print(layer->leave[i])));
+  for (std::size_t i = 0; i < layer->redistribute_input.size(); ++i)
+    if (!layer->redistribute_input[i].empty())
+      print_line("from", fmt::format("{} by {}", layer->redistribute_input[i][0].from.print(),
+                                     print(layer->redistribute_input[i])));
+  print_line("to", print(layer->redistribute_output));
+  for (std::size_t i = 0; i < layer->redistribute_dx.size(); ++i)
+    if (training && layer->needs_dx[i] && !layer->redistribute_dx[i].empty())
+      print_line("dx to", fmt::format("{} by {}", layer->redistribute_dx[i].back().to.print(),
+                                      print(layer->redistribute_dx[i])));
 }
 
 void print_traffic(const Plan& plan, int layer, int rank) {
@@ -114,8 +116,8 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (layer->at.x_halo) print_line("halo x", layer->at.x_halo->widths());
   if (layer->at.dy_halo && layer->needs_dx[0] && plan.workload.training)
     print_line("halo dy", layer->at.dy_halo->widths());
-  for (const auto& boundary : layer.departs) {
-    const int stage = plan.places[static_cast<std::size_t>(boundary.group)];
+  for (const auto& boundary : layer.sends_to_stages) {
+    const int stage = plan.stage_of_group[static_cast<std::size_t>(boundary.group)];
     print_line(fmt::format("y to {}", stage),
                shape_and_layout(layer->shape, boundary.to) + fmt::format(" on stage {}", stage));
   }
@@ -131,7 +133,7 @@ void print_layers(const Plan& plan, const Options& options) {
     const int group = plan.layers[static_cast<std::size_t>(layer)].group;
     if (plan.grids.size() > 1 && group != before)
       fmt::print("\n== stage {}{} ==\n", plan.stage_of(layer),
-                 plan.places.size() > plan.grids.size() ? fmt::format(", group {}", group) : "");
+                 plan.stage_of_group.size() > plan.grids.size() ? fmt::format(", group {}", group) : "");
     before = group;
     print_layer(plan, layer, options);
   }
@@ -143,7 +145,7 @@ void print_idle_axes(const Plan& plan) {
     const Grid& grid = plan.grids[stage];
     AxisSet used = 0;
     for (const auto& layer : plan.layers)
-      if (plan.places[static_cast<std::size_t>(layer.group)] == static_cast<int>(stage))
+      if (plan.stage_of_group[static_cast<std::size_t>(layer.group)] == static_cast<int>(stage))
         used |= layer->y.sharding() | layer->at.y.sharding() | layer->at.y.partial();
     const AxisSet idle = grid.all() & ~used;
     if (grid.group_size(idle) > 1)
@@ -156,14 +158,14 @@ void print_idle_axes(const Plan& plan) {
 std::string layers_of_stage(const Plan& plan, int stage) {
   std::string text;
   for (int replica = 0; replica < plan.replicas(); ++replica)
-    for (int group = 0; group < static_cast<int>(plan.places.size()); ++group) {
-      if (plan.place(group, replica) != stage) continue;
+    for (int group = 0; group < static_cast<int>(plan.stage_of_group.size()); ++group) {
+      if (plan.stage_running(group, replica) != stage) continue;
       const auto in = [&](const LayerPlan& layer) { return layer.group == group; };
       const auto first = std::find_if(plan.layers.begin(), plan.layers.end(), in);
       const auto last = std::find_if(plan.layers.rbegin(), plan.layers.rend(), in);
       text += (text.empty() ? "" : ", ") + first->name;
       if (last->name != first->name) text += " to " + last->name;
-      if (plan.places.size() > plan.grids.size()) text += fmt::format(" (group {})", group);
+      if (plan.stage_of_group.size() > plan.grids.size()) text += fmt::format(" (group {})", group);
       if (replica > 0) text += " (second replica)";
     }
   return text;
@@ -183,7 +185,7 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vec
              counted(plan.ranks(), "rank"), options.trainer.batch, name(options.trainer.dtype), options.rank);
   if (plan.microbatches > 1)
     fmt::print("in {} microbatches of {}{}; layouts and memory of a layer are those of one\n", plan.microbatches,
-               counted(plan.samples(0).extent(), "sample"), plan.smaller.empty() ? "" : " or one less");
+               counted(plan.samples(0).extent(), "sample"), plan.remainder_layers.empty() ? "" : " or one less");
   for (const auto& note : notes) fmt::print("note: {}\n", note);
   if (alone && plan.microbatches == 1) return fmt::print("schedule: {}", plan.schedule.print());
   for (std::size_t stage = 0; !alone && stage < plan.grids.size(); ++stage)
@@ -215,7 +217,7 @@ void print_price(const Plan& plan, const MachineFiles& files, int layer) {
   const Cost cost = estimate(plan, machine, times);
   fmt::print("predicted time: {:.3f} ms a step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
-  if (layer >= 0) fmt::print("\n{}", why(plan, machine, times, layer));
+  if (layer >= 0) fmt::print("\n{}", explain_cost(plan, machine, times, layer));
 }
 
 }  // namespace
@@ -231,7 +233,7 @@ int explain(const Options& options, const ModelFactory& factory) {
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,
          plan.grids.size() == 1 ? fmt::format("grid \"{}\"", plan.grid().print()) : "strategy", plan.ranks() - 1);
   ScheduleRequest unit_times;
-  unit_times.filter_memory = kept_for_filter;
+  unit_times.filter_memory = kept_until_backward_filter;
   const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
   if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
   print_head(plan, schedule, microbatch_notes(strategy, plan), options);

@@ -1,10 +1,10 @@
-#include "src/cli/verbs/compare/compare.hpp"
 #include "partita/base/error.hpp"
-#include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/compare/compare.hpp"
 
 #include <unistd.h>
 
@@ -58,7 +58,7 @@ std::string describe(const Strategy& strategy) {
       std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
   return fmt::format("{}grid \"{}\"{}{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
                      strategy.grid().print(), microbatches,
-                     strategy.update() == Strategy::Update::distributed ? ", distributed update" : "",
+                     strategy.optimizer_state() == Strategy::OptimizerState::sharded ? ", sharded optimizer" : "",
                      recomputing ? ", recomputing" : "", counted(static_cast<Index>(rules.size()), "rule"));
 }
 

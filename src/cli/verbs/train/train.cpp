@@ -1,14 +1,14 @@
+#include "partita/base/clock.hpp"
+#include "partita/base/error.hpp"
+#include "partita/strategies/cost/estimate.hpp"
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/options.hpp"
-#include "partita/base/clock.hpp"
-#include "partita/base/error.hpp"
-#include "partita/strategies/cost/estimate.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/trace.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/schedule/schedule_report.hpp"
 
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ struct Setup {
 
 Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
-  together(world, [&] {
+  agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
     const Strategy given = make_strategy(options, world.size());
     check_ranks(given, world.size());
@@ -98,10 +98,10 @@ Totals totals(Trainer& trainer, Communicator& world) {
   const Traffic predicted = trainer.predicted(), measured = trainer.measured();
   std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
                              static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
-  world.all_reduce(sums.data(), 4, DType::f64, Op::sum, {}).wait();
+  world.all_reduce(sums.data(), 4, DType::f64, ReduceOp::sum, {}).wait();
   std::array<double, 2> memory{static_cast<double>(trainer.plan().peak(world.rank()).total),
                                static_cast<double>(trainer.peak_memory().total)};
-  world.all_reduce(memory.data(), 2, DType::f64, Op::max, {}).wait();
+  world.all_reduce(memory.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   const auto whole = [](double value) { return static_cast<Index>(value); };
   return {{whole(sums[0]), whole(sums[1])}, {whole(sums[2]), whole(sums[3])}, whole(memory[0]), whole(memory[1])};
 }
@@ -203,7 +203,7 @@ class Run {
     json_["step_seconds"] = step_seconds_;
     if (!options_.trace.empty()) {
       const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), *world_);
-      together(*world_, [&] {
+      agree_or_throw(*world_, [&] {
         if (first_ && trace.empty())
           fmt::print("note       no whole batch was trained; there is nothing to write to --trace {}\n",
                      options_.trace);
@@ -257,7 +257,7 @@ class Run {
       fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
     json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
-    together(*world_, [&] {
+    agree_or_throw(*world_, [&] {
       if (first_) write_text("--json", options_.json, print_json(json_));
     });
   }
