@@ -53,7 +53,7 @@ class Run {
  private:
   static Strategy strategy(const std::string& kind, int microbatches) {
     Strategy s;
-    s.stage({"image", "relu3"}).stage({"conv4", "loss"}).schedule(kind, microbatches);
+    s.group({"image", "relu3"}).group({"conv4", "loss"}).schedule(kind, microbatches);
     return s;
   }
   static TrainerOptions options(int microbatches) {

@@ -40,9 +40,9 @@ Model model() {
 
 Strategy stages(const std::string& schedule) {
   Strategy s;
-  s.stage({"image", "pool1", Grid::parse("y=2 x=2")})  // rows and columns over four ranks
-      .stage({"conv2", "relu2", Grid::parse("c=2")})   // channels over two
-      .stage({"conv3", "loss"})                        // one rank
+  s.group({"image", "pool1", Grid::parse("y=2 x=2")})  // rows and columns over four ranks
+      .group({"conv2", "relu2", Grid::parse("c=2")})   // channels over two
+      .group({"conv3", "loss"})                        // one rank
       .schedule(schedule, 8)
       .layer("*", {.output = "C@c H@y W@x"});
   return s;

@@ -53,32 +53,36 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
   }
 }
 
-/// optimizer = "distributed"
-Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root) {
+/// optimizer = "sharded"; "distributed" is its old name.
+Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root,
+                                              std::vector<std::string>& renamed) {
   const auto text = reader.text(root, "optimizer");
   if (!text || *text == "replicated") return Strategy::OptimizerState::replicated;
-  if (*text == "distributed") return Strategy::OptimizerState::sharded;
-  reader.refuse(*root.get("optimizer"), "there is no optimizer = \"{}\"; write \"replicated\" or \"distributed\"",
-                *text);
+  if (*text == "sharded") return Strategy::OptimizerState::sharded;
+  const toml::node& node = *root.get("optimizer");
+  if (*text != "distributed")
+    reader.refuse(node, "there is no optimizer = \"{}\"; write \"replicated\" or \"sharded\"", *text);
+  renamed.push_back(fmt::format("{}: optimizer = \"distributed\" is now \"sharded\"", reader.place(node)));
+  return Strategy::OptimizerState::sharded;
 }
 
-/// [[stage]] layers = ["conv1", "pool3"] grid = "data=2"
-Strategy::Stage read_stage(const Reader& reader, const toml::table& table) {
+/// [[group]] layers = ["conv1", "pool3"] grid = "data=2"
+Strategy::Group read_group(const Reader& reader, const toml::table& table) {
   static const std::vector<std::string> keys{"layers", "grid"};
-  reader.check_keys(table, keys, "[[stage]]");
+  reader.check_keys(table, keys, "[[group]]");
   const auto* layers = table.get("layers");
   const auto* both = layers == nullptr ? nullptr : layers->as_array();
   const auto name = [&](std::size_t i) { return both->get(i)->value_exact<std::string>(); };
   const auto* one = both != nullptr && both->size() == 1 ? both->get(0) : layers;
   if (one != nullptr && one->is_string())
-    reader.refuse(*layers, "layers are a stage's first and last; for '{0}' alone write layers = [{1}, {1}]",
+    reader.refuse(*layers, "layers are a group's first and last; for '{0}' alone write layers = [{1}, {1}]",
                   one->as_string()->get(), quoted(one->as_string()->get()));
   if (both == nullptr || both->size() != 2 || !name(0) || !name(1))
     reader.refuse(layers == nullptr ? table : *layers,
-                  "[[stage]] needs layers = [\"its first layer\", \"its last layer\"]");
-  Strategy::Stage stage{*name(0), *name(1), std::nullopt, reader.place(table)};
-  if (table.contains("grid")) stage.grid = read_grid(reader, table);
-  return stage;
+                  "[[group]] needs layers = [\"its first layer\", \"its last layer\"]");
+  Strategy::Group group{*name(0), *name(1), std::nullopt, reader.place(table)};
+  if (table.contains("grid")) group.grid = read_grid(reader, table);
+  return group;
 }
 
 Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
@@ -137,31 +141,30 @@ Strategy& Strategy::bucket_bytes(Index bytes) {
 
 Strategy& Strategy::stages(int count) {
   if (count < 1 || count > most_microbatches) fail("{} stages; there must be 1 to {}", count, most_microbatches);
-  if (!stages_.empty()) fail("{} stages are asked for, but stages are named too; say one of both", count);
+  if (!groups_.empty()) fail("{} stages are asked for, but groups are named too; give one of the two", count);
   stage_count_ = count;
   return *this;
 }
 
-Strategy& Strategy::stage(Stage stage) {
-  if (stage_count_ > 1) fail("{} stages are asked for, but stages are named too; say one of both", stage_count_);
-  if (stage.place.empty()) stage.place = fmt::format("stage {}", stages_.size());
-  stages_.push_back(std::move(stage));
+Strategy& Strategy::group(Group group) {
+  if (stage_count_ > 1) fail("{} stages are asked for, but groups are named too; give one of the two", stage_count_);
+  if (group.place.empty()) group.place = fmt::format("group {}", groups_.size());
+  groups_.push_back(std::move(group));
   return *this;
 }
 
 int Strategy::groups_per_stage() const {
-  return groups_ > 0 ? groups_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
+  return groups_per_stage_ > 0 ? groups_per_stage_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
 }
 
 std::vector<int> Strategy::stages_of_groups() const {
-  if (stages_.empty() && stage_count_ == 1) return {0};
+  if (groups_.empty() && stage_count_ == 1) return {0};
   const int each = groups_per_stage(),
-            groups = stages_.empty() ? stage_count_ * each : static_cast<int>(stages_.size());
+            groups = groups_.empty() ? stage_count_ * each : static_cast<int>(groups_.size());
   if (groups % each != 0)
     fail(
-        "the schedule '{}' runs {} groups of layers a stage, but the strategy has {} [[stage]] entries, one a group; "
-        "make "
-        "them a multiple of {}",
+        "the schedule '{}' runs {} groups of layers a stage, but the strategy has {} [[group]] entries; "
+        "give a multiple of {}",
         schedule_, each, groups, each);
   std::vector<int> places;
   for (int group = 0; group < groups; ++group) places.push_back(stage_of_group(schedule_, group, groups / each));
@@ -169,18 +172,18 @@ std::vector<int> Strategy::stages_of_groups() const {
 }
 
 std::vector<Grid> Strategy::grids() const {
-  if (stages_.empty()) {
+  if (groups_.empty()) {
     std::vector<Grid> grids;
     if (stage_count_ > most_ranks / grid_.size()) fail("the stages have more than {} ranks together", most_ranks);
     for (int stage = 0; stage < stage_count_; ++stage) grids.push_back(grid_.at(stage * grid_.size()));
     return grids;
   }
   const auto places = this->stages_of_groups();
-  std::vector<const Stage*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
+  std::vector<const Group*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
                                     nullptr);
-  for (std::size_t group = 0; group < stages_.size(); ++group) {
-    const Stage*& first = entries[static_cast<std::size_t>(places[group])];
-    const Stage& entry = stages_[group];
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const Group*& first = entries[static_cast<std::size_t>(places[group])];
+    const Group& entry = groups_[group];
     if (first == nullptr) first = &entry;
     if (entry.grid.value_or(grid_).print() != first->grid.value_or(grid_).print())
       fail("{}: its grid is \"{}\", but it shares stage {} with layers '{}' to '{}', whose grid is \"{}\"", entry.place,
@@ -188,7 +191,7 @@ std::vector<Grid> Strategy::grids() const {
            first->grid.value_or(grid_).print());
   }
   std::vector<Grid> grids;
-  for (int first = 0; const Stage* entry : entries) {
+  for (int first = 0; const Group* entry : entries) {
     grids.push_back(entry->grid.value_or(grid_).at(first));
     if (grids.back().size() > most_ranks - first) fail("the stages have more than {} ranks together", most_ranks);
     first += grids.back().size();
@@ -211,17 +214,17 @@ Strategy& Strategy::schedule(const std::string& kind, int microbatches, int grou
   if (groups > 0 && groups != usual && (kind == "single" || !schedule_kind(kind).any_groups))
     fail("the schedule '{}' has {} {} of layers a stage, not {}; 'interleaved' takes any number", kind, usual,
          usual == 1 ? "group" : "groups", groups);
-  groups_ = groups;
+  groups_per_stage_ = groups;
   schedule_ = kind;
   microbatches_ = microbatches;
   return *this;
 }
 
 Strategy Strategy::on(Grid grid) const {
-  for (const auto& stage : stages_)
-    if (stage.grid)
-      fail("{}: the stage has a grid of its own, \"{}\", which \"{}\" cannot replace; change it there", stage.place,
-           stage.grid->print(), grid.print());
+  for (const auto& group : groups_)
+    if (group.grid)
+      fail("{}: the group has a grid of its own, \"{}\", which \"{}\" cannot replace; change it there", group.place,
+           group.grid->print(), grid.print());
   Strategy other = *this;
   other.grid_ = std::move(grid);
   return other;
@@ -231,12 +234,13 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
   static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
-                                             "stages", "stage",     "layer"};
+                                             "stages", "group",     "layer",
+                                             "stage"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;
   strategy.grid_ = read_grid(reader, root);
-  strategy.optimizer_state_ = read_optimizer_state(reader, root);
+  strategy.optimizer_state_ = read_optimizer_state(reader, root, strategy.renamed_keys_);
   if (const auto* bytes = root.get("bucket_bytes"); bytes != nullptr) {
     const auto value = bytes->value_exact<std::int64_t>();
     if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
@@ -245,14 +249,20 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   read_schedule(reader, root, strategy);
   if (const auto* stages = root.get("stages"); stages != nullptr) {
     if (stages->is_table() || stages->is_array_of_tables())
-      reader.refuse(*stages, "'stages' is a number of stages; one stage and its layers are written as [[stage]]");
+      reader.refuse(*stages, "'stages' is a number of stages; the layers of one are written as [[group]]");
     const auto value = stages->value_exact<std::int64_t>();
     if (!value || *value < 1 || *value > most_microbatches)
       reader.refuse(*stages, "'stages' must be a whole number, 1 to {}", most_microbatches);
-    if (root.contains("stage")) reader.refuse(*stages, "'stages' places the stages itself; leave it or [[stage]] out");
+    if (root.contains("group") || root.contains("stage"))
+      reader.refuse(*stages, "'stages' places the stages itself; leave it or [[group]] out");
     strategy.stages(static_cast<int>(*value));
   }
-  for (const auto* table : reader.tables(root, "stage")) strategy.stage(read_stage(reader, *table));
+  if (const auto* old = root.get("stage"); old != nullptr) {
+    if (root.contains("group")) reader.refuse(*old, "[[stage]] is the old name of [[group]]; use [[group]] alone");
+    strategy.renamed_keys_.push_back(fmt::format("{}: [[stage]] is now [[group]]", reader.place(*old)));
+  }
+  for (const char* key : {"group", "stage"})
+    for (const auto* table : reader.tables(root, key)) strategy.group(read_group(reader, *table));
   for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
   return strategy;
 }
@@ -261,14 +271,14 @@ Strategy Strategy::load(const std::string& path) { return parse(read_file("strat
 
 std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
-  if (optimizer_state_ == OptimizerState::sharded) text += "optimizer = \"distributed\"\n";
+  if (optimizer_state_ == OptimizerState::sharded) text += "optimizer = \"sharded\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   if (stage_count_ > 1) text += fmt::format("stages = {}\n", stage_count_);
   if (schedule_ != "single" || microbatches_ > 1)
     text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n{}", schedule_, microbatches_,
-                        groups_ > 0 ? fmt::format("groups = {}\n", groups_) : "");
-  for (const auto& [first, last, grid, place] : stages_) {
-    text += fmt::format("\n[[stage]]\nlayers = [{}, {}]\n", quoted(first), quoted(last));
+                        groups_per_stage_ > 0 ? fmt::format("groups = {}\n", groups_per_stage_) : "");
+  for (const auto& [first, last, grid, place] : groups_) {
+    text += fmt::format("\n[[group]]\nlayers = [{}, {}]\n", quoted(first), quoted(last));
     if (grid) text += fmt::format("grid = \"{}\"\n", grid->print());
   }
   for (const auto& [match, rule, place] : rules_) {

@@ -11,12 +11,12 @@ namespace partita {
 
 namespace {
 
-int find_layer(const Model& model, const Strategy::Stage& stage, const std::string& name) {
+int find_layer(const Model& model, const Strategy::Group& group, const std::string& name) {
   const int layer = model.find(name);
   if (layer >= 0) return layer;
   std::vector<std::string> names;
   for (const auto& each : model.layers()) names.push_back(each.name);
-  fail("{}: '{}' is no layer of the model '{}'{}; it has {}", stage.place, name, model.name(),
+  fail("{}: '{}' is no layer of the model '{}'{}; it has {}", group.place, name, model.name(),
        did_you_mean(name, names), quoted_list(names));
 }
 
@@ -24,30 +24,30 @@ int find_layer(const Model& model, const Strategy::Stage& stage, const std::stri
 
 std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) {
   const auto& layers = model.layers();
-  std::vector<int> stages;
-  for (const auto& stage : strategy.stages()) {
-    const int first = find_layer(model, stage, stage.first), last = find_layer(model, stage, stage.last);
-    const auto next = static_cast<int>(stages.size());
-    if (first > last) fail("{}: its first layer '{}' comes after its last, '{}'", stage.place, stage.first, stage.last);
+  std::vector<int> groups;
+  for (const auto& group : strategy.groups()) {
+    const int first = find_layer(model, group, group.first), last = find_layer(model, group, group.last);
+    const auto next = static_cast<int>(groups.size());
+    if (first > last) fail("{}: its first layer '{}' comes after its last, '{}'", group.place, group.first, group.last);
     const std::string due = next < static_cast<int>(layers.size()) ? layers[static_cast<std::size_t>(next)].name : "";
     if (first < next)
-      fail("{}: '{}' is in stage {} already; this stage must begin with {}", stage.place, stage.first,
-           stages[static_cast<std::size_t>(first)], due.empty() ? "nothing: no layer is left" : "'" + due + "'");
+      fail("{}: '{}' is in group {} already; this group must begin with {}", group.place, group.first,
+           groups[static_cast<std::size_t>(first)], due.empty() ? "nothing: no layer is left" : "'" + due + "'");
     if (first > next) {
-      for (const auto* later = &stage + 1; later <= &strategy.stages().back(); ++later)
+      for (const auto* later = &group + 1; later <= &strategy.groups().back(); ++later)
         if (model.find(later->first) == next)
-          fail("{}: stages are listed in the model's order; that of '{}' ({}) comes before this one", stage.place, due,
+          fail("{}: groups are listed in the model's order; that of '{}' ({}) comes before this one", group.place, due,
                later->place);
-      fail("{}: '{}' would be in no stage; this stage must begin with it", stage.place, due);
+      fail("{}: '{}' would be in no group; this group must begin with it", group.place, due);
     }
-    const int number = static_cast<int>(&stage - strategy.stages().data());
-    stages.resize(static_cast<std::size_t>(last) + 1, number);
+    const int number = static_cast<int>(&group - strategy.groups().data());
+    groups.resize(static_cast<std::size_t>(last) + 1, number);
   }
-  if (strategy.stages().empty()) stages.resize(layers.size(), 0);
-  if (stages.size() < layers.size())
-    fail("{}: '{}' would be in no stage; the last stage ends with '{}'", strategy.stages().back().place,
-         layers[stages.size()].name, layers.back().name);
-  return stages;
+  if (strategy.groups().empty()) groups.resize(layers.size(), 0);
+  if (groups.size() < layers.size())
+    fail("{}: '{}' would be in no group; the last group ends with '{}'", strategy.groups().back().place,
+         layers[groups.size()].name, layers.back().name);
+  return groups;
 }
 
 GroupGraph graph_of(const Plan& plan) {
@@ -88,8 +88,8 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   }
   if (strategy.schedule() == "single" && stages == 1) return single_stage(true);
   const ScheduleRequest request = request_of(strategy, stages, microbatches);
-  if (strategy.stages().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
-    fail("the schedule '{}' runs {} groups of layers a stage; name them by [[stage]] entries, two or more",
+  if (strategy.groups().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
+    fail("the schedule '{}' runs {} groups of layers a stage; name them by [[group]] entries, two or more",
          request.kind, request.groups_per_stage);
   std::vector<std::vector<int>> replicas{places};
   if (request.kind == "chimera") replicas.push_back(reversed_stages(places));

@@ -64,7 +64,7 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   const auto smaller = shares ? Strategy::OptimizerState::sharded : Strategy::OptimizerState::replicated;
   const auto larger = shares ? Strategy::OptimizerState::replicated : Strategy::OptimizerState::sharded;
   std::optional<Variant> fastest;
-  const bool staged = strategy.stage_count() > 1 || !strategy.stages().empty();
+  const bool staged = strategy.stage_count() > 1 || !strategy.groups().empty();
   const auto kept = staged ? std::vector<std::string>() : layers_to_keep(bind(model_, strategy, workload_));
   const auto consider = [&](int microbatches, bool recompute, Strategy::OptimizerState update) {
     const Strategy changed = cut(strategy, microbatches).optimizer_state(update);

@@ -33,9 +33,9 @@ using Change = std::function<Variant()>;
 /// Steps of one change, the smallest first.
 using Family = std::vector<Change>;
 
-Strategy distributed(Strategy strategy) { return strategy.optimizer_state(Strategy::OptimizerState::sharded); }
+Strategy sharded(Strategy strategy) { return strategy.optimizer_state(Strategy::OptimizerState::sharded); }
 
-constexpr const char* update_text = "optimizer = \"distributed\"";
+constexpr const char* sharded_text = "optimizer = \"sharded\"";
 
 /// The grid with its axis `changed` (or one more) so many times as long.
 Grid lengthened(const Grid& grid, const std::string& changed, int times) {
@@ -89,11 +89,11 @@ class Search {
   }
 
   std::vector<Family> families() const {
-    const Strategy both = recomputing(distributed(strategy_), kept_);
-    const std::string recompute = recompute_text(kept_), both_text = fmt::format("{} and {}", update_text, recompute);
+    const Strategy both = recomputing(sharded(strategy_), kept_);
+    const std::string recompute = recompute_text(kept_), both_text = fmt::format("{} and {}", sharded_text, recompute);
     std::vector<Family> all;
     if (strategy_.optimizer_state() != Strategy::OptimizerState::sharded)
-      all.push_back({as(update_text, distributed(strategy_))});
+      all.push_back({as(sharded_text, sharded(strategy_))});
     all.push_back({as(recompute, recomputing(strategy_, kept_))});
     all.push_back({as(both_text, both)});
     all.push_back(more_microbatches(strategy_, ""));
@@ -134,7 +134,7 @@ class Search {
   }
 
   void add_ranks(std::vector<Family>& all) const {
-    const auto& stages = strategy_.stages();
+    const auto& stages = strategy_.groups();
     if (strategy_.stage_count() > 1 && stages.empty())
       all.push_back({[this] {
         Strategy more = strategy_;

@@ -23,7 +23,7 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
   named.stages(1);
   int first = 0;
   for (const int end : ends) {
-    named.stage({names[static_cast<std::size_t>(first)], names[static_cast<std::size_t>(end) - 1]});
+    named.group({names[static_cast<std::size_t>(first)], names[static_cast<std::size_t>(end) - 1]});
     first = end;
   }
   return named;

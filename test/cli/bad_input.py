@@ -82,7 +82,7 @@ expect("folder for a file", 2, ["--save", ".", "--json", "r.json"], "--save .", 
 expect("huge batch", 1, ["--batch", "9223372036854775807"], "2147483648 or less")
 expect("unknown optimizer", 1, ["--optimizer", "adma"], "did you mean 'adam'")
 expect("rate of nothing", 1, ["--rate", "0"], "learning rate is 0")
-expect("update of no kind", 2, S, r"s\.toml, line 2", "distributed", prepare=strategy('grid = "data=2"\noptimizer = "adam"\n'))
+expect("update of no kind", 2, S, r"s\.toml, line 2", "sharded", prepare=strategy('grid = "data=2"\noptimizer = "adam"\n'))
 expect("slip in a dropped word", 2, S, "no axis 'nosuch'", "column 3", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "H@nosuch"\n'))
 expect("slip in a pattern's weights", 2, S, "weights = ", "no axis 'nosuch'", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv*"\nweights = "V@nosuch"\n'))
 expect("unreadable strategy", 2, ["--strategy", "none.toml"], r"none\.toml", "No such file")
@@ -110,20 +110,20 @@ expect("volumes missing", 2, ["--model", "unet3d", "--data", "hdf5", "--data-dir
 expect("other targets", 1, ["--model", "unet3d", "--size", "32", "--data", "fashion-mnist"], "samples", "C=1 H=28 W=28")
 expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthetic", "--flip"], "--flip", "places")
 expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
-STAGES = '[[stage]]\nlayers = ["image", "{}"]\n[[stage]]\nlayers = ["{}", "{}"]\n'
+STAGES = '[[group]]\nlayers = ["image", "{}"]\n[[group]]\nlayers = ["{}", "{}"]\n'
 expect("stage of unknown layers", 2, S, r"s\.toml, line 1", "'pol1'", "did you mean 'pool1'", prepare=strategy(STAGES.format("pol1", "conv2", "loss")))
 expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no stage", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
 expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
 expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
 expect("stages in another order", 2, S, r"s\.toml, line 1", "in the model's order", r"'image' \(s\.toml, line 3, column 1\)",
-       prepare=strategy('[[stage]]\nlayers = ["conv2", "loss"]\n[[stage]]\nlayers = ["image", "pool1"]\n'))
+       prepare=strategy('[[group]]\nlayers = ["conv2", "loss"]\n[[group]]\nlayers = ["image", "pool1"]\n'))
 expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is a number", r"\[\[stage\]\]",
        prepare=strategy(STAGES.format("pool1", "conv2", "loss").replace("stage", "stages")))
 expect("stage of one layer", 2, S, r"s\.toml, line 2", r"for 'image' alone write layers = \[.image., .image.\]",
-       prepare=strategy('[[stage]]\nlayers = "image"\n'))
+       prepare=strategy('[[group]]\nlayers = "image"\n'))
 expect("grid beside those of stages", 2, [*S, "--grid", "data=2"], r"s\.toml, line 3", 'a grid of its own, "y=2"', '"data=2"',
        prepare=strategy(STAGES.format("pool1", "conv2", "loss") + 'grid = "y=2"\n'))
-expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[stage]]\ngrid = "y=2"\n'))
+expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[group]]\ngrid = "y=2"\n'))
 expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
 expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))

@@ -13,9 +13,9 @@ PIPELINE = """grid = "y=2"
 [schedule]
 kind = "gpipe"
 microbatches = 2
-[[stage]]
+[[group]]
 layers = ["image", "pool1"]
-[[stage]]
+[[group]]
 layers = ["conv2", "loss"]
 [[layer]]
 match = "*"

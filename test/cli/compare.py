@@ -101,7 +101,7 @@ def priced(folder):
           "wins" not in same, same)
     check("stages", "stages of stages.toml: image to " in same, same)
     write(folder, "folded.toml", '[schedule]\nkind = "v-half"\nmicrobatches = 4\n' + "".join(
-        f'[[stage]]\nlayers = ["{first}", "{last}"]\n' for first, last in
+        f'[[group]]\nlayers = ["{first}", "{last}"]\n' for first, last in
         (("image", "conv1"), ("tanh1", "conv2"), ("tanh2", "fc1"), ("tanh3", "loss"))))
     folded = compare(folder, strategies=["folded.toml"]).stdout
     check("several groups of layers a stage", "groups of layers on the stages of folded.toml: image to conv1 on 0 | tanh1 to conv2 on 1 | "
@@ -167,9 +167,9 @@ def limited(folder):
     first = json.loads(read(folder, "l.json"))["strategies"][0]["remedies"][0]
     check("what would make it fit", first["change"] == change and f"{first['memory'] / 1024:.1f}" == kept and
           first["missing"] == 0 and first["memory"] < held, text)
-    write(folder, "done.toml", 'optimizer = "distributed"\n' + SAMPLES)
+    write(folder, "done.toml", 'optimizer = "sharded"\n' + SAMPLES)
     shared = compare(folder, "--memory-limit", some, strategies=["samples.toml", "done.toml"]).stdout
-    check("what is named fits when it is done", 'optimizer = "distributed": ' in text and "done.toml does not fit" not in shared and
+    check("what is named fits when it is done", 'optimizer = "sharded": ' in text and "done.toml does not fit" not in shared and
           "done.toml wins" in shared, text + shared)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/two-cores.toml"), encoding="utf-8") as file:
         write(folder, "tight.toml", re.sub(r"\nmemory += {.*?}", '\nmemory = { MiB = 1, from = "a test" }', file.read()))

@@ -137,7 +137,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("no time below 0", all(event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 for event in events))
     with open(cut, "w", encoding="utf-8") as file:
         file.write('[schedule]\nkind = "v-half"\nmicrobatches = 3\n' + "".join(
-            f'[[stage]]\nlayers = ["{first}", "{last}"]\n' for first, last in
+            f'[[group]]\nlayers = ["{first}", "{last}"]\n' for first, last in
             (("image", "bn1"), ("relu1", "bn2"), ("relu2", "pool2"), ("fc1", "loss"))))
     folded = run(0, "explain", "--strategy", cut, "--batch", "16")
     alone = run(0, "schedule", "--kind", "v-half", "--stages", "2", "--microbatches", "3", "--filter-memory", "1")

@@ -229,7 +229,7 @@ class Bound {
                   "output of " + drawn.model.layers()[i].name);
   std::map<std::string, std::size_t> place;  // the optimizer's state comes in the order of buckets
   for (std::size_t i = 0; i < serial.weights.size(); ++i) place[serial.weights[i].name] = i;
-  if (drawn.strategy.stages().empty() && drawn.strategy.stage_count() == 1) {
+  if (drawn.strategy.groups().empty() && drawn.strategy.stage_count() == 1) {
     EXPECT_EQ(rank.weights.size(), place.size());
   }
   for (const auto& [name, tensor] : rank.weights) {

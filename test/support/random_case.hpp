@@ -63,11 +63,11 @@ class RandomCase {
     const bool alike = chance(0.4);  // then schedules of two groups a stage fit
     std::string grid;
     for (Index first = 0; first <= last;) {
-      const Index end = strategy.stages().size() == 3 ? last : between(first, last);
+      const Index end = strategy.groups().size() == 3 ? last : between(first, last);
       if (!alike) grid.clear();
       if (grid.empty())
         for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
-      strategy.stage({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,
+      strategy.group({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,
                       Grid::parse(grid)});
       first = end + 1;
     }
@@ -78,7 +78,7 @@ class RandomCase {
     const auto microbatches = static_cast<int>(between(1, 5));
     strategy.schedule(pick(std::vector<std::string>{"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"}),
                       microbatches);
-    if (strategy.stages().size() < 2 || chance(0.2)) return;
+    if (strategy.groups().size() < 2 || chance(0.2)) return;
     Strategy folded = strategy;
     folded.schedule(pick(std::vector<std::string>{"interleaved", "zb-v", "v-half", "v-min", "dualpipe-v", "chimera"}),
                     microbatches);

@@ -60,6 +60,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
 Model make_model(const Options& options, const ModelFactory& factory);
 /// The strategy that the options describe; without any, `ranks` share the samples.
 Strategy make_strategy(const Options& options, int ranks);
+/// Prints one line on standard error for each key of the strategy's file that has a new name. One rank calls it.
+void note_renamed_keys(const Strategy& strategy);
 /// Adds the rules that `option` gave, as "conv*: N@data H".
 void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option);
 /// The strategies that the options name, each with its own file's name; without any, what make_strategy says.

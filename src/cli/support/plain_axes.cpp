@@ -81,8 +81,8 @@ class Axes {
     made.optimizer_state(strategy_.optimizer_state()).bucket_bytes(strategy_.bucket_bytes());
     if (strategy_.schedule() != "single")
       made.schedule(strategy_.schedule(), strategy_.microbatches(), strategy_.groups_per_stage());
-    if (strategy_.stages().empty()) made.stages(strategy_.stage_count());
-    for (const auto& stage : strategy_.stages()) made.stage(stage);
+    if (strategy_.groups().empty()) made.stages(strategy_.stage_count());
+    for (const auto& stage : strategy_.groups()) made.group(stage);
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       auto [match, rule, place] = strategy_.rules()[i];
       std::vector<std::string> words;
@@ -130,7 +130,7 @@ class Axes {
 }  // namespace
 
 Strategy with_plain_axes(const Strategy& strategy) {
-  for (const auto& stage : strategy.stages())
+  for (const auto& stage : strategy.groups())
     if (stage.grid) return strategy;
   for (const auto& each : strategy.rules())
     if (each.rule.input || each.rule.weights) return strategy;

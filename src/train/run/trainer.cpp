@@ -64,7 +64,7 @@ Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch
 void check_ranks(const Strategy& strategy, int ranks) {
   const int size = strategy.ranks();
   if (size == ranks) return;
-  if (!strategy.stages().empty() || strategy.stage_count() > 1)
+  if (!strategy.groups().empty() || strategy.stage_count() > 1)
     fail("the strategy's {} {} {} together, but {} {} started; start it with `mpiexec -n {}`",
          counted(static_cast<Index>(strategy.grids().size()), "stage"), strategy.grids().size() == 1 ? "has" : "have",
          counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size);

@@ -56,8 +56,8 @@ TEST(PlainAxes, NothingElseChanges) {
   expected.layer("conv*", {.recompute = true});
   EXPECT_EQ(with_plain_axes(strategy).print(), expected.print());
   Strategy named("x=2");
-  named.layer("*", {.output = "N@x"}).stage({"a", "b"}).stage({"c", "d"});
-  EXPECT_EQ(with_plain_axes(named).stages().size(), 2U);
+  named.layer("*", {.output = "N@x"}).group({"a", "b"}).group({"c", "d"});
+  EXPECT_EQ(with_plain_axes(named).groups().size(), 2U);
 }
 
 }  // namespace

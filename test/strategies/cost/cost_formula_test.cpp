@@ -71,8 +71,8 @@ std::vector<Case> cases() {
               matrices = builtin_model("mlp", {.extent = 5, .classes = 7, .widths = {13, 11}}),
               residual = builtin_model("resnet50", {.extent = 67, .classes = 5, .width = 0.03});
   Strategy unequal = all_as("data=2 y=2", "N@data H@y"), chimera, distributed = all_as("data=3", "N@data");
-  unequal.stage({"in", "a"}).stage({"b", "loss"}).schedule("1f1b", 3);
-  chimera.stage({"in", "a"}).stage({"b", "loss"}).schedule("chimera", 4);
+  unequal.group({"in", "a"}).group({"b", "loss"}).schedule("1f1b", 3);
+  chimera.group({"in", "a"}).group({"b", "loss"}).schedule("chimera", 4);
   distributed.optimizer_state(Strategy::OptimizerState::sharded);
   return {{"residual network", bound(residual, all_as("data=4 y=2", "N@data H@y"), 8)},
           {"residual network, uneven", bound(residual, all_as("data=3 y=2 x=2", "N@data H@y W@x"), 7)},

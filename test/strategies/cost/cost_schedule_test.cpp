@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 Strategy two_stages(const std::string& kind, int microbatches) {
   Strategy strategy;
-  return strategy.stage({"in", "a"}).stage({"b", "loss"}).schedule(kind, microbatches);
+  return strategy.group({"in", "a"}).group({"b", "loss"}).schedule(kind, microbatches);
 }
 
 /// Stage by stage what the layers take, with so much of a transfer that the stage does itself.

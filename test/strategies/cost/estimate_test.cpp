@@ -212,7 +212,7 @@ TEST(CostModel, MeasuredTimesGoBeforeRates) {
   expect_seconds(cost.layers[b].backward_filter.compute, 8 * us * 0.4);
   expect_seconds(cost.parts.update, 11 * us);
   Strategy halves;
-  halves.stage({"in", "a"}).stage({"b", "loss"}).schedule("zb-h1", 1);
+  halves.group({"in", "a"}).group({"b", "loss"}).schedule("zb-h1", 1);
   const LayerCost apart = estimate(bound(two_convolutions(), halves, 1), round_machine(), times).layers[b];
   expect_seconds(apart.backward_data.compute, 6 * us, "one after the other");
   expect_seconds(apart.backward_filter.compute, 4 * us);

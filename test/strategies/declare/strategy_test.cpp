@@ -138,19 +138,19 @@ TEST(Strategy, ReadsItsSchedule) {
   expect_refused("[schedule]\nmicrobatches = 0", {"s.toml, line 2", "1 to 65536"});
   expect_refused("[schedule]\nmicrobatches = 1.5", {"s.toml, line 2", "whole number"});
   expect_refused("[schedule]\nmicrobatch = 1", {"did you mean 'microbatches'?"});
-  expect_refused("[[stage]]\nlayers = []", {"s.toml, line 2", "first layer", "last layer"});
+  expect_refused("[[group]]\nlayers = []", {"s.toml, line 2", "first layer", "last layer"});
   for (const std::string one : {"\"a\"", "[\"a\"]"})
-    expect_refused("[[stage]]\nlayers = " + one,
+    expect_refused("[[group]]\nlayers = " + one,
                    {"s.toml, line 2", "a stage's first and last", "for 'a' alone write layers = [\"a\", \"a\"]"});
   for (const std::string table : {"[[stages]]\nlayers = [\"a\", \"b\"]", "[stages]"})
-    expect_refused(table, {"s.toml, line 1", "'stages' is a number", "written as [[stage]]"});
+    expect_refused(table, {"s.toml, line 1", "'stages' is a number", "written as [[group]]"});
 }
 
 TEST(Strategy, AnotherGridIsEveryStages) {
   Strategy strategy("data=2");
-  strategy.stage({"a", "b"}).stage({"c", "d"});
+  strategy.group({"a", "b"}).group({"c", "d"});
   EXPECT_EQ(strategy.on(Grid::parse("y=3")).ranks(), 6);
-  strategy.stage({"e", "f", Grid::parse("c=2"), "s.toml, line 7"});
+  strategy.group({"e", "f", Grid::parse("c=2"), "s.toml, line 7"});
   EXPECT_EQ(error_of([&] { static_cast<void>(strategy.on(Grid::parse("y=3"))); }),
             "s.toml, line 7: the stage has a grid of its own, \"c=2\", which \"y=3\" cannot replace; change it there");
 }

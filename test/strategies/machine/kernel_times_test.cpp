@@ -77,7 +77,7 @@ TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   const auto loops = [](const std::string& kind, int microbatches, bool recompute = false, bool training = true) {
     Strategy strategy;
     strategy.layer("*", {.recompute = recompute}).schedule(kind, microbatches);
-    if (kind != "gpipe") strategy.stage({"in", "a"}).stage({"b", "loss"});
+    if (kind != "gpipe") strategy.group({"in", "a"}).group({"b", "loss"});
     const Plan plan = bound(two_convolutions(), strategy, 12, training);
     std::vector<Loop> all;
     for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) all.push_back(timed_loop(plan, stage));

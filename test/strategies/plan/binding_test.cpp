@@ -132,7 +132,7 @@ TEST(Bindings, AreSharedInAStageWhetherOrNotALayerRunsOnceMore) {
     t = m.conv(name, t, {.filters = 4, .kernel = 3, .padding = 1});
   m.mean_squared_error("loss", t);
   Strategy strategy = all_as("y=2", "H@y");
-  strategy.layer("b", {.recompute = true}).stage({"in", "d"}).stage({"e", "loss"});
+  strategy.layer("b", {.recompute = true}).group({"in", "d"}).group({"e", "loss"});
   const Plan plan = bound(m, strategy, 2);
   const auto& layers = plan.layers;
   EXPECT_NE(layers[1].binding, layers[2].binding) << "images need no gradient";

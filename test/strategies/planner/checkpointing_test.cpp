@@ -109,7 +109,7 @@ TEST(Recompute, HoldsMuchLessOfDeepModels) {
 
 TEST(Recompute, HoldsNoMoreThanWhatIsKept) {
   Strategy staged, halves;
-  staged.schedule("gpipe", 1).stage({"image", "tanh1"}).stage({"pool1", "loss"});
+  staged.schedule("gpipe", 1).group({"image", "tanh1"}).group({"pool1", "loss"});
   halves.schedule("1f1b", 4).stages(2);
   struct Case {
     const char* model;
@@ -126,7 +126,7 @@ TEST(Recompute, HoldsNoMoreThanWhatIsKept) {
     const auto held = [&](const Strategy& strategy) {
       return static_cast<double>(estimate(bind(model, strategy, workload), default_machine()).memory.total);
     };
-    EXPECT_LE(held(all), (each.stages().empty() ? 1 : 1.01) * held(each)) << name;
+    EXPECT_LE(held(all), (each.groups().empty() ? 1 : 1.01) * held(each)) << name;
   }
 }
 
@@ -134,7 +134,7 @@ TEST(Recompute, StagesAreStretchesThemselves) {
   Strategy strategy;
   strategy.stages(2).schedule("1f1b", 2);
   const Model model = builtin_model("resnet18", {.extent = 32, .width = 0.25});
-  strategy.stages(1).stage({"image", "res2b"}).stage({"res3a_1", "loss"});
+  strategy.stages(1).group({"image", "res2b"}).group({"res3a_1", "loss"});
   EXPECT_TRUE(layers_to_keep(bind(model, strategy, {.batch = 4, .optimizer = {}})).empty());
   EXPECT_EQ(recompute_text({}), "recompute = true in all layers");
   EXPECT_EQ(recompute_text({"a", "b"}), "recompute = true in all layers but a, b");

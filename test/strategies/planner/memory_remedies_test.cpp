@@ -42,7 +42,7 @@ TEST(Fitting, OfTheFullestRank) {
   EXPECT_EQ(most_held(cost, 0).missing, 0) << "there is no limit";
   // Stages of unlike size: "a" and its input hold less than "b", the loss and both their outputs.
   Strategy staged;
-  staged.stage({"in", "in"}).stage({"a", "loss"}).schedule("gpipe", 2);
+  staged.group({"in", "in"}).group({"a", "loss"}).schedule("gpipe", 2);
   const Plan stages = bound(two_convolutions(), staged, batch);
   ASSERT_GT(stages.peak(1).total, stages.peak(0).total);
   const Holding second = most_held(estimate(stages, round_machine()), 0);
@@ -98,11 +98,11 @@ TEST(Fitting, NothingFits) {
   for (const auto& each : all) EXPECT_EQ(each.missing, each.held - 100) << each.change;
   EXPECT_TRUE(
       std::is_sorted(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.missing < b.missing; }));
-  const Remedy* update = find(all, "optimizer = \"distributed\"");
+  const Remedy* update = find(all, "optimizer = \"sharded\"");
   ASSERT_NE(update, nullptr);
   Strategy shared = samples;
   EXPECT_EQ(update->held, held_by(shared.optimizer_state(Strategy::OptimizerState::sharded)));
-  EXPECT_EQ(find(remedies_within(shared, 100), "optimizer = \"distributed\""), nullptr) << "it is so already";
+  EXPECT_EQ(find(remedies_within(shared, 100), "optimizer = \"sharded\""), nullptr) << "it is so already";
 }
 
 // Where no cut fits the limit, it is told what each lacks.
@@ -153,7 +153,7 @@ TEST(Fitting, GridsAndStagesHaveAnEnd) {
   std::string axes;
   for (char axis = 'a'; axis <= 'p'; ++axis) axes += fmt::format("{}_={} ", axis, axis == 'a' ? 2 : 1);
   const auto all = remedies_within(all_as(axes, "N@a_"), 100);
-  EXPECT_NE(find(all, "optimizer = \"distributed\""), nullptr);
+  EXPECT_NE(find(all, "optimizer = \"sharded\""), nullptr);
   EXPECT_TRUE(
       std::none_of(all.begin(), all.end(), [](const Remedy& r) { return r.change.find("y=") != std::string::npos; }));
   Strategy staged;

@@ -167,7 +167,7 @@ TEST(Planner, StagesMayHaveReplicas) {
     const Model model = name == std::string("small") ? small() : builtin_model(name, {});
     for (const auto& [strategy, cost] : plan_strategies(model, {.batch = 8, .optimizer = {}}, default_machine(), {},
                                                         {.ranks = 4, .best = 64, .kinds = kinds}))
-      if (strategy.schedule() == "chimera") counts.insert(static_cast<int>(strategy.stages().size()));
+      if (strategy.schedule() == "chimera") counts.insert(static_cast<int>(strategy.groups().size()));
     return counts;
   };
   EXPECT_EQ(stages("lenet5", PlannerOptions().kinds), (std::set{2, 4}));
@@ -294,7 +294,7 @@ TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
     t = model.relu(std::string(name) + "r", model.conv(name, t, {.filters = 32, .kernel = 3, .padding = 1}));
   model.softmax_cross_entropy("loss", model.linear("last", t, {.features = 10}));
   Strategy staged;
-  staged.schedule("gpipe", 4).stage({"in", "dr"}).stage({"e", "loss"});
+  staged.schedule("gpipe", 4).group({"in", "dr"}).group({"e", "loss"});
   int by_microbatches = 0, by_recomputing = 0, by_kept = 0, unfit = 0;
   struct Case {
     Strategy strategy;
@@ -371,7 +371,7 @@ TEST(Planner, WithinALimitNoWorseThanWhatFits) {
     const Planned found = plan_strategies(model, workload, machine, {}, options).front();
     EXPECT_LE(found.cost.memory.total, limit);
     EXPECT_LE(found.cost.seconds, 1.0001 * expected.cost.seconds) << limit << "\n" << expected.strategy.print();
-    staged += !found.strategy.stages().empty();
+    staged += !found.strategy.groups().empty();
   }
   EXPECT_GT(staged, 0);
 }

@@ -56,7 +56,7 @@ Strategy with_stages(const Model& model, Strategy strategy, const std::vector<in
   strategy.stages(1);
   int first = 0;
   for (const int end : ends) {
-    strategy.stage(
+    strategy.group(
         {model.layers()[static_cast<std::size_t>(first)].name, model.layers()[static_cast<std::size_t>(end) - 1].name});
     first = end;
   }
@@ -70,7 +70,7 @@ double seconds(const Model& model, const Strategy& strategy, Index batch, const 
 
 std::vector<int> ends_of(const Model& model, const Strategy& strategy) {
   std::vector<int> ends;
-  for (const auto& stage : strategy.stages()) ends.push_back(model.find(stage.last) + 1);
+  for (const auto& stage : strategy.groups()) ends.push_back(model.find(stage.last) + 1);
   return ends;
 }
 
@@ -96,7 +96,7 @@ TEST(Balance, FindsTheBestOfAllCuts) {
           best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, machine));
         });
         const Strategy strategy = place_stages(model, asked, of_batch(12), machine, {});
-        ASSERT_EQ(static_cast<int>(strategy.stages().size()), groups);
+        ASSERT_EQ(static_cast<int>(strategy.groups().size()), groups);
         EXPECT_LE(seconds(model, strategy, 12, machine), 1.01 * best) << "seed " << seed << ", " << strategy.print();
       }
 }
@@ -331,7 +331,7 @@ TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   const Strategy strategy = in_stages(3, "1f1b", 4);
   const Plan plan = bind(model, strategy, of_batch(64));
   const Strategy same = pin_weight_layouts(strategy, plan);
-  EXPECT_EQ(same.stages().size(), 3U);
+  EXPECT_EQ(same.groups().size(), 3U);
   for (const Index batch : {64, 5, 1}) {
     const Plan other = bind(model, same, of_batch(batch));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
@@ -355,16 +355,16 @@ TEST(Balance, InStrategyFiles) {
   for (const char* value : {"0", "-1", "\"two\"", "2.5", "65537", "[2]", "true"})
     EXPECT_EQ(refusal(fmt::format("stages = {}", value)),
               "s.toml, line 1, column 10: 'stages' must be a whole number, 1 to 65536");
-  EXPECT_EQ(refusal("stages = 2\n[[stage]]\nlayers = [\"a\", \"b\"]\n"),
-            "s.toml, line 1, column 10: 'stages' places the stages itself; leave it or [[stage]] out");
+  EXPECT_EQ(refusal("stages = 2\n[[group]]\nlayers = [\"a\", \"b\"]\n"),
+            "s.toml, line 1, column 10: 'stages' places the stages itself; leave it or [[group]] out");
   Strategy both;
   both.stages(2);
   EXPECT_EQ(error_of([&] {
-              both.stage({"a", "b"});
+              both.group({"a", "b"});
             }),
             "2 stages are asked for, but stages are named too; say one of both");
   EXPECT_EQ(error_of([] {
-              Strategy().stage({"a", "b"}).stages(2);
+              Strategy().group({"a", "b"}).stages(2);
             }),
             "2 stages are asked for, but stages are named too; say one of both");
   EXPECT_EQ(error_of([] { Strategy().stages(0); }), "0 stages; there must be 1 to 65536");

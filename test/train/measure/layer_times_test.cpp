@@ -110,10 +110,10 @@ TEST(LayerTimes, OfStages) {
     expect_all_measured(strategy.stages(2).schedule(kind, 3), 7);
   }
   Strategy skipping;
-  skipping.stage({"in", "norm"}).stage({"relu", "b"}).stage({"sum", "loss"}).schedule("1f1b", 2);
+  skipping.group({"in", "norm"}).group({"relu", "b"}).group({"sum", "loss"}).schedule("1f1b", 2);
   expect_all_measured(skipping, 4);
   Strategy grids = all_as("data=2", "N@data");
-  grids.stage({"in", "b", Grid::parse("data=2")}).stage({"sum", "loss", Grid::parse("")}).schedule("1f1b", 2);
+  grids.group({"in", "b", Grid::parse("data=2")}).group({"sum", "loss", Grid::parse("")}).schedule("1f1b", 2);
   expect_all_measured(grids, 4);
   expect_all_measured(skipping, 4, false);
 }
@@ -165,7 +165,7 @@ std::vector<std::string> order_of_runs(const std::string& kind, int stages, bool
   m.mean_squared_error("loss", t);
   Strategy strategy;
   strategy.layer("*", {.recompute = recompute}).schedule(kind, 6);
-  if (stages == 2) strategy.stage({"in", "tap0"}).stage({"conv1", "loss"});
+  if (stages == 2) strategy.group({"in", "tap0"}).group({"conv1", "loss"});
   static_cast<void>(measured(bind(m, strategy, {.batch = 6, .optimizer = {}})));
   std::vector<std::string> all;
   for (const auto& [name, log] : logs) all.push_back(log);

@@ -140,9 +140,9 @@ Plan two_stages() {
 [schedule]
 kind = "gpipe"
 microbatches = 3
-[[stage]]
+[[group]]
 layers = ["image", "pool1"]
-[[stage]]
+[[group]]
 layers = ["conv2", "loss"]
 [[layer]]
 match = "*"

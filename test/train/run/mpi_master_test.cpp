@@ -45,7 +45,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     const RankResult mine = run_rank(drawn, drawn.strategy, *network, true);
     magnifying += expect_near_serial(drawn, mine, run_serially(drawn)) ? 1 : 0;
     expect_predicted(bind(drawn.model, drawn.strategy, workload_of(drawn)), world.rank(), mine);
-    if (drawn.strategy.stages().empty()) expect_replicas_agree(mine, world);
+    if (drawn.strategy.groups().empty()) expect_replicas_agree(mine, world);
     if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
     ++done;
   }

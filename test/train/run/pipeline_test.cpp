@@ -77,7 +77,7 @@ Strategy staged(const Model& model, int stages, const std::vector<std::string>& 
     const auto stage = static_cast<std::size_t>(stage_of_group(kind, group, stages));
     const std::size_t alike =  // of Chimera, stages that mirror each other
         kind == "chimera" ? std::min(stage, static_cast<std::size_t>(stages) - 1 - stage) : stage;
-    s.stage({layers[first].name, layers[last].name, Grid::parse(grids[alike % grids.size()])});
+    s.group({layers[first].name, layers[last].name, Grid::parse(grids[alike % grids.size()])});
     first = last + 1;
   }
   s.schedule(kind, microbatches);
@@ -148,7 +148,7 @@ TEST(Pipeline, ChimeraNeedsStagesInPairs) {
       "the schedule 'chimera' needs an even number of stages, not 3: the two directions fill each other's bubbles "
       "only so");
   Strategy unlike;
-  unlike.stage({"in", "d1", Grid::parse("data=2")}).stage({"r2", "loss", Grid::parse("y=2")}).schedule("chimera", 2);
+  unlike.group({"in", "d1", Grid::parse("data=2")}).group({"r2", "loss", Grid::parse("y=2")}).schedule("chimera", 2);
   EXPECT_EQ(error_of([&] { bind(model, unlike, workload); }),
             "the schedule 'chimera' keeps the layers of stage 0 on stage 1 too, but their grids are \"data=2\" and "
             "\"y=2\"; give both the same");
@@ -339,7 +339,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
     return error_of([&] { bind(model, Strategy::parse(toml, "s.toml"), {.batch = 4, .optimizer = {}}); });
   };
   const auto stage = [](const char* first, const char* last, const char* more = "") {
-    return fmt::format("[[stage]]\nlayers = [\"{}\", \"{}\"]\n{}", first, last, more);
+    return fmt::format("[[group]]\nlayers = [\"{}\", \"{}\"]\n{}", first, last, more);
   };
   EXPECT_EQ(error(stage("in", "r1") + stage("c2", "loss")), "");
   EXPECT_EQ(error(stage("in", "r1") + stage("d1", "loss")),
@@ -355,7 +355,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "d1") + stage("r2", "loss")),
-            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[stage]] entries, one a "
+            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[group]] entries, one a "
             "group; make them "
             "a multiple of 2");
   EXPECT_EQ(
@@ -363,7 +363,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "
       "\"\"");
   EXPECT_EQ(error(v),
-            "the schedule 'zb-v' runs 2 groups of layers a stage; name them by [[stage]] entries, two or more");
+            "the schedule 'zb-v' runs 2 groups of layers a stage; name them by [[group]] entries, two or more");
   EXPECT_NE(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
                   "[[layer]]\nmatch = \"c2\"\noutput = \"N@data\"\n")
                 .find("no axis 'data'"),

@@ -54,30 +54,31 @@ class Strategy {
   /// Adds a rule; `place` stands for it in messages ("rule 3" where it is empty).
   Strategy& layer(std::string match, LayerRule rule, std::string place = "");
 
-  /// A group of consecutive layers and the grid that runs it.
-  struct Stage {
+  /// Consecutive layers, and the grid of the stage that runs them.
+  struct Group {
     std::string first, last;                  ///< layers, in the model's order
     std::optional<Grid> grid = std::nullopt;  ///< the strategy's, if it has none of its own
     std::string place = "";                   ///< for messages
   };
-  /// Adds a stage; stages take consecutive ranks, the first from rank 0. Without any, all layers are one. Where the
-  /// schedule runs several groups of layers a stage, each has an entry, in the model's order.
-  Strategy& stage(Stage stage);
-  const std::vector<Stage>& stages() const { return stages_; }
-  /// So many stages on grids of their own, all alike, of which `bind` places the boundaries (balanced). Throws Error below 1, and
-  /// where stages are named too.
+  /// Adds a group of layers, in the model's order. Without any, one group holds all layers. Each stage runs one group, or several
+  /// where the schedule asks for it. Stages take consecutive ranks, the first from rank 0.
+  /// Throws Error if a number of stages was set.
+  Strategy& group(Group group);
+  const std::vector<Group>& groups() const { return groups_; }
+  /// Asks for `count` stages on equal grids whose boundaries are still open: place_stages() closes them, and bind() refuses a strategy
+  /// with open ones. Throws Error below 1, and if groups were added.
   Strategy& stages(int count);
   int stage_count() const { return stage_count_; }
-  /// The stage of each entry.
+  /// The stage of each group.
   std::vector<int> stages_of_groups() const;
-  /// The grids of all stages, placed one after the other. Throws Error if entries of one stage differ in it, or do not fill
-  /// the stages.
+  /// The grids of all stages, placed one after the other. Throws Error if groups of one stage name different grids, or if they do
+  /// not fill the stages.
   std::vector<Grid> grids() const;
   /// Ranks of all stages.
   int ranks() const;
 
-  /// How weights are updated: by every rank that holds them, or (distributed) each by one of those that would do the
-  /// same; these share the optimizer's state (Rajbhandari et al. 2020, stage 1).
+  /// Who updates a weight and holds the optimizer's state for it: every rank that holds the weight, or (sharded) each replica a
+  /// share of it (ZeRO stage 1, Rajbhandari et al. 2020).
   enum class OptimizerState : std::uint8_t { replicated, sharded };
   Strategy& optimizer_state(OptimizerState state);
   OptimizerState optimizer_state() const { return optimizer_state_; }
@@ -86,8 +87,8 @@ class Strategy {
   Index bucket_bytes() const { return bucket_bytes_; }
   /// How the microbatches of a step are arranged: a kind of generate(), or "single" for one microbatch. Gradients of all
   /// are summed before the weights change. Throws Error for an unknown kind and below 1.
-  /// `groups` of layers a stage, each with an entry of stages(); 0: as many as the kind takes by default.
-  Strategy& schedule(const std::string& kind, int microbatches, int groups = 0);
+  /// `groups_per_stage` 0 stands for the kind's default.
+  Strategy& schedule(const std::string& kind, int microbatches, int groups_per_stage = 0);
   const std::string& schedule() const { return schedule_; }
   int microbatches() const { return microbatches_; }
   int groups_per_stage() const;
@@ -98,6 +99,8 @@ class Strategy {
   const std::string& file() const { return file_; }
   /// The same strategy on another grid, as every stage's. Throws Error if a stage has a grid of its own.
   Strategy on(Grid grid) const;
+  /// One line for each old key in the file, with its place and the key's new name.
+  const std::vector<std::string>& renamed_keys() const { return renamed_keys_; }
   /// As a TOML text that `parse` reads back.
   std::string print() const;
 
@@ -108,8 +111,11 @@ class Strategy {
   OptimizerState optimizer_state_ = OptimizerState::replicated;
   Index bucket_bytes_ = Index{4} << 20;
   std::string schedule_ = "single";
-  int microbatches_ = 1, groups_ = 0, stage_count_ = 1;  // of stages, where none is named
-  std::vector<Stage> stages_;
+  int microbatches_ = 1;
+  int groups_per_stage_ = 0;  // 0: the kind's default
+  int stage_count_ = 1;       // asked for, where no group is named
+  std::vector<Group> groups_;
+  std::vector<std::string> renamed_keys_;
 };
 
 }  // namespace partita

@@ -59,8 +59,10 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
   agree_or_throw(*world, [&] {
     const Model model = make_model(options, factory);
     const Workload workload = make_workload(options);
-    for (const auto& [name, strategy] : make_strategies(options, world->size()))
+    for (const auto& [name, strategy] : make_strategies(options, world->size())) {
+      if (first) note_renamed_keys(strategy);
       plans.emplace_back(name, bind(model, strategy, workload));
+    }
     if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
     if (first) note_kernels(how, options.trainer.dtype);
     if (first) times = known_times(options, place_of_times(how));

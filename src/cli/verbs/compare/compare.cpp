@@ -276,6 +276,8 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   const auto prepare = [&] {
     comparison.emplace(options, factory, world);
     strategies = make_strategies(options, world ? world->size() : 1);
+    for (const auto& [name, strategy] : strategies)
+      if (first) note_renamed_keys(strategy);
     if (first) check_writable({{"--json", options.json}}, strategy_files(options));
     if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
   };

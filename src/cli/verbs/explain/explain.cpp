@@ -228,6 +228,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);
   const Strategy given = make_strategy(options, 1), strategy = with_stages_placed(options, model, given, files);
+  note_renamed_keys(given);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,

@@ -225,6 +225,7 @@ std::optional<ScaleCase> on_ranks(const Candidate& candidate, int ranks, const O
     made.arguments.insert(made.arguments.end(), {"--rule", samples_shared});
   }
   made.strategy = make_strategy(options, ranks);
+  note_renamed_keys(made.strategy);
   return made.strategy.ranks() == ranks ? std::optional(std::move(made)) : std::nullopt;
 }
 

@@ -32,6 +32,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
   agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
     const Strategy given = make_strategy(options, world.size());
+    if (world.rank() == 0) note_renamed_keys(given);
     check_ranks(given, world.size());
     const MachineFiles files = load_machine(options);
     setup.strategy = with_stages_placed(options, setup.model, given, files);
