@@ -123,4 +123,12 @@ bool Grid::same_axes(const Grid& other) const {
   return axes_ == other.axes_ || (axes_->extents == other.axes_->extents && axes_->names == other.axes_->names);
 }
 
+int representative_rank(const Grid& grid, int rank, AxisSet axes) {
+  if (axes == grid.all()) return 0;
+  int first = rank;
+  for (int axis = 0; axis < grid.axes(); ++axis)
+    if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);
+  return first;
+}
+
 }  // namespace partita

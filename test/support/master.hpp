@@ -4,6 +4,9 @@
 
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "test/support/random_case.hpp"
 
@@ -245,7 +248,7 @@ class Bound {
 
 /// Of a run that released its outputs. Messages between thread ranks go through workspace, and their borders too.
 inline void expect_predicted_memory(const Plan& plan, int rank, const RankResult& result) {
-  const MemoryPeak peak = plan.peak(rank);
+  const MemoryPeak peak = peak_memory(plan, rank);
   for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer,
                           MemoryClass::activations, MemoryClass::halos})
     EXPECT_EQ(peak.each[kept], result.memory.each[kept]) << name(kept) << " of rank " << rank;
@@ -255,7 +258,7 @@ inline void expect_predicted_memory(const Plan& plan, int rank, const RankResult
 inline void expect_predicted(const Plan& plan, int rank, const RankResult& result) {
   std::map<std::pair<std::string, Verb>, Traffic> predicted;
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
-    for (const auto& item : plan.traffic(layer, rank))
+    for (const auto& item : layer_traffic(plan, layer, rank))
       for (int step = 0; step < steps; ++step)
         predicted[{plan.layers[static_cast<std::size_t>(layer)].name + " " + item.role, item.verb}] += item.traffic;
   const auto print = [](const auto& counts) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <fmt/format.h>

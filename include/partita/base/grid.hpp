@@ -70,4 +70,7 @@ class Grid {
   int first_rank_ = 0;
 };
 
+/// The rank with coordinate 0 along `axes` and with the coordinates of `rank` along all other axes.
+int representative_rank(const Grid& grid, int rank, AxisSet axes);
+
 }  // namespace partita

@@ -1,6 +1,7 @@
 // Every combination of a kind of layer and one key of a rule that is refused, with its message: all others bind. Each layer is
 // asked for each dimension over an axis of two, in output, input and weights, for a pending sum, and for every algorithm.
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <gtest/gtest.h>
