@@ -5,7 +5,7 @@ namespace partita {
 
 namespace {
 
-/// The next bytes of a buffer that is handed out front to back.
+/// A buffer that is handed out piece by piece, front to back.
 class Room {
  public:
   Room(const Tensor& like, Index elements) : buffer(Tensor::flat(like, elements, MemoryClass::workspace)) {}
@@ -21,8 +21,8 @@ class Room {
   Index used_ = 0;
 };
 
-/// What lies in one piece travels from where it lies to where it belongs; only what is scattered, or is to be added,
-/// goes through buffers.
+/// An exchange of boxes as messages. A box that is contiguous in memory is sent and received in place. Only boxes that
+/// are not contiguous, and received boxes that are added, go through buffers.
 class PackedExchange : public Request::State {
  public:
   PackedExchange(const BoxExchange& boxes, Communicator& comm, Stream stream)
@@ -71,7 +71,7 @@ class PackedExchange : public Request::State {
 
   Tensor from_, to_, send_buffer_, recv_buffer_;
   bool add_;
-  std::vector<Box> arrives_;  // through recv_buffer_, in order
+  std::vector<Box> arrives_;  // the boxes that go through recv_buffer_, in order
   Request request_;
 };
 

@@ -232,7 +232,7 @@ TEST(Convert, KeepsIntegers) {
 TEST(TensorDeathTest, APartOutsideIsRefused) {
   const Tensor x(DType::f32, "L", make_box({{0, 2}}));
   std::array<std::byte, 64> out{};
-  EXPECT_DEATH(pack(x, make_box({{1, 3}}), out.data()), "the part lies inside the tensor");
+  EXPECT_DEATH(pack(x, make_box({{1, 3}}), out.data()), "the part must lie inside the tensor");
 }
 
 }  // namespace

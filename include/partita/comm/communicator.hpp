@@ -97,8 +97,9 @@ class Communicator {
   /// list them. A rank sends no message to itself.
   virtual Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) = 0;
   /// Sends and receives boxes of tensors, which need not be contiguous in memory. Messages of one pair match in the
-  /// order in which both ranks list them; they never match messages of `exchange`. The request keeps the memory of the
-  /// tensors alive. The default packs boxes into messages; a transport overrides it if it can access boxes in place.
+  /// order in which both ranks list them, separately from the messages of `exchange`. The request keeps the memory of
+  /// the tensors alive. The default packs boxes into messages; a transport overrides it if it can access boxes in
+  /// place.
   virtual Request exchange_boxes(const BoxExchange& boxes, Stream stream);
   /// Reduces `data` over all ranks, in place: every rank gets the result.
   virtual Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) = 0;
