@@ -276,7 +276,8 @@ void MpiSession::abort(const std::string& message, int status) const {
   std::fflush(stdout);
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
-  // When a job is aborted, launchers drop output that they have not forwarded yet. The witnesses also need this time.
+  // When a job is aborted, launchers drop output that they have not forwarded yet. Also, the witness of this rank needs
+  // time to silence the other witnesses.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
