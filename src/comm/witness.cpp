@@ -50,7 +50,7 @@ void watch_signals(std::atomic<int>& asked) {
 /// Lets a fault end its rank at once. UCX, which MPICH may use, prints a backtrace in the signal handler first. That
 /// allocates memory, and it waits forever for the lock of the allocator if the thread held that lock when the fault
 /// came. A user who wants the backtrace sets one of UCX's environment variables.
-void let_faults_end() {
+void disable_ucx_fault_handlers() {
   if (std::getenv("UCX_HANDLE_ERRORS") != nullptr || std::getenv("UCX_ERROR_SIGNALS") != nullptr) return;
   const auto disable = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal"));
   if (disable == nullptr) return;  // no UCX in this process
@@ -69,13 +69,13 @@ int claim(pid_t launcher) {
   return bind(name_socket, reinterpret_cast<const sockaddr*>(&address), length) == 0 ? name_socket : -1;
 }
 
-void close_files_but(int kept) {
+void close_files_except(int kept) {
   constexpr int likely = 1024;  // enough, since the process has just started and has few open files
   for (int fd = 0; fd < likely; ++fd)
     if (fd != kept) close(fd);
 }
 
-void say_dead(int rank, pid_t process, int signal, int waited) {
+void print_death(int rank, pid_t process, int signal, int waited) {
   std::array<char, 640> line{};
   std::array<char, 256> host{}, who{}, how{};
   if (rank < 0)
@@ -115,15 +115,15 @@ void Witness::watch(Shared& rank, pid_t process, pid_t launcher) {
   const bool died = pthread_mutex_lock(&rank.alive) == EOWNERDEAD;
   if (!died && !rank.aborts) _exit(0);
   if (const int name = claim(launcher); name >= 0) {
-    if (died) say_dead(rank.rank, process, rank.signal, rank.waited);
-    close_files_but(name);
+    if (died) print_death(rank.rank, process, rank.signal, rank.waited);
+    close_files_except(name);
     sleep(10);  // keeps the name until the launcher has killed the other ranks, so that no other witness prints
   }
   _exit(0);
 }
 
 Witness::Witness() {
-  let_faults_end();
+  disable_ucx_fault_handlers();
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // the job also runs without a witness
   shared_ = new (memory) Shared;

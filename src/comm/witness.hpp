@@ -6,7 +6,7 @@ namespace partita {
 
 /// The message about a rank that waited too long; {} is the number of seconds.
 inline constexpr char waited_too_long[] =
-    "has waited {} s for other ranks: one of them, its host or the link to it is gone, or --timeout is too short";
+    "has waited {} s for other ranks: one of them, its host or its network link has failed, or --timeout is too short";
 
 /// A child process of a rank that reports if the rank dies. When a launcher loses one rank, it kills the others at once
 /// and may name any of them, so no rank is left to say which one died first. The witness does not belong to the job.
@@ -17,7 +17,7 @@ inline constexpr char waited_too_long[] =
 class Witness {
  public:
   /// Forks the child process. Call it before MPI starts, as MPI requires, and on the thread that ends last, because the
-  /// end of a thread frees the mutexes that it holds.
+  /// end of a thread releases the mutexes that it holds, which would look like a death.
   Witness();
   /// The rank ends normally: the witness exits without a message.
   ~Witness();

@@ -20,11 +20,11 @@ namespace partita {
 /// Collectives and exchanges of boxes between ranks of one node, through memory that they share. A copy in memory costs
 /// a fraction of a message. The data of a collective are blocks, one per rank. A collective has three steps:
 ///
-///     stage    every rank copies the other ranks' blocks into its slot                 (all_gather: its own block)
-///     reduce   rank r sums block r of all slots, into its result and its slot          (all_gather: nothing)
-///     gather   every rank copies the other blocks from the slots of the ranks that have them (reduce_scatter: nothing)
+///     stage    every rank copies the other ranks' blocks into its slot           (all_gather: its own block)
+///     reduce   rank r sums block r of all slots, into its result and its slot    (all_gather: nothing)
+///     gather   every rank copies block r from the slot of rank r, for all r      (reduce_scatter: nothing)
 ///
-/// The steps run piece by piece, so that the slots stay in the cache and different ranks can be in different steps.
+/// The steps run piece by piece, so that a piece stays in the cache and different ranks can be in different steps.
 /// A small all_reduce has no gather: every rank sums everything, in rank order. Collectives of one communicator run in
 /// the order in which they were started. There is one SharedMemory per MPI communicator.
 class SharedMemory {

@@ -84,7 +84,7 @@ void scatter_halving(Communicator& comm, const Fold& fold, const Blocks<std::byt
 }
 
 /// Receives the data of the right neighbor and adds it to `mine`.
-void take_in(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
+void add_right_neighbor(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
   std::vector<std::byte> other(mine.size());
   receive_from(comm, comm.rank() + 1, other);
   sum(mine, other);
@@ -99,7 +99,7 @@ void all_reduce_rabenseifner(Communicator& comm, void* data, Index count, const 
     receive_from(comm, rank - 1, parts.all());
     return;
   }
-  if (fold.doubled(rank)) take_in(comm, parts.all(), sum);
+  if (fold.doubled(rank)) add_right_neighbor(comm, parts.all(), sum);
   scatter_halving(comm, fold, parts, sum);
   gather_doubling(comm, fold, parts);
   if (fold.doubled(rank)) send_to(comm, rank + 1, parts.all());
@@ -145,7 +145,7 @@ void reduce_scatter_halving(Communicator& comm, std::span<std::byte> work, std::
     receive_from(comm, rank - 1, local);
     return;
   }
-  if (fold.doubled(rank)) take_in(comm, work, sum);
+  if (fold.doubled(rank)) add_right_neighbor(comm, work, sum);
   scatter_halving(comm, fold, blocks(work.data(), folded(fold, counts), sum.dtype), sum);
   if (fold.doubled(rank)) send_to(comm, rank + 1, parts[rank + 1]);
   copy(parts[rank], local);
