@@ -57,7 +57,7 @@ TEST(Textbook, MessagesAreThoseOfTheClosedForms) {
 }
 
 TEST(Textbook, ReduceScatterSumsInRankOrder) {
-  // (1e16 + 1) - 1e16 is 0. In any other order the sum of these three is 1 or 2.
+  // (1e16 + 1) - 1e16 is 0. If 1e16 and -1e16 are added first, the sum is 1.
   run_threads(3, [](Communicator& comm) {
     const double terms[] = {1e16, 1, -1e16};
     const std::vector<double> all(3, terms[comm.rank()]);
