@@ -61,11 +61,11 @@ class RandomCase {
   void draw_stages() {
     const auto& layers = model.layers();
     const auto last = static_cast<Index>(layers.size()) - 1;
-    const bool alike = chance(0.4);  // equal grids; then schedules with two groups per stage are possible
+    const bool equal_grids = chance(0.4);  // then schedules with two groups per stage are possible
     std::string grid;
     for (Index first = 0; first <= last;) {
       const Index end = strategy.groups().size() == 3 ? last : between(first, last);
-      if (!alike) grid.clear();
+      if (!equal_grids) grid.clear();
       if (grid.empty())
         for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
       strategy.group({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,

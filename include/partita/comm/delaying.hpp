@@ -8,9 +8,8 @@ namespace partita {
 
 /// A simulated network: a communication completes no earlier than latency + bytes/bandwidth after its start.
 struct Delay {
-  double latency = 0;  ///< seconds per operation
-  double bandwidth =
-      0;  ///< bytes per second; bytes that the rank receives, or a collective's full vector; 0: unlimited
+  double latency = 0;    ///< seconds per operation
+  double bandwidth = 0;  ///< bytes per second that this rank receives or reduces; 0: unlimited
 };
 
 /// Returns a decorator of `inner` that delays waiting, not starting. So computation between start and wait hides the
