@@ -192,7 +192,7 @@ TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
                {"rank", "activations", "more than the memory limit"});
   const auto allocator = std::make_shared<Allocator>(1000);
   const auto first = Allocator::allocate(allocator, 600, MemoryClass::activations);
-  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 bytes more of halos", "1000"});
+  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 more bytes of halos", "1000"});
   EXPECT_NO_THROW(Allocator::allocate(allocator, 400, MemoryClass::halos));
   EXPECT_NO_THROW(Allocator::allocate(allocator, 900, MemoryClass::workspace));
 }
