@@ -1,7 +1,7 @@
-#include "test/support/error_of.hpp"
-#include "test/support/naive.hpp"
 #include "partita/backend/measure.hpp"
 #include "partita/base/error.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
 #include <thread>
@@ -119,7 +119,8 @@ TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
   compare(random, layer(2, 16, 16, 15, {3, 1, 2, 2, 2}));
 }
 
-/// Makes a case a rank's that has some of y's rows or columns, and all inputs; or some of x's, and the outputs that read them.
+/// Makes a case a rank's that has some of y's rows or columns, and all inputs; or some of x's, and the outputs that
+/// read them.
 void cut(Generator& random, Case& c, int d, bool of_x) {
   if (!of_x) {
     c.y[d] = random.part(c.y[d].extent());
@@ -178,9 +179,10 @@ TEST_F(OneDnn, SaysWhichWaysThereAre) {
   const Case c = layer(1, 4, 4, 5, {3, 1, 1, 1, 1});
   const ConvProblem problem(ConvPass::forward, c.slides, c.x, c.w, c.y, false);
   EXPECT_EQ(problem.print(), "forward N=1 C=4 F=4 in 5x5 out 5x5 kernel 3x3 stride 1x1 dilation 1x1 pad 1x1,1x1");
-  EXPECT_EQ(test::error_of([&] { fast->choose(problem, "fft"); }), "backend 'onednn' has no convolution called 'fft'");
+  EXPECT_EQ(test::error_of([&] { fast->choose(problem, "fft"); }),
+            "backend 'onednn' has no convolution algorithm named 'fft'");
   EXPECT_EQ(test::error_of([&] { reference->choose(problem, "gemm"); }),
-            "backend 'reference' has one way to compute a convolution, and none called 'gemm'");
+            "backend 'reference' has only one convolution algorithm, and none named 'gemm'");
   EXPECT_TRUE(reference->algorithms(problem).empty());
 }
 
@@ -224,7 +226,7 @@ TEST_F(OneDnn, RefusesOtherTypesNamingWhoCan) {
     make_backend("onednn", DType::bf16, 1);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "backend 'onednn' computes in f32, not in bf16; backend 'reference' can");
+    EXPECT_STREQ(error.what(), "backend 'onednn' computes in f32 only, not in bf16; use backend 'reference'");
   }
   EXPECT_THROW(make_onednn_backend(0), Error);
 }
