@@ -55,8 +55,8 @@ std::vector<Case> cases() {
 TEST(Halo, RefusesMoreWindowsThanDimensions) {
   const auto x = Layout::parse("H@b", shape_of(3, 12, 5), Grid::parse("a=2 b=3"));
   const std::vector<Window> windows(max_dims + 1);
-  EXPECT_DEATH(halo_of_inputs(x, x, windows), "a window a dimension");
-  EXPECT_DEATH(halo_of_outputs(x, x, windows), "a window a dimension");
+  EXPECT_DEATH(halo_of_inputs(x, x, windows), "at most one window per dimension");
+  EXPECT_DEATH(halo_of_outputs(x, x, windows), "at most one window per dimension");
 }
 
 TEST(Halo, IsAlongNoAxisWhereWindowsStayInTheirBlocks) {

@@ -1,5 +1,5 @@
-// Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by every
-// algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
+// Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by
+// every algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
 #include "partita/matmul/product.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
@@ -299,8 +299,9 @@ class SlowBackend final : public ReferenceBackend {
   double seconds_;
 };
 
-// Two ranks gather each other's half of A in four panels. All products take 0.4 s, each panel's transfer 0.05 s, as long as the
-// product of one slab: it hides behind the slab that lies here, and those of later panels behind the panel before.
+// Two ranks gather each other's half of A in four panels. All products take 0.4 s, each panel's transfer 0.05 s, as
+// long as the product of one slab: it hides behind the slab that lies here, and those of later panels behind the panel
+// before.
 TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
   constexpr Index n = 64;
   constexpr double products = 0.4, transfer = 0.05, whole = 1.15 * products + 0.03;
@@ -382,7 +383,7 @@ TEST(Product, RefusesWhatDoesNotMatch) {
   expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "2.5d"}); },
                {"the grid \"p=2\" cannot run \"2.5d\"", "three axes"});
   expect_error([] { square("p=2", "", "", "", {.algorithm = "dot"}); }, {"cannot run \"dot\"", "an axis"});
-  expect_error([] { square("p=2", "N sum@p", "", "N@p"); }, {"takes no pending sum", "\"N C sum@p\""});
+  expect_error([] { square("p=2", "N sum@p", "", "N@p"); }, {"must not be a pending sum", "\"N C sum@p\""});
 }
 
 }  // namespace
