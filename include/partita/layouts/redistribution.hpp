@@ -35,10 +35,10 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size);
 /// dimension.
 Traffic received(const RedistributionStep& step, int rank, Index element_size);
 
-/// Returns how many elements of `need` a rank lacks if it owns its box in `have`: the maximum over the ranks at the
-/// corners of the grid (first or last along each axis). This is the maximum over all ranks if at most one dimension is
-/// cut unevenly and, in that dimension, the axes of one layout are the first axes of the other, or none. Otherwise
-/// another rank may lack twice as many elements, or more if blocks are empty.
+/// Returns how many elements of its box in `need` a rank lacks if it holds its box in `have`: the maximum over the
+/// ranks at the corners of the grid (first or last along each axis). This is the maximum over all ranks if at most one
+/// dimension is cut unevenly and, in that dimension, the axes of one layout are the first axes of the other or the
+/// layouts share no axis. Otherwise another rank may lack twice as many elements, or more if blocks are empty.
 Index most_missing(const Layout& have, const Layout& need);
 
 /// Returns the elements that pass `rank`'s link in this step if its collective runs as a ring. With p ranks and n
