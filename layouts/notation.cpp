@@ -66,7 +66,7 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-/// Returns the axis called `name`. Throws Error if the grid lacks it or if it is in `used`.
+/// Returns the axis called `name` and adds it to `used`. Throws Error if the grid lacks it or `used` has it already.
 int resolve_axis(std::string_view text, const Placement::Name& name, const Grid& grid, AxisSet& used) {
   const int axis = grid.find(name.text);
   if (axis < 0)

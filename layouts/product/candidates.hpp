@@ -60,7 +60,7 @@ class ProductWays {
   std::optional<ProductWay> price(std::string_view name, const Roles& roles, double most);
 
  private:
-  /// What of an operand travels.
+  /// What travels for one operand: elements and messages on the rank that has the most to move.
   struct Moved {
     double words = 0, messages = 0;
     bool in_slabs = false;

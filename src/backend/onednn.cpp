@@ -77,7 +77,8 @@ class OneDnnBackend : public ReferenceBackend {
     std::vector<std::string_view> ways{blocked};
     if (has_winograd(problem)) ways.push_back(winograd);
     if (has_fast_nhwc(problem)) ways.insert(ways.begin(), nhwc);
-    // The default is measured: the primitive is faster if w is transposed (forward), the function otherwise.
+    // The better of the two by measurement comes first: the primitive where it transposes w (forward), else the
+    // function.
     std::vector<std::string_view> products{by_sgemm, by_matmul};
     if (problem.pass == ConvPass::forward) std::swap(products[0], products[1]);
     const auto place = points && ways.front() == nhwc ? ways.begin() : ways.end();
