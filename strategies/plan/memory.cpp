@@ -1,6 +1,7 @@
 #include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/step.hpp"
 #include "strategies/plan/memory_tracker.hpp"
 #include "strategies/plan/stage_layers.hpp"
 
@@ -38,8 +39,7 @@ void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use
   }
 }
 
-/// Holds and releases what the executor does, in its order (train/executor.cpp, layer_group.cpp and stage_exchange.cpp), without
-/// computing: a buffer is its bytes.
+/// Replays the operations of a rank's step: a buffer is its bytes. Where two names stand for one tensor, they share one buffer.
 class Replay {
  public:
   Replay(const Plan& plan, int rank)
@@ -47,9 +47,10 @@ class Replay {
         stage_(plan.stage_of_rank(rank)),
         rank_(plan.rank_in_stage(rank)),
         stage_layers_(plan, stage_),
+        program_(plan, stage_),
         element_(size_of(plan.workload.dtype)),
+        master_(size_of(master_dtype(plan.workload.dtype))),
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
-        filters_(plan.stage_of_group.size(), 0),
         sums_(plan.buckets.size()) {
     MemoryUse use;  // for good
     for (const auto& layer : plan.layers)
@@ -61,13 +62,13 @@ class Replay {
   }
 
   MemoryPeak run() {
-    for (const auto& action : plan_.schedule.stages[static_cast<std::size_t>(stage_)]) {
-      layers_ = &plan_.layers_of(action.microbatch);
-      m_ = &microbatches_[static_cast<std::size_t>(action.microbatch)];
-      if (m_->places.empty()) m_->places.resize(stage_layers_.count());
-      group_ = action.group;
-      replica_ = action.replica;
-      action.is_transfer() ? cross(action) : perform(action);
+    const auto& actions = program_.actions();
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      action_ = actions[i];
+      layers_ = &plan_.layers_of(action_.microbatch);
+      m_ = &microbatches_[static_cast<std::size_t>(action_.microbatch)];
+      if (m_->tensors.empty()) m_->tensors.resize(stage_layers_.count());
+      for (const StepOp& op : program_.ops(i)) replay(op);
     }
     return memory_.peak();
   }
@@ -75,67 +76,94 @@ class Replay {
  private:
   using Buffer = MemoryTracker::Buffer;
 
-  /// Of a layer in a microbatch.
-  struct Place {
+  /// The tensors of one layer for one microbatch.
+  struct LayerTensors {
     Buffer output, gradient, dy;
-    std::vector<Buffer> saved;
-    bool live = false;
+    std::vector<Buffer> kept, work;  // for backward; for one pass, which ends with release_work
+    Buffer y;                        // before it is redistributed
   };
-  /// As train/layer_group.hpp has it.
   struct Microbatch {
     Buffer images, target;
-    std::vector<Place> places;  // of the layers that the stage runs or reads
+    std::vector<LayerTensors> tensors;  // of the layers that the stage runs or reads
     std::vector<Buffer> sent;
-    std::vector<std::pair<std::size_t, Buffer>> arriving_gradients;
+    std::vector<std::pair<int, Buffer>> arriving_gradients;
   };
 
-  const StageLayers::Replica& replica() const { return stage_layers_.replica(replica_); }
-  Place& at(std::size_t i) { return m_->places[stage_layers_.number(i)]; }
-  /// The layers of the group: the first, and behind the last.
-  std::size_t first() const { return stage_layers_.of_group(group_).first; }
-  std::size_t end() const { return stage_layers_.of_group(group_).second; }
-  bool mine(std::size_t i) const { return i >= first() && i < end(); }
-
-  void perform(const Action& action) {
-    using enum Action::Kind;
-    switch (action.kind) {
-      case forward: return run_forward(action.microbatch);
-      case backward:
-        ++filters_[static_cast<std::size_t>(group_)];
-        finish_transfers();
-        return run_backward();
-      case backward_data: finish_transfers(); return run_backward_data();
-      case backward_filter: ++filters_[static_cast<std::size_t>(group_)]; return run_backward_filter();
-      case reduce:
-        leaving_.clear();
-        if (replica().microbatches == 0)  // its sums have not begun
-          for (std::size_t i = end(); i-- > first();) start_buckets(static_cast<int>(i));
-        return;
-      case step: return gather();
-      default: return;
-    }
+  const LayerPlan& layer(int i) const { return (*layers_)[static_cast<std::size_t>(i)]; }
+  LayerTensors& at(int i) { return m_->tensors[stage_layers_.number(static_cast<std::size_t>(i))]; }
+  const StageBoundary& boundary(const StepOp& op) const {
+    return layer(op.layer).sends_to_stages[static_cast<std::size_t>(op.part)];
   }
+  int producer(const StepOp& op) const { return layer(op.layer).inputs[static_cast<std::size_t>(op.part)]; }
 
-  /// As train/stage_exchange.cpp.
-  void cross(const Action& action) {
-    using enum Action::Kind;
-    const bool back = action.kind == send_gradient || action.kind == receive_gradient;
-    const bool own = action.kind == send_output || action.kind == receive_gradient;
-    const auto [first, end] = stage_layers_.of_group(own ? action.group : action.peer);
-    for (std::size_t i = first; i < end; ++i) {
-      const LayerPlan& layer = (*layers_)[i];
-      if (back && !layer.has_backward()) continue;
-      for (const auto& boundary : layer.sends_to_stages) {
-        if (boundary.group != (own ? action.peer : action.group)) continue;
-        if (action.kind == send_output) m_->sent.push_back(convert_layout(at(i).output, boundary.complete_sums));
-        if (action.kind == receive_input) at(i).output = hold(MemoryClass::activations, volume(boundary.to) * element_);
-        if (action.kind == send_gradient) {
-          leaving_.push_back(at(i).gradient);
-          at(i).gradient = {};
-        }
-        if (action.kind == receive_gradient)
-          m_->arriving_gradients.emplace_back(i, hold(MemoryClass::activations, volume(boundary.from) * element_));
+  void replay(const StepOp& op) {
+    using enum StepOp::Kind;
+    const auto part = static_cast<std::size_t>(op.part);
+    switch (op.kind) {
+      case read_batch: return read();
+      case redistribute_input: {
+        auto& work = at(op.layer).work;
+        work.push_back(convert_layout(at(producer(op)).output, layer(op.layer)->redistribute_input[part]));
+        return;
       }
+      case forward: return run_forward(op.layer);
+      case redistribute_output: {
+        LayerTensors& tensors = at(op.layer);
+        tensors.output = convert_layout(tensors.y, layer(op.layer)->redistribute_output);
+        return;
+      }
+      case redistribute_dy: {
+        LayerTensors& tensors = at(op.layer);
+        tensors.dy = convert_layout(tensors.gradient, layer(op.layer)->redistribute_dy);
+        tensors.gradient = {};
+        return;
+      }
+      case start_backward: return run_start_backward(op.layer);
+      case backward_filter: return multiply(layer(op.layer), 2);
+      case backward_data: return run_backward_data(op.layer);
+      case redistribute_dx: {
+        const Buffer gradient = convert_layout(at(op.layer).work[part], layer(op.layer)->redistribute_dx[part]);
+        auto& sum = at(producer(op)).gradient;
+        if (!sum) sum = gradient;
+        return;
+      }
+      case release_work: at(op.layer).work.clear(), at(op.layer).y = {}; return;
+      case release_dy: at(op.layer).dy = {}; return;
+      case release_kept: at(op.layer).kept.clear(); return;
+      case release_output: at(op.layer).output = {}; return;
+      case release_layer: at(op.layer) = {}; return;
+      case release_images: m_->images = {}; return;
+      case release_target: m_->target = {}; return;
+      case release_previous:
+        if (action_.microbatch > 0) *(m_ - 1) = {};
+        return;
+      case sum_gradients:
+        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+          if (plan_.buckets[b].last() == op.layer) start_sum(b);
+        return;
+      case sum_zero_gradients:
+        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+          if (group_of(plan_.buckets[b]) == action_.group) start_sum(b);
+        return;
+      case update: return gather();
+      case send_output: m_->sent.push_back(convert_layout(at(op.layer).output, boundary(op).complete_sums)); return;
+      case receive_input:
+        at(op.layer).output = hold(MemoryClass::activations, volume(boundary(op).to) * element_);
+        return;
+      case send_gradient:
+        leaving_.push_back(at(op.layer).gradient);
+        at(op.layer).gradient = {};
+        return;
+      case receive_gradient:
+        m_->arriving_gradients.emplace_back(op.layer,
+                                            hold(MemoryClass::activations, volume(boundary(op).from) * element_));
+        return;
+      case wait_gradients: return finish_transfers();
+      case wait_sent_gradients: leaving_.clear(); return;
+      case finish_sums:
+      case add_replicas:
+      case wait_inputs:
+      case progress: return;
     }
   }
 
@@ -147,79 +175,14 @@ class Replay {
     m_->arriving_gradients.clear();
   }
 
-  bool here(std::size_t i) const { return plan_.stage_of(static_cast<int>(i), replica_) == stage_; }
-  /// What the rank brings: at the microbatch's first forward on the stage.
+  bool here(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
   void read() {
-    if (group_ != replica().first_group) return;
     const auto& loss = layers_->back();
     const Target target = loss.op->target(loss->input_shapes[0]);
     if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front()->y) * element_);
-    if (here(layers_->size() - 1))
+    if (here(static_cast<int>(layers_->size()) - 1))
       m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).owned(rank_).volume() *
                                                       (target.labels ? size_of(DType::i32) : element_));
-  }
-
-  void run_forward(int microbatch) {
-    if (!plan_.workload.training && microbatch > 0 && group_ == replica().first_group)
-      microbatches_[static_cast<std::size_t>(microbatch) - 1] = {};
-    read();
-    for (std::size_t i = first(); i < end(); ++i) {
-      forward_layer(i);
-      settle(i);
-    }
-  }
-
-  void run_backward() {
-    for (std::size_t i = end(); i-- > first();) {
-      const LayerPlan& layer = (*layers_)[i];
-      if (layer.has_backward()) {
-        const Buffer dy = start_backward(i);
-        if (layer.trains()) multiply(layer, 2);
-        if (layer.needs_any_dx()) form_data(i);
-      }
-      start_buckets(static_cast<int>(i));
-      release(i);
-    }
-    release_arrived();
-    if (mine(0)) m_->images = {};
-    if (mine(layers_->size() - 1)) m_->target = {};
-  }
-
-  void release_arrived() {
-    for (std::size_t i = first(); i < end(); ++i)
-      for (const int input : (*layers_)[i].inputs)
-        if (const auto j = static_cast<std::size_t>(input);
-            !here(j) && replica().readers[j].front() == static_cast<int>(i))
-          at(j).output = {};
-  }
-
-  void run_backward_data() {
-    for (std::size_t i = end(); i-- > first();) {
-      const LayerPlan& layer = (*layers_)[i];
-      if (layer.has_backward()) {
-        const Buffer dy = start_backward(i);
-        if (layer.needs_any_dx()) form_data(i);
-        at(i).dy = dy;
-      }
-      if (!layer.trains()) release(i);
-    }
-    release_arrived();
-  }
-
-  void run_backward_filter() {
-    for (std::size_t i = end(); i-- > first();) {
-      if ((*layers_)[i].trains()) multiply((*layers_)[i], 2);
-      start_buckets(static_cast<int>(i));
-      release(i);
-    }
-    if (mine(0)) m_->images = {};
-    if (mine(layers_->size() - 1)) m_->target = {};
-  }
-
-  void release(std::size_t i) {
-    const bool live = at(i).live;
-    at(i) = {};
-    at(i).live = live;
   }
 
   Buffer hold(MemoryClass memory, Index bytes) { return memory_.hold(memory, bytes); }
@@ -240,24 +203,24 @@ class Replay {
     Buffer now = from;
     for (const auto& step : steps) {
       const Buffer next = hold(memory, volume(step.to) * element_);
-      Buffer room;
+      Buffer packed;
       if (step.from.grid().group_size(step.axes) > 1) {
-        if (step.verb == Verb::all_gather) room = hold(MemoryClass::workspace, volume(step.to) * element_);
-        if (step.verb == Verb::reduce_scatter) room = hold(MemoryClass::workspace, volume(step.from) * element_);
+        if (step.verb == Verb::all_gather) packed = hold(MemoryClass::workspace, volume(step.to) * element_);
+        if (step.verb == Verb::reduce_scatter) packed = hold(MemoryClass::workspace, volume(step.from) * element_);
       }
       now = next;
     }
     return now;
   }
 
-  /// Room for a halo, if `local` does not hold all that is needed.
+  /// The extended copy that a halo is received into; empty if `local` holds all that is needed.
   Buffer extended(const std::optional<Halo>& halo, const Layout& local) {
     if (!halo) return {};
     const Box needed = halo->needed(rank_);
     return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
   }
 
-  /// What a product gathers and sums passes.
+  /// What a product gathers, and what its sums pass through.
   void multiply(const LayerPlan& layer, std::size_t which) {
     if (which >= layer->at.products.size()) return;
     const ProductPlan& product = layer->at.products[which];
@@ -270,127 +233,76 @@ class Replay {
                    product.redistribute_c, MemoryClass::workspace);
   }
 
-  void forward_layer(std::size_t i) {
-    const LayerPlan& layer = (*layers_)[i];
-    const Kept kept = layer.op->keeps();
-    std::vector<Buffer> x;
-    for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      x.push_back(convert_layout(at(static_cast<std::size_t>(layer.inputs[j])).output, layer->redistribute_input[j]));
-    const Buffer y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
-    if (kept.z) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
+  void run_forward(int i) {
+    const LayerPlan& layer = this->layer(i);
+    const Kept keeps = layer.op->keeps();
+    LayerTensors& tensors = at(i);
+    const auto inputs = tensors.work;
+    tensors.y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
+    if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
     multiply(layer, 0);
-    const Buffer with_halo = x.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
-    if (kept.x) {
-      const auto held = with_halo ? std::vector{with_halo} : x;
-      at(i).saved.insert(at(i).saved.end(), held.begin(), held.end());
+    const Buffer with_halo = inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
+    if (with_halo) tensors.work.push_back(with_halo);
+    if (keeps.x) {
+      const auto kept = with_halo ? std::vector{with_halo} : inputs;
+      tensors.kept.insert(tensors.kept.end(), kept.begin(), kept.end());
     }
-    if (kept.y) at(i).saved.push_back(y);
-    if (kept.more > 0) at(i).saved.push_back(hold(MemoryClass::activations, volume(layer->at.y) * kept.more));
-    at(i).output = convert_layout(y, layer->redistribute_output);
-    at(i).live = true;
+    if (keeps.y) tensors.kept.push_back(tensors.y);
+    if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
   }
 
-  void settle(std::size_t i) {
-    const LayerPlan& layer = (*layers_)[i];
-    if (!plan_.workload.training || layer.recompute || !layer.has_backward()) {
-      at(i).saved.clear();
-      at(i).live = false;
-    }
-    for (const int input : layer.inputs)
-      if (const auto j = static_cast<std::size_t>(input);
-          replica().readers[j].back() == static_cast<int>(i) && !replica().needs_output[j])
-        at(j).output = {};
-  }
-
-  void restore(std::size_t i) {
-    const auto& inputs = (*layers_)[i].inputs;
-    for (const int input : inputs)
-      if (const auto j = static_cast<std::size_t>(input);
-          mine(j) && (!at(j).output || ((*layers_)[j].recompute && !at(j).live)))
-        restore(j);
-    at(i).output = {};
-    forward_layer(i);
-    for (const int input : inputs)
-      if (const auto j = static_cast<std::size_t>(input); mine(j)) release_restored(j);
-  }
-
-  void release_restored(std::size_t i) {
-    const auto waits = [&](int reader) {
-      const auto r = static_cast<std::size_t>(reader);
-      return (*layers_)[r].recompute && !at(r).live;
-    };
-    const auto& readers = replica().readers[i];
-    if ((*layers_)[i].recompute && std::none_of(readers.begin(), readers.end(), waits)) at(i).output = {};
-  }
-
-  Buffer start_backward(std::size_t i) {
-    const LayerPlan& layer = (*layers_)[i];
-    if (!at(i).live) {
-      restore(i);
-      release_restored(i);
-    }
-    Buffer dy;
-    if (!layer.op->is_loss()) dy = convert_layout(at(i).gradient, layer->redistribute_dy);
-    at(i).gradient = {};
-    if (layer.needs_any_dx()) at(i).saved.push_back(extended(layer->at.dy_halo, layer->at.y.dual()));
+  void run_start_backward(int i) {
+    const LayerPlan& layer = this->layer(i);
+    LayerTensors& tensors = at(i);
+    tensors.gradient = {};
+    if (layer.needs_any_dx()) tensors.kept.push_back(extended(layer->at.dy_halo, layer->at.y.dual()));
     const bool fused = !layer->at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
-    at(i).saved.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : dy);  // dz
-    return dy;
+    tensors.kept.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : tensors.dy);  // dz
   }
 
-  void form_data(std::size_t i) {
-    const LayerPlan& layer = (*layers_)[i];
-    std::vector<Buffer> dx;
-    for (const auto& layout : layer->at.dx) dx.push_back(hold(MemoryClass::activations, volume(layout) * element_));
+  void run_backward_data(int i) {
+    const LayerPlan& layer = this->layer(i);
+    LayerTensors& tensors = at(i);
+    for (const auto& layout : layer->at.dx)
+      tensors.work.push_back(hold(MemoryClass::activations, volume(layout) * element_));
     multiply(layer, 1);
     if (!layer->at.dy_halo) static_cast<void>(extended(layer->at.x_halo, layer->at.dx[0]));
-    for (std::size_t j = 0; j < dx.size(); ++j) {
-      if (!layer->needs_dx[j]) continue;
-      const Buffer gradient = convert_layout(dx[j], layer->redistribute_dx[j]);
-      auto& sum = at(static_cast<std::size_t>(layer.inputs[j])).gradient;
-      if (!sum) sum = gradient;
-    }
   }
 
-  void start_buckets(int layer) {
-    const Index master = size_of(master_dtype(plan_.workload.dtype));
-    if (filters_[static_cast<std::size_t>(group_)] < replica().microbatches) return;
-    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
-      const Bucket& bucket = plan_.buckets[b];
-      if (bucket.last() != layer) continue;
-      const Index elements = plan_.offsets(bucket, rank_).back();
-      if (master != element_) sums_[b].push_back(hold(MemoryClass::gradients, elements * master));
-      if (plan_.sharded_optimizer && bucket.axes != 0 && elements > 0)
-        sums_[b].push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
-    }
+  void start_sum(std::size_t b) {
+    const Bucket& bucket = plan_.buckets[b];
+    const Index elements = plan_.offsets(bucket, rank_).back();
+    if (master_ != element_) sums_[b].push_back(hold(MemoryClass::gradients, elements * master_));
+    if (plan_.sharded_optimizer && bucket.axes != 0 && elements > 0)
+      sums_[b].push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
   }
 
   int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
 
+  /// One bucket after the other is applied; then what a sharded optimizer updated is gathered.
   void gather() {
-    const Index master = size_of(master_dtype(plan_.workload.dtype));
     if (!plan_.sharded_optimizer) return;
-    for (std::size_t b = 0; b < plan_.buckets.size();
-         ++b)  // one after the other is applied, and what was updated gathered
-      if (master == element_ && group_of(plan_.buckets[b]) == group_) sums_[b].clear();
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+      if (master_ == element_ && group_of(plan_.buckets[b]) == action_.group) sums_[b].clear();
     std::vector<Buffer> travelling;
     for (const auto& bucket : plan_.buckets)
-      if (group_of(bucket) == group_ && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
-        travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master));
+      if (group_of(bucket) == action_.group && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
+        travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
   }
 
   const Plan& plan_;
-  int stage_, group_ = 0, replica_ = 0;  // the rank's stage, and what the action is of
-  int rank_;                             // in the stage
+  int stage_;
+  int rank_;  // in the stage
   StageLayers stage_layers_;
-  Index element_;
+  StepProgram program_;
+  Index element_, master_;  // bytes
   MemoryTracker memory_;
   std::unordered_map<const Layout*, Index> volumes_;
   std::unordered_map<const ProductPlan*, Index> workspaces_;
   std::vector<Microbatch> microbatches_;
-  const std::vector<LayerPlan>* layers_ = nullptr;  // of the action, and its microbatch
+  Action action_;  // that is replayed; its layers and its microbatch follow
+  const std::vector<LayerPlan>* layers_ = nullptr;
   Microbatch* m_ = nullptr;
-  std::vector<int> filters_;               // microbatches whose dw is formed, by group
   std::vector<std::vector<Buffer>> sums_;  // by bucket
   std::vector<Buffer> leaving_;
 };
