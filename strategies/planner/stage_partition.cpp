@@ -12,7 +12,7 @@ namespace partita {
 
 namespace {
 
-/// The strategy without its stages: one runs all layers.
+/// Returns the strategy with all layers in one stage and one microbatch.
 Strategy in_one_stage(const Strategy& strategy) {
   Strategy alone = strategy;
   return alone.stages(1).schedule("single", 1);
@@ -47,8 +47,8 @@ Strategy place_stages(const Model& model, const Strategy& strategy, const Worklo
   Placed one = placed(model, strategy, workload, machine, times, limit);
   if (limit > 0 && one.held > limit)
     fail(
-        "no way that was found to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give "
-        "layers recompute = true",
+        "no partition of the model '{}' into {} stages was found that fits {} per rank; use more stages or ranks, or "
+        "set recompute = true for some layers",
         model.name(), strategy.stage_count(), print_bytes(limit));
   return std::move(one.strategy);
 }
@@ -82,7 +82,7 @@ Placed partition_stages(const Plan& uncut, const Strategy& strategy, const Workl
 Placed partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
                               const Machine& machine, const KernelTimes& times, Index limit, double effort,
                               ScheduleCache& made, const std::function<Index(const Strategy&)>& held) {
-  constexpr int most = 4;  // tries
+  constexpr int most = 4;  // maximum number of tries
   std::optional<Placed> least;
   Index aim = limit;
   int tries = 0;
@@ -91,7 +91,7 @@ Placed partition_within_limit(const Plan& uncut, const Strategy& strategy, const
     const Index counted = next.held;
     const Index now = next.held = held(next.strategy);
     if (!least || now < least->held) least = std::move(next);
-    if (now <= limit || counted > aim) break;  // it fits, or none is counted as less
+    if (now <= limit || counted > aim) break;  // the bound plan fits, or no partition is counted as smaller
     aim = std::min(aim - (now - limit), counted - 1);
   } while (++tries < most && aim > 0);
   return std::move(*least);
