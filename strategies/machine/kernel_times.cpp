@@ -14,7 +14,7 @@ constexpr std::string_view heading =
     "# seconds of kernels (forward, backward, its data half, its filter half), microbatches and those in flight, on ";
 constexpr std::string_view older = "# seconds of kernels (forward, backward, its data half, its filter half) on ";
 
-/// More in flight leave the caches no colder.
+/// More microbatches in flight than this do not make the caches colder.
 constexpr std::size_t most_timed = 4;
 
 std::string extents(const Box& box) {
@@ -23,7 +23,7 @@ std::string extents(const Box& box) {
   return text;
 }
 
-/// The rank's blocks on the way of a redistribution: what it copies and adds.
+/// The extents of the rank's blocks in each step of a redistribution: what it copies and adds.
 std::string conversions(const LayerPlan::Steps& steps, int rank) {
   std::string text;
   for (const auto& step : steps) text += fmt::format(">{} {}", name(step.verb), extents(step.to.owned(rank)));
@@ -115,7 +115,7 @@ std::string KernelTimes::print() const {
 
 namespace {
 
-/// Takes a number and the blank behind it off the line; false for anything else.
+/// Takes a number and the blank after it from the line. Returns false for anything else.
 template <class Number>
 bool take(std::string_view& line, Number& number) {
   const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -138,9 +138,9 @@ bool take(std::string_view& line, Loop& loop) {
 void check_heading(std::string_view line, const std::string& file) {
   if (line.starts_with(heading)) return;
   if (line.starts_with(older))
-    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate anew",
+    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate again",
          file);
-  fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+  fail("{}, line 1: this file has no kernel times; its first line must begin with \"{}\"", file, heading);
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     const auto end = text.find('\n');
     std::string_view line = text.substr(0, end);
     if (number == 1) check_heading(line, file);
-    if (end == std::string_view::npos) fail("{}, line {}: the file is cut off here", file, number);
+    if (end == std::string_view::npos) fail("{}, line {}: the file is truncated here", file, number);
     text.remove_prefix(end + 1);
     if (number == 1) {
       times.where_ = line.substr(heading.size());
@@ -166,9 +166,9 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
           "{}, line {}: write four times in seconds, a step's microbatches and how many of them were in flight, and "
           "what all that is of, with blanks between",
           file, number);
-    if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
+    if (line.empty()) fail("{}, line {}: it does not say what these times belong to", file, number);
     if (!times.layers_.emplace(std::pair(line, loop), seconds).second)
-      fail("{}, line {}: {} is there twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
+      fail("{}, line {}: {} appears twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
            loop.microbatches);
   }
   if (number == 0) fail("{}: the file is empty", file);

@@ -192,7 +192,7 @@ class Planner {
     }
     candidate.known = Candidate::Known::layouts;
     candidate.patterns = costs.patterns;
-    // Each choice has a pattern for every layer. Estimates differ so little that one pattern for all layers may be best.
+    // A choice has a pattern for every layer. Estimates differ so little that one pattern for all layers may be best.
     std::set<std::vector<int>> choices;
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       choices.emplace(model_.layers().size(), static_cast<int>(p));

@@ -136,8 +136,8 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
 
 void StagePartitionCost::count_actions() {
   const auto groups = static_cast<std::size_t>(schedule_.groups());
-  Schedule apart;               // a stage for each group of each stage
-  std::vector<std::size_t> of;  // which group that is
+  Schedule apart;               // has one stage for each group of each stage
+  std::vector<std::size_t> of;  // by stage of `apart`: its group
   for (const auto& actions : schedule_.stages) {
     actions_ += actions.size();
     std::map<int, std::vector<Action>> by_group;

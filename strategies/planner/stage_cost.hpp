@@ -69,8 +69,8 @@ class StagePartitionCost {
   ScheduleRequest request_;
   ScheduleCache& made_;
   Schedule schedule_;  // forward and backward actions of all groups and microbatches
-  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>>
-      run_;  // the last cut's edges, and what is run with them
+  // the edges of the last partition, and the schedule with their communication
+  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>> run_;
   std::vector<std::vector<int>> places_;
   struct Count {
     std::size_t group = 0;
