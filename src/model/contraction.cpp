@@ -189,23 +189,23 @@ class Chooser {
     const Layout& x = request_.input[0].value_or(request_.arriving[0]);
     if (request_.output.partial() != 0) refuse_partial(request_.output);
     if (product_.groups > 1)
-      fail("{} groups of channels stay whole: input \"{}\", output \"{}\" and weights{} must shard them in the same way",
-           product_.groups, x.print(), request_.output.print(),
-           request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
+      fail(
+          "{} groups of channels stay whole: input \"{}\", output \"{}\" and weights{} must shard them in the same way",
+          product_.groups, x.print(), request_.output.print(),
+          request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
     if (request_.weights)
       fail(
           "weights \"{}\": dimension {} must be sharded like the output's C and {} like the input's, over axes that "
           "shard neither samples nor spatial dimensions, and that fit algorithm \"{}\"",
           request_.weights->print(), request_.weights->shape().name(product_.w_outputs),
           request_.weights->shape().name(product_.w_inputs), request_.algorithm);
-    fail(
-        "algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
-        request_.output.print(),
-        request_.algorithm == "stationary-w"
-            ? "it needs an output that shards C over two axes, or an input and an output that shard C over different "
-              "axes"
-            : "it needs an input (stationary-x) or an output (stationary-y) that shards C, over axes that shard "
-              "neither samples nor spatial dimensions");
+    fail("algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
+         request_.output.print(),
+         request_.algorithm == "stationary-w"
+             ? "it needs an output that shards C over two axes, or an input and an output that shard C over different "
+               "axes"
+             : "it needs an input (stationary-x) or an output (stationary-y) that shards C, over axes that shard "
+               "neither samples nor spatial dimensions");
   }
 
   const Contraction& product_;

@@ -55,7 +55,8 @@ OperatorLayouts CrossEntropyOperator::layouts(const LayoutRequest& request) cons
 }
 
 Shape DiceOperator::output(std::span<const Shape> inputs) const {
-  if (inputs[0].dims() <= first_spatial) fail("it needs an input N C ... with spatial dimensions, not {}", inputs[0].print());
+  if (inputs[0].dims() <= first_spatial)
+    fail("it needs an input N C ... with spatial dimensions, not {}", inputs[0].print());
   return LossOperator::output(inputs);
 }
 

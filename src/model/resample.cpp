@@ -71,7 +71,8 @@ std::vector<Resampling> CropOperator::resamplings(const Shape& x) const {
 
 Index CropOperator::outputs(std::size_t i, Index n, char name) const {
   const Index left = n - margins_[i].lo - margins_[i].hi;
-  if (left < 1) fail("margins {} and {} leave nothing of dimension {} with extent {}", margins_[i].lo, margins_[i].hi, name, n);
+  if (left < 1)
+    fail("margins {} and {} leave nothing of dimension {} with extent {}", margins_[i].lo, margins_[i].hi, name, n);
   return left;
 }
 

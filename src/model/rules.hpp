@@ -35,8 +35,8 @@ inline Layout basis(const LayoutRequest& request) {
 
 inline void need_whole_weights(const LayoutRequest& request) {
   if (request.weights && request.weights->sharding() != 0)
-    fail("weights \"{}\" are sharded over {}; this layer needs its weights whole on every rank", request.weights->print(),
-         request.weights->grid().print(request.weights->sharding()));
+    fail("weights \"{}\" are sharded over {}; this layer needs its weights whole on every rank",
+         request.weights->print(), request.weights->grid().print(request.weights->sharding()));
 }
 
 }  // namespace partita

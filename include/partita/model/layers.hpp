@@ -92,7 +92,7 @@ enum class Statistics : std::uint8_t {
   global,  ///< the whole microbatch: the result does not depend on the layout
   /// each rank's own part: the result depends on the layout. Only the running statistics are summed over ranks
   local,
-  along,   ///< the parts of the ranks along some axes of the grid: between `global` and `local`
+  along,  ///< the parts of the ranks along some axes of the grid: between `global` and `local`
 };
 
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, per channel.

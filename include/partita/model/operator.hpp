@@ -29,13 +29,13 @@ struct WeightSpec {
 
 /// What a strategy asks of one layer, and the layouts of the layer's inputs.
 struct LayoutRequest {
-  std::vector<Layout> arriving;              ///< one per input: the layout in which its producer leaves it
+  std::vector<Layout> arriving;  ///< one per input: the layout in which its producer leaves it
   /// one per input: the layout that the strategy wants instead, if it names one
   std::vector<std::optional<Layout>> input;
-  Layout output;                             ///< the requested layout of the layer's output
-  std::optional<Layout> weights;             ///< layout of the first weight, if the strategy names one
-  std::string algorithm = "auto";            ///< "auto", one of Operator::algorithms, or one per product: "a/b/c"
-  DType dtype = DType::f32;                  ///< the compute type
+  Layout output;                   ///< the requested layout of the layer's output
+  std::optional<Layout> weights;   ///< layout of the first weight, if the strategy names one
+  std::string algorithm = "auto";  ///< "auto", one of Operator::algorithms, or one per product: "a/b/c"
+  DType dtype = DType::f32;        ///< the compute type
   bool training = true;
   bool needs_dx = true;  ///< whether any input's gradient is needed, because an earlier layer has trained weights
   bool operator==(const LayoutRequest&) const = default;
@@ -57,12 +57,12 @@ struct Collective {
 /// gradient is partial over an axis along which the ranks computed different contributions, and replicated over an axis
 /// along which they computed the same.
 struct OperatorLayouts {
-  std::vector<Layout> x = {};   ///< required layout of each input
+  std::vector<Layout> x = {};  ///< required layout of each input
   /// layout of the output as computed, possibly partial; the gradient dy must arrive in y.dual()
   Layout y = {};
-  std::vector<Layout> dx = {};  ///< layout of each input's gradient as computed
-  std::vector<Layout> w = {};   ///< one per weight
-  std::vector<Layout> dw = {};  ///< layout of each weight's gradient as computed
+  std::vector<Layout> dx = {};                ///< layout of each input's gradient as computed
+  std::vector<Layout> w = {};                 ///< one per weight
+  std::vector<Layout> dw = {};                ///< layout of each weight's gradient as computed
   std::optional<Halo> x_halo = std::nullopt;  ///< halo of x that the outputs read
   /// halo of dy that the inputs' gradients read. Empty if the backward pass instead sends the gradient of x's halo back
   /// and sums it.

@@ -36,8 +36,8 @@ std::vector<std::string> builtin_models() {
 
 Model builtin_model(const std::string& name, const ModelSize& size) {
   if (size.extent < 0 || size.channels < 0 || size.classes < 0)
-    fail("a model's extent, channels and classes must be 1 or more, or 0 for its own values; not {}, {} and {}", size.extent,
-         size.channels, size.classes);
+    fail("a model's extent, channels and classes must be 1 or more, or 0 for its own values; not {}, {} and {}",
+         size.extent, size.channels, size.classes);
   constexpr Index most = Index{1} << 31;
   constexpr double widest = 1 << 20;
   for (const Index each : {size.extent, size.channels, size.classes})

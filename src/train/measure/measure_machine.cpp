@@ -176,8 +176,8 @@ class LevelMeasurement {
     level.fan_out = {1, "assumed"};
     level.overlap = {world_.asynchronous() ? 1.0 : 0.0, "reported by the transport"};
     const int other = at.partner(world_.rank());
-    level.verbs[{Verb::exchange, 2}] = curve("pairwise exchange",
-                                             [&](Index bytes) { return time_exchange(world_, clock_, other, bytes); });
+    level.verbs[{Verb::exchange, 2}] =
+        curve("pairwise exchange", [&](Index bytes) { return time_exchange(world_, clock_, other, bytes); });
     add_collectives(level, at, sizes_up_to(at.places));
     return level;
   }
