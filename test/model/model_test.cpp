@@ -12,7 +12,7 @@ using namespace partita::test;
 
 namespace {
 
-/// The output's shape of one convolution over `spatial` extents, for one sample.
+/// The output shape of one convolution over `spatial` extents, for one sample.
 std::string conv_shape(const std::vector<Index>& spatial, const Conv& conv) {
   Model m;
   m.conv("c", m.input("in", {.channels = 2, .spatial = spatial}), conv);
@@ -25,7 +25,7 @@ std::string pool_shape(const std::vector<Index>& spatial, const Pool& pool) {
   return m.shapes(1).back().print();
 }
 
-/// A model of one input layer, "in", of 2 channels.
+/// A model with one input layer, "in", of 2 channels.
 struct Begun {
   Model m;
   Value t;
@@ -33,7 +33,7 @@ struct Begun {
       : t(m.input("in", {.channels = 2, .spatial = std::move(spatial)})) {}
 };
 
-// torchvision's numbers of its models, and those of the papers by hand.
+// The numbers are torchvision's for its models, and computed by hand from the papers for the others.
 TEST(Builtin, WeightsAreAsPublished) {
   EXPECT_EQ(fashion_cnn().weights(), 421738);
   EXPECT_EQ(lenet5().weights(), 61706);
@@ -166,7 +166,7 @@ TEST(Model, ParametersOutOfRange) {
   expect_error([] { Model().input("in", {.channels = 0, .spatial = {}}); }, {"channels is 0"});
   expect_error([] { Model().input("in", {.spatial = {1, 0}}); }, {"spatial extent is 0"});
   expect_error([] { Model().input("in", {.spatial = {1, 1, 1, 1}}); }, {"at most 3"});
-  EXPECT_EQ(b.m.layers().size(), 1U) << "a layer that failed was kept";
+  EXPECT_EQ(b.m.layers().size(), 1U) << "a refused layer was kept";
 }
 
 TEST(Model, Describes) {
@@ -283,7 +283,7 @@ TEST(Optimizer, DecaysFromTheEndOfTheWarmUp) {
   EXPECT_NEAR(cosine.rate_at(4, 10), 0.5 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_NEAR(cosine.rate_at(6, 10), 0.5, 1e-15);
   EXPECT_NEAR(cosine.rate_at(12, 10), 0, 1e-15);
-  EXPECT_DOUBLE_EQ(linear.rate_at(2, 2), 1) << "no step behind the warm-up";
+  EXPECT_DOUBLE_EQ(linear.rate_at(2, 2), 1) << "no step after the warm-up";
 }
 
 TEST(Optimizer, ChecksAndPrints) {

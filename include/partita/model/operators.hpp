@@ -209,7 +209,7 @@ class LinearOperator final : public Operator {
   OperatorLayouts best_of_all(const LayoutRequest& request) const { return best(request, false); }
   std::vector<std::string> algorithms() const override { return product_algorithms(); }
   int products() const override { return 3; }
-  /// Channels of the output are others than the input's: whole.
+  /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   Kept keeps() const override;

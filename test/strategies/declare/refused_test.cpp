@@ -1,5 +1,6 @@
-// Every combination of a kind of layer and one key of a rule that is refused, with its message: all others bind. Each layer is
-// asked for each dimension over an axis of two, in output, input and weights, for a pending sum, and for every algorithm.
+// All refused combinations of a kind of layer and one key of a rule, with their messages; all other combinations bind.
+// Each layer is requested to shard each dimension over an axis of two, in output, input and weights, to leave a pending
+// sum, and to use every algorithm.
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
@@ -10,7 +11,7 @@
 namespace partita::test {
 namespace {
 
-/// A layer of each kind, named by it.
+/// A model with a layer of each kind, named after the kind.
 Model zoo() {
   Model m("zoo");
   Value t = m.input("input", {.channels = 6, .spatial = {8, 8}});
@@ -53,7 +54,7 @@ void try_rule(const Model& model, const std::string& layer, const std::string& w
   }
 }
 
-/// What is refused of the model's layers, but for dimensions that a tensor lacks.
+/// Returns what the model's layers refuse, except for dimensions that a tensor lacks.
 Refused refused_of(const Model& model) {
   Refused refused;
   const auto shapes = model.shapes(4);
@@ -89,7 +90,7 @@ void expect_refused(const Model& model, const Refused& expected) {
       EXPECT_EQ(message, known->second) << what;
     }
   }
-  for (const auto& [what, message] : expected) EXPECT_TRUE(found.count(what) > 0) << what << " is not refused any more";
+  for (const auto& [what, message] : expected) EXPECT_TRUE(found.count(what) > 0) << what << " is no longer refused";
 }
 
 void add(Refused& expected, const std::string& layer, const char* kind, const std::string& what,
@@ -129,7 +130,7 @@ void add_convolutions(Refused& expected) {
   }
 }
 
-/// Three groups over an axis of two.
+/// Three groups cannot be sharded over an axis of two.
 void add_groups(Refused& expected) {
   add(expected, "grouped", "conv", "output C@a",
       "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
@@ -149,7 +150,7 @@ void add_groups(Refused& expected) {
   add(expected, "grouped", "conv", "weights W@a", "weights \"F C H W@a\" cut the kernel's W; only channels can be cut");
 }
 
-/// What no axis cuts, no algorithm can; and two axes are no three.
+/// An algorithm cannot shard what no axis shards, and two axes are not three.
 void add_products(Refused& expected) {
   const auto unfit = [&](const std::string& algorithm, const char* asked, const char* output, const char* why) {
     add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),

@@ -70,7 +70,7 @@ TEST(Strategy, PrintsWhatItReads) {
   EXPECT_EQ(again.print(), s.print());
   EXPECT_EQ(Strategy::parse(Strategy().print(), "").grid(), Grid());
   Strategy strange;
-  strange.layer("a \"b\" \\\\ \n\t'c'", {.output = "\\\\"});  // refused only when it is bound
+  strange.layer("a \"b\" \\\\ \n\t'c'", {.output = "\\\\"});  // refused only when the strategy is bound
   EXPECT_TRUE(same_rules(strange, Strategy::parse(strange.print(), ""))) << strange.print();
   EXPECT_EQ(Strategy::parse("", "").grid(), Grid());
 }
@@ -105,7 +105,8 @@ TEST(Strategy, MatchesGlobs) {
   EXPECT_FALSE(matches("*ab*b?", "aabaab"));
   EXPECT_TRUE(matches("a**", "a"));
   EXPECT_FALSE(
-      matches("********************************************************+", "block3.branch2.conv1"));  // in no time
+      // quickly, without exponential backtracking
+      matches("********************************************************+", "block3.branch2.conv1"));
   EXPECT_TRUE((Strategy::Rule{"conv1", {}, ""}.exact()));
   EXPECT_FALSE((Strategy::Rule{"conv?", {}, ""}.exact()));
   EXPECT_FALSE((Strategy::Rule{"*", {}, ""}.exact()));

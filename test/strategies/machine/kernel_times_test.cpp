@@ -57,7 +57,7 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   times.set("relu: x 1", {1, 1}, {11, 0, 0, 0});
   times.set("relu: x 1", {4, 1}, {41, 0, 0, 0});
   times.set("relu: x 1", {4, 4}, {44, 0, 0, 0});
-  times.set("relu: x 12", {3, 2}, {0, 0, 0, 0});  // another work, whose name begins alike
+  times.set("relu: x 12", {3, 2}, {0, 0, 0, 0});  // other work, whose name begins in the same way
   for (const auto& [loop, forward] : {std::pair(Loop{1, 1}, 11),
                                       {{2, 1}, 11},
                                       {{3, 1}, 41},
@@ -72,7 +72,8 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   }
 }
 
-// A step of 1f1b on two stages holds two microbatches on the first one, gpipe all; of six the first four are timed.
+// On the first of two stages, a step of 1f1b holds two microbatches, one of gpipe all. Of six microbatches the first
+// four are timed.
 TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   const auto loops = [](const std::string& kind, int microbatches, bool recompute = false, bool training = true) {
     Strategy strategy;
@@ -88,7 +89,7 @@ TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   EXPECT_EQ(loops("gpipe", 3), (Loops{{3, 3}}));
   EXPECT_EQ(loops("gpipe", 6), (Loops{{4, 4}}));
   EXPECT_EQ(loops("gpipe", 6, true), (Loops{{1, 1}})) << "with recomputation";
-  EXPECT_EQ(loops("gpipe", 6, false, false), (Loops{{1, 1}})) << "nothing is kept where nothing is trained";
+  EXPECT_EQ(loops("gpipe", 6, false, false), (Loops{{1, 1}})) << "without training nothing is kept";
   EXPECT_EQ(loops("1f1b", 6), (Loops{{4, 2}, {4, 1}}));
   EXPECT_EQ(loops("zb-h1", 6), (Loops{{4, 2}, {4, 1}}));
   EXPECT_EQ(loops("chimera", 6), (Loops{{3, 1}, {3, 1}})) << "the other replica has as many";

@@ -13,7 +13,7 @@ using namespace partita::test;
 namespace {
 
 std::string folder() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
   return std::string(source == nullptr ? "." : source) + "/examples/machines/";
 }
 
@@ -172,7 +172,7 @@ TEST(Machine, PrintsValuesOfNoRoundUnit) {
   machine.levels[0].bandwidth.value = std::nextafter(4e9, 0);
   machine.levels[0].verbs[{Verb::exchange, 2}] = {{{1, 1.1e-6}, {12345, 1 / 3e4}, {1e6, 1e-3}}, "measured: here"};
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
-  // Neighbours of round numbers, of which some are those numbers once they are scaled.
+  // Numbers next to round ones; some become the round numbers when scaled.
   for (int us = 1; us < 50; ++us) {
     machine.kernel.value = std::nextafter(us / 1e6, us % 2);
     expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
@@ -209,7 +209,7 @@ TEST(Machine, RanksFillUnitsFirst) {
     level.ranks.value = ranks;
     machine.levels.push_back(level);
   }
-  // Eight ranks: a node of two sockets, and one whose second socket has none.
+  // Eight ranks: a node of two sockets, and a node whose second socket has no ranks.
   const std::vector<std::string> expected{"00011122", "00011122", "00011122", "11100022",
                                           "11100022", "11100022", "22222200", "22222200"};
   for (int rank = 0; rank < 8; ++rank)

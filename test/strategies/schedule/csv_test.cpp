@@ -1,4 +1,4 @@
-// Schedules as files: they come back as they were, and what is wrong is named with file, line and cell.
+// Schedules as files: they read back as they were written, and errors name file, line and cell.
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/error_of.hpp"
@@ -67,7 +67,7 @@ TEST(Csv, CountsCellsAsTheFileHasThem) {
   const auto error = [](const std::string& csv) {
     return error_of([&] { check_schedule(parse_csv(csv, "x.csv"), GroupGraph(2), true); });
   };
-  // idle cells and lines count, a pair is one cell
+  // Idle cells and lines count; a pair is one cell.
   EXPECT_EQ(error("0F0,,0B0,,0F0\n,1F0,1B0\n"),
             "x.csv, line 1, cell 5: stage 0: 0F0 comes twice\n  stage 0: 0F0 0B0 [0F0]\n  stage 1: 1F0 1B0 (done)");
   EXPECT_EQ(error(",\n0F0,0F1,0B0,0B1\n,,1F0,(1F1;1B0)OVERLAP_F_B,1B1,1B0\n"),

@@ -1,4 +1,5 @@
-// Schedules as data: what generators make, what the validator refuses, and that the simulator's numbers are the published ones.
+// Schedules as data: what the generators make, what the checks refuse, and that the simulator reproduces published
+// numbers.
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/error_of.hpp"
@@ -23,7 +24,7 @@ ScheduleRequest request(const std::string& kind, int stages, int microbatches) {
   return r;
 }
 
-/// The kinds that take so many stages.
+/// The kinds that support this number of stages.
 std::vector<std::string> kinds_for(int stages) {
   std::vector<std::string> names;
   for (const auto& kind : schedule_kinds())
@@ -93,7 +94,7 @@ TEST(Simulator, BubblesInClosedForm) {
   for (const int n : {2, 3, 4, 8})
     for (const int k : {1, 2, 3, 12}) {
       EXPECT_DOUBLE_EQ(run(request("gpipe", n, k)).bubble_rate(), (n - 1.0) / (n + k - 1.0));
-      if (k >= n) {  // 1f1b the same; (p-1)(F+B-W) and none
+      if (k >= n) {  // 1f1b is the same; zb-h1 has (p-1)(F+B-W) and zb-h2 none
         EXPECT_DOUBLE_EQ(run(request("1f1b", n, k)).bubble_rate(), (n - 1.0) / (n + k - 1.0));
         EXPECT_DOUBLE_EQ(run(request("zb-h1", n, k)).cost, 3.0 * k + n - 1);
       }
@@ -101,7 +102,7 @@ TEST(Simulator, BubblesInClosedForm) {
         EXPECT_NEAR(run(request("zb-v", n, k)).bubble_rate(), 0, 1e-12);
       }
     }
-  for (const int n : {2, 4, 8, 16})  // Li and Hoefler 2021, forward and backward alike
+  for (const int n : {2, 4, 8, 16})  // Li and Hoefler 2021; forward and backward take equal time
     for (const int m : {n, 2 * n, 5 * n}) {
       auto r = request("chimera", n, m);
       r.times = {1, 0.5, 0.5};
@@ -109,7 +110,7 @@ TEST(Simulator, BubblesInClosedForm) {
       const auto held = peaks("chimera", n, m);
       EXPECT_LE(*std::max_element(held.begin(), held.end()), n);
     }
-  // a half and two thirds of 1f1b's bubble at most, and a little where few stages leave no room
+  // At most a half and two thirds of 1f1b's bubble, and a little more if there are few stages.
   for (const int n : {4, 8, 16, 32}) {
     const auto bubble = [&](const std::string& kind) {
       const double rate = run(request(kind, n, 3 * n)).bubble_rate();
@@ -124,7 +125,7 @@ TEST(Simulator, BubblesInClosedForm) {
   EXPECT_DOUBLE_EQ(simulate(schedule, GroupGraph(16), equal_times(16, 4, {}, 0)).cost, 3 * 16 + 3 * 3 / 4.0);
 }
 
-// The table of kinds in the README: the bubble, and from how many microbatches on.
+// The README's table of kinds: the bubble, and from which number of microbatches on it holds.
 TEST(Simulator, BubblesFromSoManyMicrobatchesOn) {
   for (const int p : {2, 3, 4, 5, 8}) {
     const auto bubble = [&](const std::string& kind, int m) { return run(request(kind, p, m)).cost - 3.0 * m; };
@@ -153,7 +154,7 @@ TEST(Simulator, PeakActivations) {
   EXPECT_EQ(peaks("1f1b", 4, 8), (std::vector<double>{4, 3, 2, 1}));
   EXPECT_EQ(peaks("zb-h1", 4, 8), (std::vector<double>{4, 3, 2, 1}));
   EXPECT_EQ(peaks("zb-h2", 4, 8), (std::vector<double>{7, 5, 3, 1}));
-  EXPECT_EQ(peaks("interleaved", 4, 8), (std::vector<double>{11, 9, 7, 5}));  // halves of a stage
+  EXPECT_EQ(peaks("interleaved", 4, 8), (std::vector<double>{11, 9, 7, 5}));  // in halves of a stage
   const auto most = [](const std::string& kind, int stages) {
     const auto all = peaks(kind, stages, 4 * stages);
     return *std::max_element(all.begin(), all.end()) / 2;
@@ -191,7 +192,7 @@ TEST(Simulator, TransfersHoldUpNeitherStage) {
       auto times = equal_times(graph.groups(), 1, {}, 0.25 * i);
       for (auto& each : times.groups)
         each = {1.0 + static_cast<double>(random() % 8), 1.0 + static_cast<double>(random() % 4), 1};
-      const Schedule whole = with_communication(schedule, graph, false);  // without sums
+      const Schedule whole = with_communication(schedule, graph, false);  // without gradient sums
       const Simulation with = simulate(whole, graph, times), without = simulate(schedule, graph, times);
       EXPECT_DOUBLE_EQ(with.makespan, without.makespan) << kind;
       EXPECT_DOUBLE_EQ(with.bubble_rate(), without.bubble_rate()) << kind;
@@ -218,7 +219,7 @@ TEST(Simulator, CriticalPathHasNoSlack) {
   }
 }
 
-/// Whether the lists can be worked off, found by trying: the slow way, written from the meaning of the actions.
+/// Whether the lists can be run in order, found by trying: the slow way, written from the meaning of the actions.
 bool can_run(const Schedule& schedule) {
   const int last = schedule.groups() - 1;
   std::set<std::tuple<Kind, int, int>> done;
@@ -305,7 +306,7 @@ TEST(Validator, NamesTheFirstWrongAction) {
 }
 
 TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
-  // both stages send before either receives; posted together they would pass
+  // Both stages send before either receives. Posted together the transfers would pass.
   const GroupGraph chain(2);
   const auto transfer = [](Kind kind, int group, int m) { return Action{kind, group, m, 0, 1 - group}; };
   Schedule s{"x",
@@ -327,7 +328,7 @@ TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
             "the stages wait for each other: stage 0 at 0SEND_F1 for 1RECV_F1, stage 1 at 1SEND_B0 for 0RECV_B0\n"
             "  stage 0: 0F0 0SEND_F0 0F1 [0SEND_F1] 0F2 0RECV_B0 0SEND_F2\n"
             "  stage 1: 1RECV_F0 1F0 1B0 [1SEND_B0] 1B9 1RECV_F1 1RECV_F2");
-  std::swap(s.stages[1][3], s.stages[1][4]);  // now beside the receives
+  std::swap(s.stages[1][3], s.stages[1][4]);  // now next to the receives
   EXPECT_EQ(error_of([&] { check_rendezvous(s, chain); }), "");
   std::swap(s.stages[1][5], s.stages[1][6]);
   EXPECT_EQ(error_of([&] { check_rendezvous(s, chain); }),
