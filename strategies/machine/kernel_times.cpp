@@ -163,8 +163,8 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     Loop loop;
     if (!take(line, seconds) || !take(line, loop))
       fail(
-          "{}, line {}: write four times in seconds, a step's microbatches and how many of them were in flight, and "
-          "what all that is of, with blanks between",
+          "{}, line {}: write four times in seconds, a step's microbatches, how many of them were in flight, and the "
+          "work that was timed, separated by blanks",
           file, number);
     if (line.empty()) fail("{}, line {}: it does not say what these times belong to", file, number);
     if (!times.layers_.emplace(std::pair(line, loop), seconds).second)

@@ -112,12 +112,12 @@ TEST(Machine, ReadsEverything) {
   ASSERT_EQ(machine.levels.size(), 2U);
   const Level &node = machine.levels[0], &network = machine.levels[1];
   expect_same(node.ranks, {4, "g"}, "ranks");
-  expect_same(node.links, {1, "assumed: one link a rank"}, "links");
-  expect_same(node.fan_out, {1, "assumed: all links at once"}, "fan-out");
+  expect_same(node.links, {1, "assumed: one link per rank"}, "links");
+  expect_same(node.fan_out, {1, "assumed: all links can be busy at once"}, "fan-out");
   ASSERT_TRUE(node.verbs.contains({Verb::all_reduce, 2}));
   expect_same(node.verbs.at({Verb::all_reduce, 2}), {{{8, 2e-6}, {65536, 20e-6}}, "k"}, "all_reduce");
   expect_same(network.ranks, {0, ""}, "any number");
-  expect_same(network.links, {4, "assumed: one link a rank"}, "links");
+  expect_same(network.links, {4, "assumed: one link per rank"}, "links");
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
 }
 
@@ -143,8 +143,8 @@ name = "node"
 ranks = { ranks = 4, from = "g" }
 latency = { us = 2, from = "h" }
 bandwidth = { "GB/s" = 75, from = "i" }
-links = { links = 1, from = "assumed: one link a rank" }
-fan-out = { ratio = 1, from = "assumed: all links at once" }
+links = { links = 1, from = "assumed: one link per rank" }
+fan-out = { ratio = 1, from = "assumed: all links can be busy at once" }
 overlap = { share = 0.5, from = "j" }
 
 [[level.verb]]
@@ -158,7 +158,7 @@ from = "k"
 name = "network"
 latency = { us = 4, from = "l" }
 bandwidth = { "Gbit/s" = 100, from = "m" }
-links = { links = 4, from = "assumed: one link a rank" }
+links = { links = 4, from = "assumed: one link per rank" }
 fan-out = { ratio = 2, from = "n" }
 overlap = { share = 1, from = "o" }
 )");

@@ -193,20 +193,20 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   options.memory_limit = 10000;
   const std::string error =
       error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); });
-  EXPECT_NE(error.find("fits 2 ranks with a batch of 4 under none of the"), std::string::npos) << error;
-  EXPECT_NE(error.find("more than the limit of 9.8 KiB; give more ranks"), std::string::npos) << error;
+  EXPECT_NE(error.find("does not fit 2 ranks with a batch of 4: of the"), std::string::npos) << error;
+  EXPECT_NE(error.find("more than the limit of 9.8 KiB; use more ranks"), std::string::npos) << error;
   options.ranks = 0;
   EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
-            "a strategy for 0 ranks; there must be 1 to 1048576");
+            "the number of ranks is 0; it must be 1 to 1048576");
   const auto refused = [](const PlannerOptions& asked) {
     return error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, asked); });
   };
-  EXPECT_EQ(refused({.best = 0}), "the best 0 strategies; ask for 1 or more");
-  EXPECT_EQ(refused({.examined = 0}), "0 candidates to examine; there must be 1 or more");
+  EXPECT_EQ(refused({.best = 0}), "the number of strategies to find is 0; it must be 1 or more");
+  EXPECT_EQ(refused({.examined = 0}), "the number of candidates to examine is 0; it must be 1 or more");
   for (const PlannerOptions& none :
        {PlannerOptions{.rounds = 0}, PlannerOptions{.most_split = 0}, PlannerOptions{.most_microbatches = 0}})
     EXPECT_EQ(refused(none),
-              "the planner's rounds, ranks of a block and microbatches are limited to 0; give 1 or more");
+              "a limit of the planner's rounds, ranks per block or microbatches is 0; it must be 1 or more");
 }
 
 // Channels in four groups over three ranks would split a group: the pattern is left out and reported once for all
@@ -387,7 +387,7 @@ TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {
   } catch (const NothingFits& error) {
     const Index held = error.smallest.cost.memory.total;
     EXPECT_GT(held, options.memory_limit);
-    EXPECT_NE(std::string(error.what()).find("the smallest of them holds " + print_bytes(held)), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("the smallest holds " + print_bytes(held)), std::string::npos);
     options.memory_limit = held;
     EXPECT_EQ(plan_strategies(small(), workload, default_machine(), {}, options).front().cost.memory.total, held);
   }

@@ -262,7 +262,7 @@ TEST(Balance, SaysWhatDoesNotFit) {
   const Model model = two_convolutions();
   expect_error(
       [&] { static_cast<void>(place_stages(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
-      {"no way that was found to cut the model 'two' into 2 stages fits 100 B a rank", "more stages",
+      {"no partition of the model 'two' into 2 stages was found that fits 100 B per rank", "more stages",
        "recompute = true"});
   EXPECT_EQ(error_of([&] { bind(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 5 stages of 1 group of layers each");
@@ -361,16 +361,16 @@ TEST(Balance, InStrategyFiles) {
     EXPECT_EQ(refusal(fmt::format("stages = {}", value)),
               "s.toml, line 1, column 10: 'stages' must be a whole number, 1 to 65536");
   EXPECT_EQ(refusal("stages = 2\n[[group]]\nlayers = [\"a\", \"b\"]\n"),
-            "s.toml, line 1, column 10: 'stages' places the stages itself; leave it or [[group]] out");
+            "s.toml, line 1, column 10: 'stages' chooses the groups automatically; remove it or [[group]]");
   Strategy both;
   both.stages(2);
   EXPECT_EQ(error_of([&] {
               both.group({"a", "b"});
             }),
-            "2 stages are asked for, but stages are named too; say one of both");
+            "2 stages are requested, but groups are named too; give one of the two");
   EXPECT_EQ(error_of([] {
               Strategy().group({"a", "b"}).stages(2);
             }),
-            "2 stages are asked for, but stages are named too; say one of both");
-  EXPECT_EQ(error_of([] { Strategy().stages(0); }), "0 stages; there must be 1 to 65536");
+            "2 stages are requested, but groups are named too; give one of the two");
+  EXPECT_EQ(error_of([] { Strategy().stages(0); }), "the number of stages is 0; it must be 1 to 65536");
 }

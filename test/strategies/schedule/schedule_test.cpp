@@ -286,23 +286,25 @@ TEST(Validator, NamesTheFirstWrongAction) {
   EXPECT_EQ(error("0F0,0B0\n"), "x.csv: group 1: no stage runs it");
   EXPECT_EQ(error("0F0,0B0,0F0\n1F0,1B0\n"),
             "x.csv, line 1, cell 3: stage 0: 0F0 comes twice\n  stage 0: 0F0 0B0 [0F0]\n  stage 1: 1F0 1B0 (done)");
-  EXPECT_EQ(error("0F0,0B0\n1F0,1B0,0F1\n"),
-            "x.csv, line 2, cell 3: stage 1: 0F1 is of a group that stage 0 runs; a group lies on one stage\n  stage "
-            "0: 0F0 0B0 (done)\n  stage 1: "
-            "1F0 1B0 [0F1]");
+  EXPECT_EQ(
+      error("0F0,0B0\n1F0,1B0,0F1\n"),
+      "x.csv, line 2, cell 3: stage 1: 0F1 belongs to a group that stage 0 runs; a group must be on one stage\n  stage "
+      "0: 0F0 0B0 (done)\n  stage 1: "
+      "1F0 1B0 [0F1]");
   EXPECT_EQ(error("0F0,0B0\n1F0,1B0\n2F0,2B0\n"),
             "x.csv, line 3, cell 1: stage 2: 2F0: there are 2 groups of layers, 0 to 1");
-  EXPECT_EQ(error_of([&] { check_complete(parse_csv("0F0,0B0\n1F0\n", "x"), chain, false); }),
-            "x, line 1, cell 2: stage 0: 0B0 has no place where nothing is trained\n  stage 0: 0F0 [0B0]\n  stage 1: "
-            "1F0 (done)");
+  EXPECT_EQ(
+      error_of([&] { check_complete(parse_csv("0F0,0B0\n1F0\n", "x"), chain, false); }),
+      "x, line 1, cell 2: stage 0: 0B0 must not be in a schedule without training\n  stage 0: 0F0 [0B0]\n  stage 1: "
+      "1F0 (done)");
   EXPECT_EQ(error_of([&] {
               check_peak(generate(request("gpipe", 2, 3)), {{1, 0, 0}, {2, 0, 0}}, 5);
             }),
-            "stage 1: it holds up to 6 at one moment, more than the limit of 5");
+            "stage 1: it holds up to 6, more than the limit of 5");
   EXPECT_EQ(error_of([&] {
               check_peak(parse_csv("0F0,0F1\n1F0,1F1\n", "x.csv"), {{1, 0, 0}, {2, 0, 0}}, 3);
             }),
-            "x.csv, line 2: stage 1: it holds up to 4 at one moment, more than the limit of 3");
+            "x.csv, line 2: stage 1: it holds up to 4, more than the limit of 3");
 }
 
 TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
@@ -332,7 +334,7 @@ TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
   EXPECT_EQ(error_of([&] { check_rendezvous(s, chain); }), "");
   std::swap(s.stages[1][5], s.stages[1][6]);
   EXPECT_EQ(error_of([&] { check_rendezvous(s, chain); }),
-            "stage 0 sends 0SEND_F1 to stage 1 where that receives 0SEND_F2");
+            "stage 0 sends 0SEND_F1 to stage 1, which expects to receive 0SEND_F2");
 }
 
 TEST(Communication, SkipsGoStraightFromProducerToConsumer) {
@@ -358,15 +360,15 @@ TEST(Generators, SayWhatTheyRefuse) {
   EXPECT_EQ(error([](auto& r) { r.kind = "1f1d"; }),
             "there is no schedule '1f1d' (did you mean '1f1b'?); there are 'gpipe', '1f1b', 'interleaved', 'chimera', "
             "'zb-h1', 'zb-h2', 'zb-1p', 'zb-2p', 'zb-v', 'v-half', 'v-min', 'dualpipe-v'");
-  EXPECT_EQ(error([](auto& r) { r.stages = 0; }), "a schedule of 0 stages; there must be 1 to 16384");
+  EXPECT_EQ(error([](auto& r) { r.stages = 0; }), "the number of stages is 0; it must be 1 to 16384");
   EXPECT_EQ(error([](auto& r) { r.kind = "chimera", r.stages = 3; }),
-            "the schedule 'chimera' needs an even number of stages, not 3: the two directions fill each other's "
-            "bubbles only so");
+            "the schedule 'chimera' needs an even number of stages, not 3: only then do the two directions fill "
+            "each other's bubbles");
   EXPECT_EQ(error([](auto& r) { r.groups_per_stage = 2; }),
-            "the schedule '1f1b' has 1 group a stage, not 2; 'interleaved' takes any number");
+            "the schedule '1f1b' has 1 group per stage, not 2; 'interleaved' takes any number");
   EXPECT_EQ(error([](auto& r) { r.kind = "zb-1p", r.memory_limit = 0.5; }),
-            "the schedule 'zb-1p' in a memory of 0.5: one microbatch of a stage needs 1");
-  EXPECT_EQ(error([](auto& r) { r.times.forward = 0; }), "an action takes 0; it must take a time above 0");
+            "the schedule 'zb-1p' has a memory limit of 0.5; one microbatch of a stage needs 1");
+  EXPECT_EQ(error([](auto& r) { r.times.forward = 0; }), "the time of an action is 0; it must be more than 0");
 }
 
 }  // namespace

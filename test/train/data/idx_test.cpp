@@ -147,9 +147,9 @@ TEST_P(Idx, RefusesWhatIsNoIdx) {
     if (const auto at = text.find(path); at != std::string::npos) text.replace(at, path.size(), "PATH");
     return text;
   };
-  EXPECT_EQ(message({}), "'PATH' is no IDX file: expected a header of 4 bytes or more, found 0");
-  EXPECT_EQ(message({0, 0, 8}), "'PATH' is no IDX file: expected a header of 4 bytes or more, found 3");
-  EXPECT_EQ(message({'P', 'N', 'G', 0, 0}), "'PATH' is no IDX file: expected it to begin with 00 00, found 50 4e");
+  EXPECT_EQ(message({}), "'PATH' is not an IDX file: expected a header of 4 bytes or more, found 0");
+  EXPECT_EQ(message({0, 0, 8}), "'PATH' is not an IDX file: expected a header of 4 bytes or more, found 3");
+  EXPECT_EQ(message({'P', 'N', 'G', 0, 0}), "'PATH' is not an IDX file: expected it to begin with 00 00, found 50 4e");
   EXPECT_EQ(message({0, 0, 13, 3, 0}), "'PATH' holds elements of IDX type 0d; expected unsigned bytes, type 08");
   EXPECT_EQ(message(idx({1}, {0})), "'PATH' has the wrong number of dimensions: expected 3 to 4, found 1");
   EXPECT_EQ(message({0, 0, 8, 3, 0, 0, 0, 1, 0, 0}),

@@ -347,11 +347,11 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   };
   EXPECT_EQ(error(stage("in", "r1") + stage("c2", "loss")), "");
   EXPECT_EQ(error(stage("in", "r1") + stage("d1", "loss")),
-            "s.toml, line 3, column 1: 'c2' would be in no stage; this stage must begin with it");
+            "s.toml, line 3, column 1: 'c2' would be in no group; this group must begin with it");
   EXPECT_EQ(error(stage("in", "r1") + stage("n1", "loss")),
-            "s.toml, line 3, column 1: 'n1' is in stage 0 already; this stage must begin with 'c2'");
+            "s.toml, line 3, column 1: 'n1' is in group 0 already; this group must begin with 'c2'");
   EXPECT_EQ(error(stage("in", "r1")),
-            "s.toml, line 1, column 1: 'c2' would be in no stage; the last stage ends with 'loss'");
+            "s.toml, line 1, column 1: 'c2' would be in no group; the last group ends with 'loss'");
   EXPECT_EQ(error(stage("r1", "in")), "s.toml, line 1, column 1: its first layer 'r1' comes after its last, 'in'");
   EXPECT_NE(error(stage("in", "r3"))
                 .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain' (did you mean 'r1'?)"),
@@ -359,9 +359,8 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "d1") + stage("r2", "loss")),
-            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[group]] entries, one a "
-            "group; make them "
-            "a multiple of 2");
+            "the schedule 'zb-v' runs 2 groups of layers per stage, but the strategy has 3 [[group]] entries; give a "
+            "multiple of 2");
   EXPECT_EQ(
       error(v + stage("in", "r1") + stage("c2", "c2") + stage("d1", "d1", "grid = \"y=2\"\n") + stage("r2", "loss")),
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "
