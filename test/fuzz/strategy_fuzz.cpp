@@ -1,6 +1,7 @@
 // A strategy that can be read prints as text that reads back the same. Binding it to a model gives a plan or an Error.
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <cstdlib>

@@ -2,6 +2,7 @@
 // Each layer is requested to shard each dimension over an axis of two, in output, input and weights, to leave a pending
 // sum, and to use every algorithm.
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -161,7 +162,7 @@ void add_products(Refused& expected) {
     add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),
         fmt::format("product y: A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" "
                     "cannot run \"{}\", "
-                    "which needs {} that the layouts cut",
+                    "which needs {} that the layouts use",
                     output, algorithm, why));
   };
   for (const auto& algorithm : product_algorithms())

@@ -2,6 +2,8 @@
 // shortened grids cost what the grids that they stand for cost.
 #include "strategies/planner/layout_costs.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/piece_cost.hpp"
 #include "test/strategies/cost/priced.hpp"
 

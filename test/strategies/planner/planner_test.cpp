@@ -1,6 +1,8 @@
 // The planner finds the minimum: exactly over a graph of choices; for whole strategies, compared with all mixtures of a
 // small model and with the strategies in examples/.
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"

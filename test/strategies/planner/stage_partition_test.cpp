@@ -1,12 +1,15 @@
 // stages = N: compares the boundaries with all partitions, within a memory limit, in files, and under every schedule.
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 
 #include "strategies/planner/stage_search.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <functional>
 #include <random>
@@ -264,9 +267,9 @@ TEST(Balance, SaysWhatDoesNotFit) {
       [&] { static_cast<void>(place_stages(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
       {"no partition of the model 'two' into 2 stages was found that fits 100 B per rank", "more stages",
        "recompute = true"});
-  EXPECT_EQ(error_of([&] { bind(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
+  EXPECT_EQ(error_of([&] { test::bind_placed(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 5 stages of 1 group of layers each");
-  EXPECT_EQ(error_of([&] { bind(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
+  EXPECT_EQ(error_of([&] { test::bind_placed(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 3 stages of 2 groups of layers each");
 }
 
@@ -291,7 +294,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
     const Plan plan = bind(model, place_stages(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit),
                            of_batch(64));
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const MemoryUse each = plan.peak(rank).each;
+      const MemoryUse each = peak_memory(plan, rank).each;
       EXPECT_LE(each[MemoryClass::weights] + each[MemoryClass::gradients] + each[MemoryClass::optimizer], limit)
           << kind;
       EXPECT_LE(static_cast<double>(each[MemoryClass::activations]), 1.1 * static_cast<double>(limit))
@@ -303,7 +306,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
 TEST(Balance, EveryScheduleTakesStages) {
   const Model model = builtin_model("lenet5", {});
   for (const auto& kind : schedule_kinds()) {
-    const Plan plan = bind(model, in_stages(2, kind.name, 4), of_batch(8));
+    const Plan plan = test::bind_placed(model, in_stages(2, kind.name, 4), of_batch(8));
     EXPECT_EQ(plan.grids.size(), 2U) << kind.name;
     EXPECT_EQ(plan.stage_of_group.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
     const Cost cost = estimate(plan, round_machine());
@@ -311,14 +314,14 @@ TEST(Balance, EveryScheduleTakesStages) {
   }
   Strategy four;
   four.stages(2).schedule("interleaved", 4, 4);
-  EXPECT_EQ(bind(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(test::bind_placed(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
 }
 
 TEST(Balance, StagesTakeConsecutiveRanks) {
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(3).schedule("1f1b", 4);
   EXPECT_EQ(strategy.ranks(), 6);
-  const Plan plan = bind(builtin_model("lenet5", {}), strategy, of_batch(8));
+  const Plan plan = test::bind_placed(builtin_model("lenet5", {}), strategy, of_batch(8));
   ASSERT_EQ(plan.grids.size(), 3U);
   for (int stage = 0; stage < 3; ++stage) {
     EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].first_rank(), 2 * stage);
@@ -333,7 +336,7 @@ TEST(Balance, OneStageIsTheStrategyItself) {
 
 TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   const Model model = builtin_model("lenet5", {});
-  const Strategy strategy = in_stages(3, "1f1b", 4);
+  const Strategy strategy = test::placed(model, in_stages(3, "1f1b", 4), of_batch(64));
   const Plan plan = bind(model, strategy, of_batch(64));
   const Strategy same = pin_weight_layouts(strategy, plan);
   EXPECT_EQ(same.groups().size(), 3U);
@@ -344,6 +347,7 @@ TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   }
   Strategy folded;
   folded.stages(2).schedule("zb-v", 4);
+  folded = test::placed(model, folded, of_batch(8));
   const Plan v = bind(model, folded, of_batch(8));
   EXPECT_EQ(bind(model, pin_weight_layouts(folded, v), of_batch(8)).hash(), v.hash());
 }

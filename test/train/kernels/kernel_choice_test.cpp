@@ -1,4 +1,5 @@
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include "partita/comm/threads.hpp"
 #include "src/backend/reference.hpp"

@@ -1,11 +1,14 @@
 // Checks that ranks measure their own work: every layer on each rank where it computes, for any plan, and nothing that
 // is known already.
 #include "partita/train/measure/layer_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/train/kernels/kernel.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -66,8 +69,8 @@ void expect_times(const LayerPlan& layer, const LayerTimes& times, int rank, boo
 /// measured times.
 void expect_all_measured(const Strategy& strategy, Index batch, bool training = true) {
   SCOPED_TRACE(strategy.print());
-  const Plan plan =
-      bind(skips(), strategy, {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
+  const Plan plan = test::bind_placed(skips(), strategy,
+                                      {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
   const KernelTimes times = measured(plan);
   for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (std::size_t i = 0; i < layers->size(); ++i)

@@ -2,6 +2,7 @@
 // same result as on one rank, and moves the predicted bytes.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 // runs only that case, PARTITA_CASES=n sets the number of cases.
 #include "test/support/master.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/cases.hpp"
 
 #include <gtest/gtest.h>

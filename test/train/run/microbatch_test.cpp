@@ -1,6 +1,7 @@
 // Microbatches change the memory and the order of a step, not what it computes. Only batch normalization depends on
 // them.
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -55,7 +56,8 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
     }
     trained.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), false);
     trained.memory = trainer.peak_memory();
-    EXPECT_EQ(trainer.plan().peak(0).each[MemoryClass::activations], trained.memory.each[MemoryClass::activations]);
+    EXPECT_EQ(peak_memory(trainer.plan(), 0).each[MemoryClass::activations],
+              trained.memory.each[MemoryClass::activations]);
   });
   return trained;
 }

@@ -3,11 +3,13 @@
 #include "partita/base/clock.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -247,7 +249,8 @@ TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
   for (const Model& model : {chain(), skips()})
     for (const std::string kind : {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"}) {
       Strategy strategy;
-      expect_serial_result(model, strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3), 7);
+      strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3);
+      expect_serial_result(model, placed(model, strategy, {.batch = 7, .optimizer = {}}), 7);
       if (HasFailure()) return;
     }
   Strategy wide("data=2");
@@ -255,13 +258,14 @@ TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
       .stages(2)
       .schedule("chimera", 4)
       .optimizer_state(Strategy::OptimizerState::sharded);
-  expect_serial_result(chain(), wide, 7);
+  expect_serial_result(chain(), placed(chain(), wide, {.batch = 7, .optimizer = {}}), 7);
 }
 
 TEST(Pipeline, PlacedStagesStayForASmallerLastBatch) {
-  Strategy serial, placed;
+  Strategy serial, three;
   const Epoch expected = run_epoch(chain(), serial.schedule("gpipe", 4));
-  const Epoch epoch = run_epoch(chain(), placed.stages(3).schedule("1f1b", 4));  // 7, 7, 1 samples
+  const Epoch epoch = run_epoch(
+      chain(), placed(chain(), three.stages(3).schedule("1f1b", 4), {.batch = 7, .optimizer = {}}));  // 7, 7, 1 samples
   EXPECT_NEAR(epoch.loss, expected.loss, 1e-9);
   EXPECT_NEAR(epoch.evaluation, expected.evaluation, 1e-9);
   std::size_t weights = 0;
@@ -290,6 +294,7 @@ double seconds_of_step(bool overlap, double latency) {
   m.mean_squared_error("loss", t);
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(2).schedule("1f1b", 2).bucket_bytes(1);
+  strategy = placed(m, strategy, {.batch = 4, .optimizer = {}});
   double seconds = 0;
   run_threads(4, [&](Communicator& comm) {
     const auto slow = delaying(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm), {.latency = latency});
@@ -330,9 +335,8 @@ TEST(Pipeline, CrossesStraightFromProducerToReader) {
 TEST(Pipeline, OneForwardOneBackwardHoldsLess) {
   const Model model = chain();
   const auto peak = [&](const std::string& kind) {
-    return bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}})
-        .peak(0)
-        .each[MemoryClass::activations];
+    const Plan plan = bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}});
+    return peak_memory(plan, 0).each[MemoryClass::activations];
   };
   EXPECT_LT(peak("1f1b"), 0.7 * static_cast<double>(peak("gpipe")));
 }

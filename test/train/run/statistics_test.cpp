@@ -1,6 +1,7 @@
 // Batch normalization with local statistics: every rank normalizes by its own samples, as a serial run over these alone
 // would. Running statistics are the mean over ranks and equal on all of them. Traffic is as predicted.
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
 

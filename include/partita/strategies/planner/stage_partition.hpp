@@ -29,7 +29,4 @@ Strategy place_stages(const Model& model, const Strategy& strategy, const Worklo
 Strategy place_stages_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
                               const Machine& machine, const KernelTimes& times, Index limit);
 
-/// Returns the strategy with explicit groups, as the layers were bound.
-Strategy close_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers);
-
 }  // namespace partita
