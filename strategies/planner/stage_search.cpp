@@ -218,7 +218,7 @@ class Seconds {
   std::vector<double> known_;
 };
 
-/// The strategy without its stages: one runs all layers.
+/// Returns the strategy with all layers in one stage and one microbatch.
 Strategy in_one_stage(const Strategy& strategy) {
   Strategy alone = strategy;
   return alone.stages(1).schedule("single", 1);
@@ -282,7 +282,7 @@ PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const
 PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
                                     const Machine& machine, const KernelTimes& times, Index limit, double effort,
                                     ScheduleCache& made, const std::function<Index(const Strategy&)>& held) {
-  constexpr int most = 4;  // tries
+  constexpr int most = 4;  // maximum number of tries
   std::optional<PlacedStages> least;
   Index aim = limit;
   int tries = 0;
@@ -291,7 +291,7 @@ PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy,
     const Index counted = next.held;
     const Index now = next.held = held(next.strategy);
     if (!least || now < least->held) least = std::move(next);
-    if (now <= limit || counted > aim) break;  // it fits, or none is counted as less
+    if (now <= limit || counted > aim) break;  // the bound plan fits, or no partition is counted as smaller
     aim = std::min(aim - (now - limit), counted - 1);
   } while (++tries < most && aim > 0);
   return std::move(*least);

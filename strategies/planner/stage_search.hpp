@@ -27,21 +27,24 @@ struct FoundPartition {
 FoundPartition search_partition(StagePartitionCost& price, Index limit, double most = affordable,
                                 double effort = affordable);
 
-/// All layers of a strategy of several stages in one, for one microbatch: what place_stages cuts, whatever the schedule.
+/// Binds all layers of a strategy with several stages in one stage, for one microbatch. place_stages() partitions this
+/// bound plan, whatever the schedule.
 Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload);
 
-/// Stages that are placed, and the bytes that the fullest rank holds.
+/// A strategy with placed stages, and the bytes that the fullest rank holds.
 struct PlacedStages {
   Strategy strategy;
   Index held = 0;
 };
-/// As `place_stages_nearest`, for a strategy of several stages without boundaries; `effort` is what the search may take, in actions that it
-/// simulates. What is held is as StagePartitionCost counts it, without workspaces and without what passes.
+/// As place_stages_nearest(), for a strategy with several stages whose boundaries are not chosen. `uncut` comes from
+/// bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are counted
+/// as in StagePartitionCost, without workspaces and temporary tensors.
 PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload,
                               const Machine& machine, const KernelTimes& times, Index limit, double effort,
                               ScheduleCache& made);
 
-/// The same by what the stages do hold, which `held` says of a strategy: where that passes the limit, the search aims lower, a few times.
+/// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
+/// they exceed the limit, the search is repeated a few times with a lower limit.
 PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
                                     const Machine& machine, const KernelTimes& times, Index limit, double effort,
                                     ScheduleCache& made, const std::function<Index(const Strategy&)>& held);

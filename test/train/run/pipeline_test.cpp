@@ -370,7 +370,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "
       "\"\"");
   EXPECT_EQ(error(v),
-            "the schedule 'zb-v' runs 2 groups of layers a stage; name them by [[group]] entries, two or more");
+            "the schedule 'zb-v' runs 2 groups of layers per stage; name them by [[group]] entries, two or more");
   EXPECT_NE(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
                   "[[layer]]\nmatch = \"c2\"\noutput = \"N@data\"\n")
                 .find("no axis 'data'"),
