@@ -104,7 +104,7 @@ def priced(folder):
         f'[[group]]\nlayers = ["{first}", "{last}"]\n' for first, last in
         (("image", "conv1"), ("tanh1", "conv2"), ("tanh2", "fc1"), ("tanh3", "loss"))))
     folded = compare(folder, strategies=["folded.toml"]).stdout
-    check("several groups of layers per stage", "groups of layers on the stages of folded.toml: image to conv1 on 0 | tanh1 to conv2 on 1 | "
+    check("several groups of layers a stage", "groups of layers on the stages of folded.toml: image to conv1 on 0 | tanh1 to conv2 on 1 | "
           "tanh2 to fc1 on 1 | tanh3 to loss on 0\n" in folded, folded)
     assumed = compare(folder).stdout
     check("without a machine two cores", "machine  two cores\n" in assumed and used(assumed) == (0, 26), assumed)

@@ -74,8 +74,8 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   }
 }
 
-// On the first of two stages, 1f1b holds two microbatches at once, gpipe all of them. Of six microbatches the first four
-// are timed.
+// On the first of two stages, 1f1b holds two microbatches at once, gpipe all of them. Of six microbatches the first
+// four are timed.
 TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   const auto loops = [](const std::string& kind, int microbatches, bool recompute = false, bool training = true) {
     Strategy strategy;

@@ -145,10 +145,9 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
 TEST(Pipeline, ChimeraNeedsStagesInPairs) {
   const Model model = chain();
   const Workload workload{.batch = 4, .dtype = DType::f64, .training = true, .optimizer = {}};
-  EXPECT_EQ(
-      error_of([&] { bind(model, staged(model, 3, {""}, "chimera", 2), workload); }),
-      "the schedule 'chimera' needs an even number of stages, not 3: the two directions fill each other's bubbles "
-      "only so");
+  EXPECT_EQ(error_of([&] { bind(model, staged(model, 3, {""}, "chimera", 2), workload); }),
+            "the schedule 'chimera' needs an even number of stages, not 3: only then do the two directions fill each "
+            "other's bubbles");
   Strategy unlike;
   unlike.group({"in", "d1", Grid::parse("data=2")}).group({"r2", "loss", Grid::parse("y=2")}).schedule("chimera", 2);
   EXPECT_EQ(error_of([&] { bind(model, unlike, workload); }),
@@ -370,7 +369,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "
       "\"\"");
   EXPECT_EQ(error(v),
-            "the schedule 'zb-v' runs 2 groups of layers per stage; name them by [[group]] entries, two or more");
+            "the schedule 'zb-v' runs 2 groups of layers a stage; name them by [[group]] entries, two or more");
   EXPECT_NE(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
                   "[[layer]]\nmatch = \"c2\"\noutput = \"N@data\"\n")
                 .find("no axis 'data'"),
