@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// More in flight leave the caches no colder.
+/// More microbatches in flight than this do not make the caches colder.
 constexpr std::size_t most_timed = 4;
 
 std::string extents(const Box& box) {
@@ -15,7 +15,7 @@ std::string extents(const Box& box) {
   return text;
 }
 
-/// The rank's blocks on the way of a redistribution: what it copies and adds.
+/// The extents of the rank's blocks in each step of a redistribution: what it copies and adds.
 std::string conversions(const LayerPlan::Steps& steps, int rank) {
   std::string text;
   for (const auto& step : steps) text += fmt::format(">{} {}", name(step.verb), extents(step.to.owned(rank)));

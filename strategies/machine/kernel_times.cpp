@@ -49,7 +49,7 @@ std::string KernelTimes::print() const {
 
 namespace {
 
-/// Takes a number and the blank behind it off the line; false for anything else.
+/// Takes a number and the blank after it from the line. Returns false for anything else.
 template <class Number>
 bool take(std::string_view& line, Number& number) {
   const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -72,9 +72,9 @@ bool take(std::string_view& line, Loop& loop) {
 void check_heading(std::string_view line, const std::string& file) {
   if (line.starts_with(heading)) return;
   if (line.starts_with(older))
-    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate anew",
+    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate again",
          file);
-  fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+  fail("{}, line 1: this file has no kernel times; its first line must begin with \"{}\"", file, heading);
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     const auto end = text.find('\n');
     std::string_view line = text.substr(0, end);
     if (number == 1) check_heading(line, file);
-    if (end == std::string_view::npos) fail("{}, line {}: the file is cut off here", file, number);
+    if (end == std::string_view::npos) fail("{}, line {}: the file is truncated here", file, number);
     text.remove_prefix(end + 1);
     if (number == 1) {
       times.where_ = line.substr(heading.size());
@@ -97,12 +97,12 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     Loop loop;
     if (!take(line, seconds) || !take(line, loop))
       fail(
-          "{}, line {}: write four times in seconds, a step's microbatches and how many of them were in flight, and "
-          "what all that is of, with blanks between",
+          "{}, line {}: write four times in seconds, a step's microbatches, how many of them were in flight, and the "
+          "work that was timed, separated by blanks",
           file, number);
-    if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
+    if (line.empty()) fail("{}, line {}: it does not say what these times belong to", file, number);
     if (!times.layers_.emplace(std::pair(line, loop), seconds).second)
-      fail("{}, line {}: {} is there twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
+      fail("{}, line {}: {} appears twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
            loop.microbatches);
   }
   if (number == 0) fail("{}: the file is empty", file);

@@ -31,8 +31,8 @@ Strategy place_stages(const Model& model, const Strategy& strategy, const Worklo
   PlacedStages one = place(model, strategy, workload, machine, times, limit);
   if (limit > 0 && one.held > limit)
     fail(
-        "no way that was found to cut the model '{}' into {} stages fits {} a rank; use more stages or ranks, or give "
-        "layers recompute = true",
+        "no partition of the model '{}' into {} stages was found that fits {} per rank; use more stages or ranks, or "
+        "set recompute = true for some layers",
         model.name(), strategy.stage_count(), print_bytes(limit));
   return std::move(one.strategy);
 }

@@ -256,11 +256,11 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"conv2", {.input = "N@data C@y", .algorithm = "stationary-y"}}},
                  {"layer 'conv2'", "\"N@data C@y H W\""});
   expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}}, {"layer 'conv2'", "weights \"F@y C H W\"", "space"});
-  expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "cut the kernel's H"});
+  expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "shard the kernel's H"});
   for (const char* layer : {"image", "conv1", "bn1", "relu1", "pool1", "drop", "loss"})
     expect_refused({{layer, {.output = "sum@y"}}}, {fmt::format("layer '{}'", layer), "pending sum over (y)"});
   expect_refused({{"bn1", {.weights = "C@y"}}},
-                 {"layer 'bn1' (batch_norm)", "scale and shift lie as the channels of its input do"});
+                 {"layer 'bn1' (batch_norm)", "scale and shift always have the layout of its input's channels"});
   EXPECT_NO_THROW(Bound("y=2", nullptr, {{"bn1", {.output = "C@y", .weights = "C@y"}}}));
   expect_refused({{"loss", {.input = "N@data C@y"}}}, {"layer 'loss'", "input", "dimension C over (y)"});
   expect_refused({{"fc1", {.weights = "F sum@y"}}}, {"layer 'fc1' (linear)", "only an output may be a pending sum"});

@@ -1,5 +1,5 @@
-// Every schedule over stages on grids of their own trains as one rank with the same microbatches does; what crosses and what is
-// held is what the plan says.
+// Every schedule with stages on their own grids trains like one rank with the same microbatches. Transfers and memory
+// are as the plan says.
 #include "partita/base/clock.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
@@ -19,7 +19,7 @@
 namespace partita::test {
 namespace {
 
-/// Eight layers or more, each the next one's input; batch normalisation and dropout see the microbatch.
+/// Eight layers or more in a chain; batch normalization and dropout depend on the microbatch.
 Model chain() {
   Model m("chain");
   auto t = m.input("in", {.channels = 2, .spatial = {5, 3}});
@@ -35,7 +35,7 @@ Model chain() {
   return m;
 }
 
-/// Outputs skip one, two and six stages; one is read twice on one stage.
+/// Outputs that skip one, two and six stages; one is read twice on one stage.
 Model skips() {
   Model m("skips");
   const auto in = m.input("in", {.channels = 2, .spatial = {6, 4}});
@@ -50,7 +50,7 @@ Model skips() {
   return m;
 }
 
-/// Eighteen small layers, of which some are read again later.
+/// Eighteen small layers; some outputs are read again later.
 Model deep() {
   Model m("deep");
   const auto in = m.input("in", {.channels = 5, .spatial = {}});
@@ -66,7 +66,7 @@ Model deep() {
   return m;
 }
 
-/// Stages of about as many layers each, on these grids in turn; as many groups a stage as the kind has.
+/// Stages of about equal numbers of layers, on these grids in turn, with the kind's number of groups per stage.
 Strategy staged(const Model& model, int stages, const std::vector<std::string>& grids, const std::string& kind,
                 int microbatches) {
   Strategy s;
@@ -77,7 +77,7 @@ Strategy staged(const Model& model, int stages, const std::vector<std::string>& 
   for (int group = 0; group < groups; ++group) {
     const std::size_t last = first + static_cast<std::size_t>(counts[static_cast<std::size_t>(group)]) - 1;
     const auto stage = static_cast<std::size_t>(stage_of_group(kind, group, stages));
-    const std::size_t alike =  // of Chimera, stages that mirror each other
+    const std::size_t alike =  // for Chimera: stages that mirror each other
         kind == "chimera" ? std::min(stage, static_cast<std::size_t>(stages) - 1 - stage) : stage;
     s.group({layers[first].name, layers[last].name, Grid::parse(grids[alike % grids.size()])});
     first = last + 1;
@@ -110,10 +110,10 @@ void expect_serial_result(const Model& model, const Strategy& strategy, Index ba
     if (plan.rank_in_stage(rank) == 0) weights += result.weights.size();
   }
   EXPECT_EQ(weights, static_cast<std::size_t>(plan.replicas()) * serial.run.weights.size())
-      << "every weight of a replica lies on one stage";
+      << "every weight of a replica is on one stage";
 }
 
-/// The words of a layout whose axis some grid has: an axis that none has is refused.
+/// The entries of a layout whose axis some grid has. An axis that no grid has would be refused.
 std::string axes_of(const std::vector<std::string>& grids, const std::string& layout) {
   std::string text;
   std::istringstream words(layout);
@@ -145,10 +145,9 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
 TEST(Pipeline, ChimeraNeedsStagesInPairs) {
   const Model model = chain();
   const Workload workload{.batch = 4, .dtype = DType::f64, .training = true, .optimizer = {}};
-  EXPECT_EQ(
-      error_of([&] { bind(model, staged(model, 3, {""}, "chimera", 2), workload); }),
-      "the schedule 'chimera' needs an even number of stages, not 3: the two directions fill each other's bubbles "
-      "only so");
+  EXPECT_EQ(error_of([&] { bind(model, staged(model, 3, {""}, "chimera", 2), workload); }),
+            "the schedule 'chimera' needs an even number of stages, not 3: only then do the two directions fill each "
+            "other's bubbles");
   Strategy unlike;
   unlike.group({"in", "d1", Grid::parse("data=2")}).group({"r2", "loss", Grid::parse("y=2")}).schedule("chimera", 2);
   EXPECT_EQ(error_of([&] { bind(model, unlike, workload); }),
@@ -180,7 +179,7 @@ struct Epoch {
   std::vector<std::vector<NamedTensor>> weights;  // by rank
 };
 
-/// One epoch of two batches of seven and a last one of a single sample, then an evaluation.
+/// One epoch of two batches of seven samples and a last batch of one sample, then an evaluation.
 Epoch run_epoch(const Model& model, const Strategy& strategy) {
   Epoch epoch;
   epoch.weights.resize(static_cast<std::size_t>(strategy.ranks()));
@@ -221,7 +220,7 @@ TEST(Pipeline, EpochsEndWithFewerMicrobatches) {
   }
 }
 
-/// Two steps, or one, a checkpoint, and one on other stages that load it.
+/// Trains one or two steps on some stages, saves a checkpoint, and trains one step on other stages that load it.
 double loss_of_second_step(const Model& model, const Strategy& first, const Strategy& second, const std::string& file) {
   double loss = 0;
   for (const bool begins : {true, false}) {
@@ -286,7 +285,7 @@ TEST(Pipeline, CheckpointsLoadOnOtherStages) {
   std::remove(file.c_str());
 }
 
-/// Seconds of a step of two stages of two ranks each, whose every message takes `latency`.
+/// Seconds per step of two stages of two ranks each, if every message takes `latency`.
 double seconds_of_step(bool overlap, double latency) {
   Model m("many sums");
   auto t = m.input("in", {.channels = 8, .spatial = {}});
@@ -314,7 +313,8 @@ double seconds_of_step(bool overlap, double latency) {
 
 TEST(Pipeline, SumsTravelWhileTheCoolDownGoesOn) {
   constexpr double latency = 0.02;
-  // Ten sums a stage: one after the other they take ten latencies, started as backward completes them about one.
+  // Ten sums per stage take ten latencies one after the other, and about one if they start as the backward pass
+  // completes them.
   EXPECT_GT(seconds_of_step(false, latency) - seconds_of_step(true, latency), 5 * latency);
 }
 
@@ -325,7 +325,7 @@ TEST(Pipeline, CrossesStraightFromProducerToReader) {
   for (const auto& layer : plan.layers)
     for (const auto& boundary : layer.sends_to_stages)
       edges += fmt::format("{}:{}>{} ", layer.name, layer.group, boundary.group);
-  // b is read twice on stage 2, and sent once
+  // b is read twice on stage 2, and sent once.
   EXPECT_EQ(edges, "in:0>6 a:0>1 a:0>4 down:1>3 b:1>2 c:2>3 up:3>4 both:4>5 d:5>6 e:6>7 ") << "and nothing else";
   check_rendezvous(plan.schedule,
                    GroupGraph(8, {{0, 1}, {0, 4}, {0, 6}, {1, 2}, {1, 3}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}}));
@@ -362,7 +362,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "d1") + stage("r2", "loss")),
-            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[group]] entries; give a "
+            "the schedule 'zb-v' runs 2 groups of layers per stage, but the strategy has 3 [[group]] entries; give a "
             "multiple of 2");
   EXPECT_EQ(
       error(v + stage("in", "r1") + stage("c2", "c2") + stage("d1", "d1", "grid = \"y=2\"\n") + stage("r2", "loss")),
@@ -377,7 +377,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   EXPECT_EQ(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
                   "[[layer]]\nmatch = \"*\"\noutput = \"N@data C@c\"\n"),
             "")
-      << "a pattern drops the axes that a stage lacks";
+      << "a pattern ignores the axes that a stage lacks";
 }
 
 }  // namespace

@@ -8,16 +8,17 @@
 
 namespace partita {
 
-/// What a rank of a layer's grid computes, as a text: kind and parameters, the extents of its blocks, what it converts locally.
-/// Ranks and layers with equal texts do equal work.
+/// Describes what a rank of a layer's grid computes: kind and parameters, the extents of its blocks, and its local
+/// conversions. Ranks and layers with equal texts do equal work.
 std::string local_work(const LayerPlan& layer, int rank, const Workload& workload);
-/// The same of an update of so many elements.
+/// Describes the update of `elements` weight elements in the same way.
 std::string update_work(Index elements, const Workload& workload);
 
-/// The microbatches of a plan in whose actions its layers are timed: the first ones that go through its first replica. One alone
-/// where layers recompute, which they do not while they are timed: more may not fit.
+/// Returns the microbatches of a plan whose actions are timed: the first ones that pass through its first replica. If
+/// layers recompute, only one is timed: layers do not recompute while they are timed, so more microbatches may not fit.
 std::vector<int> timed_microbatches(const Plan& plan);
-/// The loop in which a stage's layers are timed. That of a single microbatch where nothing is trained: forward keeps nothing.
+/// The loop in which a stage's layers are timed. Without training, it is the loop of a single microbatch, since the
+/// forward pass then keeps nothing.
 Loop timed_loop(const Plan& plan, int stage);
 
 }  // namespace partita
