@@ -1,7 +1,7 @@
 #include "src/cli/support/predicted.hpp"
 
-#include "src/cli/support/machine_files.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "src/cli/support/machine_files.hpp"
 
 namespace partita::cli {
 

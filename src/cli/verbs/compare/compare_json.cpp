@@ -1,4 +1,4 @@
-#include "src/cli/verbs/compare/compare.hpp"
+#include "src/cli/verbs/compare/compare_json.hpp"
 
 #include "partita/train/kernels/kernel_choice.hpp"
 

@@ -1,16 +1,17 @@
-#include "src/cli/support/child_process.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/options.hpp"
+#include "src/cli/verbs/scale/scale.hpp"
+
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/open_locked.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/real_path.hpp"
+#include "src/cli/support/child_process.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/predicted.hpp"
+#include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
-#include "src/cli/support/text_file.hpp"
 
 #include <unistd.h>
 

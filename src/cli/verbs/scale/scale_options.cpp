@@ -1,10 +1,10 @@
 #include "src/cli/verbs/scale/scale_options.hpp"
 
+#include "partita/base/error.hpp"
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/command_line.hpp"
-#include "partita/base/error.hpp"
-#include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/cli/support/text_file.hpp"
+#include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/cli/version.hpp"
 
 #include <fmt/ranges.h>

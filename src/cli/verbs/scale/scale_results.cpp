@@ -1,7 +1,7 @@
 #include "src/cli/verbs/scale/scale_results.hpp"
 
-#include "src/cli/support/json.hpp"
 #include "partita/base/error.hpp"
+#include "src/cli/support/json.hpp"
 #include "src/cli/support/text_file.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/cli/support/conditions.hpp"
 #include "partita/base/types.hpp"
+#include "src/cli/support/conditions.hpp"
 
 #include <optional>
 #include <string>
