@@ -122,10 +122,7 @@ po::options_description optimizer_options(Options& o, Texts& texts) {
   auto add = group.add_options();
   add("optimizer", po::value(&texts.method)->default_value(texts.method)->value_name("NAME"),
       "sgd, adagrad, rmsprop, adam, adamw, lars or lamb");
-  add("rate",
-      po::value(&t.optimizer.rate)
-          ->default_value(t.optimizer.rate, "0.05")
-          ->value_name("R"),
+  add("rate", po::value(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
       "peak learning rate; the default is 0.01 for adagrad, and 0.001 for rmsprop, adam, adamw and lamb");
   add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"),
       "momentum; used by sgd, rmsprop and lars");
@@ -153,8 +150,7 @@ po::options_description train_options(Options& o) {
   auto add = group.add_options();
   add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"),
       "passes over the training set; those before a loaded checkpoint count too");
-  add("steps", po::value(&t.steps)->value_name("N"),
-      "stop after N steps; those before a loaded checkpoint count too");
+  add("steps", po::value(&t.steps)->value_name("N"), "stop after N steps; those before a loaded checkpoint count too");
   add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"),
       "augmentation: shift images at random by up to PIXELS");
   add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: mirror images at random");
@@ -206,7 +202,8 @@ po::options_description calibrate_options(Options& o) {
   po::options_description group("Calibrate");
   auto add = group.add_options();
   add("out", po::value(&o.out)->default_value("machine.toml")->value_name("FILE"),
-      "machine file to write; kernel times go to FILE.times: they are added to that file if it belongs to this machine, "
+      "machine file to write; kernel times go to FILE.times: they are added to that file if it belongs to this "
+      "machine, "
       "else they replace it");
   add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."),
       "strategy files whose local kernels are measured; default: the strategy that --strategy, --grid and --rule give");
@@ -380,9 +377,10 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
   const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
   const Shape places = data.target();
   if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))
-    fail("--flip and --shift move images but not their targets, and the targets of '{}' have spatial dimensions; leave "
-         "these options out",
-         options.data);
+    fail(
+        "--flip and --shift move images but not their targets, and the targets of '{}' have spatial dimensions; leave "
+        "these options out",
+        options.data);
   for (int d = 0; d < sample.dims(); ++d)
     if (is_spatial(sample.name(d)) && options.trainer.augmentation.shift >= sample.extent(d))
       fail("--shift {}: an image's {} is {}, so nothing of the image would be left; give a smaller shift",

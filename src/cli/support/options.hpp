@@ -37,11 +37,11 @@ struct Options {
   std::string svg;                      ///< explain: the file for a drawing of the schedule
   bool profile = false;                 ///< train: print where the time goes
   std::string machine;                  ///< machine file; "" for the default machine
-  std::string out;                      ///< calibrate: the machine file to write; plan: the prefix of the files to write
-  std::vector<std::string> strategies;  ///< compare, calibrate: strategy files
-  bool measure = false;                 ///< compare: also run the strategies
-  int ranks = 0;                        ///< plan: number of ranks
-  int best = 3;                         ///< plan: number of strategies to write
+  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write
+  std::vector<std::string> strategies;                      ///< compare, calibrate: strategy files
+  bool measure = false;                                     ///< compare: also run the strategies
+  int ranks = 0;                                            ///< plan: number of ranks
+  int best = 3;                                             ///< plan: number of strategies to write
   int examined = PlannerOptions().examined;                 ///< plan: number of candidates to bind and price exactly
   std::vector<std::string> kinds = PlannerOptions().kinds;  ///< plan: pipeline schedules to try
   std::vector<std::string> why_not;                         ///< plan: rules to price with the best strategy

@@ -71,7 +71,7 @@ bool is_stream(const std::string& path) {
 }
 
 void check_no_stream(const char* option, const std::string& path) {
-  if (!path.empty() && is_stream(path))    fail("{} {}: it is not seekable; pass a regular file", option, path);
+  if (!path.empty() && is_stream(path)) fail("{} {}: it is not seekable; pass a regular file", option, path);
 }
 
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read) {

@@ -27,7 +27,8 @@ KernelTimes known_times(const Options& options, const std::string& where) {
 
 void print_machine(const Machine& machine, int ranks, double seconds) {
   if (ranks == 1)
-    fmt::print("note       with one rank, latency and bandwidth cannot be measured and are assumed; start 2 or more ranks\n");
+    fmt::print(
+        "note       with one rank, latency and bandwidth cannot be measured and are assumed; start 2 or more ranks\n");
   std::string levels;
   for (const auto& level : machine.levels) levels += (levels.empty() ? "" : ", ") + level.name;
   fmt::print("machine    {}: {:.3g} Gflop/s and {:.3g} GB/s per rank; levels: {}; {:.1f} s\n", machine.name,

@@ -59,10 +59,11 @@ void print_bucket(const Plan& plan, int layer) {
     if (bucket.axes == 0 || first == last || std::none_of(bucket.entries.begin(), bucket.entries.end(), has)) continue;
     const auto& names = plan.layers;
     print_line("dw",
-               fmt::format(
-                   "is reduced in one bucket for the layers {} to {}{}", names[static_cast<std::size_t>(first)].name,
-                   names[static_cast<std::size_t>(last)].name,
-                   first == layer ? "" : fmt::format("; its traffic is listed at {}", names[static_cast<std::size_t>(first)].name)));
+               fmt::format("is reduced in one bucket for the layers {} to {}{}",
+                           names[static_cast<std::size_t>(first)].name, names[static_cast<std::size_t>(last)].name,
+                           first == layer ? ""
+                                          : fmt::format("; its traffic is listed at {}",
+                                                        names[static_cast<std::size_t>(first)].name)));
   }
 }
 
@@ -243,8 +244,8 @@ int explain(const Options& options, const ModelFactory& factory) {
   print_layers(plan, options);
   print_idle_axes(plan);
   const Traffic traffic = plan.traffic(options.rank);
-  fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),
-             traffic.bytes, options.rank);
+  fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
+             print_bytes(traffic.bytes), traffic.bytes, options.rank);
   const MemoryPeak memory = plan.peak(options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());

@@ -22,9 +22,10 @@ struct ReportOptions {
 };
 
 po::options_description describe(ReportOptions& o, const std::string& program) {
-  po::options_description all("Usage: " + program +
-                              " report FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare "
-                              "wrote.\n\nOptions");
+  po::options_description all(
+      "Usage: " + program +
+      " report FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare "
+      "wrote.\n\nOptions");
   auto add = all.add_options();
   add("help,h", "this text");
   add("file", po::value(&o.files)->composing()->value_name("FILE"), "add a file; the same as FILE without an option");

@@ -212,8 +212,7 @@ class Run {
       const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), *world_);
       agree_or_throw(*world_, [&] {
         if (first_ && trace.empty())
-          fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n",
-                     options_.trace);
+          fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n", options_.trace);
         else if (first_)
           write_text("--trace", options_.trace, trace);
       });
