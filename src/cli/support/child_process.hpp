@@ -19,12 +19,13 @@ struct Patience {
   std::function<void(const std::string& message)> complains{};  ///< called once, after a few seconds, with its errors
 };
 
-/// Runs a program with arguments (`words`) and waits for its end. The program is searched in PATH. It gets no input, its
-/// output goes to files in `folder`, and it receives SIGTERM when this process dies. Throws Error if it cannot be started.
+/// Runs a program with arguments (`words`) and waits for its end. The program is searched in PATH. It gets no input,
+/// its output goes to files in `folder`, and it receives SIGTERM when this process dies. Throws Error if it cannot be
+/// started.
 ChildEnd run_child(const std::vector<std::string>& words, const std::string& folder, const Patience& patience = {});
 
-/// Returns the path of a program: the name itself if it has a slash, else the first executable file of that name in PATH.
-/// Returns "" if there is none.
+/// Returns the path of a program: the name itself if it has a slash, else the first executable file of that name in
+/// PATH. Returns "" if there is none.
 std::string find_program(const std::string& name);
 
 }  // namespace partita::cli

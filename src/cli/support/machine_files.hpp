@@ -20,11 +20,13 @@ std::string times_path(const std::string& machine);
 
 /// The workload that the options describe.
 Workload make_workload(const Options& options);
-/// The memory limit of a rank in bytes, by the same rule in every verb: the value of --memory-limit, else the memory of the
-/// machine that --machine names, else 0 for no limit. The memory of the default machine is only assumed, so it is no limit.
+/// The memory limit of a rank in bytes, by the same rule in every verb: the value of --memory-limit, else the memory of
+/// the machine that --machine names, else 0 for no limit. The memory of the default machine is only assumed, so it is
+/// no limit.
 Index limit_of(const Options& options, const Machine& machine);
-/// If the strategy leaves stage boundaries open (`stages = N`), places them by predicted cost so that every rank fits in
-/// limit_of(). If no placement that was tried fits, takes the one that exceeds the limit least; check_fits() then reports it.
+/// If the strategy leaves stage boundaries open (`stages = N`), places them by predicted cost so that every rank fits
+/// in limit_of(). If no placement that was tried fits, takes the one that exceeds the limit least; check_fits() then
+/// reports it.
 Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
                             const MachineFiles& files);
 

@@ -31,8 +31,8 @@ void complain(std::string_view message) {
   std::fflush(stderr);
 }
 
-/// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the rank
-/// where it occurs.
+/// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
+/// rank where it occurs.
 int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   MpiSession session(argc, argv);
   const auto world = session.world();

@@ -46,8 +46,8 @@ struct Texts {  // values that are parsed after Boost has read them
   std::string dtype = "f32", decay = "none", method = "sgd", memory_limit;
 };
 
-/// `plan` has no options for a strategy, because it searches for one. `calibrate` has no memory limit, because it runs no
-/// whole step.
+/// `plan` has no options for a strategy, because it searches for one. `calibrate` has no memory limit, because it runs
+/// no whole step.
 po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   po::options_description group("Model and strategy");
   auto add = group.add_options();

@@ -51,9 +51,9 @@ struct Options {
 /// A function that makes the model. It is empty if `--model` chooses a built-in model.
 using ModelFactory = std::function<Model()>;
 
-/// Reads the command line. Returns nothing if the user asked for help or the version; `answer` is then the text to print.
-/// `builtin` says whether the program has the options that choose a built-in model. Throws Error for an unknown option or
-/// a bad value; the message names the nearest option.
+/// Reads the command line. Returns nothing if the user asked for help or the version; `answer` is then the text to
+/// print. `builtin` says whether the program has the options that choose a built-in model. Throws Error for an unknown
+/// option or a bad value; the message names the nearest option.
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer);
 
 Model make_model(const Options& options, const ModelFactory& factory);
@@ -63,8 +63,8 @@ Strategy make_strategy(const Options& options, int ranks);
 void note_renamed_keys(const Strategy& strategy);
 /// Adds rules such as "conv*: N@data H" to the strategy. `option` is the name of the option for error messages.
 void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option);
-/// Makes the strategies of --strategies, each with the name of its file. Without --strategies, makes the one strategy that
-/// make_strategy() returns.
+/// Makes the strategies of --strategies, each with the name of its file. Without --strategies, makes the one strategy
+/// that make_strategy() returns.
 std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
 /// Opens the training or the test part of the data set. Throws Error if it does not match the model.
 std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);

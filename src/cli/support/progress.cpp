@@ -22,8 +22,8 @@ std::string print_result(double loss, double accuracy) {
                               : fmt::format("loss {:.4f}  accuracy {:.2f}%", loss, 100 * accuracy);
 }
 
-// The launcher of Open MPI always gives a rank a terminal for standard output, even if its own output goes to a file. It
-// gives a pipe for standard error. So there is a terminal only if both are terminals.
+// The launcher of Open MPI always gives a rank a terminal for standard output, even if its own output goes to a file.
+// It gives a pipe for standard error. So there is a terminal only if both are terminals.
 ProgressBar::ProgressBar(bool shown)
     : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {}
 

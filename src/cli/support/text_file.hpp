@@ -11,17 +11,17 @@ namespace partita::cli {
 /// An option and the file that it names; "" for none.
 using NamedFile = std::pair<const char*, std::string>;
 
-/// Checks before a long run that its files can be written. Throws Error if one of `files` cannot be written, if two options
-/// name the same file, or if one of `files` is also among the files to `read`. Several options may name the same device
-/// or pipe.
+/// Checks before a long run that its files can be written. Throws Error if one of `files` cannot be written, if two
+/// options name the same file, or if one of `files` is also among the files to `read`. Several options may name the
+/// same device or pipe.
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read = {});
 /// Throws Error if is_stream(path): for files that will be read again.
 void check_no_stream(const char* option, const std::string& path);
 /// True for a device, a pipe, and a name of an open file such as /dev/stdout.
 bool is_stream(const std::string& path);
-/// Writes a file. A regular file is written under another name and renamed, so that neither a crash nor another rank leaves
-/// half of it. For a link, the file that it points to is written. A device or a pipe is written directly. Throws Error if
-/// the file cannot be written.
+/// Writes a file. A regular file is written under another name and renamed, so that neither a crash nor another rank
+/// leaves half of it. For a link, the file that it points to is written. A device or a pipe is written directly. Throws
+/// Error if the file cannot be written.
 void write_text(const char* option, const std::string& path, const std::string& text);
 /// Reads a file. Throws Error if it cannot be read.
 std::string read_text(const char* option, const std::string& path);

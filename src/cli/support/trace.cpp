@@ -124,8 +124,8 @@ class Events {
   Json events_ = Json::array();
 };
 
-/// Adds the arrows of one step: from every send of a stage's first rank to the action on the receiving stage's first rank
-/// that needs it.
+/// Adds the arrows of one step: from every send of a stage's first rank to the action on the receiving stage's first
+/// rank that needs it.
 void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<const TimedAction>>& step) {
   const auto first_rank = [&](int group, int replica) {
     return plan.grids[static_cast<std::size_t>(plan.stage_running(group, replica))].first_rank();

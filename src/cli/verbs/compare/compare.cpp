@@ -64,8 +64,8 @@ class Comparison {
   /// The memory limit of a rank in bytes; 0: no limit.
   Index limit() const { return limit_of(options_, files_.machine); }
 
-  /// Sets the efficiencies relative to a step on one rank. For strategies that were run, the time on one rank comes from
-  /// measured kernel times too, if the step fits in the memory of one rank.
+  /// Sets the efficiencies relative to a step on one rank. For strategies that were run, the time on one rank comes
+  /// from measured kernel times too, if the step fits in the memory of one rank.
   void add_efficiencies(std::vector<Compared>& all) {
     const Plan serial = bind(model_, Strategy(), workload_);
     const auto alone = [&](const KernelTimes& times) { return estimate(serial, files_.machine, times).seconds; };
@@ -76,7 +76,8 @@ class Comparison {
   }
 
  private:
-  /// Calls `make` on every rank. An Error in it becomes the same Error on all ranks and begins with the strategy's name.
+  /// Calls `make` on every rank. An Error in it becomes the same Error on all ranks and begins with the strategy's
+  /// name.
   void agreed(const std::string& name, const std::function<void()>& make) const {
     const auto named = [&] {
       try {
@@ -88,8 +89,8 @@ class Comparison {
     };
     world_ ? agree_or_throw(*world_, named) : named();
   }
-  /// Measures the kernels of a plan of one rank if it fits in memory. The user did not ask for this run, so without a limit
-  /// of his own the memory of the assumed machine is the limit.
+  /// Measures the kernels of a plan of one rank if it fits in memory. The user did not ask for this run, so without a
+  /// limit of his own the memory of the assumed machine is the limit.
   void measure_if_held(const std::string& name, const std::function<Plan()>& make) {
     Plan plan;
     agreed(name, [&] { plan = make(); });
@@ -141,8 +142,8 @@ void print_row(const Compared& one, std::size_t width) {
   fmt::print("\n");
 }
 
-/// The parts of a step that make `loser` slower, largest first, and the parts where it is faster: "halo +2.100 ms, compute
-/// -0.200 ms". Parts below 5 % of the difference are left out.
+/// The parts of a step that make `loser` slower, largest first, and the parts where it is faster: "halo +2.100 ms,
+/// compute -0.200 ms". Parts below 5 % of the difference are left out.
 std::string reasons(const Compared& loser, const Compared& winner) {
   auto parts = named_parts(loser.cost.parts);
   const auto won = named_parts(winner.cost.parts);
@@ -156,8 +157,8 @@ std::string reasons(const Compared& loser, const Compared& winner) {
   return text;
 }
 
-/// Prints which layers each stage has: "stages of s: a to b | c to d". If a stage runs several groups, prints the stage of
-/// each group.
+/// Prints which layers each stage has: "stages of s: a to b | c to d". If a stage runs several groups, prints the stage
+/// of each group.
 void print_groups(const Compared& one) {
   const Plan& plan = one.plan;
   const bool one_each = plan.stage_of_group.size() == plan.grids.size();

@@ -50,8 +50,8 @@ void print_traffic(const Plan& plan, int layer, int rank) {
   }
 }
 
-/// Prints the layers whose gradients are reduced in one bucket with those of this layer. Backward completes a bucket with
-/// the first of its layers, so the bucket's traffic is listed there.
+/// Prints the layers whose gradients are reduced in one bucket with those of this layer. Backward completes a bucket
+/// with the first of its layers, so the bucket's traffic is listed there.
 void print_bucket(const Plan& plan, int layer) {
   for (const auto& bucket : plan.buckets) {
     const auto has = [&](const Bucket::Entry& entry) { return entry.layer == layer; };
@@ -67,8 +67,9 @@ void print_bucket(const Plan& plan, int layer) {
   }
 }
 
-/// Prints the chosen algorithm first, then the others that were considered: "stationary-y 24.0 KiB per step; stationary-x
-/// 48.0 KiB per step, 2 times the operations". An algorithm with more operations per rank is slower whatever it sends.
+/// Prints the chosen algorithm first, then the others that were considered: "stationary-y 24.0 KiB per step;
+/// stationary-x 48.0 KiB per step, 2 times the operations". An algorithm with more operations per rank is slower
+/// whatever it sends.
 void print_algorithm(const OperatorLayouts& at, DType dtype) {
   if (at.alternatives.empty()) return;
   std::string text;
@@ -81,8 +82,8 @@ void print_algorithm(const OperatorLayouts& at, DType dtype) {
   print_line("runs as", text);
 }
 
-/// Prints for each product the chosen algorithm with the bytes that it sends, then the others that were considered. If a
-/// rank multiplies other parts than it owns, prints their layouts below.
+/// Prints for each product the chosen algorithm with the bytes that it sends, then the others that were considered. If
+/// a rank multiplies other parts than it owns, prints their layouts below.
 void print_products(const std::vector<ProductPlan>& products, DType dtype) {
   constexpr std::array names{"y", "dx", "dw"};
   for (std::size_t i = 0; i < products.size(); ++i) {
@@ -157,7 +158,8 @@ void print_idle_axes(const Plan& plan) {
   }
 }
 
-/// Returns e.g. "image to pool1 (group 0), loss (group 3)". The groups of the second replica come after those of the first.
+/// Returns e.g. "image to pool1 (group 0), loss (group 3)". The groups of the second replica come after those of the
+/// first.
 std::string layers_of_stage(const Plan& plan, int stage) {
   std::string text;
   for (int replica = 0; replica < plan.replicas(); ++replica)

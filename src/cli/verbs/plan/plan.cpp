@@ -76,8 +76,8 @@ std::string left_out_text(const std::vector<LeftOut>& patterns, std::string_view
   return text;
 }
 
-/// A line on the terminal that counts candidates. The destructor ends the line, since a search may stop early, throw, or
-/// examine more candidates than it announced.
+/// A line on the terminal that counts candidates. The destructor ends the line, since a search may stop early, throw,
+/// or examine more candidates than it announced.
 class CountingLine {
  public:
   CountingLine() = default;
@@ -95,8 +95,8 @@ class CountingLine {
   bool begun_ = false;
 };
 
-/// Returns the strategies that the planner finds within `limit` bytes per rank; 0 for no limit. If none fits, throws the
-/// planner's Error and adds which changes would make the smallest strategy fit.
+/// Returns the strategies that the planner finds within `limit` bytes per rank; 0 for no limit. If none fits, throws
+/// the planner's Error and adds which changes would make the smallest strategy fit.
 std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
                             PlannerOptions options, Index limit) {
   CountingLine line;
@@ -112,8 +112,8 @@ std::vector<Planned> search(const Model& model, const Workload& workload, const 
   }
 }
 
-/// Returns the strategy with plain names of axes, priced again if they changed. Returns it unchanged if the new blocks make
-/// it slower by more than 0.1 % or need more memory.
+/// Returns the strategy with plain names of axes, priced again if they changed. Returns it unchanged if the new blocks
+/// make it slower by more than 0.1 % or need more memory.
 Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
   constexpr double worse = 1.001;
   const Strategy strategy = with_plain_axes(found.strategy);

@@ -13,8 +13,8 @@ struct ReportInput {
   Json content;
 };
 
-/// Reads a file of results. Throws Error, with the file and the place in it, if the file is not such a file or lacks a field
-/// that a report shows.
+/// Reads a file of results. Throws Error, with the file and the place in it, if the file is not such a file or lacks a
+/// field that a report shows.
 ReportInput read_report_input(const std::string& path);
 
 }  // namespace partita::cli

@@ -27,8 +27,8 @@ namespace partita::cli {
 
 namespace {
 
-/// A folder for the files that the runs write. With --out, it lies beside the results, since rank 0 may run on another host.
-/// The destructor removes it.
+/// A folder for the files that the runs write. With --out, it lies beside the results, since rank 0 may run on another
+/// host. The destructor removes it.
 class RunFolder {
  public:
   explicit RunFolder(const std::string& out) {
@@ -53,8 +53,8 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
  private:
-  /// Creates the folder, or takes over the folder of an experiment that was cut off. Returns false if another experiment has
-  /// just removed it; the caller then tries again.
+  /// Creates the folder, or takes over the folder of an experiment that was cut off. Returns false if another
+  /// experiment has just removed it; the caller then tries again.
   bool take(const std::string& out) {
     const std::string mark = path_ + "/of-partita-scale";  // shows that the folder may be removed with all its files
     std::error_code error;

@@ -83,9 +83,9 @@ void check_train(const Options& o) {
     if (given) fail("{}: scale only times a few steps in each run; leave it out", option);
 }
 
-/// Throws Error for a host that no name service knows, because some launchers wait for such a host without limit. (A name
-/// that only ssh knows can stand in a host file that is given to the launcher by --mpiexec.) A line has a host, perhaps
-/// followed by ":2" or by more words.
+/// Throws Error for a host that no name service knows, because some launchers wait for such a host without limit. (A
+/// name that only ssh knows can stand in a host file that is given to the launcher by --mpiexec.) A line has a host,
+/// perhaps followed by ":2" or by more words.
 void check_hosts(const std::string& path) {
   std::istringstream lines(read_text("--hostfile", path));
   int number = 0, hosts = 0;
@@ -106,8 +106,8 @@ void check_hosts(const std::string& path) {
   if (hosts == 0) fail("--hostfile {}: it names no host; write names or addresses, one per line", path);
 }
 
-/// The words of --mpiexec, or of the launcher that the build found. An installed program may run where that launcher does not
-/// exist; then `mpiexec` in PATH is taken.
+/// The words of --mpiexec, or of the launcher that the build found. An installed program may run where that launcher
+/// does not exist; then `mpiexec` in PATH is taken.
 std::vector<std::string> launcher_words(const ScaleTexts& texts) {
   std::vector<std::string> words;
   std::istringstream in(texts.launcher.empty() ? launcher : texts.launcher);

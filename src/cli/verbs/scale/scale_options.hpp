@@ -7,7 +7,8 @@
 
 namespace partita::cli {
 
-/// Steps at the beginning of each run that are not timed: they are slower, because caches fill and connections are opened.
+/// Steps at the beginning of each run that are not timed: they are slower, because caches fill and connections are
+/// opened.
 inline constexpr Index uncounted_steps = 3;
 
 /// The options of `scale`.
@@ -26,9 +27,9 @@ struct ScaleOptions {
   Options train;                        ///< the same options, parsed
 };
 
-/// Reads the command line. Options that `scale` does not have itself are options of `train`. Returns nothing if the user
-/// asked for help; `answer` is then the text to print. Throws Error, before any run, for an option that is wrong or that
-/// `scale` does not allow.
+/// Reads the command line. Options that `scale` does not have itself are options of `train`. Returns nothing if the
+/// user asked for help; `answer` is then the text to print. Throws Error, before any run, for an option that is wrong
+/// or that `scale` does not allow.
 std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer);
 
 /// One run: a strategy on a number of ranks.
@@ -40,8 +41,9 @@ struct ScaleCase {
 };
 
 /// Returns every strategy on every number of ranks that its grid allows. Appends to `notes` the strategies that fit no
-/// number of ranks, and the old key names in strategy files. If a strategy has a fixed grid of several ranks and 1 is among
-/// the numbers of ranks, adds a run of the serial program for comparison. Throws Error if no strategy fits any number.
+/// number of ranks, and the old key names in strategy files. If a strategy has a fixed grid of several ranks and 1 is
+/// among the numbers of ranks, adds a run of the serial program for comparison. Throws Error if no strategy fits any
+/// number.
 std::vector<ScaleCase> scale_cases(const ScaleOptions& options, std::vector<std::string>& notes);
 
 }  // namespace partita::cli

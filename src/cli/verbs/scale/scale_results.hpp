@@ -42,8 +42,8 @@ struct ScaleResults {
   int repeats = 0;  ///< runs per strategy and number of ranks that the user asked for
   std::vector<ScaleRun> runs;
 
-  /// Returns the run of the strategy and the number of ranks of `wanted`. If there is none, inserts `wanted` next to the
-  /// other runs of its strategy, in order of ranks.
+  /// Returns the run of the strategy and the number of ranks of `wanted`. If there is none, inserts `wanted` next to
+  /// the other runs of its strategy, in order of ranks.
   ScaleRun& run(const ScaleRun& wanted);
   /// Images per second, divided by those of the same strategy on its fewest ranks. If the strategy ran on one number of
   /// ranks only, divided by those of the serial program, if that ran.
@@ -57,8 +57,8 @@ struct ScaleResults {
 
   /// Reads a file that json() wrote. Throws Error, which begins with `option` and the path, for any other file.
   static ScaleResults load(const char* option, const std::string& path);
-  /// Says why runs of the experiment `here` cannot be added to these runs, e.g. "its batch is '64', here '128'". Returns ""
-  /// if they can.
+  /// Says why runs of the experiment `here` cannot be added to these runs, e.g. "its batch is '64', here '128'".
+  /// Returns "" if they can.
   std::string difference(const ScaleResults& here) const;
 
  private:

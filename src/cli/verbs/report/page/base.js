@@ -29,8 +29,8 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/// Adds a table. columns: {title, value: row => number or text, show: value => text}. Numbers are aligned to the right. A
-/// click on a title sorts the rows. Columns without any value are left out.
+/// Adds a table. columns: {title, value: row => number or text, show: value => text}. Numbers are aligned to the right.
+/// A click on a title sorts the rows. Columns without any value are left out.
 function table(parent, all, rows) {
   const columns = all.filter((column) => rows.some((row) => given(column.value(row))));
   const body = make("tbody");

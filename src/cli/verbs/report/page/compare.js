@@ -50,7 +50,8 @@ function memoryBars(parent, strategies) {
 
 const mostLayers = 30;  // the most bars that are readable and fit on a page
 
-/// The layers that send most under some strategy, in the model's order, and the number of all layers that send anything.
+/// The layers that send most under some strategy, in the model's order, and the number of all layers that send
+/// anything.
 function sendingLayers(strategies) {
   const most = new Map();
   for (const layer of strategies.flatMap((s) => s.layers))

@@ -1,5 +1,5 @@
-"""Writes a C++ source with the parts of the report's page. Arguments: the source to write, then NAME=FILE for each part. If a
-NAME occurs several times, its files are joined."""
+"""Writes a C++ source with the parts of the report's page. Arguments: the source to write, then NAME=FILE for each
+part. If a NAME occurs several times, its files are joined."""
 
 import pathlib
 import sys

@@ -1,7 +1,7 @@
 // The sections for scaling experiments and for training, and the page as a whole.
 
-/// Adds charts of the speed and the efficiency by number of ranks, with a line for each strategy. Predicted speeds are shown
-/// if the file has them.
+/// Adds charts of the speed and the efficiency by number of ranks, with a line for each strategy. Predicted speeds are
+/// shown if the file has them.
 function scaleLines(parent, content, runs, ranks) {
   const names = [...new Set(runs.map((run) => run.strategy))];
   const line = (name, value) => ranks.map((count) => {
