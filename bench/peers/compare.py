@@ -1,7 +1,7 @@
-"""Compares training steps on two cores, in turns: Partita on two ranks, PyTorch (two threads; two processes if the batch has
-several samples; channels-last memory and not) and JAX (one device with all threads; two devices). Prints one JSON object per
-line. bench/peers/run.sh calls it. Arguments: a Python interpreter that has the peers, then optionally the models. The
-environment variable ROUNDS sets the number of rounds."""
+"""Compares training steps on two cores, in turns: Partita on two ranks, PyTorch (two threads; two processes if the
+batch has several samples; channels-last memory and not) and JAX (one device with all threads; two devices). Prints one
+JSON object per line. bench/peers/run.sh calls it. Arguments: a Python interpreter that has the peers, then optionally
+the models. The environment variable ROUNDS sets the number of rounds."""
 
 import json
 import os

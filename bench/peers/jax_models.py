@@ -1,5 +1,5 @@
-"""The networks of src/model/builtin in JAX, in channels-last form, with the shapes of their input and labels. Devices share
-the first spatial dimension; for fashion-cnn they share the batch."""
+"""The networks of src/model/builtin in JAX, in channels-last form, with the shapes of their input and labels. Devices
+share the first spatial dimension; for fashion-cnn they share the batch."""
 
 import jax
 import jax.numpy as jnp

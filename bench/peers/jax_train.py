@@ -1,5 +1,5 @@
-"""Runs training steps of a network in JAX, in channels-last form: on one device with all threads, or on N devices that share
-the batch (fashion-cnn) or the rows. Prints the median seconds per step. Arguments: MODEL N SECONDS."""
+"""Runs training steps of a network in JAX, in channels-last form: on one device with all threads, or on N devices that
+share the batch (fashion-cnn) or the rows. Prints the median seconds per step. Arguments: MODEL N SECONDS."""
 
 import os
 import statistics

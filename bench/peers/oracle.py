@@ -1,5 +1,6 @@
-"""Reads the output of build/bench/oracle and computes the same layers with PyTorch in double precision: outputs, the loss and
-the gradients of all weights. Prints the largest relative difference for each kind of layer. Fails if one is above 1e-10.
+"""Reads the output of build/bench/oracle and computes the same layers with PyTorch in double precision: outputs, the
+loss and the gradients of all weights. Prints the largest relative difference for each kind of layer. Fails if one is
+above 1e-10.
   build/bench/oracle 500 | build/peers/bin/python bench/peers/oracle.py"""
 import collections
 import json

@@ -1,7 +1,7 @@
-"""Exchanges schedules with PyTorch as CSV files. PyTorch reads the schedules that `partita schedule` writes, validates them,
-adds sends and receives, and runs them in its simulator. `partita schedule` reads and validates the schedules that PyTorch's
-own classes write, and must refuse those that PyTorch refuses too. Both must refuse schedules that were damaged. Prints one
-JSON object per case. Fails if a case does not end as it should.
+"""Exchanges schedules with PyTorch as CSV files. PyTorch reads the schedules that `partita schedule` writes, validates
+them, adds sends and receives, and runs them in its simulator. `partita schedule` reads and validates the schedules that
+PyTorch's own classes write, and must refuse those that PyTorch refuses too. Both must refuse schedules that were
+damaged. Prints one JSON object per case. Fails if a case does not end as it should.
   build/peers/bin/python -B bench/peers/schedule.py [build/partita]"""
 import csv
 import json
@@ -33,7 +33,7 @@ def partita(*arguments):
 
 
 def stages(ranks, per_rank):
-    """Objects with the fields that PyTorch's schedules read from the stages of rank 0, without process group or layers."""
+    """Objects with the fields of the stages of rank 0 that PyTorch's schedules read; no process group, no layers."""
     return [types.SimpleNamespace(stage_index=i, num_stages=ranks * per_rank, group_size=ranks, group_rank=0, is_first=i == 0,
                                   is_last=False, submod=torch.nn.Identity()) for i in range(per_rank)]
 

@@ -1,5 +1,5 @@
-"""Runs training steps of a network in PyTorch: with N threads, or with N processes of one thread that share a batch (DDP), in
-channels-last or channels-first memory. Prints the median seconds per step.
+"""Runs training steps of a network in PyTorch: with N threads, or with N processes of one thread that share a batch
+(DDP), in channels-last or channels-first memory. Prints the median seconds per step.
 Arguments: MODEL threads|ddp N last|first SECONDS."""
 
 import os
