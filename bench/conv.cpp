@@ -3,8 +3,8 @@
 // also with oneDNN on plain weights that it reorders in every run, because weights change with every step. The layers
 // are those of ResNet-50 (He et al. 2016, table 1; stride in the 3x3) and the first layer of the mesh network (Dryden
 // et al. 2019).
-// On two ranks, compares partitioned layers with the same layers on one rank. The time includes all communication of the
-// layer except the sum of dw, which is compared with MPI's all-reduce.
+// On two ranks, compares partitioned layers with the same layers on one rank. The time includes all communication of
+// the layer except the sum of dw, which is compared with MPI's all-reduce.
 //   build/mpiexec -n 1 build/bench/conv [TEXT]    only cases whose name contains TEXT
 //   build/mpiexec -n 2 build/bench/conv [TEXT]
 #include "bench/support/bare_conv.hpp"

@@ -1,7 +1,7 @@
 // Measures distributed products on two ranks, and checks the choice of algorithms on larger grids.
 //   square-N    Every operand is sharded over both ranks. Compared with twice the speed of the whole product on one
-//               rank, and with ScaLAPACK's psgemm in the best of several block sizes and both grids. The case "apart" is
-//               the limit of the machine: two ranks that each multiply half and do not communicate.
+//               rank, and with ScaLAPACK's psgemm in the best of several block sizes and both grids. The case "apart"
+//               is the limit of the machine: two ranks that each multiply half and do not communicate.
 //   fc-LAYER    x and y are sharded over channels. Compared with the faster of two ways: all-gather then product, and
 //               product then reduce-scatter, each with the weights where it needs them. Also compares the chosen
 //               algorithm with the fastest one.

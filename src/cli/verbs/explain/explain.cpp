@@ -90,7 +90,7 @@ void print_products(const std::vector<ProductPlan>& products, DType dtype) {
     const ProductPlan& product = products[i];
     std::string text;
     for (const auto& way : product.alternatives)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "replication" : way.algorithm,
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "replicated" : way.algorithm,
                           print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     print_line(names[i], "by " + text);
     if (!(product.a_used == product.a.layout) || !(product.b_used == product.b.layout))
