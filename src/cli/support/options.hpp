@@ -66,7 +66,5 @@ void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::s
 /// Makes the strategies of --strategies, each with the name of its file. Without --strategies, makes the one strategy
 /// that make_strategy() returns.
 std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
-/// Opens the training or the test part of the data set. Throws Error if it does not match the model.
-std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
 
 }  // namespace partita::cli

@@ -8,6 +8,7 @@
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/open_data.hpp"
 #include "src/cli/support/predicted.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"

@@ -43,9 +43,9 @@ std::string print(const ScheduleReport& report, int columns) {
       "times        forward {:g}, backward of inputs {:g}, of weights {:g} per stage and microbatch; transfer {:g}\n",
       times.forward, times.backward_data, times.backward_filter, transfer);
   text += fmt::format("makespan     {:.6g}\n", simulation.makespan);
-  text +=
-      fmt::format("bubble_rate  {:.4f} (share of {:.6g}, the longest time from first start to last end on a stage)\n",
-                  simulation.bubble_rate(), simulation.cost);
+  text += fmt::format(
+      "bubble_rate  {:.4f} (idle share of {:.6g}, the longest time from first start to last end on a stage)\n",
+      simulation.bubble_rate(), simulation.cost);
   text += "\nstage  actions        busy        idle  peak activations\n";
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
     text += fmt::format("{:>5}  {:>7}  {:>10.6g}  {:>10.6g}  {:>16.6g}\n", stage, schedule.stages[stage].size(),

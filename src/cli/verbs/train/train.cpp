@@ -6,6 +6,7 @@
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/open_data.hpp"
 #include "src/cli/support/profile.hpp"
 #include "src/cli/support/progress.hpp"
 #include "src/cli/support/text_file.hpp"
