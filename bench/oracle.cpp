@@ -5,6 +5,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 #include "partita/train/run/trainer.hpp"
 
@@ -31,8 +32,8 @@ struct Case {
 /// True if the parameters are invalid or PyTorch does not support them, so that others are drawn. Any other error is a
 /// fault.
 bool may_be_drawn_again(const std::string& message) {
-  for (const char* reason : {"does not fit dimension", "leave nothing", "lies in the padding alone", "do not divide",
-                             "output_padding is", "cuts a group", "PyTorch"})
+  for (const char* reason : {"does not fit dimension", "leave nothing", "contains only padding", "do not divide",
+                             "output_padding is", "splits a group", "PyTorch"})
     if (message.find(reason) != std::string::npos) return true;
   return false;
 }

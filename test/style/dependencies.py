@@ -46,10 +46,10 @@ def complaint(path, module, quote, included):
     if included.startswith("partita/"):
         other = included.split("/")[1] if included.count("/") > 1 else "cli"
     elif quote == '"':
-        beside = (path.parent / included).resolve()
-        if not beside.exists() and not beside.with_name(beside.name + ".in").exists():
-            return f'"{included}" is neither partita/... nor a file beside this one'
-        other = module_of(beside)
+        private = sources.ROOT / included
+        if not private.exists() and not list(private.parent.rglob(private.name + ".in")):  # .in: Meson generates it
+            return f'"{included}" is neither partita/... nor the path of a file from the root'
+        other = module_of(private)
     else:
         return None
     if other not in BELOW:

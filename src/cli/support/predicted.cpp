@@ -1,4 +1,5 @@
 #include "src/cli/support/predicted.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/strategies/cost/estimate.hpp"
 #include "src/cli/support/machine_files.hpp"
