@@ -121,7 +121,7 @@ expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is", r"\[\[group\]\]",
        prepare=strategy(STAGES.format("pool1", "conv2", "loss").replace("group", "stages")))
 expect("stage of one layer", 2, S, r"s\.toml, line 2", r"for 'image' alone write layers = \[.image., .image.\]",
        prepare=strategy('[[group]]\nlayers = "image"\n'))
-expect("grid beside those of stages", 2, [*S, "--grid", "data=2"], r"s\.toml, line 3", 'a grid of its own, "y=2"', '"data=2"',
+expect("grid beside those of stages", 2, [*S, "--grid", "data=2"], r"s\.toml, line 3", 'its own grid, "y=2"', '"data=2"',
        prepare=strategy(STAGES.format("pool1", "conv2", "loss") + 'grid = "y=2"\n'))
 expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[group]]\ngrid = "y=2"\n'))
 expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
@@ -171,8 +171,8 @@ C = ["--csv-in", "s.csv"]
 expect("schedule: kind", 1, ["--kind", "zb-h3"], "did you mean 'zb-h1'", verb="schedule")
 expect("schedule: odd chimera", 1, ["--kind", "chimera", "--stages", "3"], "even number of stages", verb="schedule")
 expect("schedule: times", 1, ["--times", "1,2"], "F,B,W,COMM", verb="schedule")
-expect("schedule: endless times", 1, ["--kind", "zb-v", "--times", "inf,1,1,0"], "takes inf", verb="schedule")
-expect("schedule: times of a file", 1, [*C, "--times=-1,1,1,0"], "takes -1", verb="schedule", prepare=csv("0F0,0B0\n"))
+expect("schedule: endless times", 1, ["--kind", "zb-v", "--times", "inf,1,1,0"], "an action is inf", verb="schedule")
+expect("schedule: times of a file", 1, [*C, "--times=-1,1,1,0"], "an action is -1", verb="schedule", prepare=csv("0F0,0B0\n"))
 expect("schedule: negative group", 1, C, r"s\.csv, line 1, cell 1", "group -1", verb="schedule", prepare=csv("-1F0,0F0,0B0\n"))
 expect("schedule: too many", 1, ["--kind", "interleaved", "--microbatches", "2000000000"], "1 to 65536", verb="schedule")
 expect("schedule: no file", 1, C, r"s\.csv", "No such file", verb="schedule")
@@ -187,7 +187,7 @@ expect("schedule: cycle", 1, C,
        verb="schedule", prepare=csv("0F0,,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"))
 expect("schedule: order", 1, C, r"^partita: s\.csv, line 2, cell 2: stage 1: 1B0 comes before 1F0, which it needs$", verb="schedule",
        prepare=csv("0F0,0B0\n,1B0,1F0\n"))
-expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita: s\.csv, line 1: stage 0: it holds up to 2 ",
+expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita: s\.csv, line 1: stage 0: it holds up to 2, ",
        verb="schedule", prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"))
 expect("schedule: memory", 1, ["--kind", "gpipe", "--memory-limit", "4"], "holds up to 8", "limit of 4", verb="schedule")
 expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind cannot be combined with --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
@@ -197,11 +197,11 @@ for option in (["--strategy", "s.toml"], ["--grid", "data=2"], ["--rule", "*: N"
 expect("plan: none among kinds", 1, ["--ranks", "2", "--kinds", "none", "1f1b"], "--kinds none 1f1b", "cannot be combined", verb="plan")
 expect("plan: no rule", 1, ["--ranks", "2", "--why-not", "rubbish"], '--why-not "rubbish": write', verb="plan")
 expect("plan: no such layer", 1, ["--ranks", "2", "--why-not", "conv9: N C"], "no layer of the model '.*' is called 'conv9'", verb="plan")
-expect("plan: none examined", 1, ["--ranks", "2", "--examine", "0"], "0 candidates to examine", verb="plan")
+expect("plan: none examined", 1, ["--ranks", "2", "--examine", "0"], "candidates to examine is 0", verb="plan")
 expect("calibrate: memory limit", 1, ["--memory-limit", "1GiB"], "no option '--memory-limit'", verb="calibrate")
 expect("compare: --strategy and --strategies", 1, ["--strategy", "s.toml", "--strategies", "s.toml"], "--strategy s.toml cannot be combined with --strategies",
        verb="compare", prepare=strategy(RULE.format("*", "N@data")))
-expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "fits 2 ranks", "weights .* activations",
+expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "does not fit 2 ranks", "weights .* activations",
        "more than the limit of 1.0 KiB", "the closest are .* above the limit", verb="plan")
 expect("plan: too many ranks", 1, ["--ranks", "2147483647"], "the number of ranks is 2147483647; it must be 1 to 1048576", verb="plan")
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")

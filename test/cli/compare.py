@@ -197,7 +197,7 @@ def limited(folder):
           "does not fit" not in large, large)
     result = run(folder, "plan", *SMALL, "--ranks", "2", "--memory-limit", "1KiB", status=2)
     check("plan reports it too", len(result.stderr.splitlines()) == 1 and re.search(
-        r"fits 2 ranks .* KiB more than the limit of 1.0 KiB; .*no change that was tried makes it fit; the closest are the grid",
+        r"does not fit 2 ranks .* KiB more than the limit of 1.0 KiB; .*no change that was tried makes it fit; the closest are the grid",
         result.stderr), result.stderr)
 
 

@@ -116,7 +116,7 @@ with tempfile.TemporaryDirectory() as folder:
         drawn = xml.etree.ElementTree.fromstring(file.read())
     check("explain draws one bar per action", sum(g.tag.endswith("}g") for g in drawn) == 3 * 4 * 2)
     check("the drawing has a legend", all(text in [t.text for t in drawn] for text in
-                               ("forward", "backward", "in a bar its microbatch; darker: a later group of the stage")))
+                               ("forward", "backward", "number in a bar: its microbatch; darker: a later group of the stage")))
     os.remove(drawing)
     few = "the strategy asks for 4 microbatches, but the batch has 3 samples; each is a microbatch"
     statistics = "batch normalization computes its statistics for each of the {} microbatches, not for the whole batch"
