@@ -1,10 +1,10 @@
-"""Dependencies point down only: who may include whose headers."""
+"""Checks that modules include only headers of modules below them."""
 
 import re
 
 import sources
 
-# A module may include those named and what they may include.
+# A module may include headers of the modules named here, and of all modules that those may include.
 BELOW = {
     "base": [],
     "layouts": ["base"],
@@ -18,14 +18,14 @@ BELOW = {
     "train": ["strategies", "model", "distconv", "matmul"],
     "cli": ["train"],
 }
-DECIDE = ["base", "layouts", "model", "strategies"]  # pure: no MPI, no GPU
+DECIDE = ["base", "layouts", "model", "strategies"]  # pure modules, which must not use MPI or a GPU
 IMPURE = re.compile(r"^(mpi|cuda|cudnn|cublas|nccl)[\w./]*\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 UMBRELLA = "include/partita/partita.hpp"
 
 
 def allowed(module):
-    """The module itself and everything below it."""
+    """The modules whose headers a module may include: itself and all modules below."""
     return {module}.union(*(allowed(below) for below in BELOW[module]))
 
 
@@ -40,16 +40,16 @@ def module_of(path):
 
 
 def complaint(path, module, quote, included):
-    """What is wrong with one include, or None."""
+    """Returns what is wrong with an include, or None."""
     if module in DECIDE and IMPURE.match(included):
-        return f"{module} decides, and must not include {included}"
+        return f"{module} is a pure module and must not include {included}"
     if included.startswith("partita/"):
         other = included.split("/")[1] if included.count("/") > 1 else "cli"
     elif quote == '"':
-        beside = (path.parent / included).resolve()
-        if not beside.exists() and not beside.with_name(beside.name + ".in").exists():
-            return f'"{included}" is neither partita/... nor a file beside this one'
-        other = module_of(beside)
+        private = sources.ROOT / included
+        if not private.exists() and not list(private.parent.rglob(private.name + ".in")):  # .in: Meson generates it
+            return f'"{included}" is neither partita/... nor the path of a file from the root'
+        other = module_of(private)
     else:
         return None
     if other not in BELOW:

@@ -1,4 +1,5 @@
-"""The public headers make documentation without warnings, and every class in them says what it is. Argument: doxygen."""
+"""Checks that Doxygen reads the public headers without warnings and that every class in them has a comment. Argument:
+the program doxygen."""
 
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sources
 
 
 def check(doxygen):
-    """Members need no comment where their names say all; Doxygen's warnings about those are left out."""
+    """Returns Doxygen's warnings. Those about members without comments are left out, since a good name is enough."""
     settings = (sources.ROOT / "include/Doxyfile").read_text()
     with tempfile.TemporaryDirectory() as folder:
         settings += f"\nOUTPUT_DIRECTORY={folder}\nEXTRACT_ALL=NO\nWARN_IF_UNDOCUMENTED=YES\nWARN_AS_ERROR=NO\n"
