@@ -1,6 +1,8 @@
 #!/bin/bash
-# Runs all benchmarks on this machine, one thread a rank, and writes bench/results/DATE-HOST.jsonl and the same as a table.
-#   bash bench/run.sh [SUBJECT...]     of: checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train
+# Runs all benchmarks on this machine, one thread a rank. Writes bench/results/DATE-HOST.jsonl and the same as a table, and
+# brings bench/results/summary.md up to date.
+#   bash bench/run.sh [SUBJECT...]
+# Subjects: checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 ninja -C build >/dev/null || { echo "bench/run.sh: build first, with test/run.sh --fast" >&2; exit 2; }
@@ -31,4 +33,5 @@ for subject in "${@:-checkpoint collective conv estimate halo matmul pipeline pr
   done
 done
 python3 -B bench/support/table.py "$results" >"${results%.jsonl}.md"
+python3 -B bench/support/summary.py
 echo "wrote $results and ${results%.jsonl}.md" >&2

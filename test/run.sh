@@ -47,7 +47,8 @@ configure() {
   if [ -f "$folder/meson-private/coredata.dat" ]; then
     meson configure "$folder" "$@"
   else
-    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"  # Meson takes ccache itself only where CXX is not set
+    # Meson uses ccache by itself only if CXX is not set.
+    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"
   fi
 }
 
@@ -74,7 +75,8 @@ step "configure (g++, release)" configure build g++ --buildtype release -Dwerror
 
 if ! $fast; then
   # Each sanitizer has a folder of its own. oneDNN's threads (libgomp) are unknown to ThreadSanitizer.
-  lines="-Ddebug=false -Dcpp_args=-gline-tables-only"  # what a report names; to write all else takes a quarter of a build
+  # Line tables are enough for a report. Full debug information would take a quarter of the build.
+  lines="-Ddebug=false -Dcpp_args=-gline-tables-only"
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
     $lines -Db_sanitize=address,undefined -Dfuzz=true -Dwerror=true &&

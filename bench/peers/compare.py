@@ -1,7 +1,7 @@
-"""Training steps on two cores: ours on two ranks against PyTorch (two threads; two processes where there are samples to share;
-channels last and not) and JAX (one device with all threads, two devices), in turns. One JSON object a line.
-Arguments: the interpreter that has the peers, then maybe the models; ROUNDS in the environment says how many turns. From
-bench/peers/run.sh."""
+"""Times training steps on two cores: ours on two ranks against PyTorch (two threads; two processes if there are samples to
+share; channels last and not) and JAX (one device with all threads, two devices), in turns. Prints one JSON object a
+line. Arguments: the interpreter that has the peers, then the models if not all. The variable ROUNDS sets the number of
+turns. bench/peers/run.sh calls it."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""Schedules as CSV between us and PyTorch. What `partita schedule` writes, PyTorch reads, validates, lowers to sends and
-receives, and works off in its simulator; what PyTorch's own classes write, `partita schedule` reads and proves, or refuses
-where PyTorch refuses it as well; so both do with schedules that were spoilt. Prints one JSON object a case; fails if one
-does not end as it should.
+"""Exchanges schedules as CSV with PyTorch. PyTorch reads what `partita schedule` writes, validates it, lowers it to sends
+and receives, and runs it in its simulator. `partita schedule` reads and proves what PyTorch's own classes write, or
+refuses it if PyTorch does too. Both must also refuse the same damaged schedules. Prints one JSON object a case; fails if
+a case does not end as it should.
   build/peers/bin/python -B bench/peers/schedule.py [build/partita]"""
 import csv
 import json

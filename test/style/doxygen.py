@@ -1,4 +1,5 @@
-"""The public headers make documentation without warnings, and every class in them says what it is. Argument: doxygen."""
+"""The public headers make documentation without warnings, and every class in them says what it is.
+Argument: doxygen."""
 
 import subprocess
 import sys

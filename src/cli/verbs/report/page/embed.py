@@ -1,4 +1,4 @@
-"""Writes the parts of the report's page as a C++ source. Arguments: the source to write, and NAME=FILE... for each part; a
+"""Writes the parts of the report's page as a C++ source. Arguments: the source to write, and NAME=FILE... for each part. A
 part of several files is named several times."""
 
 import pathlib
