@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs all benchmarks on this machine, one thread a rank. Writes bench/results/DATE-HOST.jsonl and the same as a table, and
-# brings bench/results/summary.md up to date.
+# Runs all benchmarks on this machine, one thread a rank. Writes bench/results/DATE-HOST.jsonl and the same as a table,
+# and brings bench/results/summary.md up to date.
 #   bash bench/run.sh [SUBJECT...]
 # Subjects: checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train
 set -u

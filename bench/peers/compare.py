@@ -1,5 +1,5 @@
-"""Times training steps on two cores: ours on two ranks against PyTorch (two threads; two processes if there are samples to
-share; channels last and not) and JAX (one device with all threads, two devices), in turns. Prints one JSON object a
+"""Times training steps on two cores: ours on two ranks against PyTorch (two threads; two processes if there are samples
+to share; channels last and not) and JAX (one device with all threads, two devices), in turns. Prints one JSON object a
 line. Arguments: the interpreter that has the peers, then the models if not all. The variable ROUNDS sets the number of
 turns. bench/peers/run.sh calls it."""
 

@@ -1,5 +1,5 @@
-"""The networks of src/model/builtin in JAX, channels last, with their weights, input and labels. Devices share the first
-spatial dimension, or the batch of fashion-cnn."""
+"""The networks of src/model/builtin in JAX, channels last, with their weights, input and labels. Devices share the
+first spatial dimension, or the batch of fashion-cnn."""
 
 import jax
 import jax.numpy as jnp

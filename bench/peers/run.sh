@@ -1,6 +1,6 @@
 #!/bin/bash
-# Compares outputs and gradients of 500 random layers with PyTorch's and exchanges schedules with it. Then trains the same
-# networks with PyTorch, JAX and Partita, in turns. Prints one JSON object a line.
+# Compares outputs and gradients of 500 random layers with PyTorch's and exchanges schedules with it. Then trains the
+# same networks with PyTorch, JAX and Partita, in turns. Prints one JSON object a line.
 #   bash bench/peers/run.sh [MODEL...]    of: fashion-cnn resnet50 mesh-tangling unet3d
 # Installs the peers into build/peers (a virtual environment, several
 # gigabytes) unless they are there.

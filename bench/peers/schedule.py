@@ -1,7 +1,7 @@
-"""Exchanges schedules as CSV with PyTorch. PyTorch reads what `partita schedule` writes, validates it, lowers it to sends
-and receives, and runs it in its simulator. `partita schedule` reads and proves what PyTorch's own classes write, or
-refuses it if PyTorch does too. Both must also refuse the same damaged schedules. Prints one JSON object a case; fails if
-a case does not end as it should.
+"""Exchanges schedules as CSV with PyTorch. PyTorch reads what `partita schedule` writes, validates it, lowers it to
+sends and receives, and runs it in its simulator. `partita schedule` reads and proves what PyTorch's own classes write,
+or refuses it if PyTorch does too. Both must also refuse the same damaged schedules. Prints one JSON object a case;
+fails if a case does not end as it should.
   build/peers/bin/python -B bench/peers/schedule.py [build/partita]"""
 import csv
 import json

@@ -1,5 +1,5 @@
-"""Writes the parts of the report's page as a C++ source. Arguments: the source to write, and NAME=FILE... for each part. A
-part of several files is named several times."""
+"""Writes the parts of the report's page as a C++ source. Arguments: the source to write, and NAME=FILE... for each
+part. A part of several files is named several times."""
 
 import pathlib
 import sys
