@@ -107,4 +107,5 @@ def check():
     return complaints
 
 
-sources.report(check(), "dependencies")
+if __name__ == "__main__":
+    sources.report(check(), "dependencies")
