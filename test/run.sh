@@ -3,8 +3,8 @@
 #   bash test/run.sh           everything: GCC with -Werror, then Clang's address, undefined and thread sanitizers
 #   bash test/run.sh --fast    without the sanitizers
 #   bash test/run.sh --long    with the big sweeps, two hosts over TCP, the fuzzers and clang-tidy
-#   bash test/run.sh --unit [MODULE]   within a minute after a small change: builds and runs the unit tests and the tests
-#                              on thread ranks of one module (base, strategies, train ...); without MODULE all unit tests
+#   bash test/run.sh --unit [MODULE]   for a small change, within a minute: builds and runs the unit and thread tests
+#                              of one module (base, strategies, train ...); without MODULE the unit tests of all
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 . test/setup.sh
