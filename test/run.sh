@@ -3,23 +3,31 @@
 #   bash test/run.sh           GCC with -Werror, then Clang's address, undefined-behavior and thread sanitizers
 #   bash test/run.sh --fast    without the sanitizers
 #   bash test/run.sh --long    also large sweeps, two hosts over TCP, the fuzzers and clang-tidy
+#   bash test/run.sh --unit [MODULE]   for a small change, within a minute: builds and runs the unit and thread tests
+#                              of one module (base, strategies, train ...); without MODULE the unit tests of all
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 . test/setup.sh
 
 fast=false
+unit=""  # for --unit: the module, or "unit" for all unit tests; the suite's name, and tests-NAME is the target
 multiplier=1
-for argument in "$@"; do
-  case "$argument" in
+while [ $# -gt 0 ]; do
+  case "$1" in
     --fast) fast=true ;;
     --long) export PARTITA_LONG=1 multiplier=20 ;;
-    --help | -h) sed -n '2,5s/^# *//p' "$0" && exit 0 ;;
-    *) echo "test/run.sh: unknown option '$argument'; the options are --fast, --long and --help" >&2 && exit 2 ;;
+    --unit)
+      unit=unit
+      case "${2:--}" in -*) ;; *) unit=$2 && shift ;; esac
+      ;;
+    --help | -h) sed -n '2,7s/^# *//p' "$0" && exit 0 ;;
+    *) echo "test/run.sh: unknown option '$1'; the options are --fast, --long, --unit and --help" >&2 && exit 2 ;;
   esac
+  shift
 done
 
 # shellcheck disable=SC2086
-install_packages $run_packages $test_packages
+[ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages
 
 failed_steps=()
 logs=()  # the testlog.json of every run of Meson's tests
@@ -68,6 +76,21 @@ run_tests() {
 
 mkdir -p "$log_folder"
 say "logs are in $log_folder"
+
+if [ -n "$unit" ]; then
+  # A folder that is configured stays as it is: to configure it again would take longer than the tests.
+  [ -f build/build.ninja ] ||
+    step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true || exit 1
+  modules=$(ninja -C build -t targets all | sed -n 's/^tests-\([a-z_]*\): phony$/\1/p' | sort | paste -sd ' ')
+  case " $modules " in
+    *" $unit "*) ;;
+    *) echo "test/run.sh: no module '$unit' has unit tests; these have: $modules" >&2 && exit 2 ;;
+  esac
+  step "build tests of $unit" compile build -j2 "tests-$unit" && run_tests "tests of $unit" build "$unit"
+  say "done"
+  python3 -B test/support/summary.py "${#failed_steps[@]}" "${logs[@]}"
+  exit
+fi
 
 step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true &&
   step "build (g++, release)" compile build -j2 &&
