@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["include", "src", "distconv", "layouts", "strategies", "examples", "test", "bench"]
+FOLDERS = ["include", "src", "distconv", "layouts", "strategies", "examples", "test", "bench", "docs"]
 CODE = {".hpp", ".cpp", ".cu"}
 
 

@@ -1,6 +1,7 @@
 """Runs the commands that a document shows, from the root of the project, and compares what they print with the lines
-below them: the "// $ ..." of an example's header, or the "$ build/..." of the README's blocks. A line "..." stands for
-any lines. Times, speeds and process numbers differ from run to run and are not compared.
+below them: the "// $ ..." of an example's header, or the "$ build/..." in the fenced blocks of the README and of the
+pages in docs/. A line "..." stands for any lines. Times, speeds and process numbers differ from run to run and are not
+compared.
 Arguments: the document and the build folder, which stands for build/ in commands."""
 
 import pathlib
