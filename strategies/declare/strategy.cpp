@@ -154,7 +154,9 @@ Strategy& Strategy::group(Group group) {
 }
 
 int Strategy::groups_per_stage() const {
-  return groups_per_stage_ > 0 ? groups_per_stage_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
+  return groups_per_stage_ > 0   ? groups_per_stage_
+         : schedule_ == "single" ? 1
+                                 : schedule_kind(schedule_).groups_per_stage;
 }
 
 std::vector<int> Strategy::stages_of_groups() const {
@@ -234,8 +236,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
   static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
-                                             "stages", "group",     "layer",
-                                             "stage"};
+                                             "stages", "group",     "layer",        "stage"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;

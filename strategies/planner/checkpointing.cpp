@@ -1,4 +1,5 @@
 #include "strategies/planner/checkpointing.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +17,7 @@ class Stretches {
  public:
   explicit Stretches(const Plan& plan) {
     for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      const MemoryUse use = plan.memory(i, 0);
+      const MemoryUse use = layer_memory(plan, i, 0);
       bytes_.push_back(static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]));
       const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
       double inputs = 0;

@@ -1,4 +1,5 @@
 #include "strategies/planner/layout_costs.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include "partita/base/error.hpp"
 #include "strategies/cost/piece_cost.hpp"
@@ -164,7 +165,7 @@ void LayoutCosts::price_shortened(Bound& bound, const Shares& shares) const {
     const PieceCost price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
     for (std::size_t i = 0; i < layers; ++i) {
       costs.microbatch[i][p] = microbatch(price, i);
-      for (const auto& item : bound.plans[p].microbatch_traffic(static_cast<int>(i), 0))
+      for (const auto& item : microbatch_traffic(bound.plans[p], static_cast<int>(i), 0))
         if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
     }
   }

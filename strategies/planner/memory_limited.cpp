@@ -1,4 +1,6 @@
 #include "strategies/planner/memory_limited.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "strategies/planner/checkpointing.hpp"
 
@@ -41,7 +43,7 @@ Strategy MemoryLimitedSearch::placed(const Plan& uncut, const Strategy& strategy
   const auto within = [&](Index limit) {
     return partition_stages(uncut, strategy, workload_, machine_, times_, limit, effort, made_);
   };
-  Placed one = within(limit_);
+  PlacedStages one = within(limit_);
   return one.held <= limit_ ? std::move(one.strategy) : within(0).strategy;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
-#include "strategies/plan/stages.hpp"
+#include "strategies/planner/stage_search.hpp"
 
 #include <optional>
 

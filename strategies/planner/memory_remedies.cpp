@@ -1,4 +1,5 @@
 #include "partita/strategies/planner/memory_remedies.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/layouts/notation.hpp"

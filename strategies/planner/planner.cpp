@@ -1,4 +1,5 @@
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
@@ -6,6 +7,7 @@
 #include "strategies/planner/layout_costs.hpp"
 #include "strategies/planner/linear_partition.hpp"
 #include "strategies/planner/memory_limited.hpp"
+#include "strategies/planner/stage_search.hpp"
 
 #include <algorithm>
 #include <array>

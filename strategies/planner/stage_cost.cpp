@@ -1,4 +1,5 @@
 #include "strategies/planner/stage_cost.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/symmetry.hpp"
@@ -108,7 +109,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
   std::vector<MemoryUse> uses;
   Index weights = 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    uses.push_back(plan.memory(i, 0));
+    uses.push_back(layer_memory(plan, i, 0));
     weights += uses.back()[MemoryClass::weights];
   }
   const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;

@@ -1,5 +1,7 @@
 #include "strategies/planner/stage_search.hpp"
 
+#include "partita/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -213,6 +215,23 @@ class Seconds {
   std::vector<double> known_;
 };
 
+/// The strategy without its stages: one runs all layers.
+Strategy in_one_stage(const Strategy& strategy) {
+  Strategy alone = strategy;
+  return alone.stages(1).schedule("single", 1);
+}
+
+Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {
+  Strategy named = strategy;
+  named.stages(1);
+  int first = 0;
+  for (const int end : ends) {
+    named.group({names[static_cast<std::size_t>(first)], names[static_cast<std::size_t>(end) - 1]});
+    first = end;
+  }
+  return named;
+}
+
 }  // namespace
 
 FoundPartition search_partition(StagePartitionCost& price, Index limit, double most, double effort) {
@@ -233,6 +252,46 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
   }
   const Index held = price.bytes(best->ends);
   return {std::move(best->ends), held};
+}
+
+Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload) {
+  const auto groups = strategy.stages_of_groups().size(), layers = model.layers().size();
+  if (groups > layers)
+    fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
+         strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
+  const Index microbatches = std::min<Index>(strategy.microbatches(), workload.batch);
+  Workload one = workload;
+  one.batch = (workload.batch + microbatches - 1) / microbatches;
+  return bind(model, in_one_stage(strategy), one);
+}
+
+PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                              ScheduleCache& made) {
+  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+  std::vector<std::string> names;
+  for (const auto& layer : uncut.layers) names.push_back(layer.name);
+  StagePartitionCost price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
+  const FoundPartition cut = search_partition(price, limit, effort, effort);
+  return {with_ends(strategy, names, cut.ends), cut.held};
+}
+
+PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                                    const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                                    ScheduleCache& made, const std::function<Index(const Strategy&)>& held) {
+  constexpr int most = 4;  // tries
+  std::optional<PlacedStages> least;
+  Index aim = limit;
+  int tries = 0;
+  do {
+    PlacedStages next = partition_stages(uncut, strategy, workload, machine, times, aim, effort, made);
+    const Index counted = next.held;
+    const Index now = next.held = held(next.strategy);
+    if (!least || now < least->held) least = std::move(next);
+    if (now <= limit || counted > aim) break;  // it fits, or none is counted as less
+    aim = std::min(aim - (now - limit), counted - 1);
+  } while (++tries < most && aim > 0);
+  return std::move(*least);
 }
 
 }  // namespace partita

@@ -112,9 +112,9 @@ expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthe
 expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
 STAGES = '[[group]]\nlayers = ["image", "{}"]\n[[group]]\nlayers = ["{}", "{}"]\n'
 expect("stage of unknown layers", 2, S, r"s\.toml, line 1", "'pol1'", "did you mean 'pool1'", prepare=strategy(STAGES.format("pol1", "conv2", "loss")))
-expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no stage", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
-expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
-expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
+expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no group", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
+expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in group 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
+expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no group", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
 expect("stages in another order", 2, S, r"s\.toml, line 1", "in the model's order", r"'image' \(s\.toml, line 3, column 1\)",
        prepare=strategy('[[group]]\nlayers = ["conv2", "loss"]\n[[group]]\nlayers = ["image", "pool1"]\n'))
 expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is a number", r"\[\[stage\]\]",

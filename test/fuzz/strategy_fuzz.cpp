@@ -1,6 +1,7 @@
 // A strategy's text is read, printed and read again to the same; bound to a model it gives a plan or an Error.
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
 #include "partita/train/measure/layer_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
 
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"

@@ -1,4 +1,6 @@
 #include "partita/train/measure/measure_machine.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/philox.hpp"
 

@@ -1,6 +1,8 @@
-// Every combination of a kind of layer and one key of a rule that is refused, with its message: all others bind. Each layer is
-// asked for each dimension over an axis of two, in output, input and weights, for a pending sum, and for every algorithm.
+// Every combination of a kind of layer and one key of a rule that is refused, with its message: all others bind. Each
+// layer is asked for each dimension over an axis of two, in output, input and weights, for a pending sum, and for every
+// algorithm.
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -155,7 +157,7 @@ void add_products(Refused& expected) {
     add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),
         fmt::format("product y: A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" "
                     "cannot run \"{}\", "
-                    "which needs {} that the layouts cut",
+                    "which needs {} that the layouts use",
                     output, algorithm, why));
   };
   for (const auto& algorithm : product_algorithms())

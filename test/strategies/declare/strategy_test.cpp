@@ -141,7 +141,7 @@ TEST(Strategy, ReadsItsSchedule) {
   expect_refused("[[group]]\nlayers = []", {"s.toml, line 2", "first layer", "last layer"});
   for (const std::string one : {"\"a\"", "[\"a\"]"})
     expect_refused("[[group]]\nlayers = " + one,
-                   {"s.toml, line 2", "a stage's first and last", "for 'a' alone write layers = [\"a\", \"a\"]"});
+                   {"s.toml, line 2", "a group's first and last", "for 'a' alone write layers = [\"a\", \"a\"]"});
   for (const std::string table : {"[[stages]]\nlayers = [\"a\", \"b\"]", "[stages]"})
     expect_refused(table, {"s.toml, line 1", "'stages' is a number", "written as [[group]]"});
 }
@@ -152,7 +152,7 @@ TEST(Strategy, AnotherGridIsEveryStages) {
   EXPECT_EQ(strategy.on(Grid::parse("y=3")).ranks(), 6);
   strategy.group({"e", "f", Grid::parse("c=2"), "s.toml, line 7"});
   EXPECT_EQ(error_of([&] { static_cast<void>(strategy.on(Grid::parse("y=3"))); }),
-            "s.toml, line 7: the stage has a grid of its own, \"c=2\", which \"y=3\" cannot replace; change it there");
+            "s.toml, line 7: the group has a grid of its own, \"c=2\", which \"y=3\" cannot replace; change it there");
 }
 
 TEST(Strategy, LoadsFiles) {

@@ -1,5 +1,7 @@
 // Where a model is cut for recomputation: near the best of all cuts, and less is held.
 #include "strategies/planner/checkpointing.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
@@ -41,7 +43,7 @@ struct Held {
 };
 
 double bytes_of(const Plan& plan, int layer) {
-  const MemoryUse use = plan.memory(layer, 0);
+  const MemoryUse use = layer_memory(plan, layer, 0);
   return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
 }
 
@@ -101,7 +103,7 @@ TEST(Recompute, HoldsMuchLessOfDeepModels) {
     const Plan plain = bind(model, Strategy(), workload);
     const Plan again = bind(model, recomputing(Strategy(), layers_to_keep(plain)), workload);
     const auto activations = [](const Plan& plan) {
-      return static_cast<double>(plan.peak(0).each[MemoryClass::activations]);
+      return static_cast<double>(peak_memory(plan, 0).each[MemoryClass::activations]);
     };
     EXPECT_LE(activations(again), part * activations(plain)) << name;
   }

@@ -1,6 +1,8 @@
 // What the planner knows of layouts before it binds a strategy: repeated blocks once, shortened grids as those that they stand for.
 #include "strategies/planner/layout_costs.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/piece_cost.hpp"
 #include "test/strategies/cost/priced.hpp"
 

@@ -1,6 +1,7 @@
 // What does not fit, and what would make it fit: the missing bytes are those of the fullest rank, and what is named fits when it is
 // done.
 #include "partita/strategies/planner/memory_remedies.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
@@ -32,7 +33,7 @@ TEST(Fitting, OfTheFullestRank) {
   const Plan plan =
       bound(two_convolutions(), Strategy("data=3").layer("*", {.output = "N@data"}), 16);  // 6, 5, 5 samples
   const Cost cost = estimate(plan, round_machine());
-  const Index held = plan.peak(0).total;
+  const Index held = peak_memory(plan, 0).total;
   const Holding some = most_held(cost, held - 10);
   EXPECT_EQ(some.rank, 0);
   EXPECT_EQ(some.memory.total, held);
@@ -44,10 +45,10 @@ TEST(Fitting, OfTheFullestRank) {
   Strategy staged;
   staged.group({"in", "in"}).group({"a", "loss"}).schedule("gpipe", 2);
   const Plan stages = bound(two_convolutions(), staged, batch);
-  ASSERT_GT(stages.peak(1).total, stages.peak(0).total);
+  ASSERT_GT(peak_memory(stages, 1).total, peak_memory(stages, 0).total);
   const Holding second = most_held(estimate(stages, round_machine()), 0);
   EXPECT_EQ(second.rank, 1);
-  EXPECT_EQ(second.memory.total, stages.peak(1).total);
+  EXPECT_EQ(second.memory.total, peak_memory(stages, 1).total);
 }
 
 // Serially: input 2, a 4, b 4 planes of 64 places, in f32.

@@ -1,6 +1,8 @@
 // What the planner finds is the least that there is: over a graph of choices exactly, over whole strategies against all mixtures of
 // a small model and against what ships.
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"

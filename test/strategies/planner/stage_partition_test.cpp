@@ -1,12 +1,15 @@
 // stages = N: the boundaries against all cuts, within memory, in files, and under every schedule.
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 
 #include "strategies/planner/stage_search.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <functional>
 #include <random>
@@ -107,9 +110,10 @@ TEST(Balance, AStageIsTheSumOfItsGroups) {
   for (const std::string kind : {"zb-v", "v-half", "dualpipe-v", "interleaved", "chimera", "1f1b"}) {
     const Strategy asked = in_stages(2, kind, 8);
     double best = 1e9;
-    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()), [&](const auto& ends) {
-      best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
-    });
+    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()),
+             [&](const auto& ends) {
+               best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
+             });
     const Strategy strategy = place_stages(model, asked, of_batch(128), default_machine(), {});
     expect_seconds(seconds(model, strategy, 128, default_machine()), best, strategy.print());
   }
@@ -259,9 +263,9 @@ TEST(Balance, SaysWhatDoesNotFit) {
       [&] { static_cast<void>(place_stages(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
       {"no way that was found to cut the model 'two' into 2 stages fits 100 B a rank", "more stages",
        "recompute = true"});
-  EXPECT_EQ(error_of([&] { bind(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
+  EXPECT_EQ(error_of([&] { test::bind_placed(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 5 stages of 1 group of layers each");
-  EXPECT_EQ(error_of([&] { bind(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
+  EXPECT_EQ(error_of([&] { test::bind_placed(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 3 stages of 2 groups of layers each");
 }
 
@@ -286,7 +290,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
     const Plan plan = bind(model, place_stages(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit),
                            of_batch(64));
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const MemoryUse each = plan.peak(rank).each;
+      const MemoryUse each = peak_memory(plan, rank).each;
       EXPECT_LE(each[MemoryClass::weights] + each[MemoryClass::gradients] + each[MemoryClass::optimizer], limit)
           << kind;
       EXPECT_LE(static_cast<double>(each[MemoryClass::activations]), 1.1 * static_cast<double>(limit))
@@ -298,7 +302,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
 TEST(Balance, EveryScheduleTakesStages) {
   const Model model = builtin_model("lenet5", {});
   for (const auto& kind : schedule_kinds()) {
-    const Plan plan = bind(model, in_stages(2, kind.name, 4), of_batch(8));
+    const Plan plan = test::bind_placed(model, in_stages(2, kind.name, 4), of_batch(8));
     EXPECT_EQ(plan.grids.size(), 2U) << kind.name;
     EXPECT_EQ(plan.stage_of_group.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
     const Cost cost = estimate(plan, round_machine());
@@ -306,14 +310,14 @@ TEST(Balance, EveryScheduleTakesStages) {
   }
   Strategy four;
   four.stages(2).schedule("interleaved", 4, 4);
-  EXPECT_EQ(bind(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(test::bind_placed(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
 }
 
 TEST(Balance, StagesTakeConsecutiveRanks) {
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(3).schedule("1f1b", 4);
   EXPECT_EQ(strategy.ranks(), 6);
-  const Plan plan = bind(builtin_model("lenet5", {}), strategy, of_batch(8));
+  const Plan plan = test::bind_placed(builtin_model("lenet5", {}), strategy, of_batch(8));
   ASSERT_EQ(plan.grids.size(), 3U);
   for (int stage = 0; stage < 3; ++stage) {
     EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].first_rank(), 2 * stage);
@@ -328,7 +332,7 @@ TEST(Balance, OneStageIsTheStrategyItself) {
 
 TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   const Model model = builtin_model("lenet5", {});
-  const Strategy strategy = in_stages(3, "1f1b", 4);
+  const Strategy strategy = test::placed(model, in_stages(3, "1f1b", 4), of_batch(64));
   const Plan plan = bind(model, strategy, of_batch(64));
   const Strategy same = pin_weight_layouts(strategy, plan);
   EXPECT_EQ(same.groups().size(), 3U);
@@ -339,6 +343,7 @@ TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   }
   Strategy folded;
   folded.stages(2).schedule("zb-v", 4);
+  folded = test::placed(model, folded, of_batch(8));
   const Plan v = bind(model, folded, of_batch(8));
   EXPECT_EQ(bind(model, pin_weight_layouts(folded, v), of_batch(8)).hash(), v.hash());
 }
@@ -362,10 +367,10 @@ TEST(Balance, InStrategyFiles) {
   EXPECT_EQ(error_of([&] {
               both.group({"a", "b"});
             }),
-            "2 stages are asked for, but stages are named too; say one of both");
+            "2 stages are asked for, but groups are named too; give one of the two");
   EXPECT_EQ(error_of([] {
               Strategy().group({"a", "b"}).stages(2);
             }),
-            "2 stages are asked for, but stages are named too; say one of both");
+            "2 stages are asked for, but groups are named too; give one of the two");
   EXPECT_EQ(error_of([] { Strategy().stages(0); }), "0 stages; there must be 1 to 65536");
 }

@@ -1,7 +1,8 @@
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
-#include "src/backend/reference.hpp"
 #include "partita/comm/threads.hpp"
+#include "src/backend/reference.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,13 @@
 // What ranks measure of their own work: every layer where it computes, whatever the plan, and nothing that is known.
 #include "partita/train/measure/layer_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/train/kernels/kernel.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -64,8 +67,8 @@ void expect_times(const LayerPlan& layer, const LayerTimes& times, int rank, boo
 /// Every rank finds every layer of its stage, in microbatches of both sizes, and then prices all by measured times.
 void expect_all_measured(const Strategy& strategy, Index batch, bool training = true) {
   SCOPED_TRACE(strategy.print());
-  const Plan plan =
-      bind(skips(), strategy, {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
+  const Plan plan = test::bind_placed(skips(), strategy,
+                                      {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
   const KernelTimes times = measured(plan);
   for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (std::size_t i = 0; i < layers->size(); ++i)

@@ -2,6 +2,7 @@
 // to what one rank computes, and moves what its plan predicts.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>

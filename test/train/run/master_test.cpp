@@ -3,6 +3,7 @@
 // one alone, PARTITA_CASES=n sets how many.
 #include "test/support/master.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/cases.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // Microbatches change what a step holds and the order of its work, not what it computes; batch normalisation alone sees them.
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -54,7 +55,8 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
     }
     trained.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), false);
     trained.memory = trainer.peak_memory();
-    EXPECT_EQ(trainer.plan().peak(0).each[MemoryClass::activations], trained.memory.each[MemoryClass::activations]);
+    EXPECT_EQ(peak_memory(trainer.plan(), 0).each[MemoryClass::activations],
+              trained.memory.each[MemoryClass::activations]);
   });
   return trained;
 }

@@ -3,11 +3,13 @@
 #include "partita/base/clock.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -247,18 +249,23 @@ TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
   for (const Model& model : {chain(), skips()})
     for (const std::string kind : {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"}) {
       Strategy strategy;
-      expect_serial_result(model, strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3), 7);
+      strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3);
+      expect_serial_result(model, placed(model, strategy, {.batch = 7, .optimizer = {}}), 7);
       if (HasFailure()) return;
     }
   Strategy wide("data=2");
-  wide.layer("*", {.output = "N@data"}).stages(2).schedule("chimera", 4).optimizer_state(Strategy::OptimizerState::sharded);
-  expect_serial_result(chain(), wide, 7);
+  wide.layer("*", {.output = "N@data"})
+      .stages(2)
+      .schedule("chimera", 4)
+      .optimizer_state(Strategy::OptimizerState::sharded);
+  expect_serial_result(chain(), placed(chain(), wide, {.batch = 7, .optimizer = {}}), 7);
 }
 
 TEST(Pipeline, PlacedStagesStayForASmallerLastBatch) {
-  Strategy serial, placed;
+  Strategy serial, three;
   const Epoch expected = run_epoch(chain(), serial.schedule("gpipe", 4));
-  const Epoch epoch = run_epoch(chain(), placed.stages(3).schedule("1f1b", 4));  // 7, 7, 1 samples
+  const Epoch epoch = run_epoch(
+      chain(), placed(chain(), three.stages(3).schedule("1f1b", 4), {.batch = 7, .optimizer = {}}));  // 7, 7, 1 samples
   EXPECT_NEAR(epoch.loss, expected.loss, 1e-9);
   EXPECT_NEAR(epoch.evaluation, expected.evaluation, 1e-9);
   std::size_t weights = 0;
@@ -287,6 +294,7 @@ double seconds_of_step(bool overlap, double latency) {
   m.mean_squared_error("loss", t);
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(2).schedule("1f1b", 2).bucket_bytes(1);
+  strategy = placed(m, strategy, {.batch = 4, .optimizer = {}});
   double seconds = 0;
   run_threads(4, [&](Communicator& comm) {
     const auto slow = delaying(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm), {.latency = latency});
@@ -326,9 +334,8 @@ TEST(Pipeline, CrossesStraightFromProducerToReader) {
 TEST(Pipeline, OneForwardOneBackwardHoldsLess) {
   const Model model = chain();
   const auto peak = [&](const std::string& kind) {
-    return bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}})
-        .peak(0)
-        .each[MemoryClass::activations];
+    const Plan plan = bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}});
+    return peak_memory(plan, 0).each[MemoryClass::activations];
   };
   EXPECT_LT(peak("1f1b"), 0.7 * static_cast<double>(peak("gpipe")));
 }
@@ -343,11 +350,11 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   };
   EXPECT_EQ(error(stage("in", "r1") + stage("c2", "loss")), "");
   EXPECT_EQ(error(stage("in", "r1") + stage("d1", "loss")),
-            "s.toml, line 3, column 1: 'c2' would be in no stage; this stage must begin with it");
+            "s.toml, line 3, column 1: 'c2' would be in no group; this group must begin with it");
   EXPECT_EQ(error(stage("in", "r1") + stage("n1", "loss")),
-            "s.toml, line 3, column 1: 'n1' is in stage 0 already; this stage must begin with 'c2'");
+            "s.toml, line 3, column 1: 'n1' is in group 0 already; this group must begin with 'c2'");
   EXPECT_EQ(error(stage("in", "r1")),
-            "s.toml, line 1, column 1: 'c2' would be in no stage; the last stage ends with 'loss'");
+            "s.toml, line 1, column 1: 'c2' would be in no group; the last group ends with 'loss'");
   EXPECT_EQ(error(stage("r1", "in")), "s.toml, line 1, column 1: its first layer 'r1' comes after its last, 'in'");
   EXPECT_NE(error(stage("in", "r3"))
                 .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain' (did you mean 'r1'?)"),
@@ -355,9 +362,8 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "d1") + stage("r2", "loss")),
-            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[group]] entries, one a "
-            "group; make them "
-            "a multiple of 2");
+            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[group]] entries; give a "
+            "multiple of 2");
   EXPECT_EQ(
       error(v + stage("in", "r1") + stage("c2", "c2") + stage("d1", "d1", "grid = \"y=2\"\n") + stage("r2", "loss")),
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "

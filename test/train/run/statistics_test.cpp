@@ -1,6 +1,7 @@
 // Batch normalisation with local statistics: every rank normalises by its own samples, as a serial run over these
 // alone would; running statistics are the mean over ranks and the same on all of them, traffic is what was predicted.
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
 

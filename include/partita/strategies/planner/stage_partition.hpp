@@ -20,7 +20,4 @@ Strategy place_stages(const Model& model, const Strategy& strategy, const Worklo
 Strategy place_stages_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
                               const Machine& machine, const KernelTimes& times, Index limit);
 
-/// The strategy with the stages that `layers` were bound for written out.
-Strategy close_boundaries(const Strategy& strategy, const std::vector<LayerPlan>& layers);
-
 }  // namespace partita

@@ -2,6 +2,7 @@
 
 #include "partita/comm/communicator.hpp"
 #include "partita/strategies/machine/kernel_times.hpp"
+#include "partita/strategies/plan/plan.hpp"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/clock.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/train/measure/layer_times.hpp"
 
 #include <memory>

@@ -1,4 +1,6 @@
 #include "partita/strategies/machine/kernel_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/error_of.hpp"

@@ -1,4 +1,4 @@
-#include "strategies/plan/memory_replay.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "strategies/plan/memory_tracker.hpp"
@@ -10,6 +10,33 @@
 namespace partita {
 
 namespace {
+
+/// Adds the weights of a layer that `rank` of its stage holds outside of buckets: untrained ones, and copies that kernels read.
+void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
+  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  for (std::size_t i = 0; i < layer->weights.size(); ++i) {
+    const Index elements = layer->at.w[i].owned(rank).volume();
+    const bool rounded =
+        layer->weights[i].trained && element != master;  // kept twice: the master, and what kernels read
+    if (rounded) use[MemoryClass::weights] += elements * element;
+    if (!layer->weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
+  }
+}
+
+/// Adds the weights, gradients and optimizer state of a bucket that `rank` of its stage holds: for all its layers, or for one.
+void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer = {}) {
+  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
+  const auto offsets = plan.offsets(bucket, rank);
+  const Interval share = plan.share(bucket, rank);
+  for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
+    if (layer && bucket.entries[i].layer != *layer) continue;
+    const Interval place{offsets[i], offsets[i + 1]};
+    use[MemoryClass::weights] += place.extent() * master;
+    use[MemoryClass::gradients] += place.extent() * element;
+    use[MemoryClass::optimizer] += intersect(place, share).extent() * master * states;
+  }
+}
 
 /// Holds and releases what the executor does, in its order (train/executor.cpp, layer_group.cpp and stage_exchange.cpp), without
 /// computing: a buffer is its bytes.
@@ -370,14 +397,39 @@ class Replay {
 
 }  // namespace
 
-MemoryPeak Plan::peak(int rank) const { return Replay(*this, rank).run(); }
+MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
+  const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+  if (plan.replica_on(bound.group, plan.stage_of_rank(world_rank)) < 0) return {};
+  const int rank = plan.rank_in_stage(world_rank);
+  const Index element = size_of(plan.workload.dtype);
+  MemoryUse use;
+  add_weights(plan, bound, rank, use);
+  for (const auto& bucket : plan.buckets)
+    if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
+      add_bucket(plan, bucket, rank, use, layer);
+  use[MemoryClass::activations] +=
+      bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
+  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+  if (!bound.op->is_loss() && !bound->redistribute_output.empty())
+    use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+  for (std::size_t i = 0; i < bound->redistribute_input.size(); ++i)
+    if (!bound->redistribute_input[i].empty())
+      use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
+  if (bound->at.x_halo) {
+    const Box needed = bound->at.x_halo->needed(rank);
+    if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
+  }
+  return use;
+}
+
+MemoryPeak peak_memory(const Plan& plan, int rank) { return Replay(plan, rank).run(); }
 
 void check_memory(const Plan& plan, Index limit) {
   if (limit == 0) return;
   MemoryPeak worst;
   int where = 0;
   for (int rank = 0; rank < plan.ranks(); ++rank)
-    if (const MemoryPeak peak = plan.peak(rank); peak.total > worst.total) {
+    if (const MemoryPeak peak = peak_memory(plan, rank); peak.total > worst.total) {
       worst = peak;
       where = rank;
     }
