@@ -7,7 +7,6 @@ import sources
 DOCS = sources.ROOT / "docs"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MOST_COLUMNS = 120
-MOST_README_LINES = 200
 
 
 def outside_fences(text):
@@ -62,8 +61,6 @@ def check():
         complaints += [*check_links(page, text), *check_columns(page, text)]
         if page != readme and re.search(r"^\$ ", text, re.MULTILINE) and f"'{page.stem}'" not in tests:
             complaints.append(f"{sources.name(page)}: it shows commands, but test/meson.build does not run them")
-    if (lines := len(readme.read_text().splitlines())) > MOST_README_LINES:
-        complaints.append(f"README.md: {lines} lines; {MOST_README_LINES} is the most")
     reached = reached_from(readme)
     return complaints + [f"{sources.name(page)}: no link leads to it" for page in pages if page not in reached]
 
