@@ -1,4 +1,5 @@
-"""The pages in docs/ and the README: links lead somewhere, every page can be reached, commands are tested, lines are short."""
+"""The pages in docs/ and the README: links lead somewhere, every page can be reached, commands are tested and lines are
+short."""
 
 import re
 
