@@ -18,12 +18,6 @@ ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatche
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
                        int microbatches, bool training, ScheduleCache& made);
 
-/// As bind(), among others that ask for the same schedules.
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
-
-/// The layers of a model for a batch that runs as one: no schedule, no buckets, and nothing asked of the model as a whole.
-Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
-
 /// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
 void check_replica_grids(const Strategy& strategy);
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace partita {
 
@@ -19,5 +20,8 @@ void read_augmented(const Dataset& data, Index sample, const Box& box, const Aug
                     std::uint64_t seed, Index epoch, std::span<float> out);
 /// What of a sample may be needed to fill `box`.
 Box source_box(const Shape& sample, const Box& box, const Augmentation& augmentation);
+
+/// A permutation of 0 .. n-1 drawn by seed and epoch (Fisher and Yates).
+std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch);
 
 }  // namespace partita

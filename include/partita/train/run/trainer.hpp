@@ -135,7 +135,4 @@ class Trainer {
 /// Throws Error unless a grid of `strategy` has as many ranks as there are, saying which command would fit.
 void check_ranks(const Strategy& strategy, int ranks);
 
-/// A permutation of 0 .. n-1 drawn by seed and epoch (Fisher and Yates).
-std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch);
-
 }  // namespace partita
