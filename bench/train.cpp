@@ -1,11 +1,11 @@
 // Training steps of a built-in model on all ranks against the same steps on one rank, which runs alone. "apart" is the
 // machine's own limit: ranks that each train their share of the samples and never speak to each other.
 //   build/mpiexec -n 2 build/bench/train [CASES]    those whose name contains the text
+#include "bench/support/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/train/run/trainer.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ constexpr Case cases[]{
 /// A trainer with a batch of random images, to be run again and again.
 class Steps {
  public:
-  Steps(const Case& c, const Strategy& strategy, const std::shared_ptr<Communicator>& comm)
+  Steps(const Case& c, const Strategy& strategy, Communicator& comm)
       : trainer_(builtin_model(c.model), strategy,
                  {.batch = c.batch, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
                  comm),
@@ -56,16 +56,16 @@ class Steps {
   Index step_ = 0;
 };
 
-void measure(const Case& c, const std::shared_ptr<Communicator>& world, const std::shared_ptr<Communicator>& self) {
-  Strategy strategy(fmt::format(fmt::runtime(c.grid), world->size()));
+void measure(const Case& c, Communicator& world, Communicator& self) {
+  Strategy strategy(fmt::format(fmt::runtime(c.grid), world.size()));
   strategy.layer("*", {.output = c.layout});
   Case share = c;
-  share.batch /= world->size();
+  share.batch /= world.size();
   Steps alone(c, Strategy(), self);
   Steps together = c.apart ? Steps(share, Strategy(), self) : Steps(c, strategy, world);
   const auto ours = [&] { together.run(); };
   const auto theirs = [&] {
-    if (world->rank() == 0) alone.run();
+    if (world.rank() == 0) alone.run();
   };
   bench::print(MPI_COMM_WORLD, "train", c.name, bench::compare(MPI_COMM_WORLD, ours, theirs, c.budget), "one rank");
 }
@@ -78,6 +78,6 @@ int main(int argc, char** argv) {
   bench::pin(world->rank());
   const auto self = world->split(world->rank(), 0);
   for (const Case& c : cases)
-    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, world, self);
+    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, *world, *self);
   return 0;
 }

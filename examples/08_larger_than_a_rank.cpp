@@ -60,7 +60,7 @@ int main() {
     options.dtype = workload.dtype;
     options.optimizer = workload.optimizer;
     options.memory_limit = limit;
-    Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(model, strategy, options, comm);
     Executor& executor = trainer.executor(workload.batch, true);
     const Batch batch = draw(executor);
     for (Index step = 0; step < 3; ++step) {

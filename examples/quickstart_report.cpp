@@ -27,7 +27,7 @@ std::vector<Tensor> weights_of(const std::string& path) {
   run_threads(1, [&](Communicator& comm) {
     TrainerOptions options;
     options.dtype = DType::f64;
-    Trainer trainer(fashion_cnn(), Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(fashion_cnn(), Strategy(), options, comm);
     trainer.load(path, false);
     for (const auto& weight : trainer.weights()) weights.push_back(weight.tensor.local);
   });

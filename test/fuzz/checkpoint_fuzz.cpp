@@ -1,9 +1,9 @@
 // A checkpoint of any bytes is loaded or refused with an Error.
-#include "test/fuzz/memory_file.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/checkpoint.hpp"
+#include "test/fuzz/memory_file.hpp"
 
 using namespace partita;
 
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const Error&) {
   }
   run_threads(1, [&](Communicator& comm) {
-    const ProcessGrid grid(Grid(), comm.split(0, 0), {});
+    const ProcessGrid grid(Grid(), comm, {});
     const auto layout = Layout::parse("", {{'F', 3}, {'C', 7}}, Grid());
     const DistTensor weight(layout, 0, DType::f32, std::make_shared<Allocator>(), MemoryClass::weights);
     try {

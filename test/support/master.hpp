@@ -127,7 +127,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   options.backend = "reference";
   options.overlap = overlap;
   options.optimizer = workload_of(drawn).optimizer;
-  Trainer trainer(drawn.model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+  Trainer trainer(drawn.model, strategy, options, comm);
   Executor& executor = trainer.executor(drawn.batch, true);
   executor.keep_outputs(outputs == Outputs::kept);
   draw_biases(trainer);

@@ -108,9 +108,14 @@ class Communicator {
   virtual Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
                              std::span<const Index> recv_counts, DType dtype, Stream stream) = 0;
 
-  /// The ranks that gave the same color, ordered by key; collective over this communicator.
+  /// The communicator of the ranks that gave the same color, ordered by key. Collective: every rank of this
+  /// communicator calls it.
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 };
+
+/// A pointer to a communicator that somebody else owns.
+/// @pre `comm` outlives the pointer and its copies.
+inline std::shared_ptr<Communicator> borrow(Communicator& comm) { return {std::shared_ptr<void>(), &comm}; }
 
 /// An Error that all ranks throw alike, since they agreed on it: rank 0 alone prints it.
 class AgreedError : public Error {
@@ -119,7 +124,7 @@ class AgreedError : public Error {
 };
 
 /// Calls f on every rank; if it throws Error on any, throws AgreedError with the lowest such rank's message on all.
-/// What f does must not communicate. Collective.
+/// What f does must not communicate. Collective: every rank of `comm` calls it.
 void agree_or_throw(Communicator& comm, const std::function<void()>& f);
 
 /// Gives every rank the message of the lowest rank that has one ("" for none), so that all fail alike.

@@ -28,8 +28,10 @@ class TrafficCounter {
   std::map<std::pair<std::string, Verb>, Traffic> counts_;
 };
 
-/// A decorator that counts in `counter` what passes through (by the rules of Traffic), and what passes through its
-/// splits.
+/// A decorator that counts in `counter` what passes through it and through its splits (by the rules of Traffic).
+/// @pre `inner` outlives the decorator.
+std::shared_ptr<Communicator> counting(Communicator& inner, std::shared_ptr<TrafficCounter> counter);
+/// A decorator that shares the ownership of `inner`.
 std::shared_ptr<Communicator> counting(std::shared_ptr<Communicator> inner, std::shared_ptr<TrafficCounter> counter);
 
 }  // namespace partita

@@ -13,15 +13,19 @@ namespace partita {
 /// ascend with grid ranks, as in Grid::group.
 class ProcessGrid {
  public:
-  /// Makes the communicators, in the order given; collective over `world`, whose rank r is the grid's rank r.
-  /// Throws Error if their sizes differ.
+  /// Makes the communicators, in the order given. Rank r of `world` is rank r of the grid. Collective: every rank of
+  /// `world` calls it. Throws Error if the sizes of `grid` and `world` differ.
+  /// @pre `world` outlives the grid.
+  ProcessGrid(Grid grid, Communicator& world, const std::vector<AxisSet>& axis_sets)
+      : ProcessGrid(std::move(grid), borrow(world), axis_sets) {}
+  /// Makes the communicators and shares the ownership of `world`.
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
 
-  /// The same of one rank by itself (make_solo).
+  /// Makes the grid of one rank by itself (make_solo).
   static ProcessGrid alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous,
                            std::vector<StandIn>* log = nullptr);
 
-  /// Makes communicators for further axis sets; those that are there stay. Collective.
+  /// Makes communicators for further axis sets; those that are there stay. Collective: every rank of the grid calls it.
   void add(const std::vector<AxisSet>& axis_sets);
 
   const Grid& grid() const { return grid_; }

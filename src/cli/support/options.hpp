@@ -71,12 +71,12 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
 
 /// Verbs; they return the exit status.
 int explain(const Options& options, const ModelFactory& factory);
-int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+int train(const Options& options, const ModelFactory& factory, Communicator& world);
 
 int plan(const Options& options, const ModelFactory& factory);
-int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
-/// `world` is there where strategies are measured.
-int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+int calibrate(const Options& options, const ModelFactory& factory, Communicator& world);
+/// `world` is null unless strategies are measured.
+int compare(const Options& options, const ModelFactory& factory, Communicator* world);
 
 /// Generates or reads a schedule and prints what it costs; it has options of its own, and no ranks.
 int schedule(int argc, char** argv);

@@ -31,16 +31,13 @@ Batch make_batch(const Executor& executor, int microbatch, const std::shared_ptr
 }  // namespace
 
 struct StepTimer::Parts {
-  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options,
-        std::shared_ptr<Communicator> everyone)
-      : world(std::move(everyone)),
-        trainer(model, strategy, options, world),
-        executor(trainer.executor(options.batch, true)) {
+  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options, Communicator& everyone)
+      : world(everyone), trainer(model, strategy, options, world), executor(trainer.executor(options.batch, true)) {
     for (int j = 0; j < executor.plan().microbatches; ++j)
       batches.push_back(make_batch(executor, j, std::make_shared<Allocator>()));
   }
 
-  std::shared_ptr<Communicator> world;
+  Communicator& world;
   Trainer trainer;
   Executor& executor;
   std::vector<Batch> batches;
@@ -48,7 +45,7 @@ struct StepTimer::Parts {
 };
 
 StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, std::shared_ptr<Communicator> world) {
+                     const MeasureOptions& options, Communicator& world) {
   TrainerOptions o;
   o.batch = workload.batch;
   o.dtype = workload.dtype;
@@ -56,7 +53,7 @@ StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workloa
   o.backend = options.backend;
   o.threads = options.threads;
   o.kernel_folder = options.kernel_folder;
-  parts_ = std::make_unique<Parts>(model, strategy, o, std::move(world));
+  parts_ = std::make_unique<Parts>(model, strategy, o, world);
 }
 
 StepTimer::StepTimer(StepTimer&&) noexcept = default;
@@ -67,12 +64,12 @@ std::vector<Timing> StepTimer::run(double budget) {
   std::vector<Timing> steps;
   double spent = 0;
   for (int i = 0; i < 7 || spent < budget; ++i, ++p.step) {
-    largest(0, *p.world);
+    largest(0, p.world);
     const Stopwatch watch;
     p.executor.run([&](int j) { return p.batches[static_cast<std::size_t>(j)]; }, p.step, 1e-6);
     const Timing mine = watch.time();
-    std::array step{mine.seconds, p.world->asynchronous() ? 0 : mine.lost};
-    p.world->all_reduce(step.data(), 2, DType::f64, ReduceOp::max, {}).wait();
+    std::array step{mine.seconds, p.world.asynchronous() ? 0 : mine.lost};
+    p.world.all_reduce(step.data(), 2, DType::f64, ReduceOp::max, {}).wait();
     spent += step[0];
     if (i >= 2) steps.push_back({step[0], step[1]});
   }
@@ -81,12 +78,12 @@ std::vector<Timing> StepTimer::run(double budget) {
 
 MemoryPeak StepTimer::memory() const {
   MemoryPeak peak = parts_->trainer.peak_memory();
-  peak.total = static_cast<Index>(largest(static_cast<double>(peak.total), *parts_->world));
+  peak.total = static_cast<Index>(largest(static_cast<double>(peak.total), parts_->world));
   return peak;
 }
 
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world) {
+                     const MeasureOptions& options, double budget, Communicator& world) {
   StepTimer timer(model, strategy, workload, options, world);
   const std::vector<Timing> steps = timer.run(budget);
   std::vector<double> seconds = undisturbed_seconds(steps);

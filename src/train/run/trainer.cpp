@@ -72,30 +72,30 @@ void check_ranks(const Strategy& strategy, int ranks) {
        strategy.grid().print(), counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size, ranks);
 }
 
-Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world)
+Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world)
     : model_(std::move(model)),
       strategy_(std::move(strategy)),
       options_(std::move(options)),
       counter_(std::make_shared<TrafficCounter>()),
-      world_(std::move(world)),
+      world_(world),
       allocator_(std::make_shared<Allocator>(options_.memory_limit)) {
-  check_ranks(strategy_, world_->size());
+  check_ranks(strategy_, world_.size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit);
-  check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
+  check_agreement(world_, "plans or options", plan.hash() ^ hash(print(options_)));
   strategy_ = pin_weight_layouts(std::move(strategy_), plan);
   counted_ = counting(world_, counter_);
-  stage_ = plan.stage_of_rank(world_->rank());
-  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_->rank());
+  stage_ = plan.stage_of_rank(world_.rank());
+  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_.rank());
   grid_ =
       std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
   if (plan.second_replica) {  // stages s and p-1-s, rank by rank
     const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
     const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
-    replica_pair_ = counted_->split(first + plan.rank_in_stage(world_->rank()), world_->rank());
+    replica_pair_ = counted_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
   }
-  parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
+  parameters_ = std::make_unique<Parameters>(plan, world_.rank(), options_.seed, allocator_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
   counter_->reset();
 }
@@ -111,12 +111,12 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
-  entry.predicted = entry.plan.traffic(world_->rank());
+  entry.predicted = entry.plan.traffic(world_.rank());
   entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_,
                                               *parameters_, *counter_, allocator_, options_.seed, options_.overlap);
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
-                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
+                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
 }
 
@@ -194,8 +194,8 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
         targets.push_back(order[static_cast<std::size_t>(begin + n)]);
     }
   }
-  check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
-  agree_or_throw(*world_, [&] {
+  check_agreement(world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
+  agree_or_throw(world_, [&] {
     data.hold(mine, source_box(data.sample(), inside, augmentation));
     data.hold_targets(targets, target);
   });
@@ -292,13 +292,13 @@ void Trainer::save(const std::string& path) {
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
   attributes["samples"] = std::to_string(samples_);
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_->rank()), attributes, *counted_);
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
   counter_->set_label(checkpoint_label);
   Index step = 0, samples = 0;
-  agree_or_throw(*world_, [&] {
+  agree_or_throw(world_, [&] {
     auto stored = checkpoint_attributes(path);
     for (const auto& [key, mine] : attributes())
       if ((optimizer || key == "model") && stored[key] != mine) {

@@ -1,5 +1,5 @@
-#include "test/train/run/checkpoints.hpp"
 #include "partita/comm/counting.hpp"
+#include "test/train/run/checkpoints.hpp"
 
 #include <hdf5.h>
 #include <sys/syscall.h>
@@ -126,7 +126,7 @@ TEST_F(Checkpoint, EveryElementTravelsOnce) {
   Traffic total;
   run_threads(6, [&](Communicator& world) {
     const auto counter = std::make_shared<TrafficCounter>();
-    const ProcessGrid grid(grid_of_six, counting(world.split(0, world.rank()), counter), {});
+    const ProcessGrid grid(grid_of_six, counting(world, counter), {});
     // Two blocks of F, of which rank 0 has one; two of D that are not empty, of which rank 0 has one; all on rank 0.
     const auto tensors = make({{"replicated over b", linear, DType::f64, "F@a"},
                                {"partly empty", deep, DType::f32, "D@b"},

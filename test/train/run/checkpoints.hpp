@@ -2,12 +2,12 @@
 
 // What tests of checkpoints share: tensors with known elements, saved and loaded on thread ranks of any grid.
 
-#include "src/train/run/checksums.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/checkpoint.hpp"
+#include "src/train/run/checksums.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ inline double value(const std::string& name, DType dtype, Index i) {
 /// Runs `body` on thread ranks of a grid.
 inline void on_grid(const std::string& axes, const std::function<void(const ProcessGrid&)>& body) {
   const Grid grid = Grid::parse(axes);
-  run_threads(grid.size(), [&](Communicator& world) { body(ProcessGrid(grid, world.split(0, world.rank()), {})); });
+  run_threads(grid.size(), [&](Communicator& world) { body(ProcessGrid(grid, world, {})); });
 }
 
 inline std::vector<NamedTensor> make(const std::vector<Spec>& specs, const ProcessGrid& grid) {

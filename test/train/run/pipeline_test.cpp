@@ -189,7 +189,7 @@ Epoch run_epoch(const Model& model, const Strategy& strategy) {
     options.batch = 7;
     options.dtype = DType::f64;
     options.backend = "reference";
-    Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(model, strategy, options, comm);
     const double loss = trainer.train_epoch(data, {}).loss, evaluation = trainer.evaluate(data, {}).loss;
     EXPECT_TRUE(trainer.predicted() == trainer.measured()) << "on rank " << comm.rank();
     epoch.weights[static_cast<std::size_t>(comm.rank())] =
@@ -232,7 +232,7 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
       options.dtype = DType::f64;
       options.backend = "reference";
       options.optimizer.method = Method::adam;
-      Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+      Trainer trainer(model, strategy, options, comm);
       if (begins) trainer.train_step(data, std::vector<Index>{0, 1, 2, 3, 4, 5, 6});
       if (begins && !file.empty()) return trainer.save(file);
       if (!begins) trainer.load(file, true);
@@ -251,7 +251,10 @@ TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
       if (HasFailure()) return;
     }
   Strategy wide("data=2");
-  wide.layer("*", {.output = "N@data"}).stages(2).schedule("chimera", 4).optimizer_state(Strategy::OptimizerState::sharded);
+  wide.layer("*", {.output = "N@data"})
+      .stages(2)
+      .schedule("chimera", 4)
+      .optimizer_state(Strategy::OptimizerState::sharded);
   expect_serial_result(chain(), wide, 7);
 }
 
@@ -289,14 +292,14 @@ double seconds_of_step(bool overlap, double latency) {
   strategy.layer("*", {.output = "N@data"}).stages(2).schedule("1f1b", 2).bucket_bytes(1);
   double seconds = 0;
   run_threads(4, [&](Communicator& comm) {
-    const auto slow = delaying(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm), {.latency = latency});
+    const auto slow = delaying(comm, {.latency = latency});
     DrawnData data(sample_of(m), m.layers().back().op->target(m.shapes(1)[10]), 4, 0);
     TrainerOptions options;
     options.batch = 4;
     options.dtype = DType::f64;
     options.backend = "reference";
     options.overlap = overlap;
-    Trainer trainer(m, strategy, options, slow);
+    Trainer trainer(m, strategy, options, *slow);
     const double start = now();
     trainer.train_step(data, std::vector<Index>{0, 1, 2, 3});
     if (comm.rank() == 0) seconds = now() - start;

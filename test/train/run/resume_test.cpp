@@ -29,7 +29,7 @@ std::vector<double> train(const Strategy& strategy, Method method, Index stop, c
     options.optimizer.method = method;
     options.optimizer.rate = 0.001;
     options.optimizer.epsilon = 1e-3;  // gradients of rounding errors alone stay small
-    Trainer trainer(fashion_cnn(), strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(fashion_cnn(), strategy, options, comm);
     if (load) trainer.load(path, true);
     while (!trainer.finished(*data))
       trainer.train_epoch(*data, [&](Index, Index, Index, const StepResult& result) {
@@ -57,7 +57,8 @@ TEST_P(Resume, GoesOnAsIfNeverCutOff) {
   auto parts = train(rows("a=2", "N@a").optimizer_state(update), method, 5, path, false);
   ASSERT_EQ(parts.size(), 5U);
   EXPECT_THROW(train(Strategy(), method, 0, path, true, 2), Error) << "another seed";
-  for (const double loss : train(rows("y=3", "H@y").optimizer_state(update), method, 0, path, true)) parts.push_back(loss);
+  for (const double loss : train(rows("y=3", "H@y").optimizer_state(update), method, 0, path, true))
+    parts.push_back(loss);
   ASSERT_EQ(parts.size(), whole.size());
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(parts[i], whole[i], 1e-8 * whole[i]) << "step " << i;
   std::filesystem::remove_all(folder);

@@ -16,18 +16,20 @@ struct StepTimes {
   MemoryPeak memory;  ///< of the rank that held most
 };
 
-/// Trains on one batch that is made once and lies in memory, as often as it is asked to. Collective over `world`, which has as many ranks
-/// as the strategy.
+/// Trains on one batch that is made once and lies in memory, as often as it is asked to. Every member function is
+/// collective: every rank of `world` calls it.
 class StepTimer {
  public:
+  /// `world` has as many ranks as the strategy.
+  /// @pre `world` outlives the timer.
   StepTimer(const Model& model, const Strategy& strategy, const Workload& workload, const MeasureOptions& options,
-            std::shared_ptr<Communicator> world);
+            Communicator& world);
   StepTimer(StepTimer&&) noexcept;
   ~StepTimer();
   /// For about `budget` seconds, 5 steps or more after two that are not counted: of each step the slowest rank's seconds, and what was lost
   /// on the rank that lost most; between nodes, where ranks sleep as they wait, nothing.
   std::vector<Timing> run(double budget);
-  /// The peak of the rank that holds most. Collective.
+  /// The peak of the rank that holds most.
   MemoryPeak memory() const;
 
  private:
@@ -35,8 +37,8 @@ class StepTimer {
   std::unique_ptr<Parts> parts_;
 };
 
-/// What comes of one such run. Collective.
+/// Returns the times of one such run. Collective: every rank of `world` calls it.
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world);
+                     const MeasureOptions& options, double budget, Communicator& world);
 
 }  // namespace partita

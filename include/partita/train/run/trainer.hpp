@@ -52,9 +52,11 @@ class Trainer {
   /// Called after every step with the epoch (from 1), the step in it, its steps, and the step's loss and accuracy.
   using Progress = std::function<void(Index epoch, Index step, Index steps, const StepResult& result)>;
 
-  /// Binds, checks that all ranks bound the same plan, draws the weights. Collective over `world`. Throws Error, alike
-  /// on every rank, if the grid does not fit the number of ranks, the plan cannot be, or passes the memory limit.
-  Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world);
+  /// Binds the strategy, checks that all ranks bound the same plan, and draws the weights. Collective: every rank of
+  /// `world` calls it. Throws Error, alike on every rank, if the grid does not fit the number of ranks, if the strategy
+  /// cannot be bound, or if the plan passes the memory limit.
+  /// @pre `world` outlives the trainer.
+  Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world);
 
   /// Has `data` hold all that evaluate(data) will read: a damaged file is found before hours of training, and the time
   /// of an evaluation is that of computing. Collective; throws Error alike on every rank.
@@ -120,7 +122,7 @@ class Trainer {
   Strategy strategy_;
   TrainerOptions options_;
   std::shared_ptr<TrafficCounter> counter_;
-  std::shared_ptr<Communicator> world_;
+  Communicator& world_;
   std::shared_ptr<Allocator> allocator_;
   std::shared_ptr<Communicator> counted_;       // world_, counted
   int stage_ = 0;                               // of this rank

@@ -127,17 +127,17 @@ void print_report(const char* what, const EpochReport& report) {
 /// Trains epoch by epoch; returns the JSON of all.
 class Run {
  public:
-  Run(const Options& options, Setup setup, const std::shared_ptr<Communicator>& world)
+  Run(const Options& options, Setup setup, Communicator& world)
       : options_(options),
         setup_(std::move(setup)),
         world_(world),
-        first_(world->rank() == 0),
+        first_(world.rank() == 0),
         bar_(first_),
         trainer_(setup_.model, setup_.strategy, trainer_options(), world) {}
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
-    print_ranks(*world_);
+    print_ranks(world_);
     if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
     if (options_.test) trainer_.prepare(*setup_.test);
     json_["subject"] = options_.verb;
@@ -145,7 +145,7 @@ class Run {
     json_["strategy"] = options_.strategy;
     json_["grid"] = trainer_.plan().grid().print();
     if (trainer_.plan().grids.size() > 1) json_["stages"] = trainer_.plan().grids.size();
-    json_["ranks"] = world_->size();
+    json_["ranks"] = world_.size();
     json_["batch"] = options_.trainer.batch;
     json_["dtype"] = name(options_.trainer.dtype);
     json_["seed"] = options_.trainer.seed;
@@ -203,8 +203,8 @@ class Run {
     json_["losses"] = losses_;
     json_["step_seconds"] = step_seconds_;
     if (!options_.trace.empty()) {
-      const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), *world_);
-      agree_or_throw(*world_, [&] {
+      const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), world_);
+      agree_or_throw(world_, [&] {
         if (first_ && trace.empty())
           fmt::print("note       no whole batch was trained; there is nothing to write to --trace {}\n",
                      options_.trace);
@@ -212,7 +212,7 @@ class Run {
           write_text("--trace", options_.trace, trace);
       });
     }
-    if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
+    if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, world_);
   }
 
   /// Why a checkpoint is not trained on.
@@ -241,7 +241,7 @@ class Run {
   }
 
   void finish() {
-    const Totals totals = cli::totals(trainer_, *world_);
+    const Totals totals = cli::totals(trainer_, world_);
     json_["predicted_messages"] = totals.predicted.messages;
     json_["measured_messages"] = totals.measured.messages;
     json_["predicted_bytes"] = totals.predicted.bytes;
@@ -258,14 +258,14 @@ class Run {
       fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
     json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
-    agree_or_throw(*world_, [&] {
+    agree_or_throw(world_, [&] {
       if (first_) write_text("--json", options_.json, print_json(json_));
     });
   }
 
   const Options& options_;
   Setup setup_;
-  std::shared_ptr<Communicator> world_;
+  Communicator& world_;
   bool first_;
   ProgressBar bar_;
   Trainer trainer_;
@@ -278,8 +278,8 @@ class Run {
 
 }  // namespace
 
-int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
-  return Run(options, set_up(options, factory, *world), world)();
+int train(const Options& options, const ModelFactory& factory, Communicator& world) {
+  return Run(options, set_up(options, factory, world), world)();
 }
 
 }  // namespace partita::cli
