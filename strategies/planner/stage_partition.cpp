@@ -15,7 +15,7 @@ namespace {
 /// The strategy without its stages: one runs all layers.
 Strategy in_one_stage(const Strategy& strategy) {
   Strategy alone = strategy;
-  return alone.stages(1).schedule("single", 1);
+  return alone.stages(1).schedule(ScheduleKind::single, 1);
 }
 
 Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {

@@ -134,7 +134,7 @@ std::vector<CollectiveCall> calls(Verb verb, int ranks) {
   else
     counts = block_counts(verb == Verb::all_to_all ? p * p : p);
   std::vector<CollectiveCall> all;
-  for (const Algorithm algorithm : algorithms(verb))
+  for (const CollectiveAlgorithm algorithm : algorithms(verb))
     for (const auto& each : counts)
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32})
         for (const int root : {0, ranks / 3, ranks - 1}) {
@@ -194,7 +194,7 @@ class Clock final : public Communicator {
 };
 
 /// A call whose blocks are equal, whoever cuts them.
-CollectiveCall equal_blocks(Verb verb, Algorithm algorithm, int ranks) {
+CollectiveCall equal_blocks(Verb verb, CollectiveAlgorithm algorithm, int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   if (verb == Verb::all_reduce || verb == Verb::broadcast)
     return {verb, algorithm, ranks, {Index{3} * ranks * Fold(ranks).core}, DType::f32, ranks / 3};
@@ -238,7 +238,7 @@ TEST(Collectives, ReplicasOfASumAgreeBitForBit) {
   for (const int ranks : rank_counts)
     run_threads(ranks, [ranks](Communicator& comm) {
       constexpr Index count = 61;
-      for (const Algorithm algorithm : algorithms(Verb::all_reduce))
+      for (const CollectiveAlgorithm algorithm : algorithms(Verb::all_reduce))
         for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
           std::vector<double> values;  // their sums depend on the order in any format
           for (Index i = 0; i < count; ++i)
@@ -260,7 +260,7 @@ TEST(Collectives, TakeAsManyRoundsAndBytesOnTheirLongestPathAsTheCostSays) {
   for (const int ranks : rank_counts)
     run_threads(ranks, [ranks](Communicator& comm) {
       for (const Verb verb : verbs)
-        for (const Algorithm algorithm : algorithms(verb)) {
+        for (const CollectiveAlgorithm algorithm : algorithms(verb)) {
           const auto call = equal_blocks(verb, algorithm, ranks);
           const Index elements = verb == Verb::all_to_all ? given(call, 0) : total(call);
           const auto cost =
@@ -276,10 +276,11 @@ TEST(Collectives, AnAlgorithmOfAnotherVerbIsRefusedOnAllRanks) {
   run_threads(2, [](Communicator& comm) {
     double x = 1;
     const std::vector<Index> counts{1, 0};
-    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, Algorithm::bruck), Error);
-    EXPECT_THROW(textbook::all_gather(comm, &x, &x, counts, DType::f64, Algorithm::pairwise), Error);
-    EXPECT_THROW(textbook::reduce_scatter(comm, &x, &x, counts, DType::f64, Algorithm::binomial), Error);
-    EXPECT_THROW(textbook::broadcast(comm, &x, 1, DType::f64, 0, Algorithm::ring), Error);
-    EXPECT_THROW(textbook::all_to_all(comm, &x, &x, std::vector<Index>(4, 0), DType::f64, Algorithm::ring), Error);
+    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, CollectiveAlgorithm::bruck), Error);
+    EXPECT_THROW(textbook::all_gather(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::pairwise), Error);
+    EXPECT_THROW(textbook::reduce_scatter(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::binomial), Error);
+    EXPECT_THROW(textbook::broadcast(comm, &x, 1, DType::f64, 0, CollectiveAlgorithm::ring), Error);
+    EXPECT_THROW(textbook::all_to_all(comm, &x, &x, std::vector<Index>(4, 0), DType::f64, CollectiveAlgorithm::ring),
+                 Error);
   });
 }

@@ -1,9 +1,9 @@
 #include "src/cli/support/options.hpp"
 
-#include "src/cli/support/command_line.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "src/cli/support/command_line.hpp"
 #include "src/cli/support/size.hpp"
 #include "src/cli/version.hpp"
 
@@ -389,6 +389,12 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
   }
   check_data(*data, options, model);
   return data;
+}
+
+std::vector<std::string> default_kinds() {
+  std::vector<std::string> names;
+  for (const ScheduleKind kind : PlannerOptions().kinds) names.emplace_back(name(kind));
+  return names;
 }
 
 }  // namespace partita::cli

@@ -18,6 +18,9 @@ namespace partita::cli {
 /// Samples of a batch or a set, at most.
 inline constexpr Index most_samples = Index{1} << 31;
 
+/// The names of the schedules that the planner tries by default.
+std::vector<std::string> default_kinds();
+
 /// Everything that the command line can say; what a verb does not take it refuses.
 struct Options {
   std::string verb;
@@ -36,18 +39,18 @@ struct Options {
   bool test = true;   ///< train: evaluate at the end
   bool evaluation = false;
   bool picture = false;
-  std::string svg;                                          ///< explain: a drawing of the schedule
-  bool profile = false;                                     ///< train: where the time goes
-  std::string machine;                                      ///< a machine file, or "" for the default
-  std::string out;                                          ///< calibrate: the machine file to write
-  std::vector<std::string> strategies;                      ///< compare, calibrate: files
-  bool measure = false;                                     ///< compare: run them too
-  int ranks = 0;                                            ///< plan: for so many
-  int best = 3;                                             ///< plan: strategies to write
-  int examined = PlannerOptions().examined;                 ///< plan: candidates to price whole
-  std::vector<std::string> kinds = PlannerOptions().kinds;  ///< plan: schedules of several stages
-  std::vector<std::string> why_not;                         ///< plan: rules that are priced too
-  std::string why;                                          ///< explain: the layer whose price is to be shown
+  std::string svg;                                   ///< explain: a drawing of the schedule
+  bool profile = false;                              ///< train: where the time goes
+  std::string machine;                               ///< a machine file, or "" for the default
+  std::string out;                                   ///< calibrate: the machine file to write
+  std::vector<std::string> strategies;               ///< compare, calibrate: files
+  bool measure = false;                              ///< compare: run them too
+  int ranks = 0;                                     ///< plan: for so many
+  int best = 3;                                      ///< plan: strategies to write
+  int examined = PlannerOptions().examined;          ///< plan: candidates to price whole
+  std::vector<std::string> kinds = default_kinds();  ///< plan: schedules of several stages
+  std::vector<std::string> why_not;                  ///< plan: rules that are priced too
+  std::string why;                                   ///< explain: the layer whose price is to be shown
 };
 
 /// A function that makes the model, or nothing where `--model` chooses a built-in one.

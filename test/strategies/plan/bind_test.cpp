@@ -330,7 +330,7 @@ LayerPlan bound_norm(const char* grid, const char* output, Index groups) {
   Strategy strategy(grid);
   strategy.layer("in", {.output = output});
   strategy.layer("norm", {.output = output});
-  return bind(m, strategy, {.batch = 6, .optimizer = {}}).layers[1];
+  return bind(m, strategy, {.batch = 6, .optimizer = {}}).layer("norm");
 }
 
 }  // namespace

@@ -69,12 +69,12 @@ Strategy staged(const Model& model, int stages, const std::vector<std::string>& 
                 int microbatches) {
   Strategy s;
   const auto& layers = model.layers();
-  const int groups = stages * schedule_kind(kind).groups_per_stage;
+  const int groups = stages * default_groups_per_stage(parse_schedule_kind(kind));
   const auto counts = balanced_counts(static_cast<Index>(layers.size()), groups);
   std::size_t first = 0;
   for (int group = 0; group < groups; ++group) {
     const std::size_t last = first + static_cast<std::size_t>(counts[static_cast<std::size_t>(group)]) - 1;
-    const auto stage = static_cast<std::size_t>(stage_of_group(kind, group, stages));
+    const auto stage = static_cast<std::size_t>(stage_of_group(parse_schedule_kind(kind), group, stages));
     const std::size_t alike =  // of Chimera, stages that mirror each other
         kind == "chimera" ? std::min(stage, static_cast<std::size_t>(stages) - 1 - stage) : stage;
     s.group({layers[first].name, layers[last].name, Grid::parse(grids[alike % grids.size()])});
@@ -134,7 +134,7 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
         if (HasFailure()) return;
         if (kind == "chimera" && stages % 2 != 0) continue;  // refused: ChimeraNeedsStagesInPairs
         if (sanitized && !lengthy() && microbatches > 2 && microbatches < 13) continue;
-        const bool few = stages * schedule_kind(kind).groups_per_stage <= 12;
+        const bool few = stages * default_groups_per_stage(parse_schedule_kind(kind)) <= 12;
         const Model model = few && microbatches % 2 == 0 ? skips() : deep();
         expect_serial_result(model, staged(model, stages, {""}, kind, microbatches), 13);
       }

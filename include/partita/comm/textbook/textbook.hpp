@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/comm/communicator.hpp"
 
 namespace partita::textbook {
@@ -16,18 +16,18 @@ namespace partita::textbook {
 /// takes two more. ring: 2(p-1) rounds of n/p bytes. rabenseifner: 2 floor(log2 p) rounds of together 2(p-1)/p n bytes,
 /// and two of n for such ranks. binomial: 2 ceil(log2 p) rounds of n bytes.
 void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op,
-                Algorithm algorithm = Algorithm::recursive_doubling);
+                CollectiveAlgorithm algorithm = CollectiveAlgorithm::recursive_doubling);
 /// (p-1)/p n bytes each, in p-1 rounds (ring) or ceil(log2 p) (bruck, and recursive_doubling for a power of two; for other
 /// numbers that one folds and takes floor(log2 p) + 2, the last of n bytes).
 void all_gather(Communicator& comm, const void* local, void* all, std::span<const Index> counts, DType dtype,
-                Algorithm algorithm = Algorithm::ring);
+                CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring);
 /// (p-1)/p n bytes each, in p-1 rounds (pairwise, which sums in rank order, and ring) or log2 p (recursive_halving; it
 /// folds as above, the first round is of n bytes then).
 void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype,
-                    Algorithm algorithm = Algorithm::pairwise);
+                    CollectiveAlgorithm algorithm = CollectiveAlgorithm::pairwise);
 /// binomial: ceil(log2 p) rounds of n bytes. scatter_all_gather: ceil(log2 p) + p-1 rounds of together 2(p-1)/p n bytes.
 void broadcast(Communicator& comm, void* data, Index count, DType dtype, int root,
-               Algorithm algorithm = Algorithm::binomial);
+               CollectiveAlgorithm algorithm = CollectiveAlgorithm::binomial);
 /// Pairwise exchange: p-1 rounds.
 void all_to_all(Communicator& comm, const void* send, std::span<const Index> send_counts, void* recv,
                 std::span<const Index> recv_counts, DType dtype);
@@ -35,7 +35,7 @@ void all_to_all(Communicator& comm, const void* send, std::span<const Index> sen
 /// rank i to rank j. pairwise as above; bruck: ceil(log2 p) rounds of about n/2 bytes, since blocks travel by way of
 /// others, who have to know how large they are.
 void all_to_all(Communicator& comm, const void* send, void* recv, std::span<const Index> counts, DType dtype,
-                Algorithm algorithm);
+                CollectiveAlgorithm algorithm);
 
 /// to = op(to, from), element by element, rounded to the dtype.
 void combine(void* to, const void* from, Index count, DType dtype, ReduceOp op);

@@ -1,6 +1,9 @@
 #pragma once
 
 #include "partita/base/grid.hpp"
+#include "partita/model/algorithm.hpp"
+#include "partita/model/value.hpp"
+#include "partita/strategies/declare/schedule_kind.hpp"
 
 #include <optional>
 #include <string>
@@ -11,10 +14,10 @@ namespace partita {
 
 /// What a strategy says of the layers that match; what it does not say is derived.
 struct LayerRule {
-  std::optional<std::string> output = std::nullopt;     ///< what the layer's output looks like, e.g. "N@data H@y"
-  std::optional<std::string> input = std::nullopt;      ///< what its input is redistributed to
-  std::optional<std::string> weights = std::nullopt;    ///< how its first weight lies, e.g. "F@c"
-  std::optional<std::string> algorithm = std::nullopt;  ///< "auto", or one that the layer's kind names
+  std::optional<std::string> output = std::nullopt;       ///< what the layer's output looks like, e.g. "N@data H@y"
+  std::optional<std::string> input = std::nullopt;        ///< what its input is redistributed to
+  std::optional<std::string> weights = std::nullopt;      ///< how its first weight lies, e.g. "F@c"
+  std::optional<AlgorithmName> algorithm = std::nullopt;  ///< e.g. Algorithm::stationary_w, or "stationary-w"
   /// What the layer keeps for its backward is computed once more instead (Chen et al. 2016).
   std::optional<bool> recompute = std::nullopt;
 };
@@ -28,6 +31,7 @@ inline constexpr int most_ranks = 1 << 20;
 ///
 ///     Strategy s("data=2 y=2");
 ///     s.layer("conv*", {.output = "N@data H@y"});
+///     s.layer(fc, {.output = "N@data C@y"});          // the value that model.linear("fc", ...) returned
 class Strategy {
  public:
   /// A rule with the layers that it is for and the place where it stands, for messages.
@@ -35,6 +39,8 @@ class Strategy {
     std::string match;  ///< a name, or a glob with * and ?
     LayerRule rule;
     std::string place;  ///< "hybrid.toml, line 12" or "rule 3"
+    std::optional<Value> value =
+        std::nullopt;  ///< the layer, if the rule was given its value: `match` is its name then
     /// True if `match` is a plain name: such a rule must fit its layer exactly, others drop what a layer lacks.
     bool exact() const;
     bool matches(std::string_view layer) const;
@@ -51,8 +57,10 @@ class Strategy {
   /// The same for a text; `file` stands in messages.
   static Strategy parse(std::string_view text, const std::string& file);
 
-  /// Adds a rule; `place` stands for it in messages ("rule 3" where it is empty).
+  /// Adds a rule for the layers that `match` names; `place` stands for the rule in messages ("rule 3" if it is empty).
   Strategy& layer(std::string match, LayerRule rule, std::string place = "");
+  /// Adds a rule for the layer that made `value`. bind() throws Error if the value is of another model.
+  Strategy& layer(const Value& value, LayerRule rule, std::string place = "");
 
   /// Consecutive layers, and the grid of the stage that runs them.
   struct Group {
@@ -85,11 +93,12 @@ class Strategy {
   /// Gradients are summed in buckets of at most so many bytes (plan_buckets). Throws Error below 1.
   Strategy& bucket_bytes(Index bytes);
   Index bucket_bytes() const { return bucket_bytes_; }
-  /// How the microbatches of a step are arranged: a kind of generate(), or "single" for one microbatch. Gradients of all
-  /// are summed before the weights change. Throws Error for an unknown kind and below 1.
-  /// `groups_per_stage` 0 stands for the kind's default.
-  Strategy& schedule(const std::string& kind, int microbatches, int groups_per_stage = 0);
-  const std::string& schedule() const { return schedule_; }
+  /// Sets how the microbatches of a step are arranged. The gradients of all microbatches are summed before the weights
+  /// change. `groups_per_stage` 0 stands for the kind's default. Throws Error for numbers that the kind does not take.
+  Strategy& schedule(ScheduleKind kind, int microbatches, int groups_per_stage = 0);
+  /// Sets the schedule by the name of its kind, e.g. "1f1b". Throws Error for an unknown name too.
+  Strategy& schedule(std::string_view kind, int microbatches, int groups_per_stage = 0);
+  ScheduleKind schedule() const { return schedule_; }
   int microbatches() const { return microbatches_; }
   int groups_per_stage() const;
 
@@ -110,7 +119,7 @@ class Strategy {
   std::string file_;
   OptimizerState optimizer_state_ = OptimizerState::replicated;
   Index bucket_bytes_ = Index{4} << 20;
-  std::string schedule_ = "single";
+  ScheduleKind schedule_ = ScheduleKind::single;
   int microbatches_ = 1;
   int groups_per_stage_ = 0;  // 0: the kind's default
   int stage_count_ = 1;       // asked for, where no group is named

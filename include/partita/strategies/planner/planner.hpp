@@ -35,7 +35,7 @@ struct PlannerOptions {
   int most_microbatches = 64;
   /// Schedules of several stages. chimera, which takes longer to price, is tried where it would be among the best if all stages
   /// worked as long and none waited.
-  std::vector<std::string> kinds{"1f1b", "zb-h1", "chimera"};
+  std::vector<ScheduleKind> kinds{ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::chimera};
   std::function<void(int done, int all)> progress{};       ///< after each candidate, of so many up to this round's end
   std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; by the grid that met it first
 };

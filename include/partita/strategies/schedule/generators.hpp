@@ -1,14 +1,16 @@
 #pragma once
 
+#include "partita/strategies/declare/schedule_kind.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 
 #include <span>
+#include <string_view>
 
 namespace partita {
 
 /// What a schedule is generated for.
 struct ScheduleRequest {
-  std::string kind = "1f1b";
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
   int stages = 1;
   int microbatches = 1;
   int groups_per_stage = 0;  ///< 0: what the kind takes by default
@@ -19,29 +21,24 @@ struct ScheduleRequest {
   bool operator==(const ScheduleRequest&) const = default;
 };
 
-/// One way to arrange a pipeline.
-struct ScheduleKind {
-  std::string name;
-  std::string what;          ///< one line, with its source
-  std::string constraints;   ///< and what happens beyond them
-  int groups_per_stage = 1;  ///< by default
-  bool any_groups = false;   ///< another number may be asked for
+/// How the schedules of one kind are made.
+struct ScheduleGenerator {
+  ScheduleKind kind;
+  std::string_view what;         ///< one line, with its source
+  std::string_view constraints;  ///< on stages and microbatches, and what happens beyond them
   Schedule (*generate)(const ScheduleRequest&) = nullptr;
 };
 
-/// All kinds, by name.
-std::span<const ScheduleKind> schedule_kinds();
-/// Throws Error with the nearest name.
-const ScheduleKind& schedule_kind(const std::string& name);
-
-/// The stage that a kind gives a group of layers to, of its first replica.
-int stage_of_group(const std::string& kind, int group, int stages);
+/// The generators of all kinds but ScheduleKind::single.
+std::span<const ScheduleGenerator> schedule_generators();
+/// The generator of one kind. Throws Error for ScheduleKind::single.
+const ScheduleGenerator& schedule_generator(ScheduleKind kind);
 
 /// Throws Error for times, a transfer or memory that cannot be.
 void check_numbers(const ScheduleRequest& request);
 
-/// Generates: forwards and backwards alone, in an order that check_schedule accepts. Throws Error for an unknown kind, for
-/// numbers below 1 and for what the kind refuses.
+/// Generates: forwards and backwards alone, in an order that check_schedule accepts. Throws Error for
+/// ScheduleKind::single, for numbers below 1 and for what the kind refuses.
 Schedule generate(const ScheduleRequest& request);
 
 }  // namespace partita

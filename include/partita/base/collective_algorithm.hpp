@@ -12,7 +12,7 @@ namespace partita {
 /// vector. Sources: [T] Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005;
 /// [B] Bruck et al.: Efficient Algorithms for All-to-All Communications, 1997; [G] Barnett, van de Geijn et al.:
 /// Interprocessor Collective Communication Library, 1994.
-enum class Algorithm : std::uint8_t {
+enum class CollectiveAlgorithm : std::uint8_t {
   recursive_doubling,  ///< pairs at distances 1, 2, 4, ... exchange all that they have [T]
   recursive_halving,   ///< pairs at distances ..., 4, 2, 1 exchange the halves that they do not keep [T]
   ring,                ///< p-1 times a block of each rank moves to its right neighbour [T]
@@ -24,13 +24,13 @@ enum class Algorithm : std::uint8_t {
 };
 
 /// e.g. "recursive_doubling".
-std::string_view name(Algorithm algorithm);
+std::string_view name(CollectiveAlgorithm algorithm);
 
 /// Those that a verb has; none for a verb that is no collective.
-std::span<const Algorithm> algorithms(Verb verb);
+std::span<const CollectiveAlgorithm> algorithms(Verb verb);
 
 /// Throws Error, naming those that there are, if the verb does not have the algorithm.
-void check_algorithm(Verb verb, Algorithm algorithm);
+void check_algorithm(Verb verb, CollectiveAlgorithm algorithm);
 
 /// Ranks folded to a power of two, for algorithms that pair them: of the first 2*rest ranks each odd one hands what it
 /// has to its left neighbour, which acts for both in one place. The ranks of consecutive places are consecutive.
