@@ -27,7 +27,7 @@ using namespace partita;
 namespace {
 
 /// y = x where x > 0, else slope[C] * x (He et al. 2015); it begins as ReLU.
-class LearnedRelu final : public Operator {
+class LearnedRelu final : public CustomLayer {
  public:
   std::string_view kind() const override { return "learned_relu"; }
   Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
@@ -35,7 +35,7 @@ class LearnedRelu final : public Operator {
     return {{.name = "slope", .shape = {{'C', inputs[0]['C']}}, .init = Init::zeros, .decay = false}};
   }
 
-  // y[N@a C@b H@c] = f(x[N@a C@b H@c], slope[C@b]); dx likewise; dslope[C@b sum@(a,c)] = sum of dy x, x < 0
+  // y[N@a C@b H@c] = f(x[N@a C@b H@c], slope[C@b]); dx[N@a C@b H@c]; dslope[C@b sum@(a,c)] = sum of dy x, x < 0
   OperatorLayouts layouts(const LayoutRequest& request) const override {
     const Layout x = request.input[0].value_or(request.output).with_partial(0);
     const Layout slope = x.onto({{'C', x.shape()['C']}});
@@ -44,17 +44,14 @@ class LearnedRelu final : public Operator {
     const Layout dslope = slope.with_partial(x.sharding() & ~x.sharding('C'));
     return {.x = {x}, .y = x, .dx = {x}, .w = {slope}, .dw = {dslope}};
   }
-};
 
-/// How a rank computes it on its part, knowing nothing of others. C varies fastest in memory.
-class LearnedReluKernel final : public Kernel {
- public:
+  // A rank computes its own part and knows nothing of others. C varies fastest in memory.
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    call.saved = std::make_unique<Input>(x[0]);
+    save(call, {x[0]});
     scale(x[0], call.w[0], x[0], y);
   }
   void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    const Tensor &x = static_cast<const Input&>(*call.saved).x, &dslope = call.dw[0];
+    const Tensor &x = saved(call), &dslope = call.dw[0];
     std::vector<double> sums(static_cast<std::size_t>(dslope.volume()));
     dispatch_float(x.dtype(), [&]<class T>(T) {
       for (Index i = 0; i < x.volume(); ++i)
@@ -64,15 +61,10 @@ class LearnedReluKernel final : public Kernel {
     for (Index c = 0; c < dslope.volume(); ++c) dslope.set(c, dslope.get(c) + sums[static_cast<std::size_t>(c)]);
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    scale(static_cast<const Input&>(*call.saved).x, call.w[0], dy, dx[0]);
+    scale(saved(call), call.w[0], dy, dx[0]);
   }
 
  private:
-  struct Input final : Saved {
-    explicit Input(Tensor input) : x(std::move(input)) {}
-    Tensor x;
-  };
-
   /// to = from where x > 0, else slope * from: y from x, and dx from dy.
   static void scale(const Tensor& x, const Tensor& slope, const Tensor& from, const Tensor& to) {
     dispatch_float(x.dtype(), [&]<class T>(T) {
@@ -94,7 +86,4 @@ Model own_layer_net() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  register_kernel("learned_relu", [](const LayerPlan&, int) { return std::make_unique<LearnedReluKernel>(); });
-  return partita::main(argc, argv, own_layer_net);
-}
+int main(int argc, char** argv) { return partita::main(argc, argv, own_layer_net); }

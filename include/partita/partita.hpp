@@ -6,4 +6,5 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/model/model.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/train/kernels/custom_layer.hpp"
 #include "partita/train/run/trainer.hpp"

@@ -87,7 +87,7 @@ struct Kept {
 };
 
 /// One kind of layer, without its name and place: shapes, weights and layout rule. Pure: it knows neither ranks nor
-/// devices; the kernel of the same kind (train/kernel.hpp) runs it. A user's own layer begins with a class like this.
+/// devices; a kernel runs it. A layer of the user's own derives from CustomLayer (train/kernels/custom_layer.hpp).
 class Operator {
  public:
   virtual ~Operator() = default;
