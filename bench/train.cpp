@@ -38,22 +38,21 @@ class Steps {
  public:
   Steps(const Case& c, const Strategy& strategy, Communicator& comm)
       : trainer_(builtin_model(c.model), strategy,
-                 {.batch = c.batch, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
+                 {.batch = c.batch,
+                  .optimizer = {.rate = 0.001},
+                  .augmentation = {},
+                  .kernel_folder = default_kernel_folder()},
                  comm),
-        executor_(trainer_.executor(c.batch, true)) {
-    const Shape images = executor_.plan().layers.front()->shape, labels = executor_.target().shape;
-    batch_ = {Tensor(DType::f32, images.names(), executor_.images()),
-              Tensor(DType::i32, labels.names(), executor_.target_box())};
-    fill(batch_.images, images, [](Index i) { return Random(1, 1).normal(i); });
-    fill(batch_.target, labels, [](Index n) { return static_cast<double>(n % 2); });
+        batch_(trainer_.make_batch(c.batch)) {
+    const SampleBlock &images = batch_.images[0], &labels = batch_.targets[0];
+    fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
+    fill(labels.tensor, labels.shape, [](Index n) { return static_cast<double>(n % 2); });
   }
-  void run() { executor_.run(batch_, step_++, 0.001); }
+  void run() { trainer_.step(batch_); }
 
  private:
   Trainer trainer_;
-  Executor& executor_;
-  Batch batch_;
-  Index step_ = 0;
+  LocalBatch batch_;
 };
 
 void measure(const Case& c, Communicator& world, Communicator& self) {

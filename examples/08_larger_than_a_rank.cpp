@@ -21,14 +21,11 @@ using namespace partita;
 
 namespace {
 
-/// One drawn sample, of which the rank holds its own box.
-Batch draw(const Executor& executor) {
-  const Shape& image = executor.plan().layers.front()->shape;
-  const Batch batch{Tensor(DType::f64, image.names(), executor.images()),
-                    Tensor(DType::i32, executor.target().shape.names(), executor.target_box())};
-  fill(batch.images, image, [](Index i) { return Random(1, 1).normal(i); });
-  fill(batch.target, executor.target().shape, [](Index i) { return static_cast<double>(i % 2); });
-  return batch;
+/// Draws one sample by global index; the rank holds its own box of it.
+void draw(const LocalBatch& batch) {
+  const SampleBlock &image = batch.images[0], &target = batch.targets[0];
+  fill(image.tensor, image.shape, [](Index i) { return Random(1, 1).normal(i); });
+  fill(target.tensor, target.shape, [](Index i) { return static_cast<double>(i % 2); });
 }
 
 }  // namespace
@@ -61,10 +58,10 @@ int main() {
     options.optimizer = workload.optimizer;
     options.memory_limit = limit;
     Trainer trainer(model, strategy, options, comm);
-    Executor& executor = trainer.executor(workload.batch, true);
-    const Batch batch = draw(executor);
+    const LocalBatch batch = trainer.make_batch(workload.batch);
+    draw(batch);
     for (Index step = 0; step < 3; ++step) {
-      const StepResult result = executor.run(batch, step, options.optimizer.rate);
+      const StepResult result = trainer.step(batch);
       if (comm.rank() == 0) fmt::print("step {}: loss {:.6f}\n", step + 1, result.loss);
     }
   });

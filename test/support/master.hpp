@@ -136,7 +136,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   for (Index step = 0; step < steps; ++step) {
     std::vector<Index> samples;
     for (Index n = 0; n < drawn.batch; ++n) samples.push_back(step * drawn.batch + n);
-    result.losses.push_back(trainer.train_step(data, samples).loss);
+    result.losses.push_back(trainer.step(data, samples).loss);
   }
   for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
     result.outputs.push_back(executor.output(i));

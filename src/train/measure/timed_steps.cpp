@@ -16,32 +16,18 @@ double largest(double mine, Communicator& world) {
   return mine;
 }
 
-/// This rank's part of a microbatch: images at random, zeros as targets.
-Batch make_batch(const Executor& executor, int microbatch, const std::shared_ptr<Allocator>& allocator) {
-  const Shape images = executor.plan().layers_of(microbatch).front()->shape;
-  const Target target = executor.target(microbatch);
-  const DType dtype = executor.plan().workload.dtype;
-  Batch batch{Tensor(dtype, images.names(), executor.images(microbatch), allocator, MemoryClass::activations),
-              Tensor(target.labels ? DType::i32 : dtype, target.shape.names(), executor.target_box(microbatch),
-                     allocator, MemoryClass::activations)};
-  if (batch.images.volume() > 0) fill(batch.images, images, [](Index i) { return Random(1, 1).normal(i); });
-  return batch;
-}
-
 }  // namespace
 
 struct StepTimer::Parts {
   Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options, Communicator& everyone)
-      : world(everyone), trainer(model, strategy, options, world), executor(trainer.executor(options.batch, true)) {
-    for (int j = 0; j < executor.plan().microbatches; ++j)
-      batches.push_back(make_batch(executor, j, std::make_shared<Allocator>()));
+      : world(everyone), trainer(model, strategy, options, world), batch(trainer.make_batch(options.batch)) {
+    for (const auto& images : batch.images)
+      fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
   }
 
   Communicator& world;
   Trainer trainer;
-  Executor& executor;
-  std::vector<Batch> batches;
-  Index step = 0;
+  LocalBatch batch;  // images at random, zeros as targets
 };
 
 StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workload& workload,
@@ -50,6 +36,9 @@ StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workloa
   o.batch = workload.batch;
   o.dtype = workload.dtype;
   o.optimizer = workload.optimizer;
+  o.optimizer.rate = 1e-6;  // nothing is to be learned
+  o.optimizer.warm_up = 0;
+  o.optimizer.decay = Decay::none;
   o.backend = options.backend;
   o.threads = options.threads;
   o.kernel_folder = options.kernel_folder;
@@ -63,10 +52,10 @@ std::vector<Timing> StepTimer::run(double budget) {
   Parts& p = *parts_;
   std::vector<Timing> steps;
   double spent = 0;
-  for (int i = 0; i < 7 || spent < budget; ++i, ++p.step) {
+  for (int i = 0; i < 7 || spent < budget; ++i) {
     largest(0, p.world);
     const Stopwatch watch;
-    p.executor.run([&](int j) { return p.batches[static_cast<std::size_t>(j)]; }, p.step, 1e-6);
+    p.trainer.step(p.batch);
     const Timing mine = watch.time();
     std::array step{mine.seconds, p.world.asynchronous() ? 0 : mine.lost};
     p.world.all_reduce(step.data(), 2, DType::f64, ReduceOp::max, {}).wait();

@@ -89,11 +89,19 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
   return run([&](int) { return batch; }, step, rate);
 }
 
+std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
+  std::vector<Tensor> predictions(static_cast<std::size_t>(plan_.microbatches));
+  predictions_ = &predictions;
+  run(read, step, 0);
+  predictions_ = nullptr;
+  return predictions;
+}
+
 StepResult Executor::run(const Reader& read, Index step, double rate) {
   step_ = step;
   for (auto& [copy, local] : groups_) {
     // The second replica's running statistics count from zero: what both find is added.
-    local.state = {.step = step, .begun = copy.first > 0};
+    local.state = {.step = step, .begun = copy.first > 0, .predict = predictions_ != nullptr};
     local.filters = 0;
     if (copy.first > 0) update_->clear_statistics(copy.second);
   }
@@ -126,6 +134,7 @@ void Executor::run_forward(const Action& action, const Reader& read) {
   if (first && (reads_images(j) || reads_target(j))) m.batch = read(j);
   group(action).forward(m, groups_.at(copy_of(action)).state);
   if (!group(action).has_loss()) return;
+  if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(j)] = std::move(m.prediction);
   result_.loss += m.result.loss * m.share;
   result_.accuracy += m.result.accuracy * m.share;
 }

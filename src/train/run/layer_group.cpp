@@ -103,6 +103,7 @@ void LayerGroup::forward_layer(std::size_t i, Microbatch& m, const StepState& st
     const auto& from = m.outputs[static_cast<std::size_t>(layer.inputs[j])];
     x.push_back(convert_layout(now, "x", from, layer->redistribute_input[j]));
   }
+  if (state.predict && i + 1 == layers_.size()) m.prediction = x[0];
   const bool input = layer.inputs.empty();
   const Tensor y = input ? m.batch.images : allocate(bound_[i].y, layer->shape.names());
   {

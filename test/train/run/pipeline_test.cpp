@@ -233,10 +233,10 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
       options.backend = "reference";
       options.optimizer.method = Method::adam;
       Trainer trainer(model, strategy, options, comm);
-      if (begins) trainer.train_step(data, std::vector<Index>{0, 1, 2, 3, 4, 5, 6});
+      if (begins) trainer.step(data, std::vector<Index>{0, 1, 2, 3, 4, 5, 6});
       if (begins && !file.empty()) return trainer.save(file);
       if (!begins) trainer.load(file, true);
-      const double second_loss = trainer.train_step(data, std::vector<Index>{7, 8, 9, 10, 11, 12, 13}).loss;
+      const double second_loss = trainer.step(data, std::vector<Index>{7, 8, 9, 10, 11, 12, 13}).loss;
       if (comm.rank() == 0) loss = second_loss;
     });
   }
@@ -301,7 +301,7 @@ double seconds_of_step(bool overlap, double latency) {
     options.overlap = overlap;
     Trainer trainer(m, strategy, options, *slow);
     const double start = now();
-    trainer.train_step(data, std::vector<Index>{0, 1, 2, 3});
+    trainer.step(data, std::vector<Index>{0, 1, 2, 3});
     if (comm.rank() == 0) seconds = now() - start;
   });
   return seconds;

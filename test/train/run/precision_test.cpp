@@ -24,7 +24,7 @@ std::vector<double> losses(const Strategy& strategy, DType dtype, const std::str
     for (Index step = 0; step < 3; ++step) {
       std::iota(samples.begin(), samples.end(), step * 21);
       data->hold(samples, Box(data->sample()));
-      const double loss = trainer.train_step(*data, samples).loss;
+      const double loss = trainer.step(*data, samples).loss;
       if (comm.rank() == 0) losses.push_back(loss);
     }
     EXPECT_TRUE(trainer.predicted() == trainer.measured()) << name(dtype) << " on rank " << comm.rank();

@@ -40,6 +40,7 @@ struct Microbatch {
   std::vector<Tensor> dy;                     // kept from backward-data to backward-filter
   std::vector<Crossing> arriving, sent;       // outputs from and to other stages
   std::vector<Crossing> arriving_gradients;   // of own outputs
+  Tensor prediction;                          // the loss's input, if StepState::predict
   StepResult result;
 };
 
@@ -48,6 +49,7 @@ struct StepState {
   Index step = 0;          ///< keys random numbers
   bool begun = false;      ///< a forward was run
   bool gradients = false;  ///< a dw was formed; others are added to it
+  bool predict = false;    ///< keeps the loss's input as Microbatch::prediction
 };
 
 /// A replica and a group of its layers.

@@ -3,6 +3,7 @@
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "partita/train/run/executor.hpp"
+#include "partita/train/run/local_batch.hpp"
 
 #include <functional>
 #include <map>
@@ -46,7 +47,8 @@ struct EpochReport {
 };
 
 /// Trains and evaluates one model under one strategy on one rank of `world`. A plan belongs to a batch size: the last,
-/// smaller batch and evaluation have their own, all on the same weights. What computes, saves or loads is collective over `world`.
+/// smaller batch and evaluation have their own, all on the same weights. Every member function that computes, saves or
+/// loads is collective: every rank of `world` calls it.
 class Trainer {
  public:
   /// Called after every step with the epoch (from 1), the step in it, its steps, and the step's loss and accuracy.
@@ -65,8 +67,20 @@ class Trainer {
   EpochReport train_epoch(Dataset& data, const Progress& progress);
   /// Loss and accuracy over `data`, in order, with running statistics and without dropout.
   EpochReport evaluate(Dataset& data, const Progress& progress);
-  /// One step on given samples, a batch at most; for tests and tools.
-  StepResult train_step(Dataset& data, std::span<const Index> samples);
+  /// One training step on the given samples of `data`, a batch at most, without augmentation.
+  StepResult step(Dataset& data, std::span<const Index> samples);
+
+  /// This rank's part of a batch of `samples` samples, all zeros: fill it and give it to step() (with `training`) or
+  /// predict() (without). The boxes of its tensors say what this rank brings; ranks that replicate a box bring the same.
+  /// One batch can be filled and used again and again.
+  LocalBatch make_batch(Index samples, bool training = true);
+  /// One training step: forward, backward and update. Every rank brings its own part of the batch. Throws Error if
+  /// `batch` is not as make_batch() made it on this rank.
+  StepResult step(const LocalBatch& batch);
+  /// Forward alone, with running statistics and without dropout. Returns this rank's part of the model's output (what
+  /// the loss layer takes as its input), one block for each microbatch; none on ranks that do not run the loss layer.
+  /// Targets are not needed. Throws Error if `batch` is not as make_batch(samples, false) made it on this rank.
+  std::vector<SampleBlock> predict(const LocalBatch& batch);
 
   /// True when the last epoch, or the last of `steps`, is done.
   bool finished(const Dataset& data) const;
@@ -113,6 +127,8 @@ class Trainer {
   std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
+  void check(const LocalBatch& batch, bool training);
+  Batch empty_batch(const Executor& executor, int microbatch) const;
   Batch read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment);
   void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress);
