@@ -1,7 +1,8 @@
 // How fast plans are priced, on one core: a bound plan again as a machine's constants change, and from layouts.
+#include "partita/strategies/cost/estimate.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include <fmt/format.h>
 

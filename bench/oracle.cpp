@@ -5,6 +5,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 #include "partita/train/run/trainer.hpp"
 

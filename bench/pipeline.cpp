@@ -5,6 +5,7 @@
 #include "bench/support/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 #include "partita/train/run/trainer.hpp"
 
@@ -142,7 +143,7 @@ void measure(const std::string& kind, int microbatches, Communicator& world) {
   const double measured = median(steps);
   std::sort(steps.begin(), steps.end());
   const double spread = (steps[steps.size() * 3 / 4] - steps[steps.size() / 4]) / measured;
-  const auto peak = plan.peak(world.rank()).each, held = run.trainer().peak_memory().each;
+  const auto peak = peak_memory(plan, world.rank()).each, held = run.trainer().peak_memory().each;
   const auto counted = [](const MemoryUse& use) {
     return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
   };

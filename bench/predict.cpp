@@ -4,6 +4,7 @@
 #include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"

@@ -48,8 +48,8 @@ int main() {
   const Plan plan = bind(model, strategy, workload);
   check_memory(plan, limit);
   for (int rank = 0; rank < 4; ++rank)
-    fmt::print("rank {} of 4 will hold up to {}: {}\n", rank, print_bytes(plan.peak(rank).total),
-               plan.peak(rank).each.print());
+    fmt::print("rank {} of 4 will hold up to {}: {}\n", rank, print_bytes(peak_memory(plan, rank).total),
+               peak_memory(plan, rank).each.print());
 
   run_threads(4, [&](Communicator& comm) {
     TrainerOptions options;

@@ -60,9 +60,9 @@ int main() {
                         Case{"2.5D", "r=2 c=2 l=2", "N@r C@(c,l)", "F@c C@(l,r)"}}) {
     const Plan plan = plan_of(c.grid, c.layout, c.weights);
     Traffic sent;
-    for (const auto& item : plan.traffic(fc, 0)) sent += item.traffic;
+    for (const auto& item : layer_traffic(plan, fc, 0)) sent += item.traffic;
     fmt::print("{:<22} {:>10} {:>10} {:>10}\n", c.name, sent.messages, print_bytes(sent.bytes),
-               print_bytes(plan.memory(fc, 0).total()));
+               print_bytes(layer_memory(plan, fc, 0).total()));
   }
   return 0;
 }

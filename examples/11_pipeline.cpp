@@ -61,8 +61,8 @@ int main() {
     const Plan each = bind(model(), stages(kind), workload);
     const Simulation run = simulate(each.schedule, graph_of(each), equal_times(3, 1, {}, 0));
     fmt::print("\n{}: bubble rate {:.3f}; ranks 0, 4 and 6 hold {}, {} and {}\n{}", kind, run.bubble_rate(),
-               print_bytes(each.peak(0).total), print_bytes(each.peak(4).total), print_bytes(each.peak(6).total),
-               draw_timeline(run, 100));
+               print_bytes(peak_memory(each, 0).total), print_bytes(peak_memory(each, 4).total),
+               print_bytes(peak_memory(each, 6).total), draw_timeline(run, 100));
   }
   return 0;
 }

@@ -1,7 +1,8 @@
 #include "strategies/cost/build_terms.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include "strategies/cost/symmetry.hpp"
-#include "strategies/plan/traffic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -329,7 +330,7 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
   Twins<std::vector<PlannedTraffic>> twins;
   for (const int rank : ranks(plan_.stage_of(layer))) {
     const auto [items, fresh] = twins.of(representative_rank(grid, rank, *even));
-    if (fresh) *items = plan_.step_traffic(layer, grid.first_rank() + rank);
+    if (fresh) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
     if (!fresh && machine_.levels.size() == 1) continue;
     GradReduceTerms terms;
     for (const auto& item : *items)
@@ -355,7 +356,7 @@ UpdateTerms CostTermBuilder::update(int group) const {
     Index updated = 0;
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
-        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
+        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.offsets(bucket, rank).back();
     if (!times_.empty())
       if (const auto found = measured(update_work(updated, plan_.workload), group)) {
         most.seconds = std::max(most.seconds, found->forward);

@@ -156,27 +156,4 @@ AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
   return grid.all() & ~axes;
 }
 
-int representative_rank(const Grid& grid, int rank, AxisSet axes) {
-  if (axes == grid.all()) return 0;
-  int first = rank;
-  for (int axis = 0; axis < grid.axes(); ++axis)
-    if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);
-  return first;
-}
-
-std::vector<int> representatives(const Grid& grid) {
-  std::vector<int> ranks{0};
-  for (int axis = 0; axis < grid.axes(); ++axis) {
-    const int extent = grid.extent(axis);
-    std::vector<int> coordinates{0};
-    if (extent > 2) coordinates.push_back(extent / 2);
-    if (extent > 1) coordinates.push_back(extent - 1);
-    std::vector<int> next;
-    for (const int rank : ranks)
-      for (const int at : coordinates) next.push_back(rank + at * grid.stride(axis));
-    ranks = std::move(next);
-  }
-  return ranks;
-}
-
 }  // namespace partita

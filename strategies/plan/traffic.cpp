@@ -1,4 +1,4 @@
-#include "strategies/plan/traffic.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include <algorithm>
 
@@ -168,7 +168,7 @@ class TrafficList {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     for (const auto& bucket : plan_.buckets) {
       if (bucket.last() != layer) continue;
-      const Index elements = partita::elements(plan_, bucket, rank_);
+      const Index elements = plan_.offsets(bucket, rank_).back();
       purpose_ = Purpose::sum;
       add_collective("dw", plan_.sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements,
                      master);
@@ -208,63 +208,54 @@ std::vector<PlannedTraffic> traffic_in_stage(const Plan& plan, const LayerPlan& 
   return std::move(TrafficList(plan, layer, 0, rank, 1, false).list);
 }
 
-Index elements(const Plan& plan, const Bucket& bucket, int rank) {
-  Index all = 0;
-  for (const auto& [layer, weight] : bucket.entries) {
-    const LayerPlan& bound = plan.layers[static_cast<std::size_t>(layer)];
-    const Index each = bound->at.w[static_cast<std::size_t>(weight)].owned(rank).volume();
-    all += (each + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
-  }
-  return all;
-}
-
-std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
+std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank) {
   const auto i = static_cast<std::size_t>(layer);
-  const auto times = [&](const std::vector<LayerPlan>& bound) {
+  const auto times = [&](const std::vector<LayerPlan>& layers) {
     int count = 0;
-    for (int j = 0; j < microbatches; ++j) count += &layers_of(j) == &bound ? 1 : 0;
+    for (int j = 0; j < plan.microbatches; ++j) count += &plan.layers_of(j) == &layers ? 1 : 0;
     return count;
   };
   std::vector<PlannedTraffic> all;
-  const auto append = [&](const std::vector<LayerPlan>& bound, int replica) {
-    if (bound.empty()) return;
-    const TrafficList list(*this, bound[i], replica, rank, times(bound));
+  const auto append = [&](const std::vector<LayerPlan>& layers, int replica) {
+    if (layers.empty()) return;
+    const TrafficList list(plan, layers[i], replica, rank, times(layers));
     all.insert(all.end(), list.list.begin(), list.list.end());
   };
-  append(layers, 0);
-  append(remainder_layers, 0);
-  if (second_replica) {
-    append(second_replica->layers, 1);
-    append(second_replica->remainder_layers, 1);
+  append(plan.layers, 0);
+  append(plan.remainder_layers, 0);
+  if (plan.second_replica) {
+    append(plan.second_replica->layers, 1);
+    append(plan.second_replica->remainder_layers, 1);
   }
-  const auto once = step_traffic(layer, rank);
+  const auto once = step_traffic(plan, layer, rank);
   all.insert(all.end(), once.begin(), once.end());
   return all;
 }
 
-std::vector<PlannedTraffic> Plan::step_traffic(int layer, int rank) const {
-  const auto& bound = layers[static_cast<std::size_t>(layer)];
-  TrafficList once(*this, bound, std::max(replica_on(bound.group, stage_of_rank(rank)), 0), rank, 0);
+std::vector<PlannedTraffic> step_traffic(const Plan& plan, int layer, int rank) {
+  const auto& of_layer = plan.layers[static_cast<std::size_t>(layer)];
+  TrafficList once(plan, of_layer, std::max(plan.replica_on(of_layer.group, plan.stage_of_rank(rank)), 0), rank, 0);
   once.add_reduce(layer);
   return std::move(once.list);
 }
 
-std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool of_remainder) const {
-  const auto& bound = (of_remainder ? remainder_layers : layers)[static_cast<std::size_t>(layer)];
-  return std::move(TrafficList(*this, bound, 0, rank, 1).list);
+std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder) {
+  const auto& layers = of_remainder ? plan.remainder_layers : plan.layers;
+  return std::move(TrafficList(plan, layers[static_cast<std::size_t>(layer)], 0, rank, 1).list);
 }
 
-Traffic Plan::traffic(int rank) const {
-  const int stage = stage_of_rank(rank);
+Traffic rank_traffic(const Plan& plan, int rank) {
+  const int stage = plan.stage_of_rank(rank);
   const auto concerns = [&](const LayerPlan& layer) {
-    const auto arrives = [&](const StageBoundary& boundary) { return stage_running(boundary.group) == stage; };
-    return second_replica || stage_running(layer.group) == stage || layer.op->is_loss() ||  // of which all stages hear
+    const auto arrives = [&](const StageBoundary& boundary) { return plan.stage_running(boundary.group) == stage; };
+    return plan.second_replica || plan.stage_running(layer.group) == stage ||
+           layer.op->is_loss() ||  // all stages receive the loss
            std::any_of(layer.sends_to_stages.begin(), layer.sends_to_stages.end(), arrives);
   };
   Traffic total;
-  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer)
-    if (concerns(layers[static_cast<std::size_t>(layer)]))
-      for (const auto& item : traffic(layer, rank)) total += item.traffic;
+  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
+    if (concerns(plan.layers[static_cast<std::size_t>(layer)]))
+      for (const auto& item : layer_traffic(plan, layer, rank)) total += item.traffic;
   return total;
 }
 

@@ -112,9 +112,9 @@ expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthe
 expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
 STAGES = '[[group]]\nlayers = ["image", "{}"]\n[[group]]\nlayers = ["{}", "{}"]\n'
 expect("stage of unknown layers", 2, S, r"s\.toml, line 1", "'pol1'", "did you mean 'pool1'", prepare=strategy(STAGES.format("pol1", "conv2", "loss")))
-expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no stage", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
-expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
-expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
+expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no group", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
+expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in group 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
+expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no group", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
 expect("stages in another order", 2, S, r"s\.toml, line 1", "in the model's order", r"'image' \(s\.toml, line 3, column 1\)",
        prepare=strategy('[[group]]\nlayers = ["conv2", "loss"]\n[[group]]\nlayers = ["image", "pool1"]\n'))
 expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is a number", r"\[\[stage\]\]",
@@ -127,7 +127,7 @@ expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=
 expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
 expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))
-expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers a stage", r"\[\[stage\]\]",
+expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers (a|per) stage", r"\[\[group\]\]",
        prepare=strategy('grid = "data=2"\n[schedule]\nkind = "zb-v"\nmicrobatches = 4\n'))
 expect("algorithm", 2, S, "'conv1'", "algorithm", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nalgorithm = "summa"\n'))
 expect("ranks", 3, S, "2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(RULE.format("*", "N@data")))
@@ -149,7 +149,7 @@ expect("a shift that leaves nothing", 1, ["--shift", "28"], "--shift 28: an imag
 expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=128 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",
        verb="explain")
 expect("a huge model", 1, ["--width", "1e18"], "a model's width is 1e.18", verb="explain")
-expect("ranks of very many stages", 1, ["--strategy", "s.toml"], "more than 1048576 ranks together", verb="explain",
+expect("ranks of very many stages", 1, ["--strategy", "s.toml"], "together have more than 1048576 ranks", verb="explain",
        prepare=strategy('grid = "data=16777216"\nstages = 3\n'))
 expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5")
 expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
@@ -203,7 +203,7 @@ expect("compare: a strategy beside others", 1, ["--strategy", "s.toml", "--strat
        verb="compare", prepare=strategy(RULE.format("*", "N@data")))
 expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "fits 2 ranks", "weights .* activations",
        "more than the limit of 1.0 KiB", "the nearest are .* too much", verb="plan")
-expect("plan: too many ranks", 1, ["--ranks", "2147483647"], "2147483647 ranks; there must be 1 to 1048576", verb="plan")
+expect("plan: too many ranks", 1, ["--ranks", "2147483647"], "the number of ranks is 2147483647; it must be 1 to 1048576", verb="plan")
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
 
 print(f"{len(failures)} failed")

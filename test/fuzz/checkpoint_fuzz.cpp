@@ -1,4 +1,4 @@
-// A checkpoint of any bytes is loaded or refused with an Error.
+// Arbitrary bytes are either loaded as a checkpoint or refused with an Error.
 #include "partita/base/error.hpp"
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"

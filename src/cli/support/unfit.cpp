@@ -1,4 +1,5 @@
 #include "src/cli/support/unfit.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
 

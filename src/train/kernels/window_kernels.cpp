@@ -8,8 +8,8 @@ namespace partita {
 
 namespace {
 
-/// Both kinds of convolution, which differ in the direction of their windows. Of the ranks that form parts of one sum, the
-/// first adds the bias.
+/// Convolution and transposed convolution, which differ in the direction of their windows. If several ranks hold parts
+/// of one sum, the first of them adds the bias.
 ///
 ///     y[N@a C@o H@b sum@i] = conv(x[N@a C@i H@b], w) + bias
 template <class Spatial, class Kind>

@@ -1,4 +1,5 @@
 #include "partita/train/measure/timed_steps.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/clock.hpp"
 #include "partita/base/philox.hpp"

@@ -3,6 +3,7 @@
 #include "partita/base/collective_algorithm.hpp"
 #include "partita/strategies/cost/collective_cost.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +32,7 @@ class PlainPrice {
     double most = 0, sums = 0;
     for (const int rank : representatives(grid)) {
       double all = 0, mine = 0;
-      for (const auto& item : plan_.step_traffic(index, grid.first_rank() + rank)) {
+      for (const auto& item : step_traffic(plan_, index, grid.first_rank() + rank)) {
         all += seconds(item, grid, rank);
         if (item.purpose == Purpose::sum) mine += seconds(item, grid, rank);
       }
@@ -58,7 +59,7 @@ class PlainPrice {
                               training && layer.trains() && contracts ? once : 0};
     const double rooms[] = {compute[0], compute[1] - again, compute[2], again};
     double hidden[] = {0, 0, 0, 0}, all = compute[0] + compute[1] + compute[2];
-    for (const auto& item : plan_.microbatch_traffic(index, grid.first_rank() + rank, of_remainder)) {
+    for (const auto& item : microbatch_traffic(plan_, index, grid.first_rank() + rank, of_remainder)) {
       if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;
       const int pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
       const double taken = seconds(item, grid, rank);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "partita/train/run/executor.hpp"

@@ -1,5 +1,7 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/measure/measure_machine.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -61,7 +63,7 @@ int calibrate(const Options& options, const ModelFactory& factory, Communicator&
     const Workload workload = make_workload(options);
     for (const auto& [name, strategy] : make_strategies(options, world.size())) {
       if (first) note_renamed_keys(strategy);
-      plans.emplace_back(name, bind(model, strategy, workload));
+      plans.emplace_back(name, bind(model, place_stages(model, strategy, workload, default_machine(), {}), workload));
     }
     if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
     if (first) note_kernels(how, options.trainer.dtype);

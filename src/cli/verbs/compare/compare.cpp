@@ -1,4 +1,6 @@
 #include "src/cli/verbs/compare/compare.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
@@ -103,7 +105,7 @@ class Comparison {
     Plan plan;
     agreed(name, [&] { plan = make(); });
     const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
-    if (plan.peak(0).total <= room) measure(name, [&] { return plan; });
+    if (peak_memory(plan, 0).total <= room) measure(name, [&] { return plan; });
   }
   void measure(const std::string& name, const std::function<Plan()>& make) {
     Plan plan;

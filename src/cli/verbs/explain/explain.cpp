@@ -1,6 +1,9 @@
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/options.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -40,7 +43,7 @@ void print_redistributions(const LayerPlan& layer, bool training) {
 }
 
 void print_traffic(const Plan& plan, int layer, int rank) {
-  const auto traffic = plan.traffic(layer, rank);
+  const auto traffic = layer_traffic(plan, layer, rank);
   if (traffic.empty() && plan.grid_of(layer).size() > 1) print_line("moves", "nothing");
   for (const auto& item : traffic) {
     const std::string axes = item.verb == Verb::exchange ? "" : plan.grid_of(layer).print(item.axes);
@@ -124,7 +127,7 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
   for (const auto& note : layer->notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
-  print_line("memory", plan.memory(index, options.rank).print());
+  print_line("memory", layer_memory(plan, index, options.rank).print());
   if (options.picture && layer->shape.has('H') && layer->shape.has('W')) fmt::print("{}", picture(layer->y, 'H', 'W'));
 }
 
@@ -240,10 +243,10 @@ int explain(const Options& options, const ModelFactory& factory) {
   print_head(plan, schedule, microbatch_notes(strategy, plan), options);
   print_layers(plan, options);
   print_idle_axes(plan);
-  const Traffic traffic = plan.traffic(options.rank);
+  const Traffic traffic = rank_traffic(plan, options.rank);
   fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),
              traffic.bytes, options.rank);
-  const MemoryPeak memory = plan.peak(options.rank);
+  const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
   if (plan.workload.training) print_price(plan, files, asked);

@@ -1,4 +1,5 @@
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/plain_axes.hpp"

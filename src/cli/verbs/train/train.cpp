@@ -1,6 +1,8 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
@@ -100,7 +102,7 @@ Totals totals(Trainer& trainer, Communicator& world) {
   std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
                              static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
   world.all_reduce(sums.data(), 4, DType::f64, ReduceOp::sum, {}).wait();
-  std::array<double, 2> memory{static_cast<double>(trainer.plan().peak(world.rank()).total),
+  std::array<double, 2> memory{static_cast<double>(peak_memory(trainer.plan(), world.rank()).total),
                                static_cast<double>(trainer.peak_memory().total)};
   world.all_reduce(memory.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   const auto whole = [](double value) { return static_cast<Index>(value); };

@@ -1,4 +1,6 @@
 #include "partita/strategies/machine/kernel_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/error_of.hpp"
@@ -57,7 +59,7 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   times.set("relu: x 1", {1, 1}, {11, 0, 0, 0});
   times.set("relu: x 1", {4, 1}, {41, 0, 0, 0});
   times.set("relu: x 1", {4, 4}, {44, 0, 0, 0});
-  times.set("relu: x 12", {3, 2}, {0, 0, 0, 0});  // another work, whose name begins alike
+  times.set("relu: x 12", {3, 2}, {0, 0, 0, 0});  // other work, whose name begins in the same way
   for (const auto& [loop, forward] : {std::pair(Loop{1, 1}, 11),
                                       {{2, 1}, 11},
                                       {{3, 1}, 41},
@@ -72,7 +74,8 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   }
 }
 
-// A step of 1f1b on two stages holds two microbatches on the first one, gpipe all; of six the first four are timed.
+// On the first of two stages, 1f1b holds two microbatches at once, gpipe all of them. Of six microbatches the first
+// four are timed.
 TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   const auto loops = [](const std::string& kind, int microbatches, bool recompute = false, bool training = true) {
     Strategy strategy;
@@ -88,7 +91,7 @@ TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   EXPECT_EQ(loops("gpipe", 3), (Loops{{3, 3}}));
   EXPECT_EQ(loops("gpipe", 6), (Loops{{4, 4}}));
   EXPECT_EQ(loops("gpipe", 6, true), (Loops{{1, 1}})) << "with recomputation";
-  EXPECT_EQ(loops("gpipe", 6, false, false), (Loops{{1, 1}})) << "nothing is kept where nothing is trained";
+  EXPECT_EQ(loops("gpipe", 6, false, false), (Loops{{1, 1}})) << "without training nothing is kept";
   EXPECT_EQ(loops("1f1b", 6), (Loops{{4, 2}, {4, 1}}));
   EXPECT_EQ(loops("zb-h1", 6), (Loops{{4, 2}, {4, 1}}));
   EXPECT_EQ(loops("chimera", 6), (Loops{{3, 1}, {3, 1}})) << "the other replica has as many";
@@ -101,7 +104,7 @@ TEST(KernelTimes, RefusesWhatItCannotRead) {
   const std::string head = std::string(heading) + "here\n", line = "1 2 3 4 2 1 relu: x 1\n";
   EXPECT_EQ(refusal(head + line), "");
   EXPECT_EQ(refusal(""), "t.times: the file is empty");
-  EXPECT_EQ(refusal(line), "t.times, line 1: it holds no times of kernels; the first line begins with \"" +
+  EXPECT_EQ(refusal(line), "t.times, line 1: this file has no kernel times; its first line must begin with \"" +
                                std::string(heading) + "\"");
   for (const char* wrong : {"1 2 3 1 1 relu: x 1", "1 2 3 -4 1 1 relu", "1 2 3 nan 1 1 relu", "1 2 3 1e6 1 1 relu",
                             "1 2 3 inf 1 1 relu", "1,2,3,4 1 1 relu", "1 2 3 4", "1 2 3 4 1 1", "one 2 3 4 1 1 relu",
@@ -109,20 +112,19 @@ TEST(KernelTimes, RefusesWhatItCannotRead) {
                             "1 2 3 4 1 2 relu", "1 2 3 4 1 0 relu", "1 2 3 4 1.5 1 relu"})
     EXPECT_EQ(
         refusal(head + line + wrong + "\n"),
-        "t.times, line 3: write four times in seconds, a step's microbatches and how many of them were in flight, "
-        "and what all that is of, with blanks between")
+        "t.times, line 3: write four times in seconds, a step's microbatches, how many of them were in flight, and the "
+        "work that was timed, separated by blanks")
         << wrong;
   EXPECT_EQ(
       refusal("# seconds of kernels (forward, backward, its data half, its filter half) on here\n1 2 3 4 relu\n"),
       "t.times, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate "
-      "anew");
-  EXPECT_EQ(refusal(head + "1 2 3 4 1 1 \n"), "t.times, line 2: what are these times of?");
-  EXPECT_EQ(refusal(head + line + line),
-            "t.times, line 3: relu: x 1 is there twice with 1 of 2 microbatches in flight");
+      "again");
+  EXPECT_EQ(refusal(head + "1 2 3 4 1 1 \n"), "t.times, line 2: it does not say what these times belong to");
+  EXPECT_EQ(refusal(head + line + line), "t.times, line 3: relu: x 1 appears twice with 1 of 2 microbatches in flight");
   for (std::size_t length = 1; length < line.size(); ++length)
     EXPECT_NE(refusal(head + line.substr(0, length)), "") << "cut after " << length;
-  EXPECT_EQ(refusal(head + "1 2 3 4 1 1 relu: x"), "t.times, line 2: the file is cut off here");
-  EXPECT_EQ(refusal(head.substr(0, head.size() - 1)), "t.times, line 1: the file is cut off here");
+  EXPECT_EQ(refusal(head + "1 2 3 4 1 1 relu: x"), "t.times, line 2: the file is truncated here");
+  EXPECT_EQ(refusal(head.substr(0, head.size() - 1)), "t.times, line 1: the file is truncated here");
 }
 
 TEST(KernelTimes, EqualBlocksAreEqualWork) {
