@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "src/train/run/checksums.hpp"
-#include "src/train/run/hdf5.hpp"
 #include "partita/base/open_locked.hpp"
 #include "partita/base/real_path.hpp"
+#include "src/train/run/checksums.hpp"
+#include "src/train/run/hdf5.hpp"
 #include "src/train/run/system_file.hpp"
 
 namespace partita::hdf5 {

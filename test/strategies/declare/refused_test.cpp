@@ -198,7 +198,7 @@ TEST(Refused, OfTheOtherLosses) {
                  {{"softmax_dice: output sum@a", "layer 'softmax_dice' (softmax_dice): output \"N sum@a\" " + pending},
                   {"softmax_dice: input C@a",
                    "layer 'softmax_dice' (softmax_dice): input \"N C@a H W\" shards dimension C over "
-                   "(a); this layer needs all channels of a sample on a rank: leave C whole"}});
+                   "(a); this layer needs all channels of a sample on one rank: leave C whole"}});
   expect_refused(ending_in(false),
                  {{"mean_squared_error: output sum@a",
                    "layer 'mean_squared_error' (mean_squared_error): output \"N sum@a\" " + pending}});

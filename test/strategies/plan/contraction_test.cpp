@@ -73,7 +73,7 @@ TEST(Contraction, GroupsAreNeverCut) {
   EXPECT_EQ(whole.alternatives[0].words, 0);
   EXPECT_EQ(whole.w[0].print(), "F@c C H W");
   EXPECT_EQ(whole.w[0].shape()['C'], 4);
-  expect_error([] { conv_between("c=3", "", "C@c", {}, 4); }, {"layer 'conv'", "cuts a group", "4 groups"});
+  expect_error([] { conv_between("c=3", "", "C@c", {}, 4); }, {"layer 'conv'", "splits a group", "4 groups"});
   EXPECT_EQ(conv_between("c=3", "C@c", "", {}, 4).algorithm, "") << "an input that cuts groups is gathered";
 }
 

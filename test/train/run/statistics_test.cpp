@@ -118,7 +118,7 @@ TEST(StatisticsAlong, AllAxesAreGlobal) {
 TEST(StatisticsAlong, AnAxisThatTheGridLacksIsNamed) {
   const auto drawn = local_norm("a=2 b=2", "N@a", {.statistics = Statistics::along, .axes = {"c"}});
   const auto bound = [&](const Strategy& strategy) { return bind(drawn.model, strategy, workload_of(drawn)); };
-  expect_error([&] { bound(drawn.strategy); }, {"layer 'bn'", "along 'c'", "\"a=2 b=2\""});
+  expect_error([&] { bound(drawn.strategy); }, {"layer 'bn'", "along axis 'c'", "\"a=2 b=2\""});
   EXPECT_NO_THROW(bound(Strategy())) << "one rank has all samples";
 }
 
