@@ -21,7 +21,6 @@
 // N@y C         <- N C@y         F' exchange
 //     <F x, y> = 882    <x, F' y> = 882
 #include <partita/partita.hpp>
-#include <partita/tensor/redistribute.hpp>
 
 using namespace partita;
 

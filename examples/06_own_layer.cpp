@@ -19,7 +19,6 @@
 // test  2    loss 0.0214  accuracy 100.00%  0.1 s  9064 images/s
 // moved      936 messages, 11959680 bytes by all ranks (predicted 936, 11959680)
 // memory     941.8 KiB at most on a rank (predicted 941.8 KiB)
-#include <partita/base/dispatch.hpp>
 #include <partita/partita.hpp>
 
 using namespace partita;

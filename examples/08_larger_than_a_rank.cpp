@@ -11,8 +11,6 @@
 // step 1: loss 0.864056
 // step 2: loss 0.651758
 // step 3: loss 0.536013
-#include <partita/base/error.hpp>
-#include <partita/base/philox.hpp>
 #include <partita/partita.hpp>
 
 #include <fmt/format.h>

@@ -1,8 +1,6 @@
 // The last step of examples/quickstart.sh: compares what its four runs wrote and prints the table.
 //   build/examples/quickstart_report FOLDER RESULT.json SECONDS
-#include "partita/comm/threads.hpp"
-#include "partita/model/builtin/builtin.hpp"
-#include "partita/train/run/trainer.hpp"
+#include <partita/partita.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -186,7 +186,7 @@ std::uint64_t Plan::hash() const {
     text += layer.recompute ? " recompute\n" : "\n";
   }
   for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());
-  return partita::hash(text + schedule.print());
+  return partita::hash_text(text + schedule.print());
 }
 
 GroupGraph graph_of(const Plan& plan) {

@@ -86,7 +86,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit);
-  check_agreement(world_, "plans or options", plan.hash() ^ hash(print(options_)));
+  check_agreement(world_, "plans or options", plan.hash() ^ hash_text(print(options_)));
   strategy_ = pin_weight_layouts(std::move(strategy_), plan);
   counted_ = counting(world_, counter_);
   stage_ = plan.stage_of_rank(world_.rank());

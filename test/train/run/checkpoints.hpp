@@ -33,7 +33,7 @@ struct Spec {
 /// Element i of the tensor `name`: any number that its dtype represents exactly, of either sign, including infinities
 /// and NaN.
 inline double value(const std::string& name, DType dtype, Index i) {
-  const Random random(1, hash(name));
+  const Random random(1, hash_text(name));
   if (dtype == DType::i32) return static_cast<double>(static_cast<std::int32_t>(random.bits(i)));
   if (i == 1) return -0.0;
   if (i == 2) return HUGE_VAL;

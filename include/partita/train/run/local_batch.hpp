@@ -9,8 +9,8 @@
 
 namespace partita {
 
-/// What one rank holds of a tensor of one microbatch: a box of consecutive samples. Fill it with fill() sample by sample,
-/// or with partita::fill(tensor, shape, f) element by element.
+/// What one rank holds of a tensor of one microbatch: a box of consecutive samples. Fill it sample by sample with
+/// fill(), or element by element with partita::fill(tensor, shape, f).
 struct SampleBlock {
   Index first_sample = 0;  ///< of the microbatch, in the batch: N of `tensor` counts from it
   Shape shape;             ///< of the whole microbatch, on all ranks together

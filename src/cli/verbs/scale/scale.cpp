@@ -1,16 +1,16 @@
-#include "src/cli/support/child_process.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/options.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/open_locked.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/real_path.hpp"
+#include "src/cli/support/child_process.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/options.hpp"
 #include "src/cli/support/predicted.hpp"
+#include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
-#include "src/cli/support/text_file.hpp"
 
 #include <unistd.h>
 
@@ -147,7 +147,7 @@ class Experiment {
   ScaleRun wanted(const ScaleCase& each) const {
     const Options options = options_for(each.ranks);
     ScaleRun run{.strategy = in_json(each.name),  // as earlier runs in --out say it
-                 .fingerprint = fmt::format("{:016x}", hash(each.strategy.print())),
+                 .fingerprint = fmt::format("{:016x}", hash_text(each.strategy.print())),
                  .ranks = each.ranks,
                  .batch = options.trainer.batch,
                  .repeats = {},

@@ -177,7 +177,7 @@ class Run {
   void train() {
     json_["epochs"] = Json::array();
     std::optional<Profile> profile;
-    const Index before = trainer_.step();
+    const Index before = trainer_.steps_done();
     if (first_ && trainer_.finished(*setup_.training)) print_nothing_left();
     Executor& executor = trainer_.executor(options_.trainer.batch, true);
     const std::size_t length = executor.actions();
@@ -214,18 +214,18 @@ class Run {
           write_text("--trace", options_.trace, trace);
       });
     }
-    if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, world_);
+    if (profile) print_profile(*profile, trainer_.steps_done() - before, trainer_.plan().layers, world_);
   }
 
   /// Why a checkpoint is not trained on.
   void print_nothing_left() const {
     const auto& o = options_.trainer;
-    const bool by_steps = o.steps > 0 && trainer_.step() >= o.steps;
+    const bool by_steps = o.steps > 0 && trainer_.steps_done() >= o.steps;
     fmt::print(
         "note       nothing is left to train: {} {} done before this run, and --{} {} counts from the first; give "
         "more\n",
-        counted(trainer_.step(), "step"), trainer_.step() == 1 ? "was" : "were", by_steps ? "steps" : "epochs",
-        by_steps ? o.steps : o.epochs);
+        counted(trainer_.steps_done(), "step"), trainer_.steps_done() == 1 ? "was" : "were",
+        by_steps ? "steps" : "epochs", by_steps ? o.steps : o.epochs);
   }
 
   /// The schedule by the prices of the machine that was named.
