@@ -7,8 +7,8 @@
 
 namespace partita {
 
-/// How a layer runs where its channels are sharded. Operator::algorithms() says which of them a kind of layer has. Below,
-/// C = A B is one of the matrix products of a linear layer.
+/// How a layer runs where its channels are sharded. Operator::algorithms() says which of them a kind of layer has.
+/// Below, C = A B is one of the matrix products of a linear layer.
 enum class Algorithm : std::uint8_t {
   automatic,         ///< "auto": the plan chooses
   stationary_x,      ///< "stationary-x", of convolutions: x stays, y is reduce-scattered
