@@ -1,37 +1,50 @@
 #include "partita/strategies/plan/traffic.hpp"
 
+#include "strategies/plan/layer_ops.hpp"
+
 #include <algorithm>
 
 namespace partita {
 
 namespace {
 
-/// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
+/// Collects what one layer sends on one rank: what the operations of a microbatch send, times the number of microbatches.
 class TrafficList {
  public:
-  /// Of `times` microbatches that `layer` of a replica is bound for; `crosses`: with what goes to other stages.
-  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times, bool crosses = true)
+  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times)
       : plan_(plan),
         layer_(layer),
         replica_(replica),
         grid_(plan.grids[static_cast<std::size_t>(plan.stage_running(layer.group, replica))]),
+        world_rank_(world_rank),
         rank_(world_rank - grid_.first_rank()),
         times_(times),
-        crosses_(crosses),
-        element_(size_of(plan.workload.dtype)) {
-    if (times == 0) return;  // what comes once a step alone is asked for
-    if (runs()) {
-      forward();
-      if (plan.workload.training) {
-        pass_ = Pass::backward_data;
-        if (layer_.recompute) forward();
-        backward();
-      }
-    }
-    for (const auto& boundary : layer_.sends_to_stages) cross(boundary, world_rank);
+        element_(size_of(plan.workload.dtype)) {}
+
+  /// What one microbatch sends inside the layer's stage.
+  void add_microbatch() {
+    if (times_ > 0 && runs())
+      each_microbatch_op(layer_, 0, plan_.workload.training, [this](const StepOp& op) { add_op(op); });
   }
 
-  /// What the buckets move that this layer completes, once a step.
+  /// What one microbatch's output, and its gradient, send between stages.
+  void add_boundaries() {
+    if (times_ == 0) return;
+    for (const auto& boundary : layer_.sends_to_stages) {
+      complete_sums(boundary);
+      cross(boundary);
+    }
+  }
+
+  /// What completes the pending sums of an output before it goes to another stage.
+  void complete_sums(const StageBoundary& boundary) {
+    pass_ = Pass::stages;
+    if (runs())
+      add_steps(Purpose::stages, fmt::format("y to stage {}", plan_.stage_running(boundary.group, replica_)),
+                boundary.complete_sums);
+  }
+
+  /// What the buckets that the layer completes send, once a step.
   void add_reduce(int layer) {
     times_ = 1;
     pass_ = Pass::update;
@@ -47,17 +60,68 @@ class TrafficList {
   /// True if the rank is one of the layer's stage.
   bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }
 
+  void add_op(const StepOp& op) {
+    using enum StepOp::Kind;
+    const auto part = static_cast<std::size_t>(op.part);
+    pass_ = op.kind == backward_filter ? Pass::backward_filter : Pass::backward_data;
+    if (!op.recompute && (op.kind == redistribute_input || op.kind == forward || op.kind == redistribute_output))
+      pass_ = Pass::forward;
+    switch (op.kind) {
+      case redistribute_input: return add_steps(Purpose::input, "x", layer_->redistribute_input[part]);
+      case redistribute_output: return add_steps(Purpose::output, "y", layer_->redistribute_output);
+      case redistribute_dy: return add_steps(Purpose::output, "dy", layer_->redistribute_dy);
+      case redistribute_dx: return add_steps(Purpose::input, "dx", layer_->redistribute_dx[part]);
+      case forward: return add_forward();
+      case start_backward: return add_start_backward();
+      case backward_filter: return add_product(2, "product dw");
+      case backward_data: return add_backward_data();
+      default: return;  // it sends nothing
+    }
+  }
+
+  void add_forward() {
+    if (moves(layer_->at.x_halo)) add_halo(Purpose::halo_x, "halo x", x_halo());
+    add_collectives(Collective::When::forward);
+    add_product(0, "product y");
+  }
+
+  void add_start_backward() {
+    if (moves(layer_->at.dy_halo) && layer_.needs_any_dx())
+      add_halo(Purpose::halo_dy, "halo dy", layer_->at.dy_halo->transfer(rank_));
+    add_collectives(Collective::When::backward);
+  }
+
+  /// Without a halo of dy, the halo of x goes back as its adjoint: what was received is sent.
+  void add_backward_data() {
+    if (moves(layer_->at.x_halo) && !layer_->at.dy_halo) {
+      const TransferPlan& plan = x_halo();
+      Index elements = 0;
+      for (const auto& recv : plan.recvs) elements += recv.box.volume();
+      purpose_ = Purpose::halo_dx;
+      add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
+    }
+    add_product(1, "product dx");
+  }
+
+  void add_halo(Purpose purpose, const std::string& role, const TransferPlan& plan) {
+    purpose_ = purpose;
+    add_exchange(role, grid_.all(), plan, sent(plan), rank_);
+  }
+
+  void add_steps(Purpose purpose, const std::string& role, const LayerPlan::Steps& steps) {
+    purpose_ = purpose;
+    add(role, steps);
+  }
+
   /// What goes to another stage, and its gradient that comes back.
-  void cross(const StageBoundary& boundary, int world_rank) {
+  void cross(const StageBoundary& boundary) {
     const auto send = [&](const std::string& role, bool back) {
-      const TransferPlan plan = boundary.transfer(world_rank, back);
-      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank);
+      const TransferPlan plan = boundary.transfer(world_rank_, back);
+      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank_);
     };
     pass_ = Pass::stages;
-    purpose_ = Purpose::stages;
     const int stage = plan_.stage_running(boundary.group, replica_);
-    if (runs()) add(fmt::format("y to stage {}", stage), boundary.complete_sums);
-    if (!crosses_) return;
+    purpose_ = Purpose::stages;
     send(fmt::format("y to stage {}", stage), false);
     if (plan_.workload.training && layer_.has_backward()) send(fmt::format("dy from stage {}", stage), true);
   }
@@ -113,17 +177,6 @@ class TrafficList {
     if (elements > 0 && grid_.group_size(axes) > 1) add(role, verb, axes, {1, elements * element_size});
   }
 
-  void forward() {
-    purpose_ = Purpose::input;
-    for (const auto& steps : layer_->redistribute_input) add("x", steps);
-    purpose_ = Purpose::halo;
-    if (moves(layer_->at.x_halo)) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
-    add_collectives(Collective::When::forward);
-    add_product(0, "product y");
-    purpose_ = Purpose::output;
-    add("y", layer_->redistribute_output);
-  }
-
   void add_product(std::size_t which, const std::string& role) {
     if (which >= layer_->at.products.size()) return;
     const ProductPlan& product = layer_->at.products[which];
@@ -134,33 +187,6 @@ class TrafficList {
       list.back().above = grid_.size() - 1 - rank_;
     }
     add(role, product.redistribute_c);
-  }
-
-  void backward() {
-    const bool needs_dx = layer_.needs_any_dx();
-    if (!needs_dx && !layer_.trains()) return;
-    pass_ = Pass::backward_data;
-    purpose_ = Purpose::output;
-    add("dy", layer_->redistribute_dy);
-    purpose_ = Purpose::halo;
-    if (moves(layer_->at.dy_halo) && needs_dx) {
-      const TransferPlan plan = layer_->at.dy_halo->transfer(rank_);
-      add_exchange("halo dy", grid_.all(), plan, sent(plan), rank_);
-    }
-    if (moves(layer_->at.x_halo) && !layer_->at.dy_halo && needs_dx) {  // the adjoint: what came goes back
-      const TransferPlan& plan = x_halo();
-      Index elements = 0;
-      for (const auto& recv : plan.recvs) elements += recv.box.volume();
-      add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
-    }
-    add_collectives(Collective::When::backward);
-    pass_ = Pass::backward_filter;
-    add_product(2, "product dw");
-    pass_ = Pass::backward_data;
-    if (needs_dx) add_product(1, "product dx");
-    purpose_ = Purpose::input;
-    for (std::size_t i = 0; i < layer_->redistribute_dx.size(); ++i)
-      if (layer_->needs_dx[i]) add("dx", layer_->redistribute_dx[i]);
   }
 
   /// What the buckets move that this layer, of this number, completes.
@@ -194,8 +220,7 @@ class TrafficList {
   const LayerPlan& layer_;
   int replica_;
   const Grid& grid_;
-  int rank_, times_;
-  bool crosses_;
+  int world_rank_, rank_, times_;  // of the world; of the stage's grid
   std::optional<TransferPlan> x_halo_;
   Pass pass_ = Pass::forward;
   Purpose purpose_ = Purpose::input;
@@ -205,7 +230,10 @@ class TrafficList {
 }  // namespace
 
 std::vector<PlannedTraffic> traffic_in_stage(const Plan& plan, const LayerPlan& layer, int rank) {
-  return std::move(TrafficList(plan, layer, 0, rank, 1, false).list);
+  TrafficList list(plan, layer, 0, rank, 1);
+  list.add_microbatch();
+  for (const auto& boundary : layer.sends_to_stages) list.complete_sums(boundary);
+  return std::move(list.list);
 }
 
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank) {
@@ -218,7 +246,9 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
   std::vector<PlannedTraffic> all;
   const auto append = [&](const std::vector<LayerPlan>& layers, int replica) {
     if (layers.empty()) return;
-    const TrafficList list(plan, layers[i], replica, rank, times(layers));
+    TrafficList list(plan, layers[i], replica, rank, times(layers));
+    list.add_microbatch();
+    list.add_boundaries();
     all.insert(all.end(), list.list.begin(), list.list.end());
   };
   append(plan.layers, 0);
@@ -241,7 +271,10 @@ std::vector<PlannedTraffic> step_traffic(const Plan& plan, int layer, int rank) 
 
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder) {
   const auto& layers = of_remainder ? plan.remainder_layers : plan.layers;
-  return std::move(TrafficList(plan, layers[static_cast<std::size_t>(layer)], 0, rank, 1).list);
+  TrafficList list(plan, layers[static_cast<std::size_t>(layer)], 0, rank, 1);
+  list.add_microbatch();
+  list.add_boundaries();
+  return std::move(list.list);
 }
 
 Traffic rank_traffic(const Plan& plan, int rank) {

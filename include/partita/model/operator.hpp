@@ -90,6 +90,16 @@ struct Kept {
   Index more = 0;  ///< further bytes per element of its output
 };
 
+/// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine allows.
+struct HaloOverlap {
+  bool x = false;   ///< forward computes the outputs that need no halo while x's halo arrives
+  bool dy = false;  ///< dy's halo arrives while backward_filter computes: start_backward starts it
+  bool dx = false;  ///< backward_data sends its neighbors' parts of dx first and computes the rest meanwhile
+};
+
+/// Kinds of kernels for which a machine file may give an efficiency of their own.
+enum class KernelKind : std::uint8_t { others, conv, product };
+
 /// One kind of layer, without name and position: shapes, weights and layout rule. It is pure: it knows neither ranks
 /// nor devices. A kernel runs it. To write your own layer, derive from CustomLayer (train/kernels/custom_layer.hpp).
 class Operator {
@@ -124,6 +134,12 @@ class Operator {
   /// What the kernel's forward pass keeps for its backward pass. Override it if the layer keeps less: the memory
   /// prediction uses it.
   virtual Kept keeps() const { return {.x = true}; }
+  /// Which halos travel while its kernel computes; none by default.
+  virtual HaloOverlap halo_overlap() const { return {}; }
+  /// The kind of its kernels where they are no matrix products.
+  virtual KernelKind kernel_kind() const { return KernelKind::others; }
+  /// True if the result depends on how a batch is split into microbatches, as batch statistics do.
+  virtual bool depends_on_microbatches() const { return false; }
   /// True for the layer that ends a training step. Its kernel returns a number, the loss; its output tensor stays zero.
   virtual bool is_loss() const { return false; }
   /// The target of a loss with input x. The loss is a mean over all of it.

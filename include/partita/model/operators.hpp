@@ -40,6 +40,8 @@ class ConvOperator final : public Operator {
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  HaloOverlap halo_overlap() const override { return {.x = true, .dy = true}; }
+  KernelKind kernel_kind() const override { return KernelKind::conv; }
   /// Returns one window per spatial dimension of x.
   std::vector<Window> windows(const Shape& x) const;
 
@@ -62,6 +64,8 @@ class ConvTransposeOperator final : public Operator {
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  HaloOverlap halo_overlap() const override { return {.dy = true}; }
+  KernelKind kernel_kind() const override { return KernelKind::conv; }
   /// Returns one window per spatial dimension of x; it slides over y.
   std::vector<Window> windows(const Shape& x) const;
 
@@ -80,7 +84,9 @@ class PoolOperator final : public Operator {
   Kept keeps() const override { return {.more = maximum_ ? size_of(DType::i32) : 0}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   std::vector<Window> windows(const Shape& x) const;
+  HaloOverlap halo_overlap() const override { return {.x = true, .dx = true}; }
   const Pool& pool() const { return pool_; }
+  bool maximum() const { return maximum_; }
 
  private:
   Window window(std::size_t i) const;
@@ -168,6 +174,7 @@ class BatchNormOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool depends_on_microbatches() const override { return true; }
   const BatchNorm& norm() const { return norm_; }
   /// Returns the axes that shard x and over which statistics are summed. Throws Error for an axis that the grid lacks.
   AxisSet statistics_axes(const Layout& x) const;

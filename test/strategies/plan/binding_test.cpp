@@ -25,6 +25,9 @@ class Apart final : public Operator {
   Layout follow(const Layout& x, const Shape& output) const override { return of_->follow(x, output); }
   double flops(std::span<const Shape> inputs, const Shape& output) const override { return of_->flops(inputs, output); }
   Kept keeps() const override { return of_->keeps(); }
+  HaloOverlap halo_overlap() const override { return of_->halo_overlap(); }
+  KernelKind kernel_kind() const override { return of_->kernel_kind(); }
+  bool depends_on_microbatches() const override { return of_->depends_on_microbatches(); }
   bool is_loss() const override { return of_->is_loss(); }
   Target target(const Shape& x) const override { return of_->target(x); }
 

@@ -8,31 +8,33 @@
 
 namespace partita {
 
-/// When a layer communicates: in which pass of a microbatch, on its way between stages, or once a step.
+/// When a layer communicates: in a pass of a microbatch, between stages, or once a step.
 enum class Pass : std::uint8_t { forward, backward_data, backward_filter, stages, update };
 
 /// What a layer communicates for.
 enum class Purpose : std::uint8_t {
-  input,       ///< an input's way to the layout that the layer needs, and its gradient's back
-  output,      ///< what it computed, to the layout in which it is left; its gradient likewise
-  halo,        ///< of inputs, before they are needed
-  product,     ///< panels, and sums of a distributed product
-  statistics,  ///< in the middle of its work: batch statistics, losses
-  stages,      ///< from one stage to another
-  sum,         ///< gradients of weights
-  replicas,    ///< these and running statistics of both replicas
-  update,      ///< norms, and weights that several ranks update
+  input,       ///< an input's redistribution to the layout that the layer needs, and its gradient's back
+  output,      ///< the output's redistribution to the layout in which it is left, and its gradient's back
+  halo_x,      ///< halos of inputs, before forward
+  halo_dy,     ///< halos of the output's gradient, before backward-data
+  halo_dx,     ///< parts of the input's gradient that belong to neighbors, after backward-data
+  product,     ///< panels and sums of a distributed product
+  statistics,  ///< batch statistics and losses, in the middle of the layer's work
+  stages,      ///< transfers from one stage to another
+  sum,         ///< sums of weight gradients
+  replicas,    ///< sums of gradients and running statistics over both replicas
+  update,      ///< norms, and weights that a sharded optimizer gathers
 };
 
-/// One communication of one layer, as one rank will see it.
+/// One communication of one layer, as one rank sees it.
 struct PlannedTraffic {
-  std::string role;  ///< "halo x", "y", "statistics forward", "loss", "dy", "halo dy", "dx", "dw weight", ...
+  std::string role;  ///< the label that `explain` prints and the executor counts under, e.g. "halo x", "dw"
   Verb verb = Verb::none;
   AxisSet axes = 0;  ///< of a collective; 0 for one over all ranks or both replicas
   Traffic traffic;
   Pass pass = Pass::forward;
   Purpose purpose = Purpose::input;
-  int below = 0, above = 0;  ///< of an exchange: how far its peers' numbers lie below the rank's, and above, at most
+  int below = 0, above = 0;  ///< exchanges: the farthest peer is at most this many ranks below, or above
 };
 
 /// What `rank` (of the world) sends for one layer in a step, in the order of execution. Items without any message are left out.

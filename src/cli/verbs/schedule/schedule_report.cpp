@@ -66,7 +66,7 @@ std::vector<std::string> microbatch_notes(const Strategy& strategy, const Plan& 
   if (plan.microbatches < strategy.microbatches())
     notes.push_back(fmt::format("the strategy asks for {} microbatches, but the batch has {}: one microbatch each",
                                 strategy.microbatches(), counted(plan.microbatches, "sample")));
-  const auto by_batch = [](const LayerPlan& layer) { return layer.op->kind() == "batch_norm"; };
+  const auto by_batch = [](const LayerPlan& layer) { return layer.op->depends_on_microbatches(); };
   if (plan.microbatches > 1 && plan.workload.training && std::any_of(plan.layers.begin(), plan.layers.end(), by_batch))
     notes.push_back(fmt::format(
         "batch normalisation sees each of the {} microbatches by itself: another result than the whole batch's",
