@@ -1,4 +1,5 @@
-// A kind of layer of one's own, with weights: its layout rule, and what a rank computes. The plan adds communication.
+// Your own kind of layer with weights: its layout rule, and the computation on one rank. The plan adds the
+// communication.
 //
 // $ build/examples/06_own_layer explain --strategy examples/strategies/first.toml --batch 60
 // ...
@@ -25,7 +26,7 @@ using namespace partita;
 
 namespace {
 
-/// y = x where x > 0, else slope[C] * x (He et al. 2015); it begins as ReLU.
+/// y = x where x > 0, else slope[C] * x (He et al. 2015). The slopes begin at 0, so that it begins as ReLU.
 class LearnedRelu final : public CustomLayer {
  public:
   std::string_view kind() const override { return "learned_relu"; }
@@ -34,17 +35,20 @@ class LearnedRelu final : public CustomLayer {
     return {{.name = "slope", .shape = {{'C', inputs[0]['C']}}, .init = Init::zeros, .decay = false}};
   }
 
-  // y[N@a C@b H@c] = f(x[N@a C@b H@c], slope[C@b]); dx[N@a C@b H@c]; dslope[C@b sum@(a,c)] = sum of dy x, x < 0
+  // y[N@a C@b H@c] = f(x[N@a C@b H@c], slope[C@b])
+  // dx[N@a C@b H@c] = f'(dy[N@a C@b H@c], slope[C@b])
+  // dslope[C@b sum@(a,c)] = sum of dy x where x < 0
   OperatorLayouts layouts(const LayoutRequest& request) const override {
     const Layout x = request.input[0].value_or(request.output).with_partial(0);
     const Layout slope = x.onto({{'C', x.shape()['C']}});
-    if (request.weights && *request.weights != slope) fail("the slopes lie as the channels do: \"{}\"", slope.print());
-    // Ranks that hold other samples or places of the same channels form other parts of their gradient.
+    if (request.weights && *request.weights != slope)
+      fail("the slopes must have the layout of the channels: \"{}\"", slope.print());
+    // Ranks with other samples or pixels of the same channels compute other parts of the slopes' gradient.
     const Layout dslope = slope.with_partial(x.sharding() & ~x.sharding('C'));
     return {.x = {x}, .y = x, .dx = {x}, .w = {slope}, .dw = {dslope}};
   }
 
-  // A rank computes its own part and knows nothing of others. C varies fastest in memory.
+  // The rest computes the part of one rank, without communication. C varies fastest in memory.
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     save(call, {x[0]});
     scale(x[0], call.w[0], x[0], y);
@@ -64,7 +68,7 @@ class LearnedRelu final : public CustomLayer {
   }
 
  private:
-  /// to = from where x > 0, else slope * from: y from x, and dx from dy.
+  /// to = from where x > 0, else slope * from. This computes y from x, and dx from dy.
   static void scale(const Tensor& x, const Tensor& slope, const Tensor& from, const Tensor& to) {
     dispatch_float(x.dtype(), [&]<class T>(T) {
       for (Index i = 0; i < x.volume(); ++i)

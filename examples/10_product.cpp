@@ -1,6 +1,7 @@
-// One linear layer's three products: how each runs where every tensor is cut over a grid of 2x2, and what the same layer
-// sends and holds under five partitionings of eight ranks, in one step of training, on rank 0. In each product C = A B,
-// "as" is what a rank multiplies: what it lacks of that travels in panels. 2.5D pays where ranks are many: it gathers less.
+// The three products of a linear layer. First: how each product runs if every tensor is sharded over a 2x2 grid. In a
+// product C = A B, the layout after "as" is the part that a rank multiplies; the elements that it lacks arrive in
+// panels. Then: what rank 0 sends and holds for the layer in a training step, under five strategies for eight ranks.
+// 2.5D pays off on many ranks, because it gathers less.
 //
 // $ build/examples/10_product
 // y = x w'     summa-b  A "N C@r" as "N C@r", B "F@c C@r" as "F@c C@r", C "N C@c sum@r" to "N@r C@c"

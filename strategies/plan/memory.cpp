@@ -46,8 +46,8 @@ class Replay {
       : plan_(plan),
         stage_(plan.stage_of_rank(rank)),
         rank_(plan.rank_in_stage(rank)),
-        stage_layers_(plan, stage_),
         program_(plan, stage_),
+        stage_layers_(program_.stage_layers()),
         element_(size_of(plan.workload.dtype)),
         master_(size_of(master_dtype(plan.workload.dtype))),
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
@@ -237,16 +237,13 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     const Kept keeps = layer.op->keeps();
     LayerTensors& tensors = at(i);
-    const auto inputs = tensors.work;
     tensors.y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
     if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
     multiply(layer, 0);
-    const Buffer with_halo = inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
-    if (with_halo) tensors.work.push_back(with_halo);
-    if (keeps.x) {
-      const auto kept = with_halo ? std::vector{with_halo} : inputs;
-      tensors.kept.insert(tensors.kept.end(), kept.begin(), kept.end());
-    }
+    Buffer with_halo = layer.inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
+    if (keeps.x && with_halo) tensors.kept.push_back(with_halo);
+    if (keeps.x && !with_halo) tensors.kept.insert(tensors.kept.end(), tensors.work.begin(), tensors.work.end());
+    if (with_halo) tensors.work.push_back(std::move(with_halo));
     if (keeps.y) tensors.kept.push_back(tensors.y);
     if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
   }
@@ -293,8 +290,8 @@ class Replay {
   const Plan& plan_;
   int stage_;
   int rank_;  // in the stage
-  StageLayers stage_layers_;
   StepProgram program_;
+  const StageLayers& stage_layers_;
   Index element_, master_;  // bytes
   MemoryTracker memory_;
   std::unordered_map<const Layout*, Index> volumes_;

@@ -49,6 +49,9 @@ namespace {
 
 using enum StepOp::Kind;
 
+/// About the number of operations in one pass of one layer.
+constexpr std::size_t ops_of_pass = 10;
+
 /// Writes the operations of the actions of one group of layers, of one replica and for one size of microbatch.
 class GroupOps {
  public:
@@ -65,6 +68,7 @@ class GroupOps {
 
   /// `last`: no later action of the step forms gradients of the group's weights.
   std::vector<StepOp> write(bool last) && {
+    if (action_.is_compute()) ops_.reserve(static_cast<std::size_t>(end_ - first_) * ops_of_pass);
     using Kind = Action::Kind;
     switch (action_.kind) {
       case Kind::forward: run_forward(); break;
@@ -238,8 +242,9 @@ bool forms_gradients(const Action& action) {
 
 }  // namespace
 
-StepProgram::StepProgram(const Plan& plan, int stage) : plan_(plan), stage_(stage) {
-  const StageLayers stage_layers(plan, stage);
+StepProgram::StepProgram(const Plan& plan, int stage)
+    : plan_(plan), stage_(stage), stage_layers_(std::make_shared<const StageLayers>(plan, stage)) {
+  const StageLayers& stage_layers = *stage_layers_;
   std::map<std::pair<int, int>, int> formed;  // (replica, group) -> microbatches whose dw is formed so far
   std::map<std::tuple<Action::Kind, int, int, int, const void*, bool>, std::size_t> known;
   for (const Action& action : actions()) {

@@ -13,6 +13,7 @@ struct RedistributionStep {
   Verb verb = Verb::none;
   AxisSet axes = 0;
   Layout from, to;
+  bool operator==(const RedistributionStep&) const = default;
 };
 
 /// Returns the steps, in order, that take a tensor from one layout to another of the same shape and grid. There are

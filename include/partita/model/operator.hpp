@@ -25,6 +25,7 @@ struct WeightSpec {
   double deviation = 0;  ///< standard deviation for Init::normal: sqrt(2 / fan-in), He et al. 2015
   bool decay = true;     ///< weight decay applies
   bool trained = true;   ///< false for running statistics, which the forward pass updates
+  bool operator==(const WeightSpec&) const = default;
 };
 
 /// What a strategy asks of one layer, and the layouts of the layer's inputs.
@@ -51,6 +52,7 @@ struct Collective {
   AxisSet axes = 0;  ///< the axes over which it reduces
   Layout layout;     ///< a rank reduces `factor` doubles per element that it owns in this layout
   Index factor = 1;
+  bool operator==(const Collective&) const = default;
 };
 
 /// The layouts in which an operator runs. Gradient layouts follow from which ranks computed what (`Layout::dual`): a
@@ -74,6 +76,7 @@ struct OperatorLayouts {
   std::vector<ProductPlan> products = {};
   /// Returns the same layouts on another grid with the same axes.
   OperatorLayouts on(const Grid& grid) const;
+  bool operator==(const OperatorLayouts&) const = default;
 };
 
 /// The target that a loss compares its input with.

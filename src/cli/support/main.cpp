@@ -3,6 +3,14 @@
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
 #include "src/cli/support/options.hpp"
+#include "src/cli/verbs/calibrate/calibrate.hpp"
+#include "src/cli/verbs/compare/compare.hpp"
+#include "src/cli/verbs/explain/explain.hpp"
+#include "src/cli/verbs/plan/plan.hpp"
+#include "src/cli/verbs/report/report.hpp"
+#include "src/cli/verbs/scale/scale.hpp"
+#include "src/cli/verbs/schedule/schedule.hpp"
+#include "src/cli/verbs/train/train.hpp"
 
 #include <unistd.h>
 
@@ -17,13 +25,14 @@ namespace {
 
 constexpr int user_error = 2;
 
-/// One line; the drawing below it, if there is one, only for people.
+/// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
 void complain(std::string_view message) {
   fmt::print(stderr, "partita: {}\n", isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n')));
   std::fflush(stderr);
 }
 
-/// Runs a verb on all ranks. What all of them agreed on rank 0 prints; anything else takes the job down from where it is.
+/// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
+/// rank where it occurs.
 int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   MpiSession session(argc, argv);
   Communicator& world = *session.world();
@@ -51,14 +60,14 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   }
 }
 
-/// True unless a launcher says that this process is another rank than 0: what needs no MPI is still printed once.
+/// False if a launcher started this process as a rank other than 0. Verbs without MPI then still print only once.
 bool speaks() {
   for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(variable); rank != nullptr) return std::string_view(rank) == "0";
   return true;
 }
 
-/// Verbs without ranks, and what is no verb.
+/// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs.
 int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
   if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {

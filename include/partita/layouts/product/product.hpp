@@ -20,6 +20,7 @@ struct Alternative {
   /// that a message's latency equals the time of 1000 words. A core whose link is memory computes about 100 operations
   /// per word, a GPU on a network about 5000; 500 lies between them.
   double total() const { return words + flops / 500 + 1000 * messages; }
+  bool operator==(const Alternative&) const = default;
 };
 
 /// A tensor read as a matrix with two of a product's indices m, n and k. Its first dimension is the first index; all
@@ -27,6 +28,7 @@ struct Alternative {
 struct ProductOperand {
   Layout layout;
   std::string indices;
+  bool operator==(const ProductOperand&) const = default;
 };
 
 /// The plan of a matrix product C[m n] = sum over k of A B on a grid. A has the indices m and k, B has k and n, each in
@@ -81,6 +83,7 @@ struct ProductPlan {
   /// Returns the largest number of elements that `rank` holds at once in panels and, unless C is written in place, in
   /// its part of C. The steps in `redistribute_c` need more memory beside that part.
   Index workspace(int rank) const;
+  bool operator==(const ProductPlan&) const = default;
 };
 
 /// The names of the algorithms above.

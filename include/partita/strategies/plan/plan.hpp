@@ -58,6 +58,7 @@ struct LayerBinding {
   bool trains() const;
   /// True if the gradient of some input is needed.
   bool needs_any_dx() const;
+  bool operator==(const LayerBinding&) const = default;
 };
 
 /// One layer, bound: its place in the model and on the stages, and, behind `->`, its binding. Equal layers share theirs: plans have

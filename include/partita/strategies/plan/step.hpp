@@ -53,6 +53,8 @@ struct StepOp {
 /// The name of an operation, as its enumerator.
 std::string_view name(StepOp::Kind kind);
 
+class StageLayers;
+
 /// What the ranks of one stage do in a step: the operations of every action of the stage's schedule.
 class StepProgram {
  public:
@@ -63,10 +65,13 @@ class StepProgram {
   const std::vector<Action>& actions() const { return plan_.schedule.stages[static_cast<std::size_t>(stage_)]; }
   /// The operations of actions()[position], in order.
   std::span<const StepOp> ops(std::size_t position) const { return lists_[list_of_action_[position]]; }
+  /// Which layers the stage runs and reads.
+  const StageLayers& stage_layers() const { return *stage_layers_; }
 
  private:
   const Plan& plan_;
   int stage_;
+  std::shared_ptr<const StageLayers> stage_layers_;
   std::vector<std::vector<StepOp>> lists_;  // those that differ
   std::vector<std::size_t> list_of_action_;
 };

@@ -1,7 +1,7 @@
+#include "src/cli/verbs/compare/compare_json.hpp"
+
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
-#include "src/cli/verbs/compare/compare.hpp"
-
 #include "partita/train/kernels/kernel_choice.hpp"
 
 #include <algorithm>

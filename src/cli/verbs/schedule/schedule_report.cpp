@@ -11,7 +11,7 @@ namespace partita::cli {
 
 namespace {
 
-/// The part of a stage that a group is.
+/// The share of a stage's work that one group has.
 double share_of_group(const Schedule& schedule) {
   return static_cast<double>(schedule.stages.size()) / schedule.groups();
 }
@@ -40,12 +40,12 @@ std::string print(const ScheduleReport& report, int columns) {
                   counted(schedule.microbatches(), "microbatch", "es"),
                   schedule.replicas() > 1 ? fmt::format(", {} replicas", schedule.replicas()) : "");
   text += fmt::format(
-      "times        forward {:g}, backward of inputs {:g}, of weights {:g} a stage and microbatch; transfer {:g}\n",
+      "times        forward {:g}, backward of inputs {:g}, of weights {:g} per stage and microbatch; transfer {:g}\n",
       times.forward, times.backward_data, times.backward_filter, transfer);
   text += fmt::format("makespan     {:.6g}\n", simulation.makespan);
-  text +=
-      fmt::format("bubble_rate  {:.4f} (of {:.6g}, from first start to last end of the stage where that is longest)\n",
-                  simulation.bubble_rate(), simulation.cost);
+  text += fmt::format(
+      "bubble_rate  {:.4f} (idle share of {:.6g}, the longest time from first start to last end on a stage)\n",
+      simulation.bubble_rate(), simulation.cost);
   text += "\nstage  actions        busy        idle  peak activations\n";
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage)
     text += fmt::format("{:>5}  {:>7}  {:>10.6g}  {:>10.6g}  {:>16.6g}\n", stage, schedule.stages[stage].size(),
@@ -64,12 +64,12 @@ std::string draw(const ScheduleReport& report) {
 std::vector<std::string> microbatch_notes(const Strategy& strategy, const Plan& plan) {
   std::vector<std::string> notes;
   if (plan.microbatches < strategy.microbatches())
-    notes.push_back(fmt::format("the strategy asks for {} microbatches, but the batch has {}: one microbatch each",
+    notes.push_back(fmt::format("the strategy asks for {} microbatches, but the batch has {}; each is a microbatch",
                                 strategy.microbatches(), counted(plan.microbatches, "sample")));
   const auto by_batch = [](const LayerPlan& layer) { return layer.op->depends_on_microbatches(); };
   if (plan.microbatches > 1 && plan.workload.training && std::any_of(plan.layers.begin(), plan.layers.end(), by_batch))
     notes.push_back(fmt::format(
-        "batch normalisation sees each of the {} microbatches by itself: another result than the whole batch's",
+        "batch normalization computes its statistics for each of the {} microbatches, not for the whole batch",
         plan.microbatches));
   return notes;
 }
