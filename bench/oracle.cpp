@@ -197,7 +197,7 @@ Json run(const Case& c, std::uint64_t seed) {
     options.dtype = DType::f64;
     options.backend = "reference";
     options.seed = seed;
-    Trainer trainer(c.model, Draw::strategy(c), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(c.model, Draw::strategy(c), options, comm);
     Executor& executor = trainer.executor(c.batch, true);
     executor.keep_outputs(true);
     const Plan& plan = executor.plan();

@@ -42,7 +42,7 @@ double median(std::vector<double> values) {
 
 class Run {
  public:
-  Run(const std::string& kind, int microbatches, const std::shared_ptr<Communicator>& world)
+  Run(const std::string& kind, int microbatches, Communicator& world)
       : trainer_(two_halves(), strategy(kind, microbatches), options(microbatches), world),
         executor_(trainer_.executor(samples * microbatches, true)) {}
 
@@ -82,7 +82,7 @@ class Run {
 
 /// The median times of the actions of every stage, by kind. Each rank measures its own stage.
 /// Collective: both ranks call it.
-ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
+ScheduleTimes measure_actions(Communicator& world) {
   Run run("gpipe", 4, world);
   run.step();
   std::vector<std::vector<TimedAction>> actions(15);
@@ -104,7 +104,7 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
                         of(Action::Kind::step)};
   std::array<double, 8> all{};
   const std::array<Index, 2> counts{4, 4};
-  world->all_gather(mine.data(), all.data(), counts, DType::f64, {}).wait();
+  world.all_gather(mine.data(), all.data(), counts, DType::f64, {}).wait();
   ScheduleTimes times;
   for (std::size_t stage = 0; stage < 2; ++stage)
     times.groups.push_back(
@@ -113,7 +113,7 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
   const auto bytes = static_cast<std::size_t>(samples * 64 * 48 * 48) * sizeof(float);
   const std::vector<std::byte> out(bytes);
   std::vector<std::byte> in(bytes);
-  const int other = 1 - world->rank();
+  const int other = 1 - world.rank();
   std::vector<Timing> round;
   for (int i = 0; i < 21; ++i)
     round.push_back(bench::time_once(
@@ -121,17 +121,17 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
         [&] {
           const std::array send{Send{other, out}};
           const std::array recv{Recv{other, in}};
-          if (world->rank() == 0)
-            world->exchange(send, {}, {}).wait();
+          if (world.rank() == 0)
+            world.exchange(send, {}, {}).wait();
           else
-            world->exchange({}, recv, {}).wait();
+            world.exchange({}, recv, {}).wait();
         },
         1));
   times.transfer = median(undisturbed_seconds(round));
   return times;
 }
 
-void measure(const std::string& kind, int microbatches, const std::shared_ptr<Communicator>& world) {
+void measure(const std::string& kind, int microbatches, Communicator& world) {
   const ScheduleTimes times = measure_actions(world);
   Run run(kind, microbatches, world);
   const Plan& plan = run.executor().plan();
@@ -145,13 +145,13 @@ void measure(const std::string& kind, int microbatches, const std::shared_ptr<Co
   const double measured = median(steps);
   std::sort(steps.begin(), steps.end());
   const double spread = (steps[steps.size() * 3 / 4] - steps[steps.size() / 4]) / measured;
-  const auto peak = peak_memory(plan, world->rank()).each, held = run.trainer().peak_memory().each;
+  const auto peak = peak_memory(plan, world.rank()).each, held = run.trainer().peak_memory().each;
   const auto counted = [](const MemoryUse& use) {
     return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
   };
   double memory = std::abs(counted(held) / counted(peak) - 1);
-  world->all_reduce(&memory, 1, DType::f64, ReduceOp::max, {}).wait();
-  if (world->rank() == 0)
+  world.all_reduce(&memory, 1, DType::f64, ReduceOp::max, {}).wait();
+  if (world.rank() == 0)
     fmt::print(
         R"({{"subject": "pipeline", "case": "{}-{}", "ranks": 2, "seconds": {:.3e}, "spread": {:.3f}, "predicted": {:.3e}, )"
         R"("error": {:.4f}, "memory_error": {:.4f}, "ratio": {:.3f}, "against": "the simulator"}})"
@@ -168,6 +168,6 @@ int main(int argc, char** argv) {
   if (world->size() != 2) session.abort("bench/pipeline needs 2 ranks: start it with -n 2", 2);
   bench::pin(world->rank());
   for (const char* kind : {"gpipe", "1f1b"})
-    for (const int microbatches : {1, 2, 3, 4, 8, 16}) measure(kind, microbatches, world);
+    for (const int microbatches : {1, 2, 3, 4, 8, 16}) measure(kind, microbatches, *world);
   return 0;
 }

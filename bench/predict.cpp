@@ -228,7 +228,7 @@ class Measurements {
     std::vector<std::vector<double>> steps(cases.size());  // seconds in each round
     std::vector<StepTimer> timers;
     for (const auto& each : cases)
-      timers.emplace_back(subject.model, each.strategy, subject.workload(), options_, world_);
+      timers.emplace_back(subject.model, each.strategy, subject.workload(), options_, *world_);
     const KernelTimes times = measure(subject, cases, [&](std::size_t which) {
       steps[which].emplace_back();
       cores_.run([&] { steps[which].back() = median(undisturbed_seconds(timers[which].run(step_budget))); });

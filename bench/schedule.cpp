@@ -27,21 +27,21 @@ double seconds_of(const ScheduleRequest& request) {
 }  // namespace
 
 int main() {
-  for (const auto& kind : schedule_kinds()) {
+  for (const ScheduleKind kind : pipeline_kinds()) {
     ScheduleRequest request;
-    request.kind = kind.name;
+    request.kind = kind;
     request.stages = 32;
     request.microbatches = 256;
     request.times = {1, 1.1, 0.8};
     std::vector<double> runs;
     for (int i = 0; i < 7; ++i) runs.push_back(seconds_of(request));
     std::sort(runs.begin(), runs.end());
-    const bool heuristic = kind.name == "zb-1p" || kind.name == "zb-2p" || kind.name == "zb-v";
+    const bool heuristic = kind == ScheduleKind::zb_1p || kind == ScheduleKind::zb_2p || kind == ScheduleKind::zb_v;
     fmt::print(
         "{{\"subject\": \"schedule\", \"case\": \"{}\", \"ranks\": 1, \"seconds\": {:.4g}, \"spread\": {:.2f}, "
         "\"ratio\": "
         "{:.3g}, \"against\": \"limit\"}}\n",
-        kind.name, runs[3], (runs[5] - runs[1]) / runs[3], (heuristic ? 1.0 : 0.1) / runs[3]);
+        name(kind), runs[3], (runs[5] - runs[1]) / runs[3], (heuristic ? 1.0 : 0.1) / runs[3]);
   }
   return 0;
 }

@@ -36,36 +36,35 @@ constexpr Case cases[]{
 /// A trainer that repeats steps on one batch of random images.
 class Steps {
  public:
-  Steps(const Case& c, const Strategy& strategy, const std::shared_ptr<Communicator>& comm)
+  Steps(const Case& c, const Strategy& strategy, Communicator& comm)
       : trainer_(builtin_model(c.model), strategy,
-                 {.batch = c.batch, .optimizer = {}, .augmentation = {}, .kernel_folder = default_kernel_folder()},
+                 {.batch = c.batch,
+                  .optimizer = {.rate = 0.001},
+                  .augmentation = {},
+                  .kernel_folder = default_kernel_folder()},
                  comm),
-        executor_(trainer_.executor(c.batch, true)) {
-    const Shape images = executor_.plan().layers.front()->shape, labels = executor_.target().shape;
-    batch_ = {Tensor(DType::f32, images.names(), executor_.images()),
-              Tensor(DType::i32, labels.names(), executor_.target_box())};
-    fill(batch_.images, images, [](Index i) { return Random(1, 1).normal(i); });
-    fill(batch_.target, labels, [](Index n) { return static_cast<double>(n % 2); });
+        batch_(trainer_.make_batch(c.batch)) {
+    const SampleBlock &images = batch_.images[0], &labels = batch_.targets[0];
+    fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
+    fill(labels.tensor, labels.shape, [](Index n) { return static_cast<double>(n % 2); });
   }
-  void run() { executor_.run(batch_, step_++, 0.001); }
+  void run() { trainer_.step(batch_); }
 
  private:
   Trainer trainer_;
-  Executor& executor_;
-  Batch batch_;
-  Index step_ = 0;
+  LocalBatch batch_;
 };
 
-void measure(const Case& c, const std::shared_ptr<Communicator>& world, const std::shared_ptr<Communicator>& self) {
-  Strategy strategy(fmt::format(fmt::runtime(c.grid), world->size()));
+void measure(const Case& c, Communicator& world, Communicator& self) {
+  Strategy strategy(fmt::format(fmt::runtime(c.grid), world.size()));
   strategy.layer("*", {.output = c.layout});
   Case share = c;
-  share.batch /= world->size();
+  share.batch /= world.size();
   Steps alone(c, Strategy(), self);
   Steps together = c.apart ? Steps(share, Strategy(), self) : Steps(c, strategy, world);
   const auto ours = [&] { together.run(); };
   const auto theirs = [&] {
-    if (world->rank() == 0) alone.run();
+    if (world.rank() == 0) alone.run();
   };
   bench::print(MPI_COMM_WORLD, "train", c.name, bench::compare(MPI_COMM_WORLD, ours, theirs, c.budget), "one rank");
 }
@@ -78,6 +77,6 @@ int main(int argc, char** argv) {
   bench::pin(world->rank());
   const auto self = world->split(world->rank(), 0);
   for (const Case& c : cases)
-    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, world, self);
+    if (argc < 2 || std::string_view(c.name).find(argv[1]) != std::string_view::npos) measure(c, *world, *self);
   return 0;
 }

@@ -38,7 +38,6 @@
 // H [5,9)     2,6    3,7
 // pooled to N=5 H=4 W=3: rank 3 owns [0,5)x[2,4)x[2,3)
 // a value N@data C sum@y has a gradient N@data C
-#include <partita/layouts/picture.hpp>
 #include <partita/partita.hpp>
 
 using namespace partita;

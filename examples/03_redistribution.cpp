@@ -21,7 +21,6 @@
 // N@y C         <- N C@y         F' exchange
 //     <F x, y> = 882    <x, F' y> = 882
 #include <partita/partita.hpp>
-#include <partita/tensor/redistribute.hpp>
 
 using namespace partita;
 
@@ -65,7 +64,7 @@ void show(const Layout& from, const Layout& to) {
   for (const auto& steps : {there, back})
     for (const auto& step : steps) axis_sets.push_back(step.axes);
   run_threads(from.grid().size(), [&](Communicator& comm) {
-    const ProcessGrid grid(from.grid(), comm.split(0, comm.rank()), axis_sets);
+    const ProcessGrid grid(from.grid(), comm, axis_sets);
     const DistTensor x = make(from, comm.rank(), 1), y = make(to.dual(), comm.rank(), 2);
     const double forward = inner(redistribute(x, there, grid), y, grid);
     const double backward = inner(x, redistribute(y, back, grid), grid);

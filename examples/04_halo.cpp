@@ -27,8 +27,6 @@
 //  72 73 74 75
 //  82 83 84 85
 #include <partita/partita.hpp>
-#include <partita/tensor/dist_tensor.hpp>
-#include <partita/tensor/exchange.hpp>
 
 using namespace partita;
 

@@ -5,8 +5,6 @@
 // x N=2 C=3 H=25 W=19, N C H@y W@x, halo H 1+1 W 1+1
 // rank 0 owns y [0,2)x[0,4)x[0,13)x[0,10) and computes [0,2)x[0,4)x[0,12)x[0,9) while halos travel
 // largest difference of y 0, of dx 0, of dw 0
-#include <partita/distconv/conv.hpp>
-#include <partita/distconv/interior.hpp>
 #include <partita/partita.hpp>
 
 #include <cmath>

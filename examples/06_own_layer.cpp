@@ -10,14 +10,16 @@
 //     dx       N@data C H@y W
 //     dw       C sum@(data,y)               slope
 // ...
-// $ build/mpiexec -n 4 build/examples/06_own_layer train --strategy examples/strategies/first.toml --data synthetic
-// --dtype f64 --batch 60 --epochs 2 --rate 0.001 model      own-layer-net (15906 weights) strategy
-// examples/strategies/first.toml, grid "data=2 y=2" workload   batch 60, f64, sgd rate 0.001 momentum 0.9 ranks      4
-// (rank:pid 0:13137 1:13138 2:13139 3:13140) epoch 1    loss 1.5392  accuracy 53.22%  0.2 s  6474 images/s epoch 2
-// loss 0.0671  accuracy 99.90%  0.2 s  6792 images/s test  2    loss 0.0214  accuracy 100.00%  0.1 s  9064 images/s
-// moved      936 messages, 11959680 bytes by all ranks (predicted 936, 11959680) memory     941.8 KiB at most on a rank
-// (predicted 941.8 KiB)
-#include <partita/base/dispatch.hpp>
+// $ build/mpiexec -n 4 build/examples/06_own_layer train --strategy examples/strategies/first.toml --data synthetic --dtype f64 --batch 60 --epochs 2 --rate 0.001
+// model      own-layer-net (15906 weights)
+// strategy   examples/strategies/first.toml, grid "data=2 y=2"
+// workload   batch 60, f64, sgd rate 0.001 momentum 0.9
+// ranks      4 (rank:pid 0:13137 1:13138 2:13139 3:13140)
+// epoch 1    loss 1.5392  accuracy 53.22%  0.2 s  6474 images/s
+// epoch 2    loss 0.0671  accuracy 99.90%  0.2 s  6792 images/s
+// test  2    loss 0.0214  accuracy 100.00%  0.1 s  9064 images/s
+// moved      936 messages, 11959680 bytes by all ranks (predicted 936, 11959680)
+// memory     941.8 KiB at most on a rank (predicted 941.8 KiB)
 #include <partita/partita.hpp>
 
 using namespace partita;
@@ -25,7 +27,7 @@ using namespace partita;
 namespace {
 
 /// y = x where x > 0, else slope[C] * x (He et al. 2015). The slopes begin at 0, so that it begins as ReLU.
-class LearnedRelu final : public Operator {
+class LearnedRelu final : public CustomLayer {
  public:
   std::string_view kind() const override { return "learned_relu"; }
   Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
@@ -45,17 +47,14 @@ class LearnedRelu final : public Operator {
     const Layout dslope = slope.with_partial(x.sharding() & ~x.sharding('C'));
     return {.x = {x}, .y = x, .dx = {x}, .w = {slope}, .dw = {dslope}};
   }
-};
 
-/// Computes the layer on the part of one rank, without communication. C varies fastest in memory.
-class LearnedReluKernel final : public Kernel {
- public:
+  // The rest computes the part of one rank, without communication. C varies fastest in memory.
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    call.saved = std::make_unique<Input>(x[0]);
+    save(call, {x[0]});
     scale(x[0], call.w[0], x[0], y);
   }
   void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    const Tensor &x = static_cast<const Input&>(*call.saved).x, &dslope = call.dw[0];
+    const Tensor &x = saved(call), &dslope = call.dw[0];
     std::vector<double> sums(static_cast<std::size_t>(dslope.volume()));
     dispatch_float(x.dtype(), [&]<class T>(T) {
       for (Index i = 0; i < x.volume(); ++i)
@@ -65,15 +64,10 @@ class LearnedReluKernel final : public Kernel {
     for (Index c = 0; c < dslope.volume(); ++c) dslope.set(c, dslope.get(c) + sums[static_cast<std::size_t>(c)]);
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    scale(static_cast<const Input&>(*call.saved).x, call.w[0], dy, dx[0]);
+    scale(saved(call), call.w[0], dy, dx[0]);
   }
 
  private:
-  struct Input final : Saved {
-    explicit Input(Tensor input) : x(std::move(input)) {}
-    Tensor x;
-  };
-
   /// to = from where x > 0, else slope * from. This computes y from x, and dx from dy.
   static void scale(const Tensor& x, const Tensor& slope, const Tensor& from, const Tensor& to) {
     dispatch_float(x.dtype(), [&]<class T>(T) {
@@ -95,7 +89,4 @@ Model own_layer_net() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  register_kernel("learned_relu", [](const LayerPlan&, int) { return std::make_unique<LearnedReluKernel>(); });
-  return partita::main(argc, argv, own_layer_net);
-}
+int main(int argc, char** argv) { return partita::main(argc, argv, own_layer_net); }

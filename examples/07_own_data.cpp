@@ -12,7 +12,6 @@
 // test  3    loss 0.0335  accuracy 100.00%  0.0 s  30362 images/s
 // moved      688 messages, 3332096 bytes by all ranks (predicted 688, 3332096)
 // memory     482.0 KiB at most on a rank (predicted 482.0 KiB)
-#include <partita/base/philox.hpp>
 #include <partita/partita.hpp>
 
 #include <cmath>
@@ -26,7 +25,7 @@ namespace {
 /// diagonals.
 class Stripes final : public Dataset {
  public:
-  explicit Stripes(bool training) : noise_(1, hash(training ? "training" : "test")) {}
+  explicit Stripes(bool training) : noise_(1, hash_text(training ? "training" : "test")) {}
   Shape sample() const override { return {{'C', 1}, {'H', extent}, {'W', extent}}; }
   Index size() const override { return 400; }
   Index classes() const override { return 4; }

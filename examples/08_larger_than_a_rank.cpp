@@ -11,8 +11,6 @@
 // step 1: loss 0.864056
 // step 2: loss 0.651758
 // step 3: loss 0.536013
-#include <partita/base/error.hpp>
-#include <partita/base/philox.hpp>
 #include <partita/partita.hpp>
 
 #include <fmt/format.h>
@@ -21,14 +19,11 @@ using namespace partita;
 
 namespace {
 
-/// One random sample; the rank holds its own box of it.
-Batch draw(const Executor& executor) {
-  const Shape& image = executor.plan().layers.front()->shape;
-  const Batch batch{Tensor(DType::f64, image.names(), executor.images()),
-                    Tensor(DType::i32, executor.target().shape.names(), executor.target_box())};
-  fill(batch.images, image, [](Index i) { return Random(1, 1).normal(i); });
-  fill(batch.target, executor.target().shape, [](Index i) { return static_cast<double>(i % 2); });
-  return batch;
+/// Draws one random sample; the rank holds its own box of it.
+void draw(const LocalBatch& batch) {
+  const SampleBlock &image = batch.images[0], &target = batch.targets[0];
+  fill(image.tensor, image.shape, [](Index i) { return Random(1, 1).normal(i); });
+  fill(target.tensor, target.shape, [](Index i) { return static_cast<double>(i % 2); });
 }
 
 }  // namespace
@@ -61,11 +56,11 @@ int main() {
     options.dtype = workload.dtype;
     options.optimizer = workload.optimizer;
     options.memory_limit = limit;
-    Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
-    Executor& executor = trainer.executor(workload.batch, true);
-    const Batch batch = draw(executor);
+    Trainer trainer(model, strategy, options, comm);
+    const LocalBatch batch = trainer.make_batch(workload.batch);
+    draw(batch);
     for (Index step = 0; step < 3; ++step) {
-      const StepResult result = executor.run(batch, step, options.optimizer.rate);
+      const StepResult result = trainer.step(batch);
       if (comm.rank() == 0) fmt::print("step {}: loss {:.6f}\n", step + 1, result.loss);
     }
   });

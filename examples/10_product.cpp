@@ -45,9 +45,8 @@ void show(const ProductPlan& p, const char* algebra) {
 }  // namespace
 
 int main() {
-  constexpr std::size_t fc = 2;  // the third layer
   const Plan summa = plan_of("r=2 c=2", "N@r C@c", "F@c C@r");
-  const auto& products = summa.layers[fc]->at.products;
+  const auto& products = summa.layer("fc")->at.products;
   show(products[0], "y = x w'");
   show(products[1], "dx = dy w");
   show(products[2], "dw = dy' x");
@@ -55,6 +54,7 @@ int main() {
   struct Case {
     const char *name, *grid, *layout, *weights;
   };
+  const int fc = model().find("fc");
   fmt::print("\n{:<22} {:>10} {:>10} {:>10}\n", "fc on 8 ranks", "messages", "sent", "held");
   for (const Case& c : {Case{"samples", "p=8", "N@p", "F"}, Case{"samples, w sharded", "p=8", "N@p", "F@p"},
                         Case{"columns", "p=8", "C@p", "F@p"}, Case{"2D", "r=2 c=4", "N@r C@c", "F@c C@r"},

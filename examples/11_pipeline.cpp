@@ -22,7 +22,6 @@
 //     1 |.FF.IFIWFIWFIWFIWFIWFIWIWW|
 //     2 |..FIFIFIWFIWFIWFIWFIWFIWWW|
 #include <partita/partita.hpp>
-#include <partita/strategies/schedule/timeline.hpp>
 
 using namespace partita;
 

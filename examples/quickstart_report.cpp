@@ -1,8 +1,6 @@
 // The last step of examples/quickstart.sh: compares the results of its four runs and prints a table.
 //   build/examples/quickstart_report FOLDER RESULT.json SECONDS
-#include "partita/comm/threads.hpp"
-#include "partita/model/builtin/builtin.hpp"
-#include "partita/train/run/trainer.hpp"
+#include <partita/partita.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -27,7 +25,7 @@ std::vector<Tensor> weights_of(const std::string& path) {
   run_threads(1, [&](Communicator& comm) {
     TrainerOptions options;
     options.dtype = DType::f64;
-    Trainer trainer(fashion_cnn(), Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(fashion_cnn(), Strategy(), options, comm);
     trainer.load(path, false);
     for (const auto& weight : trainer.weights()) weights.push_back(weight.tensor.local);
   });

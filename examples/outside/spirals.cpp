@@ -29,34 +29,22 @@ class Spirals final : public Dataset {
   double turn_;
 };
 
-/// y[L] = sin(x[L]) in any layout L.
-class Sine final : public Operator {
+/// y[L] = sin(x[L]) in any layout L; dx = dy cos(x).
+class Sine final : public CustomLayer {
  public:
   std::string_view kind() const override { return "sine"; }
   Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
   OperatorLayouts layouts(const LayoutRequest& request) const override {
     return {.x = {request.output}, .y = request.output, .dx = {request.output.dual()}};
   }
-};
-
-/// Computes the layer on the part of one rank; dx = dy cos(x).
-class SineKernel final : public Kernel {
- public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    auto state = std::make_unique<Input>();
-    state->x = x[0];
-    call.saved = std::move(state);
+    save(call, {x[0]});
     for (Index i = 0; i < y.volume(); ++i) y.set(i, std::sin(x[0].get(i)));
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    const Tensor& x = static_cast<const Input&>(*call.saved).x;
+    const Tensor& x = saved(call);
     for (Index i = 0; i < dy.volume(); ++i) dx[0].set(i, dy.get(i) * std::cos(x.get(i)));
   }
-
- private:
-  struct Input final : Saved {
-    Tensor x;
-  };
 };
 
 Model spiral_net() {
@@ -73,6 +61,5 @@ Model spiral_net() {
 
 int main(int argc, char** argv) {
   register_dataset("spirals", [](const std::string&, bool training) { return std::make_unique<Spirals>(training); });
-  register_kernel("sine", [](const LayerPlan&, int) { return std::make_unique<SineKernel>(); });
   return partita::main(argc, argv, spiral_net);
 }

@@ -1,12 +1,26 @@
 #pragma once
 
-/// All that a program needs that declares a model and trains it: see README.md.
+/// Everything that a program needs to declare a model, to partition it and to train it; see README.md.
+#include "partita/base/dispatch.hpp"
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
 #include "partita/cli/main.hpp"
+#include "partita/comm/mpi.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/distconv/conv.hpp"
+#include "partita/distconv/interior.hpp"
+#include "partita/layouts/picture.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/model/model.hpp"
+#include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/schedule/timeline.hpp"
+#include "partita/tensor/dist_tensor.hpp"
+#include "partita/tensor/exchange.hpp"
+#include "partita/tensor/redistribute.hpp"
+#include "partita/train/kernels/custom_layer.hpp"
 #include "partita/train/run/trainer.hpp"

@@ -107,7 +107,7 @@ void Random::normal(Index first, std::span<double> out) const {
       first, out, key_, [this](Index i) { return counter(i); }, to_normal);
 }
 
-std::uint64_t hash(std::string_view text) {
+std::uint64_t hash_text(std::string_view text) {
   std::uint64_t h = 0xCBF29CE484222325;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
   return h;

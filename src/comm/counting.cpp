@@ -79,6 +79,10 @@ class CountingCommunicator : public Communicator {
 
 }  // namespace
 
+std::shared_ptr<Communicator> counting(Communicator& inner, std::shared_ptr<TrafficCounter> counter) {
+  return counting(borrow(inner), std::move(counter));
+}
+
 std::shared_ptr<Communicator> counting(std::shared_ptr<Communicator> inner, std::shared_ptr<TrafficCounter> counter) {
   return std::make_shared<CountingCommunicator>(std::move(inner), std::move(counter));
 }

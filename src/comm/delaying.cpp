@@ -91,6 +91,8 @@ class DelayingCommunicator : public Communicator {
 
 }  // namespace
 
+std::shared_ptr<Communicator> delaying(Communicator& inner, Delay delay) { return delaying(borrow(inner), delay); }
+
 std::shared_ptr<Communicator> delaying(std::shared_ptr<Communicator> inner, Delay delay) {
   return std::make_shared<DelayingCommunicator>(std::move(inner), delay);
 }

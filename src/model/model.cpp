@@ -11,58 +11,62 @@ Value Model::input(const std::string& name, const Input& input) {
   return layer(name, std::make_shared<InputOperator>(input), {});
 }
 
-Value Model::conv(const std::string& name, Value x, const Conv& conv) {
+Value Model::conv(const std::string& name, const Value& x, const Conv& conv) {
   return layer(name, std::make_shared<ConvOperator>(conv), {x});
 }
 
-Value Model::conv_transpose(const std::string& name, Value x, const ConvTranspose& conv) {
+Value Model::conv_transpose(const std::string& name, const Value& x, const ConvTranspose& conv) {
   return layer(name, std::make_shared<ConvTransposeOperator>(conv), {x});
 }
 
-Value Model::max_pool(const std::string& name, Value x, const Pool& pool) {
+Value Model::max_pool(const std::string& name, const Value& x, const Pool& pool) {
   return layer(name, std::make_shared<PoolOperator>(pool, true), {x});
 }
 
-Value Model::average_pool(const std::string& name, Value x, const Pool& pool) {
+Value Model::average_pool(const std::string& name, const Value& x, const Pool& pool) {
   return layer(name, std::make_shared<PoolOperator>(pool, false), {x});
 }
 
-Value Model::global_average_pool(const std::string& name, Value x) {
+Value Model::global_average_pool(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<GlobalAveragePoolOperator>(), {x});
 }
 
-Value Model::batch_norm(const std::string& name, Value x, const BatchNorm& norm) {
+Value Model::batch_norm(const std::string& name, const Value& x, const BatchNorm& norm) {
   return layer(name, std::make_shared<BatchNormOperator>(norm), {x});
 }
 
-Value Model::group_norm(const std::string& name, Value x, const GroupNorm& norm) {
+Value Model::group_norm(const std::string& name, const Value& x, const GroupNorm& norm) {
   return layer(name, std::make_shared<GroupNormOperator>(norm), {x});
 }
 
-Value Model::instance_norm(const std::string& name, Value x, double epsilon) {
-  const bool known = x.layer >= 0 && x.layer < static_cast<int>(shapes_.size());  // `layer` reports an unknown x
-  return group_norm(name, x, {known ? shapes_[static_cast<std::size_t>(x.layer)]['C'] : 1, epsilon});
+Value Model::instance_norm(const std::string& name, const Value& x, double epsilon) {
+  // `layer` reports an x of another model.
+  return group_norm(name, x, {holds(x) ? shapes_[static_cast<std::size_t>(x.layer)]['C'] : 1, epsilon});
 }
 
-Value Model::layer_norm(const std::string& name, Value x, double epsilon) { return group_norm(name, x, {1, epsilon}); }
+Value Model::layer_norm(const std::string& name, const Value& x, double epsilon) {
+  return group_norm(name, x, {1, epsilon});
+}
 
-Value Model::activation(const std::string& name, Value x, const Activation& f) {
+Value Model::activation(const std::string& name, const Value& x, const Activation& f) {
   return layer(name, std::make_shared<ActivationOperator>(f), {x});
 }
 
-Value Model::relu(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::relu}); }
-Value Model::sigmoid(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::sigmoid}); }
-Value Model::tanh(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::tanh}); }
-Value Model::gelu(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::gelu}); }
-Value Model::silu(const std::string& name, Value x) { return activation(name, x, {Activation::Kind::silu}); }
-Value Model::elu(const std::string& name, Value x, double alpha) {
+Value Model::relu(const std::string& name, const Value& x) { return activation(name, x, {Activation::Kind::relu}); }
+Value Model::sigmoid(const std::string& name, const Value& x) {
+  return activation(name, x, {Activation::Kind::sigmoid});
+}
+Value Model::tanh(const std::string& name, const Value& x) { return activation(name, x, {Activation::Kind::tanh}); }
+Value Model::gelu(const std::string& name, const Value& x) { return activation(name, x, {Activation::Kind::gelu}); }
+Value Model::silu(const std::string& name, const Value& x) { return activation(name, x, {Activation::Kind::silu}); }
+Value Model::elu(const std::string& name, const Value& x, double alpha) {
   return activation(name, x, {Activation::Kind::elu, alpha});
 }
-Value Model::leaky_relu(const std::string& name, Value x, double slope) {
+Value Model::leaky_relu(const std::string& name, const Value& x, double slope) {
   return activation(name, x, {Activation::Kind::leaky_relu, slope});
 }
 
-Value Model::add(const std::string& name, Value a, Value b) {
+Value Model::add(const std::string& name, const Value& a, const Value& b) {
   return layer(name, std::make_shared<AddOperator>(), {a, b});
 }
 
@@ -70,39 +74,39 @@ Value Model::concatenate(const std::string& name, const std::vector<Value>& inpu
   return layer(name, std::make_shared<ConcatenateOperator>(static_cast<int>(inputs.size())), inputs);
 }
 
-Value Model::upsample(const std::string& name, Value x, const Upsample& upsample) {
+Value Model::upsample(const std::string& name, const Value& x, const Upsample& upsample) {
   return layer(name, std::make_shared<UpsampleOperator>(upsample), {x});
 }
 
-Value Model::crop(const std::string& name, Value x, const Padding& margins) {
+Value Model::crop(const std::string& name, const Value& x, const Padding& margins) {
   return layer(name, std::make_shared<CropOperator>(margins), {x});
 }
 
-Value Model::space_to_depth(const std::string& name, Value x, const PerDim& block) {
+Value Model::space_to_depth(const std::string& name, const Value& x, const PerDim& block) {
   return layer(name, std::make_shared<SpaceToDepthOperator>(block), {x});
 }
 
-Value Model::dropout(const std::string& name, Value x, const Dropout& dropout) {
+Value Model::dropout(const std::string& name, const Value& x, const Dropout& dropout) {
   return layer(name, std::make_shared<DropoutOperator>(dropout), {x});
 }
 
-Value Model::linear(const std::string& name, Value x, const Linear& linear) {
+Value Model::linear(const std::string& name, const Value& x, const Linear& linear) {
   return layer(name, std::make_shared<LinearOperator>(linear), {x});
 }
 
-Value Model::softmax_cross_entropy(const std::string& name, Value x) {
+Value Model::softmax_cross_entropy(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<CrossEntropyOperator>(), {x});
 }
 
-Value Model::softmax_dice(const std::string& name, Value x) {
+Value Model::softmax_dice(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<DiceOperator>(), {x});
 }
 
-Value Model::mean_squared_error(const std::string& name, Value x) {
+Value Model::mean_squared_error(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<DifferenceOperator>(false), {x});
 }
 
-Value Model::mean_absolute_error(const std::string& name, Value x) {
+Value Model::mean_absolute_error(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<DifferenceOperator>(true), {x});
 }
 
@@ -113,8 +117,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size())};
   std::vector<Shape> shapes;
   for (const auto& value : inputs) {
-    if (value.layer < 0 || value.layer >= static_cast<int>(layers_.size()))
-      fail("layer '{}': its input is not a layer of this model", name);
+    if (!holds(value)) fail("layer '{}': its input is not a layer of this model", name);
     added.inputs.push_back(value.layer);
     shapes.push_back(shapes_[static_cast<std::size_t>(value.layer)]);
   }
@@ -129,7 +132,26 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
       likes_.try_emplace(fmt::format("{} {}", added.op->kind(), added.op->describe()), added.like);
   added.like = first->second;
   layers_.push_back(std::move(added));
-  return {static_cast<int>(layers_.size()) - 1};
+  return {static_cast<int>(layers_.size()) - 1, name, name_};
+}
+
+bool Model::holds(const Value& value) const {
+  return value.model == name_ && value.layer >= 0 && value.layer < static_cast<int>(layers_.size()) &&
+         layers_[static_cast<std::size_t>(value.layer)].name == value.name;
+}
+
+Value Model::value(std::string_view name) const {
+  if (const int at = find(name); at >= 0) return {at, std::string(name), name_};
+  std::vector<std::string> names;
+  for (const auto& each : layers_) names.push_back(each.name);
+  fail("the model '{}' has no layer '{}'{}; it has {}", name_, name, did_you_mean(name, names), quoted_list(names));
+}
+
+int Model::find(const Value& value) const {
+  if (!holds(value))
+    fail("the value '{}' is of another model, '{}'; give a value of '{}', or the layer's name", value.name, value.model,
+         name_);
+  return value.layer;
 }
 
 int Model::find(std::string_view name) const {

@@ -178,7 +178,7 @@ int CostTermBuilder::number(const Route& route) {
 Movement CostTermBuilder::movement(const Route& route, const Traffic& traffic) {
   Movement movement{number(route), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes),
                     static_cast<int>(terms_.candidates.size())};
-  for (const Algorithm algorithm : algorithms(route.verb))
+  for (const CollectiveAlgorithm algorithm : algorithms(route.verb))
     terms_.candidates.push_back(
         {algorithm, collective_cost(route.verb, algorithm, route.ranks, movement.bytes / movement.messages)});
   return movement;

@@ -25,17 +25,17 @@ double halved(const Fold& fold) {
   return blocks;
 }
 
-CollectiveCost all_reduce(Algorithm algorithm, int p, double n) {
+CollectiveCost all_reduce(CollectiveAlgorithm algorithm, int p, double n) {
   const Fold fold(p);
   const double rounds = ceil_log2(fold.core), folds = fold.rest > 0 ? 1 : 0;  // folding: there with a sum, and back
-  if (algorithm == Algorithm::recursive_doubling)  // Thakur et al. 2005: log2 p (alpha + n beta + n gamma)
+  if (algorithm == CollectiveAlgorithm::recursive_doubling)  // Thakur et al. 2005: log2 p (alpha + n beta + n gamma)
     return {rounds + 2 * folds, (rounds + 2 * folds) * n, (rounds + folds) * n};
-  if (algorithm == Algorithm::rabenseifner) {
+  if (algorithm == CollectiveAlgorithm::rabenseifner) {
     // Thakur et al. 2005: 2 log2 p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma
     const double part = (fold.core - 1.0) / fold.core * n;
     return {2 * (rounds + folds), 2 * (part + folds * n), part + folds * n};
   }
-  if (algorithm == Algorithm::binomial) {  // a reduce and a broadcast, Thakur et al. 2005
+  if (algorithm == CollectiveAlgorithm::binomial) {  // a reduce and a broadcast, Thakur et al. 2005
     const double depth = ceil_log2(p);
     return {2 * depth, 2 * depth * n, depth * n};
   }
@@ -43,19 +43,20 @@ CollectiveCost all_reduce(Algorithm algorithm, int p, double n) {
   return {2 * (p - 1.0), 2 * part, part};
 }
 
-CollectiveCost all_gather(Algorithm algorithm, int p, double n) {
+CollectiveCost all_gather(CollectiveAlgorithm algorithm, int p, double n) {
   const double part = (p - 1.0) / p * n;
-  if (algorithm == Algorithm::ring) return {p - 1.0, part, 0};                             // Thakur et al. 2005
-  if (algorithm == Algorithm::bruck) return {static_cast<double>(ceil_log2(p)), part, 0};  // Bruck et al. 1997
+  if (algorithm == CollectiveAlgorithm::ring) return {p - 1.0, part, 0};  // Thakur et al. 2005
+  if (algorithm == CollectiveAlgorithm::bruck)
+    return {static_cast<double>(ceil_log2(p)), part, 0};  // Bruck et al. 1997
   const Fold fold(p);
   const double rounds = ceil_log2(fold.core);
   if (fold.rest == 0) return {rounds, part, 0};            // Thakur et al. 2005
   return {rounds + 2, (1 + halved(fold) + p) / p * n, 0};  // folding: a block there, everything back
 }
 
-CollectiveCost reduce_scatter(Algorithm algorithm, int p, double n) {
+CollectiveCost reduce_scatter(CollectiveAlgorithm algorithm, int p, double n) {
   const double part = (p - 1.0) / p * n;
-  if (algorithm != Algorithm::recursive_halving) return {p - 1.0, part, part};  // Thakur et al. 2005
+  if (algorithm != CollectiveAlgorithm::recursive_halving) return {p - 1.0, part, part};  // Thakur et al. 2005
   const Fold fold(p);
   const double rounds = ceil_log2(fold.core);
   if (fold.rest == 0) return {rounds, part, part};  // Thakur et al. 2005
@@ -63,14 +64,14 @@ CollectiveCost reduce_scatter(Algorithm algorithm, int p, double n) {
   return {rounds + 2, n + halves + n / p, n + halves};
 }
 
-CollectiveCost broadcast(Algorithm algorithm, int p, double n) {
+CollectiveCost broadcast(CollectiveAlgorithm algorithm, int p, double n) {
   const double depth = ceil_log2(p);
-  if (algorithm == Algorithm::binomial) return {depth, depth * n, 0};
+  if (algorithm == CollectiveAlgorithm::binomial) return {depth, depth * n, 0};
   return {depth + p - 1, 2 * (p - 1.0) / p * n, 0};  // Barnett, van de Geijn et al. 1994
 }
 
-CollectiveCost all_to_all(Algorithm algorithm, int p, double n) {
-  if (algorithm == Algorithm::pairwise) return {p - 1.0, (p - 1.0) / p * n, 0};
+CollectiveCost all_to_all(CollectiveAlgorithm algorithm, int p, double n) {
+  if (algorithm == CollectiveAlgorithm::pairwise) return {p - 1.0, (p - 1.0) / p * n, 0};
   // Bruck et al. 1997: in the round of a bit go the blocks whose distance, of 1 to p-1, has it: half of them for a power
   // of two.
   double blocks = 0;
@@ -80,7 +81,7 @@ CollectiveCost all_to_all(Algorithm algorithm, int p, double n) {
 
 }  // namespace
 
-CollectiveCost collective_cost(Verb verb, Algorithm algorithm, int ranks, double bytes) {
+CollectiveCost collective_cost(Verb verb, CollectiveAlgorithm algorithm, int ranks, double bytes) {
   check(verb, ranks, bytes);
   check_algorithm(verb, algorithm);
   if (ranks == 1 || bytes == 0) return {};

@@ -85,16 +85,16 @@ Traffic all_reduce(const CollectiveCall& call, int rank) {
   const Fold fold(p);
   const Index count = call.counts[0], n = count * size_of(call.dtype);
   switch (call.algorithm) {
-    case Algorithm::recursive_doubling:
+    case CollectiveAlgorithm::recursive_doubling:
       if (rank >= fold.core) return message(n);
       return messages(ceil_log2(fold.core) + (rank < fold.rest ? 1 : 0), n);
-    case Algorithm::rabenseifner: {
+    case CollectiveAlgorithm::rabenseifner: {
       if (fold.idle(rank)) return message(n);
       const Cut cut(balanced_counts(count, fold.core), call.dtype);
       const int place = fold.place(rank);
       return halving(cut, place) + doubling(cut, place) + message(fold.doubled(rank) ? n : 0);
     }
-    case Algorithm::binomial: return messages((rank > 0 ? 1 : 0) + children(rank, p), n);
+    case CollectiveAlgorithm::binomial: return messages((rank > 0 ? 1 : 0) + children(rank, p), n);
     default: break;
   }
   const Cut cut(balanced_counts(count, p), call.dtype);
@@ -104,8 +104,8 @@ Traffic all_reduce(const CollectiveCall& call, int rank) {
 Traffic all_gather(const CollectiveCall& call, int rank) {
   const int p = call.ranks;
   const Cut cut(call.counts, call.dtype);
-  if (call.algorithm == Algorithm::ring) return all_but(cut, (rank + 1) % p);
-  if (call.algorithm == Algorithm::recursive_doubling) {
+  if (call.algorithm == CollectiveAlgorithm::ring) return all_but(cut, (rank + 1) % p);
+  if (call.algorithm == CollectiveAlgorithm::recursive_doubling) {
     const Fold fold(p);
     if (fold.idle(rank)) return message(cut[rank]);
     return doubling(cut.onto(fold), fold.place(rank)) + message(fold.doubled(rank) ? cut.all() : 0);
@@ -117,7 +117,7 @@ Traffic all_gather(const CollectiveCall& call, int rank) {
 
 Traffic reduce_scatter(const CollectiveCall& call, int rank) {
   const Cut cut(call.counts, call.dtype);
-  if (call.algorithm != Algorithm::recursive_halving) return all_but(cut, rank);
+  if (call.algorithm != CollectiveAlgorithm::recursive_halving) return all_but(cut, rank);
   const Fold fold(call.ranks);
   if (fold.idle(rank)) return message(cut.all());
   return halving(cut.onto(fold), fold.place(rank)) + message(fold.doubled(rank) ? cut[rank + 1] : 0);
@@ -125,7 +125,8 @@ Traffic reduce_scatter(const CollectiveCall& call, int rank) {
 
 Traffic broadcast(const CollectiveCall& call, int rank) {
   const int p = call.ranks, number = (rank - call.root + p) % p;
-  if (call.algorithm == Algorithm::binomial) return messages(children(number, p), call.counts[0] * size_of(call.dtype));
+  if (call.algorithm == CollectiveAlgorithm::binomial)
+    return messages(children(number, p), call.counts[0] * size_of(call.dtype));
   const Cut cut(balanced_counts(call.counts[0], p), call.dtype);
   Traffic traffic = all_but(cut, (number + 1) % p);
   // A rank has been given as many blocks as the lowest bit of its number says, and gives all away but its own.
@@ -141,7 +142,7 @@ Traffic all_to_all(const CollectiveCall& call, int rank) {
            size_of(call.dtype);
   };
   Traffic traffic;
-  if (call.algorithm == Algorithm::pairwise) {
+  if (call.algorithm == CollectiveAlgorithm::pairwise) {
     for (int to = 0; to < p; ++to)
       if (to != rank) traffic += message(bytes(rank, to));
     return traffic;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/strategies/cost/collective_cost.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 
@@ -20,7 +20,7 @@ struct Route {
 
 /// An algorithm that a collective can take, and the coefficients of its latencies, bytes and sums.
 struct Candidate {
-  Algorithm algorithm = Algorithm::ring;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   CollectiveCost cost;
 };
 

@@ -127,6 +127,16 @@ class PatternCheck {
        did_you_mean(rule.match, names), quoted_list(names));
 }
 
+/// Throws Error if the rule was given a value of another model.
+void check_value(const Model& model, const Strategy::Rule& rule) {
+  if (!rule.value) return;
+  try {
+    static_cast<void>(model.find(*rule.value));
+  } catch (const Error& error) {
+    fail("{}: {}", rule.place, error.what());
+  }
+}
+
 /// Merges a rule into the settings. It overrides earlier rules.
 void merge(const Strategy::Rule& rule, LayerSettings& settings) {
   const auto set = [&](Setting& setting, const std::optional<std::string>& text) {
@@ -135,7 +145,7 @@ void merge(const Strategy::Rule& rule, LayerSettings& settings) {
   set(settings.output, rule.rule.output);
   set(settings.input, rule.rule.input);
   set(settings.weights, rule.rule.weights);
-  set(settings.algorithm, rule.rule.algorithm);
+  if (rule.rule.algorithm) settings.algorithm = {&rule.rule.algorithm->text(), &rule};
   if (rule.rule.recompute) settings.recompute = &rule;
 }
 
@@ -147,6 +157,7 @@ std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy
   std::vector<std::size_t> layers;
   layers.reserve(settings.size());
   for (const auto& rule : strategy.rules()) {
+    check_value(model, rule);
     layers.clear();
     for (std::size_t i = 0; i < settings.size(); ++i)
       if (rule.matches(model.layers()[i].name)) layers.push_back(i);

@@ -1,7 +1,6 @@
 #include "partita/strategies/declare/strategy.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/schedule/generators.hpp"
 #include "strategies/declare/toml.hpp"
 
 #include <algorithm>
@@ -129,6 +128,12 @@ Strategy& Strategy::layer(std::string match, LayerRule rule, std::string place) 
   return *this;
 }
 
+Strategy& Strategy::layer(const Value& value, LayerRule rule, std::string place) {
+  layer(value.name, std::move(rule), std::move(place));
+  rules_.back().value = value;
+  return *this;
+}
+
 Strategy& Strategy::optimizer_state(OptimizerState state) {
   optimizer_state_ = state;
   return *this;
@@ -156,9 +161,7 @@ Strategy& Strategy::group(Group group) {
 }
 
 int Strategy::groups_per_stage() const {
-  return groups_per_stage_ > 0   ? groups_per_stage_
-         : schedule_ == "single" ? 1
-                                 : schedule_kind(schedule_).groups_per_stage;
+  return groups_per_stage_ > 0 ? groups_per_stage_ : default_groups_per_stage(schedule_);
 }
 
 std::vector<int> Strategy::stages_of_groups() const {
@@ -169,7 +172,7 @@ std::vector<int> Strategy::stages_of_groups() const {
     fail(
         "the schedule '{}' runs {} groups of layers per stage, but the strategy has {} [[group]] entries; "
         "give a multiple of {}",
-        schedule_, each, groups, each);
+        name(schedule_), each, groups, each);
   std::vector<int> places;
   for (int group = 0; group < groups; ++group) places.push_back(stage_of_group(schedule_, group, groups / each));
   return places;
@@ -208,20 +211,24 @@ int Strategy::ranks() const {
   return last.first_rank() + last.size();
 }
 
-Strategy& Strategy::schedule(const std::string& kind, int microbatches, int groups) {
+Strategy& Strategy::schedule(ScheduleKind kind, int microbatches, int groups) {
   if (microbatches < 1 || microbatches > most_microbatches)
     fail("the number of microbatches per step is {}; it must be 1 to {}", microbatches, most_microbatches);
-  if (kind == "single" && microbatches > 1)
+  if (kind == ScheduleKind::single && microbatches > 1)
     fail("the schedule 'single' has one microbatch, not {}; '1f1b' takes any number", microbatches);
-  const int usual = kind == "single" ? 1 : schedule_kind(kind).groups_per_stage;
+  const int usual = default_groups_per_stage(kind);
   if (groups < 0) fail("the number of groups of layers per stage is {}; it must be 1 or more", groups);
-  if (groups > 0 && groups != usual && (kind == "single" || !schedule_kind(kind).any_groups))
-    fail("the schedule '{}' has {} {} of layers per stage, not {}; 'interleaved' takes any number", kind, usual,
+  if (groups > 0 && groups != usual && !any_groups(kind))
+    fail("the schedule '{}' has {} {} of layers per stage, not {}; 'interleaved' takes any number", name(kind), usual,
          usual == 1 ? "group" : "groups", groups);
   groups_per_stage_ = groups;
   schedule_ = kind;
   microbatches_ = microbatches;
   return *this;
+}
+
+Strategy& Strategy::schedule(std::string_view kind, int microbatches, int groups) {
+  return schedule(parse_schedule_kind(kind), microbatches, groups);
 }
 
 Strategy Strategy::on(Grid grid) const {
@@ -277,19 +284,19 @@ std::string Strategy::print() const {
   if (optimizer_state_ == OptimizerState::sharded) text += "optimizer = \"sharded\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   if (stage_count_ > 1) text += fmt::format("stages = {}\n", stage_count_);
-  if (schedule_ != "single" || microbatches_ > 1)
-    text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n{}", schedule_, microbatches_,
+  if (schedule_ != ScheduleKind::single || microbatches_ > 1)
+    text += fmt::format("\n[schedule]\nkind = \"{}\"\nmicrobatches = {}\n{}", name(schedule_), microbatches_,
                         groups_per_stage_ > 0 ? fmt::format("groups = {}\n", groups_per_stage_) : "");
   for (const auto& [first, last, grid, place] : groups_) {
     text += fmt::format("\n[[group]]\nlayers = [{}, {}]\n", quoted(first), quoted(last));
     if (grid) text += fmt::format("grid = \"{}\"\n", grid->print());
   }
-  for (const auto& [match, rule, place] : rules_) {
+  for (const auto& [match, rule, place, value] : rules_) {
     text += fmt::format("\n[[layer]]\nmatch = {}\n", quoted(match));
     if (rule.output) text += fmt::format("output = {}\n", quoted(*rule.output));
     if (rule.input) text += fmt::format("input = {}\n", quoted(*rule.input));
     if (rule.weights) text += fmt::format("weights = {}\n", quoted(*rule.weights));
-    if (rule.algorithm) text += fmt::format("algorithm = {}\n", quoted(*rule.algorithm));
+    if (rule.algorithm) text += fmt::format("algorithm = {}\n", quoted(rule.algorithm->text()));
     if (rule.recompute) text += fmt::format("recompute = {}\n", *rule.recompute);
   }
   return text;

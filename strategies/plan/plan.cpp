@@ -111,6 +111,22 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
   return sets;
 }
 
+const LayerPlan& Plan::layer(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& each : layers) {
+    if (each.name == name) return each;
+    names.push_back(each.name);
+  }
+  fail("the model '{}' has no layer '{}'{}; it has {}", model, name, did_you_mean(name, names), quoted_list(names));
+}
+
+const LayerPlan& Plan::layer(const Value& value) const {
+  if (value.model == model && value.layer >= 0 && value.layer < static_cast<int>(layers.size()))
+    if (const auto& found = layers[static_cast<std::size_t>(value.layer)]; found.name == value.name) return found;
+  fail("the value '{}' is of another model, '{}'; give a value of '{}', or the layer's name", value.name, value.model,
+       model);
+}
+
 int Plan::stage_running(int group, int replica) const {
   return (replica == 0 ? stage_of_group : second_replica->stage_of_group)[static_cast<std::size_t>(group)];
 }
@@ -170,7 +186,7 @@ std::uint64_t Plan::hash() const {
     text += layer.recompute ? " recompute\n" : "\n";
   }
   for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());
-  return partita::hash(text + schedule.print());
+  return partita::hash_text(text + schedule.print());
 }
 
 GroupGraph graph_of(const Plan& plan) {

@@ -51,7 +51,7 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) 
 
 ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches) {
   ScheduleRequest request;
-  request.kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
+  request.kind = strategy.schedule() == ScheduleKind::single ? ScheduleKind::one_f_one_b : strategy.schedule();
   request.stages = stages;
   request.microbatches = microbatches;
   request.groups_per_stage = strategy.groups_per_stage();
@@ -70,13 +70,13 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
             {Action::Kind::forward, static_cast<int>(group), j});
     return with_communication(forwards, graph, false);
   }
-  if (strategy.schedule() == "single" && stages == 1) return single_stage(true);
+  if (strategy.schedule() == ScheduleKind::single && stages == 1) return single_stage(true);
   const ScheduleRequest request = request_of(strategy, stages, microbatches);
   if (strategy.groups().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
     fail("the schedule '{}' runs {} groups of layers a stage; name them by [[group]] entries, two or more",
-         request.kind, request.groups_per_stage);
+         name(request.kind), request.groups_per_stage);
   std::vector<std::vector<int>> replicas{places};
-  if (request.kind == "chimera") replicas.push_back(reversed_stages(places));
+  if (request.kind == ScheduleKind::chimera) replicas.push_back(reversed_stages(places));
   return *made.of(request, graph, replicas);
 }
 
@@ -87,7 +87,7 @@ void check_replica_grids(const Strategy& strategy) {
       fail(
           "the schedule '{}' keeps the layers of stage {} on stage {} too, but their grids are \"{}\" and \"{}\"; give "
           "both the same",
-          strategy.schedule(), s, other, grids[s].print(), grids[other].print());
+          name(strategy.schedule()), s, other, grids[s].print(), grids[other].print());
 }
 
 std::vector<int> reversed_stages(std::vector<int> places) {

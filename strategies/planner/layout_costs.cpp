@@ -83,7 +83,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const auto producer = static_cast<std::size_t>(layer.inputs[k]);
       text += fmt::format(" {}{}", inputs[k].print(), trains[producer] ? " dx" : "");
-      producers.push_back({of_layer[producer]});
+      producers.push_back(model.value(model.layers()[static_cast<std::size_t>(of_layer[producer])].name));
       trains.back() = trains.back() || trains[producer];
     }
     const auto [found, fresh] = numbers.try_emplace(std::move(text), static_cast<int>(numbers.size()));

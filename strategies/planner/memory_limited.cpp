@@ -19,8 +19,9 @@ constexpr double same_step = 1e-4;
 Strategy cut(const Strategy& strategy, int microbatches) {
   Strategy more = strategy;
   if (microbatches == strategy.microbatches()) return more;
-  const bool single = strategy.schedule() == "single";
-  return more.schedule(single ? "1f1b" : strategy.schedule(), microbatches, single ? 0 : strategy.groups_per_stage());
+  const bool single = strategy.schedule() == ScheduleKind::single;
+  return more.schedule(single ? ScheduleKind::one_f_one_b : strategy.schedule(), microbatches,
+                       single ? 0 : strategy.groups_per_stage());
 }
 
 /// Number of ranks that share samples. The planner names their axis "data".

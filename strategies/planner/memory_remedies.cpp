@@ -116,13 +116,14 @@ class Search {
 
   Family more_microbatches(const Strategy& strategy, const std::string& with) const {
     Family family;
-    const std::string kind = strategy.schedule() == "single" ? "1f1b" : strategy.schedule();
-    const int groups = strategy.schedule() == "single" ? 0 : strategy.groups_per_stage();
+    const bool single = strategy.schedule() == ScheduleKind::single;
+    const ScheduleKind kind = single ? ScheduleKind::one_f_one_b : strategy.schedule();
+    const int groups = single ? 0 : strategy.groups_per_stage();
     for (Index count = 2 * strategy.microbatches(); count <= std::min<Index>(workload_.batch, 1 << 16); count *= 2)
       family.push_back([=, this] {
         Strategy cut = strategy;
         cut.schedule(kind, static_cast<int>(count), groups);
-        return Variant{fmt::format("{} microbatches ({}){}", count, kind, with), cut, workload_};
+        return Variant{fmt::format("{} microbatches ({}){}", count, name(kind), with), cut, workload_};
       });
     return family;
   }

@@ -35,7 +35,7 @@ constexpr std::array exposed_shares{0.5, 1.0};
 /// Spatial dimensions are not split into more parts than this, whatever the image: no grid of ranks has a longer axis.
 constexpr Index most_parts = 1 << 14;
 /// The schedule kind whose stages each hold two groups of layers.
-constexpr const char* chimera = "chimera";
+constexpr ScheduleKind chimera = ScheduleKind::chimera;
 
 /// Returns the divisors of n in ascending order.
 std::vector<int> divisors(int n) {
@@ -166,9 +166,12 @@ class Planner {
     }
     for (const auto& each : prices.left_out())
       if (options_.left_out) options_.left_out(each);
-    if (!offered && examined > 0)
-      fail("no schedule of the kinds {} fits {} ranks and the {} layers of the model '{}'",
-           fmt::join(options_.kinds, ", "), options_.ranks, model_.layers().size(), model_.name());
+    if (!offered && examined > 0) {
+      std::string kinds;
+      for (const ScheduleKind kind : options_.kinds) kinds.append(kinds.empty() ? "" : ", ").append(name(kind));
+      fail("no schedule of the kinds {} fits {} ranks and the {} layers of the model '{}'", kinds, options_.ranks,
+           model_.layers().size(), model_.name());
+    }
     if (examined == 0)
       fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks",
            options_.ranks, model_.name(), workload_.batch);
@@ -316,14 +319,15 @@ class Planner {
   void examine(const Candidate& candidate, std::vector<Offer>& offers, std::vector<Offer>& two_replicas) {
     const Strategy layouts = strategy_of(candidate);
     if (candidate.stages == 1) {
-      const Strategy whole = candidate.microbatches == 1 ? layouts : scheduled(layouts, "1f1b", candidate);
+      const Strategy whole =
+          candidate.microbatches == 1 ? layouts : scheduled(layouts, ScheduleKind::one_f_one_b, candidate);
       offers.push_back({whole, price(best_.bound(whole)).seconds});
       return;
     }
     const Strategy staged = Strategy(layouts).stages(candidate.stages);
     std::optional<Plan> uncut;  // the plan before stages are placed; the same for all kinds
-    for (const auto& kind : options_.kinds) {
-      const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
+    for (const ScheduleKind kind : options_.kinds) {
+      const int groups = candidate.stages * default_groups_per_stage(kind);
       if (kind == chimera || groups > static_cast<int>(model_.layers().size())) continue;
       const Strategy strategy = scheduled(staged, kind, candidate);
       if (!uncut) uncut = bind_single_stage(model_, strategy, workload_);
@@ -333,7 +337,7 @@ class Planner {
       two_replicas.push_back({scheduled(staged, chimera, candidate), candidate.even});
   }
 
-  static Strategy scheduled(const Strategy& strategy, const std::string& kind, const Candidate& candidate) {
+  static Strategy scheduled(const Strategy& strategy, ScheduleKind kind, const Candidate& candidate) {
     return Strategy(strategy).schedule(kind, candidate.microbatches);
   }
 

@@ -19,7 +19,7 @@ TEST(Philox, KnownAnswers) {
 }
 
 TEST(Random, IsAFunctionOfItsArguments) {
-  const Random a(7, hash("conv1"), 3), again(7, hash("conv1"), 3);
+  const Random a(7, hash_text("conv1"), 3), again(7, hash_text("conv1"), 3);
   for (Index i = 0; i < 100; ++i) {
     EXPECT_EQ(a.bits(i), again.bits(i));
     EXPECT_EQ(a.uniform(i), again.uniform(i));
@@ -28,7 +28,7 @@ TEST(Random, IsAFunctionOfItsArguments) {
 }
 
 TEST(Random, ManyAtATimeAreTheSame) {
-  const Random random(7, hash("conv1"), 3);
+  const Random random(7, hash_text("conv1"), 3);
   for (const Index first : {Index{0}, Index{5}, (Index{1} << 32) - 3})
     for (const std::size_t count : {0, 1, 63, 64, 65, 128, 200}) {
       std::vector<double> uniform(count), normal(count);
@@ -86,9 +86,9 @@ TEST(Random, NormalHasMomentsOfTheNormalDistribution) {
 }
 
 TEST(Hash, IsFnv1a) {
-  EXPECT_EQ(hash(""), 0xcbf29ce484222325U);
-  EXPECT_EQ(hash("a"), 0xaf63dc4c8601ec8cU);
-  EXPECT_EQ(hash("foobar"), 0x85944171f73967e8U);
+  EXPECT_EQ(hash_text(""), 0xcbf29ce484222325U);
+  EXPECT_EQ(hash_text("a"), 0xaf63dc4c8601ec8cU);
+  EXPECT_EQ(hash_text("foobar"), 0x85944171f73967e8U);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ Box make_box(std::initializer_list<Interval> sides) {
 /// Draws random intervals, boxes and dtypes.
 class Draw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed, hash("tensor_test")) {}
+  explicit Draw(std::uint64_t seed) : random_(seed, hash_text("tensor_test")) {}
   Index below(Index n) { return static_cast<Index>(random_.bits(next_++)) % n; }
   /// Draws a box with extents from 0 (seldom) to 4, also at negative coordinates.
   Box box(int dims) {
@@ -106,7 +106,7 @@ TEST(Tensor, WithoutChannelsTheLogicalOrderIsTheMemoryOrder) {
 
 TEST(Tensor, OffsetsAreDense) {
   for (const auto& names : all_names) {
-    Draw draw(hash(names));
+    Draw draw(hash_text(names));
     const Tensor x(DType::f32, names, draw.box(static_cast<int>(names.size())));
     std::vector<int> seen(static_cast<std::size_t>(x.volume()));
     for_coordinates(x.box(), [&](const At& at) { ++seen.at(static_cast<std::size_t>(x.offset(at))); });

@@ -11,16 +11,6 @@ using namespace partita;
 
 namespace {
 
-/// A layer that copies its input.
-class Fragile final : public Operator {
- public:
-  std::string_view kind() const override { return "fragile"; }
-  Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
-  OperatorLayouts layouts(const LayoutRequest& request) const override {
-    return {.x = {request.output}, .y = request.output, .dx = {request.output.dual()}};
-  }
-};
-
 /// Simulates a corrupted heap: the fault occurs while the process holds the allocator's lock. Whatever allocates memory
 /// afterwards, such as a backtrace, never returns.
 [[noreturn]] void fault_in_malloc() {
@@ -35,12 +25,17 @@ class Fragile final : public Operator {
   }
 }
 
-/// In step 3, the rank in the environment variable FAIL_RANK fails in the way that FAIL_HOW names.
-class FragileKernel final : public Kernel {
+/// A layer that copies its input. In step 3, the rank in the environment variable FAIL_RANK fails in the way that
+/// FAIL_HOW names.
+class Fragile final : public CustomLayer {
  public:
-  explicit FragileKernel(int rank) : fails_(rank == std::atoi(std::getenv("FAIL_RANK"))) {}
+  std::string_view kind() const override { return "fragile"; }
+  Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
+  OperatorLayouts layouts(const LayoutRequest& request) const override {
+    return {.x = {request.output}, .y = request.output, .dx = {request.output.dual()}};
+  }
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    if (fails_ && call.step == 3) {
+    if (call.step == 3 && call.grid.rank() == std::atoi(std::getenv("FAIL_RANK"))) {
       const std::string how = std::getenv("FAIL_HOW");
       if (how == "error") fail("layer '{}': it broke", call.layer.name);
       if (how == "memory") throw std::bad_alloc();
@@ -52,9 +47,6 @@ class FragileKernel final : public Kernel {
   void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
     copy_box(dy, dx[0], dy.box());
   }
-
- private:
-  bool fails_;
 };
 
 Model fragile_model() {
@@ -68,7 +60,4 @@ Model fragile_model() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  register_kernel("fragile", [](const LayerPlan&, int rank) { return std::make_unique<FragileKernel>(rank); });
-  return partita::main(argc, argv, fragile_model);
-}
+int main(int argc, char** argv) { return partita::main(argc, argv, fragile_model); }

@@ -135,7 +135,7 @@ std::vector<CollectiveCall> calls(Verb verb, int ranks) {
   else
     counts = block_counts(verb == Verb::all_to_all ? p * p : p);
   std::vector<CollectiveCall> all;
-  for (const Algorithm algorithm : algorithms(verb))
+  for (const CollectiveAlgorithm algorithm : algorithms(verb))
     for (const auto& each : counts)
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32})
         for (const int root : {0, ranks / 3, ranks - 1}) {
@@ -150,11 +150,10 @@ std::vector<CollectiveCall> calls(Verb verb, int ranks) {
 /// sent.
 class Clock final : public Communicator {
  public:
-  Clock(std::shared_ptr<Communicator> inner, double alpha, double beta)
-      : inner_(std::move(inner)), alpha_(alpha), beta_(beta) {}
+  Clock(Communicator& inner, double alpha, double beta) : inner_(inner), alpha_(alpha), beta_(beta) {}
   double now() const { return now_; }
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     std::vector<double> start(recvs.size(), now_);
@@ -171,8 +170,8 @@ class Clock final : public Communicator {
       in += recvs[i].data.size();
     }
     if (out + in == 0) return {};
-    inner_->exchange(times_out, times_in, stream).wait();
-    inner_->exchange(sends, recvs, stream).wait();
+    inner_.exchange(times_out, times_in, stream).wait();
+    inner_.exchange(sends, recvs, stream).wait();
     for (const double time : start) now_ = std::max(now_, time);
     now_ += alpha_ + beta_ * static_cast<double>(std::max(out, in));
     return {};
@@ -192,12 +191,12 @@ class Clock final : public Communicator {
   std::shared_ptr<Communicator> split(int, int) override { broken("only exchanges are timed"); }
 
  private:
-  std::shared_ptr<Communicator> inner_;
+  Communicator& inner_;
   double alpha_, beta_, now_ = 0;
 };
 
 /// A call whose blocks are equal in every algorithm.
-CollectiveCall equal_blocks(Verb verb, Algorithm algorithm, int ranks) {
+CollectiveCall equal_blocks(Verb verb, CollectiveAlgorithm algorithm, int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   if (verb == Verb::all_reduce || verb == Verb::broadcast)
     return {verb, algorithm, ranks, {Index{3} * ranks * Fold(ranks).core}, DType::f32, ranks / 3};
@@ -206,7 +205,7 @@ CollectiveCall equal_blocks(Verb verb, Algorithm algorithm, int ranks) {
 
 /// The time on the ideal network until the last rank has completed the call.
 double clocked(Communicator& comm, const CollectiveCall& call, double alpha, double beta) {
-  Clock clock(comm.split(0, comm.rank()), alpha, beta);
+  Clock clock(comm, alpha, beta);
   const Bytes in = stored(input(call, comm.rank()), call.dtype);
   Bytes result = stored(expected(call, comm.rank(), ReduceOp::sum), call.dtype);
   run(clock, call, ReduceOp::sum, in, result);
@@ -221,7 +220,7 @@ TEST(Collectives, EveryAlgorithmDeliversAndSendsWhatTheClosedFormsSay) {
   for (const int ranks : rank_counts)
     run_threads(ranks, [ranks](Communicator& comm) {
       const auto counter = std::make_shared<TrafficCounter>();
-      const auto counted = counting(comm.split(0, comm.rank()), counter);
+      const auto counted = counting(comm, counter);
       for (const Verb verb : verbs)
         for (const auto& call : calls(verb, ranks))
           for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
@@ -241,7 +240,7 @@ TEST(Collectives, ReplicasOfASumAgreeBitForBit) {
   for (const int ranks : rank_counts)
     run_threads(ranks, [ranks](Communicator& comm) {
       constexpr Index count = 61;
-      for (const Algorithm algorithm : algorithms(Verb::all_reduce))
+      for (const CollectiveAlgorithm algorithm : algorithms(Verb::all_reduce))
         for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
           std::vector<double> values;  // their sums depend on the order in every dtype
           for (Index i = 0; i < count; ++i)
@@ -263,7 +262,7 @@ TEST(Collectives, TakeAsManyRoundsAndBytesOnTheirLongestPathAsTheCostSays) {
   for (const int ranks : rank_counts)
     run_threads(ranks, [ranks](Communicator& comm) {
       for (const Verb verb : verbs)
-        for (const Algorithm algorithm : algorithms(verb)) {
+        for (const CollectiveAlgorithm algorithm : algorithms(verb)) {
           const auto call = equal_blocks(verb, algorithm, ranks);
           const Index elements = verb == Verb::all_to_all ? given(call, 0) : total(call);
           const auto cost =
@@ -279,10 +278,11 @@ TEST(Collectives, AnAlgorithmOfAnotherVerbIsRefusedOnAllRanks) {
   run_threads(2, [](Communicator& comm) {
     double x = 1;
     const std::vector<Index> counts{1, 0};
-    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, Algorithm::bruck), Error);
-    EXPECT_THROW(textbook::all_gather(comm, &x, &x, counts, DType::f64, Algorithm::pairwise), Error);
-    EXPECT_THROW(textbook::reduce_scatter(comm, &x, &x, counts, DType::f64, Algorithm::binomial), Error);
-    EXPECT_THROW(textbook::broadcast(comm, &x, 1, DType::f64, 0, Algorithm::ring), Error);
-    EXPECT_THROW(textbook::all_to_all(comm, &x, &x, std::vector<Index>(4, 0), DType::f64, Algorithm::ring), Error);
+    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, CollectiveAlgorithm::bruck), Error);
+    EXPECT_THROW(textbook::all_gather(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::pairwise), Error);
+    EXPECT_THROW(textbook::reduce_scatter(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::binomial), Error);
+    EXPECT_THROW(textbook::broadcast(comm, &x, 1, DType::f64, 0, CollectiveAlgorithm::ring), Error);
+    EXPECT_THROW(textbook::all_to_all(comm, &x, &x, std::vector<Index>(4, 0), DType::f64, CollectiveAlgorithm::ring),
+                 Error);
   });
 }

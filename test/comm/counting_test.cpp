@@ -32,15 +32,14 @@ Counts each_collective(const std::string& label, Traffic traffic) {
 
 TEST(Counting, ChangesNothing) {
   for (int ranks = 1; ranks <= 5; ++ranks)
-    run_threads(ranks, [](Communicator& comm) {
-      check_transport(*counting(comm.split(0, comm.rank()), std::make_shared<TrafficCounter>()));
-    });
+    run_threads(ranks,
+                [](Communicator& comm) { check_transport(*counting(comm, std::make_shared<TrafficCounter>())); });
 }
 
 TEST(Counting, CollectivesCountTheirFullVector) {
   run_threads(3, [](Communicator& comm) {
     const auto counter = std::make_shared<TrafficCounter>();
-    const auto counted = counting(comm.split(0, comm.rank()), counter);
+    const auto counted = counting(comm, counter);
     counter->set_label("conv1");
     run_collectives(*counted, 5);
     EXPECT_EQ(counter->by_label(), each_collective("conv1", {1, 20}));
@@ -59,9 +58,7 @@ TEST(Counting, AllToAllCountsWhatTheRankSends) {
     const std::vector<Index> send_counts(3, comm.rank()), recv_counts{0, 1, 2};
     const std::vector<float> send(6);
     std::vector<float> recv(3);
-    counting(comm.split(0, comm.rank()), counter)
-        ->all_to_all(send.data(), send_counts, recv.data(), recv_counts, DType::f32, {})
-        .wait();
+    counting(comm, counter)->all_to_all(send.data(), send_counts, recv.data(), recv_counts, DType::f32, {}).wait();
     EXPECT_EQ(counter->total(), comm.rank() == 0 ? Traffic{} : (Traffic{1, 12 * comm.rank()}));
   });
 }
@@ -69,7 +66,7 @@ TEST(Counting, AllToAllCountsWhatTheRankSends) {
 TEST(Counting, NothingToMoveCountsNothing) {
   run_threads(2, [](Communicator& comm) {
     const auto counter = std::make_shared<TrafficCounter>();
-    const auto counted = counting(comm.split(0, comm.rank()), counter);
+    const auto counted = counting(comm, counter);
     run_collectives(*counted, 0);                         // no elements
     run_collectives(*counted->split(comm.rank(), 0), 5);  // no peers
     counted->exchange({}, {}, {}).wait();                 // no messages
@@ -80,7 +77,7 @@ TEST(Counting, NothingToMoveCountsNothing) {
 TEST(Counting, ExchangesCountNonemptyMessagesSent) {
   run_threads(2, [](Communicator& comm) {
     const auto counter = std::make_shared<TrafficCounter>();
-    const auto counted = counting(comm.split(0, comm.rank()), counter);
+    const auto counted = counting(comm, counter);
     const int peer = 1 - comm.rank();
     // Rank 0 sends 2, 0 and 3 doubles; rank 1 sends none.
     std::vector<double> two(2), none, three(3);
@@ -98,7 +95,7 @@ TEST(Counting, ExchangesCountNonemptyMessagesSent) {
 TEST(Counting, SplitsCountToo) {
   run_threads(4, [](Communicator& comm) {
     const auto counter = std::make_shared<TrafficCounter>();
-    const auto half = counting(comm.split(0, comm.rank()), counter)->split(comm.rank() % 2, 0);
+    const auto half = counting(comm, counter)->split(comm.rank() % 2, 0);
     EXPECT_EQ(counter->total(), Traffic{}) << "a split itself must count nothing";
     counter->set_label("fc");
     run_collectives(*half, 2);

@@ -30,13 +30,13 @@ double shift(Communicator& comm, double work) {
 }  // namespace
 
 TEST(Delaying, ChangesNothingElse) {
-  run_threads(3, [](Communicator& comm) { check_transport(*delaying(comm.split(0, comm.rank()), {1e-6, 1e9})); });
+  run_threads(3, [](Communicator& comm) { check_transport(*delaying(comm, {1e-6, 1e9})); });
 }
 
 // The lower bounds hold on any machine. The upper bounds leave room for a busy machine.
 TEST(Delaying, WaitingTakesLatencyAndTransfer) {
   run_threads(2, [](Communicator& comm) {
-    const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 0.05, .bandwidth = 1000 / 0.1});
+    const auto slow = delaying(comm, {.latency = 0.05, .bandwidth = 1000 / 0.1});
     EXPECT_GE(shift(*slow, 0), 0.15);
     std::vector<double> data(125);
     const double start = now();
@@ -48,7 +48,7 @@ TEST(Delaying, WaitingTakesLatencyAndTransfer) {
 
 TEST(Delaying, WorkBetweenStartAndWaitIsHidden) {
   run_threads(2, [](Communicator& comm) {
-    const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 0.3, .bandwidth = 0});
+    const auto slow = delaying(comm, {.latency = 0.3, .bandwidth = 0});
     const double time = shift(*slow, 0.29);
     EXPECT_GE(time, 0.3);
     EXPECT_LT(time, 0.55) << "the work was added to the transfer";
@@ -57,7 +57,7 @@ TEST(Delaying, WorkBetweenStartAndWaitIsHidden) {
 
 TEST(Delaying, NothingToMoveTakesNoTime) {
   run_threads(2, [](Communicator& comm) {
-    const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 60, .bandwidth = 1});
+    const auto slow = delaying(comm, {.latency = 60, .bandwidth = 1});
     slow->exchange({}, {}, {}).wait();
     double x = 0;
     slow->all_reduce(&x, 0, DType::f64, ReduceOp::sum, {}).wait();

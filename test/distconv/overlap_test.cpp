@@ -100,7 +100,7 @@ Measured measure_on(const Times& times, bool overlap, Make&& make) {
   const Cut cut;
   Measured measured;
   run_threads(2, [&](Communicator& world) {
-    const auto slow = delaying(world.split(0, world.rank()), {.latency = transfer, .bandwidth = 0});
+    const auto slow = delaying(world, {.latency = transfer, .bandwidth = 0});
     const Box owned = cut.layout.owned(world.rank());
     SlowBackend backend(times, owned.volume());
     const RankContext rank{backend, *slow, overlap, {}};

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const Error&) {
   }
   run_threads(1, [&](Communicator& comm) {
-    const ProcessGrid grid(Grid(), comm.split(0, 0), {});
+    const ProcessGrid grid(Grid(), comm, {});
     const auto layout = Layout::parse("", {{'F', 3}, {'C', 7}}, Grid());
     const DistTensor weight(layout, 0, DType::f32, std::make_shared<Allocator>(), MemoryClass::weights);
     try {

@@ -139,7 +139,7 @@ std::string print(const ProductPlan& plan) {
 void check(const ProductPlan& plan, Write write, Communicator& comm) {
   const auto counter = std::make_shared<TrafficCounter>();
   const Grid& on = plan.c.layout.grid();
-  const ProcessGrid grid(on, counting(comm.split(0, comm.rank()), counter), all_axis_sets(on));
+  const ProcessGrid grid(on, counting(comm, counter), all_axis_sets(on));
   const auto backend = make_reference_backend();
   const DistTensor a = make(plan.a.layout, grid.rank(), 1), b = make(plan.b.layout, grid.rank(), 2);
   const DistTensor c = make(plan.c.layout, grid.rank(), 3);
@@ -201,7 +201,7 @@ TEST(Product, ThreeProductsOfALayerAreAdjoint) {
     const ProductPlan of_dx = plan_product({dy, "mk"}, {w, "kn"}, {x, "mn"});
     const ProductPlan of_dw = plan_product({dy, "km"}, {x, "kn"}, {w, "mn"});
     run_threads(grid.size(), [&](Communicator& comm) {
-      const ProcessGrid here(grid, comm.split(0, comm.rank()), all_axis_sets(grid));
+      const ProcessGrid here(grid, comm, all_axis_sets(grid));
       const auto backend = make_reference_backend();
       const auto run = [&](const ProductPlan& plan, const DistTensor& a, const DistTensor& b) {
         DistTensor result = make(plan.c.layout, here.rank(), 9);
@@ -224,7 +224,7 @@ TEST(Product, ReplicasAgreeBitForBit) {
     const Grid& grid = all[static_cast<std::size_t>(seed) % all.size()];
     const ProductPlan plan = draw.plan(grid);
     run_threads(grid.size(), [&](Communicator& comm) {
-      const ProcessGrid here(grid, comm.split(0, comm.rank()), all_axis_sets(grid));
+      const ProcessGrid here(grid, comm, all_axis_sets(grid));
       const auto backend = make_backend("auto", DType::f32, 1);
       const auto random = [&](const Layout& layout, std::uint32_t stream) {
         const DistTensor x(layout, here.rank(), DType::f32, std::make_shared<Allocator>(), MemoryClass::activations);
@@ -312,7 +312,7 @@ TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
   double best = 1;
   for (int attempt = 0; attempt < 3 && best > whole; ++attempt)  // a loaded machine may be late, but never early
     run_threads(2, [&](Communicator& comm) {
-      const auto slow = delaying(comm.split(0, comm.rank()), {.latency = transfer, .bandwidth = 0});
+      const auto slow = delaying(comm, {.latency = transfer, .bandwidth = 0});
       const ProcessGrid grid(plan.c.layout.grid(), slow, {});
       SlowBackend backend(products / (n * n * n / 2));
       const DistTensor a = make(plan.a.layout, grid.rank(), 1), b = make(plan.b.layout, grid.rank(), 2),

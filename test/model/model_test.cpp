@@ -130,7 +130,11 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
   expect_error([] { Begun().m.input("a*", {}); }, {"layer 'a*'"});
   expect_error([] { Begun().m.input("", {}); }, {"layer ''"});
   expect_error([] { Begun().m.relu("r", {}); }, {"layer 'r'", "not a layer of this model"});
-  expect_error([] { Begun().m.relu("r", {7}); }, {"layer 'r'", "not a layer of this model"});
+  expect_error([] { Begun().m.relu("r", {7, "in", "model"}); }, {"layer 'r'", "not a layer of this model"});
+  const Begun begun;
+  EXPECT_EQ(begun.m.find(begun.m.value("in")), 0);
+  expect_error([&] { begun.m.value("im"); }, {"'model' has no layer 'im'", "did you mean 'in'?"});
+  expect_error([&] { begun.m.find({0, "in", "other"}); }, {"'in' is of another model, 'other'"});
   expect_error(
       [] {
         Begun b;
@@ -201,7 +205,8 @@ TEST(Model, ActivationsDescribeTheirParameters) {
             "mean = global_average_pool(s)  -> N=1 C=2\n");
   expect_error([&] { b.m.leaky_relu("z", b.t, 0); }, {"layer 'z'", "slope is 0"});
   expect_error([&] { b.m.elu("z", b.t, -1); }, {"layer 'z'", "alpha is -1"});
-  expect_error([&] { b.m.global_average_pool("z", {7}); }, {"layer 'z'", "window needs spatial dimensions"});
+  expect_error([&] { b.m.global_average_pool("z", b.m.value("mean")); },
+               {"layer 'z'", "window needs spatial dimensions"});
 }
 
 TEST(Model, NormalisesGroups) {
@@ -216,7 +221,7 @@ TEST(Model, NormalisesGroups) {
     EXPECT_NE(text.find(line), std::string::npos) << text;
   expect_error([&] { b.m.group_norm("z", c, {.groups = 4}); }, {"layer 'z'", "4 groups do not divide 6 channels"});
   expect_error([&] { b.m.group_norm("z", c, {.groups = 0}); }, {"layer 'z'", "groups is 0"});
-  expect_error([&] { b.m.instance_norm("z", {17}); }, {"layer 'z'", "not a layer of this model"});
+  expect_error([&] { b.m.instance_norm("z", {17, "in", "model"}); }, {"layer 'z'", "not a layer of this model"});
 }
 
 TEST(Model, ConcatenatesChannels) {

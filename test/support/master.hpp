@@ -134,7 +134,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   options.backend = "reference";
   options.overlap = overlap;
   options.optimizer = workload_of(drawn).optimizer;
-  Trainer trainer(drawn.model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+  Trainer trainer(drawn.model, strategy, options, comm);
   Executor& executor = trainer.executor(drawn.batch, true);
   executor.keep_outputs(outputs == Outputs::kept);
   draw_biases(trainer);
@@ -143,7 +143,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   for (Index step = 0; step < steps; ++step) {
     std::vector<Index> samples;
     for (Index n = 0; n < drawn.batch; ++n) samples.push_back(step * drawn.batch + n);
-    result.losses.push_back(trainer.train_step(data, samples).loss);
+    result.losses.push_back(trainer.step(data, samples).loss);
   }
   for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
     result.outputs.push_back(executor.output(i));

@@ -61,7 +61,7 @@ const Box& at(const std::vector<Box>& boxes, int rank) { return boxes[static_cas
 /// Checks that every element that a rank needs has its value, and that the traffic is what the halo predicts.
 void check_forward(const Halo& halo, const Shape& shape, Communicator& comm) {
   const auto counter = std::make_shared<TrafficCounter>();
-  const auto counted = counting(comm.split(0, comm.rank()), counter);
+  const auto counted = counting(comm, counter);
   const auto from = part(halo.owned(comm.rank())), to = part(halo.needed(comm.rank()));
   const auto truth = part(to.box());
   fill(from, shape, [](Index i) { return value(1, i); });

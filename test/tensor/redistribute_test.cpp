@@ -49,8 +49,7 @@ std::map<Verb, Traffic> foretold(const std::vector<RedistributionStep>& steps, i
 class Checker {
  public:
   Checker(const Grid& grid, Communicator& comm)
-      : counter_(std::make_shared<TrafficCounter>()),
-        grid_(grid, counting(comm.split(0, comm.rank()), counter_), all_axis_sets(grid)) {}
+      : counter_(std::make_shared<TrafficCounter>()), grid_(grid, counting(comm, counter_), all_axis_sets(grid)) {}
 
   void check(const Layout& from, const Layout& to) {
     const auto what = fmt::format("rank {}: {} -> {} by {}", grid_.rank(), from.print(), to.print(),
@@ -134,7 +133,7 @@ TEST(Redistribute, EachConversionOfTheVocabularyIsTaken) {
 
 TEST(Redistribute, ToTheSameLayoutIsTheSameTensor) {
   run_threads(1, [](Communicator& comm) {
-    const ProcessGrid grid(Grid(), comm.split(0, 0), {});
+    const ProcessGrid grid(Grid(), comm, {});
     const auto x = make(Layout(shapes[0], grid.grid()), 0, 1);
     EXPECT_EQ(redistribute(x, x.layout, grid).local.data(), x.local.data());
   });

@@ -36,6 +36,6 @@ class Random {
 };
 
 /// Returns the 64-bit FNV-1a hash of a text.
-std::uint64_t hash(std::string_view text);
+std::uint64_t hash_text(std::string_view text);
 
 }  // namespace partita

@@ -121,6 +121,10 @@ class Communicator {
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 };
 
+/// Returns a pointer to a communicator that somebody else owns.
+/// @pre `comm` outlives the pointer and its copies.
+inline std::shared_ptr<Communicator> borrow(Communicator& comm) { return {std::shared_ptr<void>(), &comm}; }
+
 /// An Error on which all ranks agreed and which all ranks throw. Only rank 0 prints it.
 class AgreedError : public Error {
  public:

@@ -31,6 +31,9 @@ class TrafficCounter {
 
 /// Returns a decorator of `inner` that counts its communication in `counter`, by the rules of Traffic. Communicators
 /// split from it count in the same counter.
+/// @pre `inner` outlives the decorator.
+std::shared_ptr<Communicator> counting(Communicator& inner, std::shared_ptr<TrafficCounter> counter);
+/// Returns a counting decorator that shares the ownership of `inner`.
 std::shared_ptr<Communicator> counting(std::shared_ptr<Communicator> inner, std::shared_ptr<TrafficCounter> counter);
 
 }  // namespace partita

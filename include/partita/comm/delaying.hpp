@@ -14,6 +14,9 @@ struct Delay {
 
 /// Returns a decorator of `inner` that delays waiting, not starting. So computation between start and wait hides the
 /// communication.
+/// @pre `inner` outlives the decorator.
+std::shared_ptr<Communicator> delaying(Communicator& inner, Delay delay);
+/// Returns a delaying decorator that shares the ownership of `inner`.
 std::shared_ptr<Communicator> delaying(std::shared_ptr<Communicator> inner, Delay delay);
 
 }  // namespace partita

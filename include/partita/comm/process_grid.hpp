@@ -15,6 +15,10 @@ class ProcessGrid {
  public:
   /// Makes the communicators in the given order. Rank r of `world` is rank r of the grid. Throws Error if the sizes of
   /// `world` and the grid differ. Collective: every rank of `world` calls it.
+  /// @pre `world` outlives the grid.
+  ProcessGrid(Grid grid, Communicator& world, const std::vector<AxisSet>& axis_sets)
+      : ProcessGrid(std::move(grid), borrow(world), axis_sets) {}
+  /// Makes the communicators and shares the ownership of `world`.
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
 
   /// Returns the process grid of one rank without the other ranks (see make_solo).

@@ -2,6 +2,7 @@
 
 #include "partita/base/activation.hpp"
 #include "partita/model/layers.hpp"
+#include "partita/model/value.hpp"
 
 #include <map>
 #include <memory>
@@ -11,11 +12,6 @@
 #include <vector>
 
 namespace partita {
-
-/// The output of a layer, to be passed as input to other layers.
-struct Value {
-  int layer = -1;
-};
 
 /// One layer: an operator with a name and its inputs.
 struct Layer {
@@ -33,52 +29,56 @@ class Model {
   explicit Model(std::string name = "model") : name_(std::move(name)) {}
 
   Value input(const std::string& name, const Input& input);
-  Value conv(const std::string& name, Value x, const Conv& conv);
-  Value conv_transpose(const std::string& name, Value x, const ConvTranspose& conv);
-  Value max_pool(const std::string& name, Value x, const Pool& pool);
-  Value average_pool(const std::string& name, Value x, const Pool& pool);
+  Value conv(const std::string& name, const Value& x, const Conv& conv);
+  Value conv_transpose(const std::string& name, const Value& x, const ConvTranspose& conv);
+  Value max_pool(const std::string& name, const Value& x, const Pool& pool);
+  Value average_pool(const std::string& name, const Value& x, const Pool& pool);
   /// The mean over all spatial dimensions: N C ... becomes N C.
-  Value global_average_pool(const std::string& name, Value x);
-  Value batch_norm(const std::string& name, Value x, const BatchNorm& norm = {});
-  Value group_norm(const std::string& name, Value x, const GroupNorm& norm = {});
+  Value global_average_pool(const std::string& name, const Value& x);
+  Value batch_norm(const std::string& name, const Value& x, const BatchNorm& norm = {});
+  Value group_norm(const std::string& name, const Value& x, const GroupNorm& norm = {});
   /// Group normalization with one group per channel (Ulyanov et al. 2016).
-  Value instance_norm(const std::string& name, Value x, double epsilon = 1e-5);
+  Value instance_norm(const std::string& name, const Value& x, double epsilon = 1e-5);
   /// Group normalization with one group, over the whole sample (Ba et al. 2016). Scale and shift are per channel.
-  Value layer_norm(const std::string& name, Value x, double epsilon = 1e-5);
-  Value relu(const std::string& name, Value x);
-  Value leaky_relu(const std::string& name, Value x, double slope = 0.01);
-  Value elu(const std::string& name, Value x, double alpha = 1);
-  Value sigmoid(const std::string& name, Value x);
-  Value tanh(const std::string& name, Value x);
-  Value gelu(const std::string& name, Value x);
-  Value silu(const std::string& name, Value x);
+  Value layer_norm(const std::string& name, const Value& x, double epsilon = 1e-5);
+  Value relu(const std::string& name, const Value& x);
+  Value leaky_relu(const std::string& name, const Value& x, double slope = 0.01);
+  Value elu(const std::string& name, const Value& x, double alpha = 1);
+  Value sigmoid(const std::string& name, const Value& x);
+  Value tanh(const std::string& name, const Value& x);
+  Value gelu(const std::string& name, const Value& x);
+  Value silu(const std::string& name, const Value& x);
   /// Adds any of the activations above.
-  Value activation(const std::string& name, Value x, const Activation& f);
-  Value add(const std::string& name, Value a, Value b);
+  Value activation(const std::string& name, const Value& x, const Activation& f);
+  Value add(const std::string& name, const Value& a, const Value& b);
   /// Concatenates the channels of all inputs, in the order of `inputs`.
   Value concatenate(const std::string& name, const std::vector<Value>& inputs);
-  Value upsample(const std::string& name, Value x, const Upsample& upsample = {});
+  Value upsample(const std::string& name, const Value& x, const Upsample& upsample = {});
   /// Removes `margins` from both sides of every spatial dimension.
-  Value crop(const std::string& name, Value x, const Padding& margins);
+  Value crop(const std::string& name, const Value& x, const Padding& margins);
   /// Moves spatial blocks into channels (the inverse of Shi et al. 2016). `block` must divide the spatial extents.
-  Value space_to_depth(const std::string& name, Value x, const PerDim& block);
-  Value dropout(const std::string& name, Value x, const Dropout& dropout = {});
-  Value linear(const std::string& name, Value x, const Linear& linear);
+  Value space_to_depth(const std::string& name, const Value& x, const PerDim& block);
+  Value dropout(const std::string& name, const Value& x, const Dropout& dropout = {});
+  Value linear(const std::string& name, const Value& x, const Linear& linear);
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.
-  Value softmax_cross_entropy(const std::string& name, Value x);
+  Value softmax_cross_entropy(const std::string& name, const Value& x);
   /// A loss that measures the overlap of labels and predictions, for rare classes. Inputs as in softmax_cross_entropy.
-  Value softmax_dice(const std::string& name, Value x);
+  Value softmax_dice(const std::string& name, const Value& x);
   /// Regression losses: the target has the shape of x.
-  Value mean_squared_error(const std::string& name, Value x);
-  Value mean_absolute_error(const std::string& name, Value x);
-  /// Adds a layer with a user-defined operator.
+  Value mean_squared_error(const std::string& name, const Value& x);
+  Value mean_absolute_error(const std::string& name, const Value& x);
+  /// Adds a layer with a user-defined operator, e.g. a CustomLayer.
   Value layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs);
 
   const std::string& name() const { return name_; }
   const std::vector<Layer>& layers() const { return layers_; }
   /// Position of the layer called `name`, or -1.
   int find(std::string_view name) const;
+  /// Returns the output of the layer called `name`. Throws Error with the nearest name if there is none.
+  Value value(std::string_view name) const;
+  /// Returns the position of the value's layer. Throws Error if the value is of another model.
+  int find(const Value& value) const;
   /// Returns the shapes of all layers' outputs for one sample.
   const std::vector<Shape>& shapes() const { return shapes_; }
   /// Returns the shape of one layer's output. `inputs` are the shapes of its inputs; `batch` is used only if it has
@@ -94,6 +94,8 @@ class Model {
   std::string describe() const;
 
  private:
+  bool holds(const Value& value) const;
+
   std::string name_;
   std::vector<Layer> layers_;
   std::vector<Shape> shapes_;         // for one sample

@@ -104,8 +104,7 @@ struct HaloOverlap {
 enum class KernelKind : std::uint8_t { others, conv, product };
 
 /// One kind of layer, without name and position: shapes, weights and layout rule. It is pure: it knows neither ranks
-/// nor devices. The kernel of the same kind (train/kernels/kernel.hpp) runs it. To write your own layer, derive from
-/// this class.
+/// nor devices. A kernel runs it. To write your own layer, derive from CustomLayer (train/kernels/custom_layer.hpp).
 class Operator {
  public:
   virtual ~Operator() = default;

@@ -35,21 +35,21 @@ void complain(std::string_view message) {
 /// rank where it occurs.
 int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
   MpiSession session(argc, argv);
-  const auto world = session.world();
+  Communicator& world = *session.world();
   try {
     std::string answer;
     std::optional<cli::Options> options;
-    agree_or_throw(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
+    agree_or_throw(world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
     if (options) {
       session.limit_waiting(options->timeout);
       if (options->verb == "calibrate") return session.returns(cli::calibrate(*options, factory, world));
-      if (options->verb == "compare") return session.returns(cli::compare(*options, factory, world));
+      if (options->verb == "compare") return session.returns(cli::compare(*options, factory, &world));
       return session.returns(cli::train(*options, factory, world));
     }
-    if (world->rank() == 0) fmt::print("{}", answer);
+    if (world.rank() == 0) fmt::print("{}", answer);
     return 0;
   } catch (const AgreedError& error) {
-    if (world->rank() == 0) complain(error.what());
+    if (world.rank() == 0) complain(error.what());
     return session.returns(user_error);
   } catch (const Error& error) {
     session.abort(error.what(), user_error);

@@ -345,4 +345,10 @@ std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& opt
   return all;
 }
 
+std::vector<std::string> default_kinds() {
+  std::vector<std::string> names;
+  for (const ScheduleKind kind : PlannerOptions().kinds) names.emplace_back(name(kind));
+  return names;
+}
+
 }  // namespace partita::cli

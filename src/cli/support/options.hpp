@@ -16,6 +16,9 @@ namespace partita::cli {
 /// The most samples that a batch or a data set may have.
 inline constexpr Index most_samples = Index{1} << 31;
 
+/// Returns the names of the schedules that the planner tries by default.
+std::vector<std::string> default_kinds();
+
 /// The options of all verbs. Each verb accepts some of them and refuses the others.
 struct Options {
   std::string verb;
@@ -38,14 +41,14 @@ struct Options {
   bool profile = false;                 ///< train: print where the time goes
   std::string machine;                  ///< machine file; "" for the default machine
   std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write
-  std::vector<std::string> strategies;                      ///< compare, calibrate: strategy files
-  bool measure = false;                                     ///< compare: also run the strategies
-  int ranks = 0;                                            ///< plan: number of ranks
-  int best = 3;                                             ///< plan: number of strategies to write
-  int examined = PlannerOptions().examined;                 ///< plan: number of candidates to bind and price exactly
-  std::vector<std::string> kinds = PlannerOptions().kinds;  ///< plan: pipeline schedules to try
-  std::vector<std::string> why_not;                         ///< plan: rules to price with the best strategy
-  std::string why;                                          ///< explain: the layer whose predicted times are explained
+  std::vector<std::string> strategies;               ///< compare, calibrate: strategy files
+  bool measure = false;                              ///< compare: also run the strategies
+  int ranks = 0;                                     ///< plan: number of ranks
+  int best = 3;                                      ///< plan: number of strategies to write
+  int examined = PlannerOptions().examined;          ///< plan: number of candidates to bind and price exactly
+  std::vector<std::string> kinds = default_kinds();  ///< plan: pipeline schedules to try
+  std::vector<std::string> why_not;                  ///< plan: rules to price with the best strategy
+  std::string why;                                   ///< explain: the layer whose predicted times are explained
 };
 
 /// A function that makes the model. It is empty if `--model` chooses a built-in model.

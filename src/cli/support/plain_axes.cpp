@@ -80,12 +80,12 @@ class Axes {
     for (const auto& [axis, extent] : grid_) grid += fmt::format("{}{}={}", grid.empty() ? "" : " ", axis, extent);
     Strategy made(grid);
     made.optimizer_state(strategy_.optimizer_state()).bucket_bytes(strategy_.bucket_bytes());
-    if (strategy_.schedule() != "single")
+    if (strategy_.schedule() != ScheduleKind::single)
       made.schedule(strategy_.schedule(), strategy_.microbatches(), strategy_.groups_per_stage());
     if (strategy_.groups().empty()) made.stages(strategy_.stage_count());
     for (const auto& stage : strategy_.groups()) made.group(stage);
     for (std::size_t i = 0; i < rules_.size(); ++i) {
-      auto [match, rule, place] = strategy_.rules()[i];
+      auto [match, rule, place, value] = strategy_.rules()[i];
       std::vector<std::string> words;
       for (const auto& word : rules_[i]) words.push_back(word.print());
       if (rule.output) rule.output = fmt::format("{}", fmt::join(words, " "));

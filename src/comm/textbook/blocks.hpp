@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/comm/communicator.hpp"
 
 #include <cstring>

@@ -153,13 +153,13 @@ void reduce_scatter_halving(Communicator& comm, std::span<std::byte> work, std::
 
 }  // namespace
 
-void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op, Algorithm algorithm) {
+void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op, CollectiveAlgorithm algorithm) {
   check_algorithm(Verb::all_reduce, algorithm);
   const Sum sum{dtype, op};
   const auto mine = buffer_of(data, count, dtype);
-  if (algorithm == Algorithm::recursive_doubling) return all_reduce_doubling(comm, mine, sum);
-  if (algorithm == Algorithm::rabenseifner) return all_reduce_rabenseifner(comm, data, count, sum);
-  if (algorithm == Algorithm::ring) {
+  if (algorithm == CollectiveAlgorithm::recursive_doubling) return all_reduce_doubling(comm, mine, sum);
+  if (algorithm == CollectiveAlgorithm::rabenseifner) return all_reduce_rabenseifner(comm, data, count, sum);
+  if (algorithm == CollectiveAlgorithm::ring) {
     const auto parts = blocks(data, balanced(count, comm.size()), dtype);
     scatter_ring(comm, parts, sum);
     return gather_ring(comm, parts, comm.rank());
@@ -169,14 +169,14 @@ void all_reduce(Communicator& comm, void* data, Index count, DType dtype, Reduce
 }
 
 void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype,
-                    Algorithm algorithm) {
+                    CollectiveAlgorithm algorithm) {
   check_algorithm(Verb::reduce_scatter, algorithm);
   const Sum sum{dtype, ReduceOp::sum};
   const auto mine = buffer_of(local, counts[static_cast<std::size_t>(comm.rank())], dtype);
-  if (algorithm == Algorithm::pairwise) return reduce_scatter_pairwise(comm, all, mine, counts, sum);
+  if (algorithm == CollectiveAlgorithm::pairwise) return reduce_scatter_pairwise(comm, all, mine, counts, sum);
   const auto whole = blocks(all, counts, dtype).all();
   std::vector<std::byte> work(whole.begin(), whole.end());
-  if (algorithm == Algorithm::recursive_halving) return reduce_scatter_halving(comm, work, mine, counts, sum);
+  if (algorithm == CollectiveAlgorithm::recursive_halving) return reduce_scatter_halving(comm, work, mine, counts, sum);
   const auto parts = blocks(work.data(), counts, dtype);
   scatter_ring(comm, parts, sum);
   copy(parts[comm.rank()], mine);

@@ -116,22 +116,23 @@ void all_to_all_bruck(Communicator& comm, const Blocks<const std::byte>& out, co
 }  // namespace
 
 void all_gather(Communicator& comm, const void* local, void* all, std::span<const Index> counts, DType dtype,
-                Algorithm algorithm) {
+                CollectiveAlgorithm algorithm) {
   check_algorithm(Verb::all_gather, algorithm);
   const auto result = blocks(all, counts, dtype);
   const auto mine = result[comm.rank()];
   copy({static_cast<const std::byte*>(local), mine.size()}, mine);
-  if (algorithm == Algorithm::ring) return gather_ring(comm, result, comm.rank());
-  if (algorithm == Algorithm::recursive_doubling) return all_gather_doubling(comm, all, counts, dtype);
+  if (algorithm == CollectiveAlgorithm::ring) return gather_ring(comm, result, comm.rank());
+  if (algorithm == CollectiveAlgorithm::recursive_doubling) return all_gather_doubling(comm, all, counts, dtype);
   all_gather_bruck(comm, all, counts, dtype);
 }
 
-void broadcast(Communicator& comm, void* data, Index count, DType dtype, int root, Algorithm algorithm) {
+void broadcast(Communicator& comm, void* data, Index count, DType dtype, int root, CollectiveAlgorithm algorithm) {
   check_algorithm(Verb::broadcast, algorithm);
   const int size = comm.size();
   const int rank = (comm.rank() - root + size) % size;
   const auto peer = [&](int r) { return (r + root) % size; };
-  if (algorithm == Algorithm::binomial) return broadcast_binomial(comm, buffer_of(data, count, dtype), rank, peer);
+  if (algorithm == CollectiveAlgorithm::binomial)
+    return broadcast_binomial(comm, buffer_of(data, count, dtype), rank, peer);
   const auto parts = blocks(data, balanced(count, size), dtype);
   scatter(comm, parts, rank, peer);
   gather_ring(comm, parts, rank);
@@ -150,14 +151,14 @@ void all_to_all(Communicator& comm, const void* send, std::span<const Index> sen
 }
 
 void all_to_all(Communicator& comm, const void* send, void* recv, std::span<const Index> counts, DType dtype,
-                Algorithm algorithm) {
+                CollectiveAlgorithm algorithm) {
   check_algorithm(Verb::all_to_all, algorithm);
   const auto rank = static_cast<std::size_t>(comm.rank()), size = static_cast<std::size_t>(comm.size());
   require(counts.size() == size * size, "there must be a count for each pair of ranks");
   const auto out_counts = counts.subspan(rank * size, size);
   std::vector<Index> in_counts;
   for (std::size_t from = 0; from < size; ++from) in_counts.push_back(counts[from * size + rank]);
-  if (algorithm == Algorithm::pairwise) return all_to_all(comm, send, out_counts, recv, in_counts, dtype);
+  if (algorithm == CollectiveAlgorithm::pairwise) return all_to_all(comm, send, out_counts, recv, in_counts, dtype);
   all_to_all_bruck(comm, blocks(send, out_counts, dtype), blocks(recv, in_counts, dtype), counts, dtype);
 }
 

@@ -7,7 +7,7 @@
 namespace partita {
 
 std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch) {
-  const Random random(seed, hash("shuffle"), static_cast<std::uint64_t>(epoch));
+  const Random random(seed, hash_text("shuffle"), static_cast<std::uint64_t>(epoch));
   std::vector<Index> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), Index{0});
   for (Index i = n - 1; i > 0; --i) {
@@ -64,7 +64,7 @@ void read_augmented(const Dataset& data, Index sample, const Box& box, const Aug
   std::vector<float> pixels(static_cast<std::size_t>(source.volume()));
   data.read(sample, source, pixels);
   const auto moves =
-      draw_moves(shape, augmentation, Random(seed, hash("augment"), static_cast<std::uint64_t>(epoch)), sample);
+      draw_moves(shape, augmentation, Random(seed, hash_text("augment"), static_cast<std::uint64_t>(epoch)), sample);
   std::array<Index, max_dims> at{};
   for (std::size_t i = 0; i < out.size(); ++i) {
     Index rest = static_cast<Index>(i), offset = 0;

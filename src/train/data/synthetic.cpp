@@ -20,9 +20,9 @@ class Synthetic : public Dataset {
         size_(size),
         classes_(classes),
         seed_(seed),
-        pattern_(seed, hash("synthetic pattern"), 0),
-        targets_(seed, hash("synthetic label"), static_cast<std::uint64_t>(part)),
-        noise_(seed, hash("synthetic noise"), static_cast<std::uint64_t>(part)),
+        pattern_(seed, hash_text("synthetic pattern"), 0),
+        targets_(seed, hash_text("synthetic label"), static_cast<std::uint64_t>(part)),
+        noise_(seed, hash_text("synthetic noise"), static_cast<std::uint64_t>(part)),
         shown_(static_cast<std::size_t>(target.dims() > 0 ? classes * sample.extent(0) : 0)) {
     pattern_.normal(0, shown_);
   }
@@ -78,7 +78,8 @@ class Synthetic : public Dataset {
   /// Computes the pattern of a row of positions from `at` on.
   void read_pattern(Index sample, const At& at, Index place, std::vector<double>& values) const {
     if (target_.dims() == 0)
-      return Random(seed_, hash("synthetic pattern"), static_cast<std::uint64_t>(label(sample))).normal(place, values);
+      return Random(seed_, hash_text("synthetic pattern"), static_cast<std::uint64_t>(label(sample)))
+          .normal(place, values);
     At here = at;
     const auto last = static_cast<std::size_t>(sample_.dims() - 1);
     Index target = -1;

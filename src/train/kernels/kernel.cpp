@@ -9,8 +9,10 @@ namespace partita {
 
 namespace {
 
-std::map<std::string, KernelFactory>& factories() {
-  static std::map<std::string, KernelFactory> table{
+using Factory = std::unique_ptr<Kernel> (*)(const LayerPlan& layer, int rank);
+
+const std::map<std::string_view, Factory>& factories() {
+  static const std::map<std::string_view, Factory> table{
       {"input", make_input_kernel},
       {"conv", make_conv_kernel},
       {"conv_transpose", make_conv_transpose_kernel},
@@ -44,16 +46,12 @@ std::map<std::string, KernelFactory>& factories() {
 }  // namespace
 
 std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank) {
-  const auto found = factories().find(std::string(layer.op->kind()));
+  if (auto custom = make_custom_kernel(layer)) return custom;
+  const auto found = factories().find(layer.op->kind());
   if (found == factories().end())
-    fail("layer '{}': no kernel is registered for its kind '{}'; call register_kernel before running", layer.name,
+    fail("layer '{}': there is no kernel for its kind '{}'; derive its class from CustomLayer", layer.name,
          layer.op->kind());
   return found->second(layer, rank);
-}
-
-void register_kernel(const std::string& kind, KernelFactory factory) {
-  if (!factories().emplace(kind, std::move(factory)).second)
-    fail("a kernel for the kind '{}' is registered already", kind);
 }
 
 }  // namespace partita

@@ -60,7 +60,7 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
 /// Returns why nothing can be measured, "" if it can; the same on every rank. Collective.
 std::string complaint(const KernelCache& cache, Communicator& comm) {
   if (auto why = agree(comm, comm.rank() == 0 ? cache.complaint() : ""); !why.empty()) return why;
-  std::array<double, 2> extremes{static_cast<double>(hash(KernelCache::processor()) >> 12U), 0};
+  std::array<double, 2> extremes{static_cast<double>(hash_text(KernelCache::processor()) >> 12U), 0};
   extremes[1] = -extremes[0];
   comm.all_reduce(extremes.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   return extremes[0] == -extremes[1] ? "" : "the ranks' processors differ";
@@ -117,7 +117,7 @@ KernelCache::KernelCache(const std::string& folder, std::string_view backend, in
     : folder_(folder),
       heading_(fmt::format("# convolutions ({}) of backend '{}' with {} threads on {}", generation, backend, threads,
                            processor())) {
-  path_ = fmt::format("{}/kernels-{:016x}.txt", folder, hash(heading_));
+  path_ = fmt::format("{}/kernels-{:016x}.txt", folder, hash_text(heading_));
 }
 
 std::string KernelCache::processor() {
@@ -128,7 +128,7 @@ std::string KernelCache::processor() {
     if (line.rfind("model name", 0) == 0) name = text;
     if (line.rfind("flags", 0) == 0) abilities = text;  // a virtual machine may hide some
   }
-  return fmt::format("{} ({:08x})", name, hash(abilities) & 0xFFFFFFFFU);
+  return fmt::format("{} ({:08x})", name, hash_text(abilities) & 0xFFFFFFFFU);
 }
 
 std::string KernelCache::complaint() const {

@@ -117,7 +117,7 @@ class DropoutKernel final : public Kernel {
  private:
   void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
     if (!call.training || rate_ == 0) return copy_box(from, to, to.box());
-    const Random random(call.seed, hash("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
+    const Random random(call.seed, hash_text("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
     dispatch_float(to.dtype(), [&](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;

@@ -94,7 +94,7 @@ int ranks_a_node(Communicator& world) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   std::vector<double> hashes(static_cast<std::size_t>(world.size()));
-  const auto mine = static_cast<double>(hash(name.data()) >> 12U);
+  const auto mine = static_cast<double>(hash_text(name.data()) >> 12U);
   world.all_gather(&mine, hashes.data(), std::vector<Index>(hashes.size(), 1), DType::f64, {}).wait();
   std::size_t count = 1;
   while (count < hashes.size() && hashes[count] == hashes[0]) ++count;

@@ -17,47 +17,33 @@ double largest(double mine, Communicator& world) {
   return mine;
 }
 
-/// This rank's part of a microbatch: random images, and zeros as targets.
-Batch make_batch(const Executor& executor, int microbatch, const std::shared_ptr<Allocator>& allocator) {
-  const Shape images = executor.plan().layers_of(microbatch).front()->shape;
-  const Target target = executor.target(microbatch);
-  const DType dtype = executor.plan().workload.dtype;
-  Batch batch{Tensor(dtype, images.names(), executor.images(microbatch), allocator, MemoryClass::activations),
-              Tensor(target.labels ? DType::i32 : dtype, target.shape.names(), executor.target_box(microbatch),
-                     allocator, MemoryClass::activations)};
-  if (batch.images.volume() > 0) fill(batch.images, images, [](Index i) { return Random(1, 1).normal(i); });
-  return batch;
-}
-
 }  // namespace
 
 struct StepTimer::Parts {
-  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options,
-        std::shared_ptr<Communicator> everyone)
-      : world(std::move(everyone)),
-        trainer(model, strategy, options, world),
-        executor(trainer.executor(options.batch, true)) {
-    for (int j = 0; j < executor.plan().microbatches; ++j)
-      batches.push_back(make_batch(executor, j, std::make_shared<Allocator>()));
+  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options, Communicator& everyone)
+      : world(everyone), trainer(model, strategy, options, world), batch(trainer.make_batch(options.batch)) {
+    for (const auto& images : batch.images)
+      fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
   }
 
-  std::shared_ptr<Communicator> world;
+  Communicator& world;
   Trainer trainer;
-  Executor& executor;
-  std::vector<Batch> batches;
-  Index step = 0;
+  LocalBatch batch;  // images at random, zeros as targets
 };
 
 StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, std::shared_ptr<Communicator> world) {
+                     const MeasureOptions& options, Communicator& world) {
   TrainerOptions o;
   o.batch = workload.batch;
   o.dtype = workload.dtype;
   o.optimizer = workload.optimizer;
+  o.optimizer.rate = 1e-6;  // nothing is to be learned
+  o.optimizer.warm_up = 0;
+  o.optimizer.decay = Decay::none;
   o.backend = options.backend;
   o.threads = options.threads;
   o.kernel_folder = options.kernel_folder;
-  parts_ = std::make_unique<Parts>(model, strategy, o, std::move(world));
+  parts_ = std::make_unique<Parts>(model, strategy, o, world);
 }
 
 StepTimer::StepTimer(StepTimer&&) noexcept = default;
@@ -67,13 +53,13 @@ std::vector<Timing> StepTimer::run(double budget) {
   Parts& p = *parts_;
   std::vector<Timing> steps;
   double spent = 0;
-  for (int i = 0; i < 7 || spent < budget; ++i, ++p.step) {
-    largest(0, *p.world);
+  for (int i = 0; i < 7 || spent < budget; ++i) {
+    largest(0, p.world);
     const Stopwatch watch;
-    p.executor.run([&](int j) { return p.batches[static_cast<std::size_t>(j)]; }, p.step, 1e-6);
+    p.trainer.step(p.batch);
     const Timing mine = watch.time();
-    std::array step{mine.seconds, p.world->asynchronous() ? 0 : mine.lost};
-    p.world->all_reduce(step.data(), 2, DType::f64, ReduceOp::max, {}).wait();
+    std::array step{mine.seconds, p.world.asynchronous() ? 0 : mine.lost};
+    p.world.all_reduce(step.data(), 2, DType::f64, ReduceOp::max, {}).wait();
     spent += step[0];
     if (i >= 2) steps.push_back({step[0], step[1]});
   }
@@ -82,12 +68,12 @@ std::vector<Timing> StepTimer::run(double budget) {
 
 MemoryPeak StepTimer::memory() const {
   MemoryPeak peak = parts_->trainer.peak_memory();
-  peak.total = static_cast<Index>(largest(static_cast<double>(peak.total), *parts_->world));
+  peak.total = static_cast<Index>(largest(static_cast<double>(peak.total), parts_->world));
   return peak;
 }
 
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world) {
+                     const MeasureOptions& options, double budget, Communicator& world) {
   StepTimer timer(model, strategy, workload, options, world);
   const std::vector<Timing> steps = timer.run(budget);
   std::vector<double> seconds = undisturbed_seconds(steps);

@@ -77,6 +77,14 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
   return run([&](int) { return batch; }, step, rate);
 }
 
+std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
+  std::vector<Tensor> predictions(static_cast<std::size_t>(plan_.microbatches));
+  predictions_ = &predictions;
+  run(read, step, 0);
+  predictions_ = nullptr;
+  return predictions;
+}
+
 StepResult Executor::run(const Reader& read, Index step, double rate) {
   start_step(step);
   for (std::size_t i = 0; i < actions(); ++i) {
@@ -179,6 +187,7 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   Profile::layer(layers[static_cast<std::size_t>(op.layer)].name);
   runner(action).run(op, m, replicas_[static_cast<std::size_t>(action.replica)].states, step_);
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
+    if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(action.microbatch)] = m.work.x[0];
     result_.loss += m.result.loss * m.share;
     result_.accuracy += m.result.accuracy * m.share;
   }

@@ -10,7 +10,7 @@ namespace partita {
 namespace {
 
 void draw(const WeightSpec& spec, const std::string& layer, std::uint64_t seed, const Tensor& w) {
-  const Random random(seed, hash(layer + "/" + spec.name));
+  const Random random(seed, hash_text(layer + "/" + spec.name));
   switch (spec.init) {
     case Init::zeros: return;
     case Init::ones: return fill(w, spec.shape, [](Index) { return 1.0; });

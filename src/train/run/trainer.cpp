@@ -4,10 +4,10 @@
 #include "partita/strategies/plan/traffic.hpp"
 
 #include "partita/base/clock.hpp"
-#include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/profile.hpp"
+#include "src/train/run/sample_values.hpp"
 
 #include <algorithm>
 #include <array>
@@ -75,30 +75,30 @@ void check_ranks(const Strategy& strategy, int ranks) {
        strategy.grid().print(), counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size, ranks);
 }
 
-Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world)
+Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world)
     : model_(std::move(model)),
       strategy_(std::move(strategy)),
       options_(std::move(options)),
       counter_(std::make_shared<TrafficCounter>()),
-      world_(std::move(world)),
+      world_(world),
       allocator_(std::make_shared<Allocator>(options_.memory_limit)) {
-  check_ranks(strategy_, world_->size());
+  check_ranks(strategy_, world_.size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit);
-  check_agreement(*world_, "plans or options", plan.hash() ^ hash(print(options_)));
+  check_agreement(world_, "plans or options", plan.hash() ^ hash_text(print(options_)));
   strategy_ = pin_weight_layouts(std::move(strategy_), plan);
   counted_ = counting(world_, counter_);
-  stage_ = plan.stage_of_rank(world_->rank());
-  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_->rank());
+  stage_ = plan.stage_of_rank(world_.rank());
+  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_.rank());
   grid_ =
       std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
   if (plan.second_replica) {  // stages s and p-1-s, rank by rank
     const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
     const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
-    replica_pair_ = counted_->split(first + plan.rank_in_stage(world_->rank()), world_->rank());
+    replica_pair_ = counted_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
   }
-  parameters_ = std::make_unique<Parameters>(plan, world_->rank(), options_.seed, allocator_);
+  parameters_ = std::make_unique<Parameters>(plan, world_.rank(), options_.seed, allocator_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
   counter_->reset();
 }
@@ -114,66 +114,40 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
-  entry.predicted = rank_traffic(entry.plan, world_->rank());
+  entry.predicted = rank_traffic(entry.plan, world_.rank());
   entry.executor =
       std::make_unique<Executor>(RunContext{entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_, *parameters_,
                                             *counter_, allocator_, options_.seed, options_.overlap});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
-                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,
+                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
 }
 
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
 
-namespace {
-
-/// Without N.
-Box inside_of(const Box& box) {
-  Box inside(box.dims() - 1);
-  for (int d = 1; d < box.dims(); ++d) inside[d - 1] = box[d];
-  return inside;
-}
-
-/// Fills samples of a tensor N ...: `read(n, values)` gives those of global position n in logical order, the tensor has
-/// channels last.
-template <class Read>
-void fill_samples(const Tensor& tensor, Read&& read) {
-  const Box& box = tensor.box();
-  if (box.empty()) return;
-  const Index channels = tensor.extent('C'), volume = tensor.volume() / box.extent(0), places = volume / channels;
-  std::vector<float> values(static_cast<std::size_t>(volume));
-  for (Index n = box[0].lo; n < box[0].hi; ++n) {
-    read(n, values);
-    dispatch(tensor.dtype(), [&](auto t) {
-      auto* to = tensor.as<decltype(t)>() + (n - box[0].lo) * volume;
-      for (Index place = 0; place < places; ++place)
-        for (Index c = 0; c < channels; ++c)
-          *to++ = static_cast<decltype(t)>(values[static_cast<std::size_t>(c * places + place)]);
-    });
-  }
-}
-
-}  // namespace
-
-Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment) {
-  const Timed timed(Profile::Part::compute);
+/// Zeros for what this rank brings to a microbatch.
+Batch Trainer::empty_batch(const Executor& executor, int microbatch) const {
   const auto made = [&](const Shape& shape, const Box& box, DType dtype) {
     return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations);
   };
   const Target target = executor.target(microbatch);
-  const Box images = executor.images(microbatch), answers = executor.target_box(microbatch);
-  const Batch batch{made(executor.plan().layers.front()->shape, images, options_.dtype),
-                    made(target.shape, answers, target.labels ? DType::i32 : options_.dtype)};
+  return {made(executor.plan().layers.front()->shape, executor.images(microbatch), options_.dtype),
+          made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
+}
+
+Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment) {
+  const Timed timed(Profile::Part::compute);
+  const Batch batch = empty_batch(executor, microbatch);
   const Augmentation none;
-  const Box image = inside_of(images), answer = inside_of(answers);
+  const Box image = inside_of(batch.images.box()), answer = inside_of(batch.target.box());
   const Interval range = executor.plan().samples(microbatch);
   const auto samples = all.subspan(static_cast<std::size_t>(range.lo), static_cast<std::size_t>(range.extent()));
-  fill_samples(batch.images, [&](Index n, std::span<float> values) {
+  write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
     read_augmented(data, samples[static_cast<std::size_t>(n)], image, augment ? options_.augmentation : none,
                    options_.seed, epoch_, values);
   });
-  fill_samples(batch.target, [&](Index n, std::span<float> values) {
+  write_samples<float>(batch.target, [&](Index n, std::span<float> values) {
     data.read_target(samples[static_cast<std::size_t>(n)], answer, values);
   });
   return batch;
@@ -198,8 +172,8 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
         targets.push_back(order[static_cast<std::size_t>(begin + n)]);
     }
   }
-  check_agreement(*world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
-  agree_or_throw(*world_, [&] {
+  check_agreement(world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
+  agree_or_throw(world_, [&] {
     data.hold(mine, source_box(data.sample(), inside, augmentation));
     data.hold_targets(targets, target);
   });
@@ -270,13 +244,87 @@ EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
   return pass(data, in_order(data), false, progress);
 }
 
-StepResult Trainer::train_step(Dataset& data, std::span<const Index> samples) {
+StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
   total_steps_ = all_steps(data);
   hold(data, samples, true, {});
   auto& bound = this->bound(static_cast<Index>(samples.size()), true);
   const StepResult result = run(bound, data, samples, false, options_.optimizer.rate_at(step_, total_steps_));
   ++step_;
   return result;
+}
+
+LocalBatch Trainer::make_batch(Index samples, bool training) {
+  check_agreement(world_, "sizes of the batch", static_cast<std::uint64_t>(samples));
+  if (samples < 1) throw AgreedError(fmt::format("a batch of {} samples; it must have 1 or more", samples));
+  const Executor& executor = this->executor(samples, training);
+  LocalBatch batch{.samples = samples, .images = {}, .targets = {}};
+  for (int j = 0; j < executor.plan().microbatches; ++j) {
+    const Index first = executor.plan().samples(j).lo;
+    const Batch part = empty_batch(executor, j);
+    batch.images.push_back({first, executor.plan().layers_of(j).front()->shape, part.images});
+    batch.targets.push_back({first, executor.target(j).shape, part.target});
+  }
+  return batch;
+}
+
+namespace {
+
+bool fits(const SampleBlock& block, const Box& box, DType dtype) {
+  return block.tensor.box() == box && block.tensor.dtype() == dtype;
+}
+
+}  // namespace
+
+/// Throws Error unless make_batch() could have made the batch.
+void Trainer::check(const LocalBatch& batch, bool training) {
+  if (batch.samples < 1) fail("the batch has no samples; Trainer::make_batch makes one");
+  const Executor& executor = this->executor(batch.samples, training);
+  const auto count = static_cast<std::size_t>(executor.plan().microbatches);
+  bool good = batch.images.size() == count && batch.targets.size() == count;
+  for (std::size_t j = 0; good && j < count; ++j) {
+    const auto m = static_cast<int>(j);
+    good = fits(batch.images[j], executor.images(m), options_.dtype) &&
+           fits(batch.targets[j], executor.target_box(m), executor.target(m).labels ? DType::i32 : options_.dtype);
+  }
+  if (!good)
+    fail("the batch of {} samples is not cut as this rank's {} plan cuts it; make it with make_batch({}, {})",
+         batch.samples, training ? "training" : "evaluation", batch.samples, training);
+}
+
+namespace {
+
+Executor::Reader reader_of(const LocalBatch& batch) {
+  return [&batch](int microbatch) {
+    const auto j = static_cast<std::size_t>(microbatch);
+    return Batch{batch.images[j].tensor, batch.targets[j].tensor};
+  };
+}
+
+}  // namespace
+
+StepResult Trainer::step(const LocalBatch& batch) {
+  if (!options_.training) throw AgreedError("this trainer evaluates only; set TrainerOptions::training");
+  if (options_.steps < 1 && options_.optimizer.decay != Decay::none)
+    throw AgreedError("the learning rate decays over all steps; set TrainerOptions::steps to their number");
+  check(batch, true);
+  auto& bound = this->bound(batch.samples, true);
+  const double rate = options_.optimizer.rate_at(step_, options_.steps);
+  const StepResult result = bound.executor->run(reader_of(batch), step_, rate);
+  predicted_ += bound.predicted;
+  ++step_;
+  return result;
+}
+
+std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
+  check(batch, false);
+  auto& bound = this->bound(batch.samples, false);
+  const std::vector<Tensor> values = bound.executor->predict(reader_of(batch), step_);
+  predicted_ += bound.predicted;
+  std::vector<SampleBlock> blocks;
+  for (int j = 0; j < bound.plan.microbatches; ++j)
+    if (const Tensor& mine = values[static_cast<std::size_t>(j)]; mine.box().dims() > 0)
+      blocks.push_back({bound.plan.samples(j).lo, bound.plan.layers_of(j).back()->input_shapes[0], mine});
+  return blocks;
 }
 
 Traffic Trainer::measured() const {
@@ -296,13 +344,13 @@ void Trainer::save(const std::string& path) {
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
   attributes["samples"] = std::to_string(samples_);
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_->rank()), attributes, *counted_);
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
   counter_->set_label(checkpoint_label);
   Index step = 0, samples = 0;
-  agree_or_throw(*world_, [&] {
+  agree_or_throw(world_, [&] {
     auto stored = checkpoint_attributes(path);
     for (const auto& [key, mine] : attributes())
       if ((optimizer || key == "model") && stored[key] != mine) {

@@ -10,31 +10,31 @@ namespace partita {
 
 namespace {
 
-const std::array<ScheduleKind, 12> kinds{{
-    {"gpipe", "all forwards, then all backwards (Huang et al. 2019)", "any", 1, false, schedules::gpipe},
-    {"1f1b", "forwards and backwards alternate (Narayanan et al. 2019; Fan et al. 2021)", "any", 1, false,
+const std::array<ScheduleGenerator, 12> generators{{
+    {ScheduleKind::gpipe, "all forwards, then all backwards (Huang et al. 2019)", "any", schedules::gpipe},
+    {ScheduleKind::one_f_one_b, "forwards and backwards alternate (Narayanan et al. 2019; Fan et al. 2021)", "any",
      schedules::one_f_one_b},
-    {"interleaved", "1f1b with v groups per stage (Narayanan et al. 2021)",
-     "any; generated for the next multiple of p microbatches, the surplus is dropped", 2, true, schedules::interleaved},
-    {"chimera", "two replicas in opposite directions (Li and Hoefler 2021)",
-     "an even p; generated for the next multiple of p microbatches, the surplus is dropped", 1, false,
-     schedules::chimera},
-    {"zb-h1", "backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023)", "any", 1, false,
+    {ScheduleKind::interleaved, "1f1b with v groups per stage (Narayanan et al. 2021)",
+     "any; generated for the next multiple of p microbatches, the surplus is dropped", schedules::interleaved},
+    {ScheduleKind::chimera, "two replicas in opposite directions (Li and Hoefler 2021)",
+     "an even p; generated for the next multiple of p microbatches, the surplus is dropped", schedules::chimera},
+    {ScheduleKind::zb_h1, "backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023)", "any",
      schedules::zb_h1},
-    {"zb-h2", "as zb-h1, with up to 2p-1 microbatches in flight (Qi et al. 2023)", "any", 1, false, schedules::zb_h2},
-    {"zb-1p", "arranged by the given times within the memory of p microbatches (Qi et al. 2023)",
-     "any; --memory-limit of 1 or more", 1, false, schedules::zb_1p},
-    {"zb-2p", "as zb-1p, within the memory of 2p microbatches", "any; --memory-limit of 1 or more", 1, false,
+    {ScheduleKind::zb_h2, "as zb-h1, with up to 2p-1 microbatches in flight (Qi et al. 2023)", "any", schedules::zb_h2},
+    {ScheduleKind::zb_1p, "arranged by the given times within the memory of p microbatches (Qi et al. 2023)",
+     "any; --memory-limit of 1 or more", schedules::zb_1p},
+    {ScheduleKind::zb_2p, "as zb-1p, within the memory of 2p microbatches", "any; --memory-limit of 1 or more",
      schedules::zb_2p},
-    {"zb-v", "down the stages and up again, within the memory of p microbatches (Qi et al. 2024)",
-     "any; --memory-limit of 1 or more", 2, false, schedules::zb_v},
-    {"v-half", "as zb-v, in about half of 1f1b's memory (Qi et al. 2024)", "any", 2, false, schedules::v_half},
-    {"v-min", "as zb-v, in about a third of 1f1b's memory (Qi et al. 2024)", "any", 2, false, schedules::v_min},
-    {"dualpipe-v", "down the stages and up again, forwards overlap backwards (DeepSeek-AI 2025)",
-     "any; generated for 2p microbatches or more, the surplus is dropped", 2, false, schedules::dual_pipe_v},
+    {ScheduleKind::zb_v, "down the stages and up again, within the memory of p microbatches (Qi et al. 2024)",
+     "any; --memory-limit of 1 or more", schedules::zb_v},
+    {ScheduleKind::v_half, "as zb-v, in about half of 1f1b's memory (Qi et al. 2024)", "any", schedules::v_half},
+    {ScheduleKind::v_min, "as zb-v, in about a third of 1f1b's memory (Qi et al. 2024)", "any", schedules::v_min},
+    {ScheduleKind::dualpipe_v, "down the stages and up again, forwards overlap backwards (DeepSeek-AI 2025)",
+     "any; generated for 2p microbatches or more, the surplus is dropped", schedules::dual_pipe_v},
 }};
 
-void check(const ScheduleRequest& request, const ScheduleKind& kind) {
+void check(const ScheduleRequest& request) {
+  const ScheduleKind kind = request.kind;
   constexpr int most_stages = 1 << 14, most_microbatches = 1 << 16;
   const auto check_count = [](int count, int most, std::string_view what) {
     if (count < 1 || count > most) fail("the number of {1} is {0}; it must be 1 to {2}", count, what, most);
@@ -42,14 +42,14 @@ void check(const ScheduleRequest& request, const ScheduleKind& kind) {
   check_count(request.stages, most_stages, "stages");
   check_count(request.microbatches, most_microbatches, "microbatches");
   check_count(request.groups_per_stage, most_stages, "groups per stage");
-  if (request.groups_per_stage != kind.groups_per_stage && !kind.any_groups)
-    fail("the schedule '{}' has {} {} per stage, not {}; 'interleaved' takes any number", kind.name,
-         kind.groups_per_stage, kind.groups_per_stage == 1 ? "group" : "groups", request.groups_per_stage);
+  if (const int usual = default_groups_per_stage(kind); request.groups_per_stage != usual && !any_groups(kind))
+    fail("the schedule '{}' has {} {} per stage, not {}; 'interleaved' takes any number", name(kind), usual,
+         usual == 1 ? "group" : "groups", request.groups_per_stage);
   constexpr std::int64_t most_actions = std::int64_t{1} << 26;
   if (std::int64_t{request.stages} * request.microbatches * request.groups_per_stage > most_actions)
     fail("a schedule of {} stages, {} microbatches and {} groups per stage has more than {} forwards", request.stages,
          request.microbatches, request.groups_per_stage, most_actions);
-  if (kind.name == "chimera" && request.stages % 2 != 0)
+  if (kind == ScheduleKind::chimera && request.stages % 2 != 0)
     fail(
         "the schedule 'chimera' needs an even number of stages, not {}: only then do the two directions fill each "
         "other's bubbles",
@@ -70,27 +70,22 @@ void check_numbers(const ScheduleRequest& request) {
     fail("the memory limit is {}; it must be 0 (the kind's own limit) or more", request.memory_limit);
 }
 
-std::span<const ScheduleKind> schedule_kinds() { return kinds; }
+std::span<const ScheduleGenerator> schedule_generators() { return generators; }
 
-const ScheduleKind& schedule_kind(const std::string& name) {
-  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.name == name; });
-  if (found != kinds.end()) return *found;
-  std::vector<std::string> names;
-  for (const auto& kind : kinds) names.push_back(kind.name);
-  fail("there is no schedule '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));
-}
-
-int stage_of_group(const std::string& kind, int group, int stages) {
-  const bool interleaved = kind == "interleaved" || group < stages;
-  return interleaved ? group % stages : schedules::v_stage(group, stages);
+const ScheduleGenerator& schedule_generator(ScheduleKind kind) {
+  const auto found =
+      std::find_if(generators.begin(), generators.end(), [&](const auto& generator) { return generator.kind == kind; });
+  if (found == generators.end())
+    fail("the schedule '{}' is one microbatch on one stage; name another kind", name(kind));
+  return *found;
 }
 
 Schedule generate(const ScheduleRequest& request) {
-  const ScheduleKind& kind = schedule_kind(request.kind);
+  const ScheduleGenerator& generator = schedule_generator(request.kind);
   ScheduleRequest whole = request;
-  if (whole.groups_per_stage == 0) whole.groups_per_stage = kind.groups_per_stage;
-  check(whole, kind);
-  return kind.generate(whole);
+  if (whole.groups_per_stage == 0) whole.groups_per_stage = default_groups_per_stage(request.kind);
+  check(whole);
+  return generator.generate(whole);
 }
 
 namespace schedules {

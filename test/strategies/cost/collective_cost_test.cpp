@@ -9,9 +9,9 @@
 namespace partita {
 namespace {
 
-using enum Algorithm;
+using enum CollectiveAlgorithm;
 
-CollectiveCall equal(Verb verb, Algorithm algorithm, int ranks, Index count) {
+CollectiveCall equal(Verb verb, CollectiveAlgorithm algorithm, int ranks, Index count) {
   const auto p = static_cast<std::size_t>(ranks);
   return {verb, algorithm, ranks, std::vector<Index>(verb == Verb::all_to_all ? p * p : p, count), DType::f32, 0};
 }
@@ -21,17 +21,17 @@ TEST(CollectiveTraffic, OfPowersOfTwoIsThatOfTheLiteratureOnEveryRank) {
   constexpr Index n = 4 * 3 * p;  // three floats of each rank
   constexpr Index most = n / p * (p - 1);
   for (int rank = 0; rank < p; ++rank) {
-    const auto whole = [&](Algorithm algorithm) {
+    const auto whole = [&](CollectiveAlgorithm algorithm) {
       return collective_traffic({Verb::all_reduce, algorithm, p, {Index{3} * p}, DType::f32, 0}, rank);
     };
     EXPECT_EQ(whole(recursive_doubling), (Traffic{log2, log2 * n}));
     EXPECT_EQ(whole(ring), (Traffic{2 * (p - 1), 2 * most}));
     EXPECT_EQ(whole(rabenseifner), (Traffic{2 * log2, 2 * most}));
-    for (const Algorithm algorithm : {recursive_doubling, bruck})
+    for (const CollectiveAlgorithm algorithm : {recursive_doubling, bruck})
       EXPECT_EQ(collective_traffic(equal(Verb::all_gather, algorithm, p, 3), rank), (Traffic{log2, most}));
     EXPECT_EQ(collective_traffic(equal(Verb::all_gather, ring, p, 3), rank), (Traffic{p - 1, most}));
     EXPECT_EQ(collective_traffic(equal(Verb::reduce_scatter, recursive_halving, p, 3), rank), (Traffic{log2, most}));
-    for (const Algorithm algorithm : {ring, pairwise})
+    for (const CollectiveAlgorithm algorithm : {ring, pairwise})
       EXPECT_EQ(collective_traffic(equal(Verb::reduce_scatter, algorithm, p, 3), rank), (Traffic{p - 1, most}));
     EXPECT_EQ(collective_traffic(equal(Verb::all_to_all, pairwise, p, 3), rank), (Traffic{p - 1, most}));
     EXPECT_EQ(collective_traffic(equal(Verb::all_to_all, bruck, p, 3), rank), (Traffic{log2, log2 * n / 2}));
@@ -78,7 +78,9 @@ TEST(CollectiveTraffic, RefusesWhatCannotBe) {
 
 TEST(CollectiveCost, IsThatOfTheLiterature) {
   using Cost = CollectiveCost;
-  const auto cost = [](Verb verb, Algorithm algorithm, int p) { return collective_cost(verb, algorithm, p, 48); };
+  const auto cost = [](Verb verb, CollectiveAlgorithm algorithm, int p) {
+    return collective_cost(verb, algorithm, p, 48);
+  };
   EXPECT_EQ(cost(Verb::all_reduce, recursive_doubling, 8), (Cost{3, 3 * 48, 3 * 48}));
   EXPECT_EQ(cost(Verb::all_reduce, ring, 8), (Cost{14, 84, 42}));
   EXPECT_EQ(cost(Verb::all_reduce, rabenseifner, 8), (Cost{6, 84, 42}));
@@ -98,7 +100,7 @@ TEST(CollectiveCost, IsThatOfTheLiterature) {
 TEST(CollectiveCost, CountsTheRanksBeyondAPowerOfTwo) {
   // Six ranks in four places, of which the first two have two ranks each; a block is 8 bytes.
   using Cost = CollectiveCost;
-  const auto cost = [](Verb verb, Algorithm algorithm) { return collective_cost(verb, algorithm, 6, 48); };
+  const auto cost = [](Verb verb, CollectiveAlgorithm algorithm) { return collective_cost(verb, algorithm, 6, 48); };
   EXPECT_EQ(cost(Verb::all_reduce, recursive_doubling), (Cost{4, 4 * 48, 3 * 48}));
   EXPECT_EQ(cost(Verb::all_reduce, rabenseifner), (Cost{6, 2 * 36 + 2 * 48, 36 + 48}));
   EXPECT_EQ(cost(Verb::all_reduce, binomial), (Cost{6, 6 * 48, 3 * 48}));
@@ -112,7 +114,7 @@ TEST(CollectiveCost, CountsTheRanksBeyondAPowerOfTwo) {
 
 TEST(CollectiveCost, NothingIsFree) {
   for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast, Verb::all_to_all})
-    for (const Algorithm algorithm : algorithms(verb)) {
+    for (const CollectiveAlgorithm algorithm : algorithms(verb)) {
       EXPECT_EQ(collective_cost(verb, algorithm, 1, 100), CollectiveCost{});
       EXPECT_EQ(collective_cost(verb, algorithm, 100, 0), CollectiveCost{});
     }
@@ -124,11 +126,12 @@ TEST(CollectiveCost, NothingIsFree) {
 
 TEST(CollectiveCost, TheCheapestHasFewRoundsOfLittleAndFewBytesOfMuch) {
   const auto best = [](Verb verb, int ranks, double bytes) {
-    const auto seconds = [&](Algorithm algorithm) {  // a microsecond, and 10 GB/s there and in sums
+    const auto seconds = [&](CollectiveAlgorithm algorithm) {  // a microsecond, and 10 GB/s there and in sums
       return collective_cost(verb, algorithm, ranks, bytes).seconds(1e-6, 1e-10, 1e-10);
     };
     const auto all = algorithms(verb);
-    return *std::min_element(all.begin(), all.end(), [&](Algorithm a, Algorithm b) { return seconds(a) < seconds(b); });
+    return *std::min_element(all.begin(), all.end(),
+                             [&](CollectiveAlgorithm a, CollectiveAlgorithm b) { return seconds(a) < seconds(b); });
   };
   EXPECT_EQ(best(Verb::all_reduce, 64, 8), recursive_doubling);
   EXPECT_EQ(best(Verb::all_reduce, 64, 1e8), rabenseifner);

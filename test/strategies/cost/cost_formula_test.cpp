@@ -157,11 +157,10 @@ TEST(CostFormulas, HaveOnePriceForEqualLayersThatShareABinding) {
   Strategy strategy("y=2");
   strategy.layer("*", {.output = "H@y"}).layer("ruled", {.output = "W@y"});
   const Plan plan = bind(m, strategy, {.batch = 2, .optimizer = {}});
-  const auto& layers = plan.layers;
-  EXPECT_NE(layers[1].binding, layers[2].binding) << "images need no gradient";
-  EXPECT_EQ(layers[2].binding, layers[3].binding);
-  EXPECT_NE(layers[4].binding, layers[3].binding) << "it has a rule of its own";
-  EXPECT_NE(layers[5].binding, layers[3].binding) << "its input arrives in another layout";
+  EXPECT_NE(plan.layer("first").binding, plan.layer("second").binding) << "images need no gradient";
+  EXPECT_EQ(plan.layer("second").binding, plan.layer("third").binding);
+  EXPECT_NE(plan.layer("ruled").binding, plan.layer("third").binding) << "it has a rule of its own";
+  EXPECT_NE(plan.layer("after").binding, plan.layer("third").binding) << "its input arrives in another layout";
   const Cost cost = estimate(plan, round_machine());
   EXPECT_EQ(cost.layers[2].forward.total(), cost.layers[3].forward.total());
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/strategies/cost/collective_cost.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/traffic.hpp"
@@ -169,7 +169,7 @@ class PlainPrice {
       return calls * found->second.seconds(bytes / calls);
     if (item.verb == Verb::exchange) return calls * at.latency.value + bytes / way.bandwidth;
     double least = std::numeric_limits<double>::infinity();
-    for (const Algorithm algorithm : algorithms(item.verb))
+    for (const CollectiveAlgorithm algorithm : algorithms(item.verb))
       least = std::min(least, collective_cost(item.verb, algorithm, way.ranks, bytes / calls)
                                   .seconds(at.latency.value, 1 / way.bandwidth, 3 / machine_.memory_bandwidth.value));
     return calls * least;

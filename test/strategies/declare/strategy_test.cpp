@@ -1,9 +1,12 @@
 #include "partita/strategies/declare/strategy.hpp"
 
+#include "partita/layouts/product/product.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -44,6 +47,14 @@ bool same_rules(const Strategy& a, const Strategy& b) {
       return false;
   }
   return true;
+}
+
+/// True for the name of an Algorithm.
+bool is_algorithm(std::string_view word) {
+  using enum Algorithm;
+  const auto all = {automatic, stationary_x, stationary_y, stationary_w, groups,
+                    summa_a,   summa_b,      summa_c,      dot,          two_and_a_half_d};
+  return std::any_of(all.begin(), all.end(), [&](Algorithm algorithm) { return name(algorithm) == word; });
 }
 
 }  // namespace
@@ -87,6 +98,59 @@ TEST(Strategy, BuiltInCode) {
   expect_error([] { Strategy("data=0"); }, {"data=0"});
 }
 
+TEST(Strategy, TakesValuesAndEnumsBesideNames) {
+  Model m("net");
+  const Value x = m.input("x", {.channels = 4, .spatial = {8, 8}});
+  const Value conv = m.conv("conv", x, {.filters = 4, .kernel = 3, .padding = 1});
+  const Value fc = m.linear("fc", conv, {.features = 4});
+  m.softmax_cross_entropy("loss", fc);
+  Strategy typed("c=2"), written("c=2");
+  typed.layer(x, {.output = "C@c"})
+      .layer(conv, {.output = "C@c", .algorithm = Algorithm::stationary_y})
+      .layer(fc, {.algorithm = AlgorithmName(Algorithm::summa_b, Algorithm::automatic, Algorithm::dot)})
+      .schedule(ScheduleKind::one_f_one_b, 2);
+  written.layer("x", {.output = "C@c"})
+      .layer("conv", {.output = "C@c", .algorithm = "stationary-y"})
+      .layer("fc", {.algorithm = "summa-b/auto/dot"})
+      .schedule("1f1b", 2);
+  EXPECT_EQ(typed.print(), written.print());
+  EXPECT_TRUE(same_rules(typed, Strategy::parse(typed.print(), "")));
+  const Plan plan = bind(m, typed, {.batch = 4, .optimizer = {}});
+  EXPECT_EQ(plan.hash(), bind(m, written, {.batch = 4, .optimizer = {}}).hash());
+  EXPECT_EQ(&plan.layer(conv), &plan.layer("conv"));
+  EXPECT_EQ(plan.layer(conv)->at.algorithm, name(Algorithm::stationary_y));
+  expect_error([&] { plan.layer("cnv"); }, {"'net' has no layer 'cnv'", "did you mean 'conv'", "'fc', 'loss'"});
+}
+
+TEST(Strategy, RefusesValuesOfOtherModels) {
+  const auto net = [](const char* model, const char* layer) {
+    Model m(model);
+    const Value x = m.input("x", {.channels = 4, .spatial = {8, 8}});
+    const Value fc = m.linear(layer, x, {.features = 4});
+    m.softmax_cross_entropy("loss", fc);
+    return std::pair(m, fc);
+  };
+  const auto [ours, fc] = net("ours", "fc");
+  const Workload workload{.batch = 4, .optimizer = {}};
+  EXPECT_NO_THROW(bind(ours, Strategy("c=2").layer(net("ours", "fc").second, {.output = "C@c"}), workload));
+  const Plan plan = bind(ours, Strategy(), workload);
+  for (const auto& other : {net("other", "fc").second, net("ours", "last").second, Value()}) {
+    expect_error([&, &model = ours] { bind(model, Strategy("c=2").layer(other, {.output = "C@c"}), workload); },
+                 {"rule 1", "is of another model", "give a value of 'ours'"});
+    expect_error([&] { plan.layer(other); }, {"is of another model"});
+    expect_error([&, model = ours]() mutable { model.relu("more", other); }, {"not a layer of this model"});
+  }
+}
+
+TEST(Strategy, NamesEveryAlgorithmAndSchedule) {
+  for (const char* known : {"auto", "stationary-x", "stationary-y", "stationary-w", "groups"})
+    EXPECT_TRUE(is_algorithm(known)) << known;
+  for (const auto& known : product_algorithms()) EXPECT_TRUE(is_algorithm(known)) << known;
+  EXPECT_FALSE(is_algorithm("summa"));
+  EXPECT_EQ(parse_schedule_kind("single"), ScheduleKind::single);
+  for (const ScheduleKind kind : pipeline_kinds()) EXPECT_EQ(parse_schedule_kind(name(kind)), kind);
+}
+
 TEST(Strategy, MatchesGlobs) {
   const auto matches = [](const char* pattern, const char* name) {
     return Strategy::Rule{pattern, {}, ""}.matches(name);
@@ -128,11 +192,11 @@ TEST(Strategy, RefusesWhatItCannotRead) {
 
 TEST(Strategy, ReadsItsSchedule) {
   const auto strategy = Strategy::parse("[schedule]\nkind = \"zb-h1\"\nmicrobatches = 8\n", "s.toml");
-  EXPECT_EQ(strategy.schedule(), "zb-h1");
+  EXPECT_EQ(strategy.schedule(), ScheduleKind::zb_h1);
   EXPECT_EQ(strategy.microbatches(), 8);
   EXPECT_EQ(Strategy::parse(strategy.print(), "").print(), strategy.print());
-  EXPECT_EQ(Strategy::parse("[schedule]\nmicrobatches = 8\n", "").schedule(), "1f1b");
-  EXPECT_EQ(Strategy::parse("[schedule]\nmicrobatches = 1\n", "").schedule(), "single");
+  EXPECT_EQ(Strategy::parse("[schedule]\nmicrobatches = 8\n", "").schedule(), ScheduleKind::one_f_one_b);
+  EXPECT_EQ(Strategy::parse("[schedule]\nmicrobatches = 1\n", "").schedule(), ScheduleKind::single);
   expect_refused("schedule = \"single\"", {"[schedule]"});
   expect_refused("[schedule]\nkind = \"1f2b\"", {"s.toml, line 2", "'1f2b'", "did you mean '1f1b'?"});
   expect_refused("[schedule]\nkind = \"single\"\nmicrobatches = 8", {"s.toml, line 2", "one microbatch", "1f1b"});

@@ -255,7 +255,8 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"conv2", {.output = "C@y", .algorithm = "stationary-w"}}}, {"layer 'conv2'", "\"stationary-w\""});
   expect_refused({{"conv2", {.input = "N@data C@y", .algorithm = "stationary-y"}}},
                  {"layer 'conv2'", "\"N@data C@y H W\""});
-  expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}}, {"layer 'conv2'", "weights \"F@y C H W\"", "spatial dimensions"});
+  expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}},
+                 {"layer 'conv2'", "weights \"F@y C H W\"", "spatial dimensions"});
   expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "shard the kernel's H"});
   for (const char* layer : {"image", "conv1", "bn1", "relu1", "pool1", "drop", "loss"})
     expect_refused({{layer, {.output = "sum@y"}}}, {fmt::format("layer '{}'", layer), "pending sum over (y)"});
@@ -334,7 +335,7 @@ LayerPlan bound_norm(const char* grid, const char* output, Index groups) {
   Strategy strategy(grid);
   strategy.layer("in", {.output = output});
   strategy.layer("norm", {.output = output});
-  return bind(m, strategy, {.batch = 6, .optimizer = {}}).layers[1];
+  return bind(m, strategy, {.batch = 6, .optimizer = {}}).layer("norm");
 }
 
 }  // namespace

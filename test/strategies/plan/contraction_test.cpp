@@ -26,7 +26,7 @@ OperatorLayouts conv_between(const char* grid, const char* x, const char* y, con
   LayerRule rule = more;
   rule.output = y;
   strategy.layer("conv", rule);
-  return bind(m, strategy, {.batch = 4, .optimizer = {}}).layers[2]->at;
+  return bind(m, strategy, {.batch = 4, .optimizer = {}}).layer("conv")->at;
 }
 
 TEST(Contraction, LayoutsOfTheThreeStationaryWays) {

@@ -164,16 +164,16 @@ TEST(Planner, OneChannelIsNoBetterCutThanSamples) {
 
 // Chimera idles less than the other kinds. With four stages of six layers, only chimera has few enough groups.
 TEST(Planner, StagesMayHaveReplicas) {
-  const auto stages = [](const char* name, const std::vector<std::string>& kinds) {
+  const auto stages = [](const char* name, const std::vector<ScheduleKind>& kinds) {
     std::set<int> counts;
     const Model model = name == std::string("small") ? small() : builtin_model(name, {});
     for (const auto& [strategy, cost] : plan_strategies(model, {.batch = 8, .optimizer = {}}, default_machine(), {},
                                                         {.ranks = 4, .best = 64, .kinds = kinds}))
-      if (strategy.schedule() == "chimera") counts.insert(static_cast<int>(strategy.groups().size()));
+      if (strategy.schedule() == ScheduleKind::chimera) counts.insert(static_cast<int>(strategy.groups().size()));
     return counts;
   };
   EXPECT_EQ(stages("lenet5", PlannerOptions().kinds), (std::set{2, 4}));
-  EXPECT_EQ(stages("small", {"zb-v", "chimera"}), (std::set{2, 4}));
+  EXPECT_EQ(stages("small", {ScheduleKind::zb_v, ScheduleKind::chimera}), (std::set{2, 4}));
 }
 
 TEST(Planner, WritesWhatItPriced) {
@@ -283,7 +283,8 @@ std::vector<Strategy> variants(const Strategy& strategy, Index most, const std::
       for (const auto update : {Strategy::OptimizerState::replicated, Strategy::OptimizerState::sharded}) {
         Strategy one = strategy;
         if (microbatches > 1)
-          one.schedule(strategy.schedule() == "single" ? "1f1b" : strategy.schedule(), microbatches);
+          one.schedule(strategy.schedule() == ScheduleKind::single ? ScheduleKind::one_f_one_b : strategy.schedule(),
+                       microbatches);
         if (recompute) one = recomputing(one, kept);
         all.push_back(one.optimizer_state(update));
       }

@@ -77,7 +77,8 @@ std::vector<int> ends_of(const Model& model, const Strategy& strategy) {
   return ends;
 }
 
-Strategy in_stages(int stages, const std::string& kind, int microbatches) {
+template <class Kind>
+Strategy in_stages(int stages, const Kind& kind, int microbatches) {
   Strategy strategy;
   return strategy.stages(stages).schedule(kind, microbatches);
 }
@@ -87,14 +88,14 @@ Strategy in_stages(int stages, const std::string& kind, int microbatches) {
 // Costs that are not estimated per partition (sums of losses, padding of buckets) take less than a hundredth of a step
 // here.
 TEST(Balance, FindsTheBestOfAllCuts) {
-  for (const auto& kind : schedule_kinds())
+  for (const ScheduleKind kind : pipeline_kinds())
     for (std::uint64_t seed = 0; seed < cases(16); ++seed)
       for (const int stages : {2, 3, 4}) {
         const Model model = drawn_chain(seed, 7, 600);
         const Machine machine = round_machine(seed % 2 == 0 ? 0 : 0.75);
-        const Strategy asked = in_stages(stages, kind.name, 4);
-        const int groups = stages * kind.groups_per_stage, layers = static_cast<int>(model.layers().size());
-        if (groups > layers || (kind.name == "chimera" && stages == 3)) continue;
+        const Strategy asked = in_stages(stages, kind, 4);
+        const int groups = stages * default_groups_per_stage(kind), layers = static_cast<int>(model.layers().size());
+        if (groups > layers || (name(kind) == "chimera" && stages == 3)) continue;
         double best = 1e9;
         for_cuts(layers, groups, [&](const auto& ends) {
           best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, machine));
@@ -221,7 +222,7 @@ TEST(Balance, FitsTheMemory) {
         moved += ends == free ? 0 : 1;
       }
     }
-    if (asked.schedule() != "chimera") {
+    if (asked.schedule() != ScheduleKind::chimera) {
       EXPECT_GT(moved, 5) << kind << ": a limit that binds moves boundaries";
     }
     EXPECT_GE(refused, 30) << kind;
@@ -233,18 +234,18 @@ TEST(Balance, FitsTheMemory) {
 // The search for models with too many partitions to compare, checked where there are few.
 TEST(Balance, MovingBoundariesFindsTheBestCut) {
   int all = 0, missed = 0, gained = 0;
-  for (const auto& kind : schedule_kinds())
+  for (const ScheduleKind kind : pipeline_kinds())
     for (std::uint64_t seed = 0; seed < cases(4); ++seed)
       for (const int stages : {2, 4}) {
         const Model model = drawn_chain(seed, 12);
-        const int groups = stages * kind.groups_per_stage;
+        const int groups = stages * default_groups_per_stage(kind);
         if (groups > static_cast<int>(model.layers().size())) continue;
         const Plan plan = bind(model, Strategy(), of_batch(3));
         ScheduleCache made;
-        StagePartitionCost price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind.name, 8)), made);
+        StagePartitionCost price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind, 8)), made);
         const double best = price.makespan(search_partition(price, 0).ends),
                      found = price.makespan(search_partition(price, 0, 0).ends);
-        EXPECT_LE(found, 1.04 * best) << kind.name << ", " << stages << " stages, seed " << seed;
+        EXPECT_LE(found, 1.04 * best) << name(kind) << ", " << stages << " stages, seed " << seed;
         double slowest = 1e9, even = 0;  // of the partition whose slowest group is fastest
         for_cuts(price.layers(), groups, [&](const auto& ends) {
           double most = 0;
@@ -305,12 +306,12 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
 
 TEST(Balance, EveryScheduleTakesStages) {
   const Model model = builtin_model("lenet5", {});
-  for (const auto& kind : schedule_kinds()) {
-    const Plan plan = test::bind_placed(model, in_stages(2, kind.name, 4), of_batch(8));
-    EXPECT_EQ(plan.grids.size(), 2U) << kind.name;
-    EXPECT_EQ(plan.stage_of_group.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
+  for (const ScheduleKind kind : pipeline_kinds()) {
+    const Plan plan = test::bind_placed(model, in_stages(2, kind, 4), of_batch(8));
+    EXPECT_EQ(plan.grids.size(), 2U) << name(kind);
+    EXPECT_EQ(plan.stage_of_group.size(), 2U * static_cast<std::size_t>(default_groups_per_stage(kind))) << name(kind);
     const Cost cost = estimate(plan, round_machine());
-    EXPECT_NEAR(cost.parts.total(), cost.seconds, 1e-9 * cost.seconds) << kind.name;
+    EXPECT_NEAR(cost.parts.total(), cost.seconds, 1e-9 * cost.seconds) << name(kind);
   }
   Strategy four;
   four.stages(2).schedule("interleaved", 4, 4);

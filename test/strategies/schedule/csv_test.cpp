@@ -14,10 +14,10 @@ TEST(Csv, ComesBack) {
   ScheduleRequest request;
   request.stages = 4;
   request.microbatches = 6;
-  for (const auto& kind : schedule_kinds()) {
-    request.kind = kind.name;
+  for (const ScheduleKind kind : pipeline_kinds()) {
+    request.kind = kind;
     const Schedule schedule = generate(request);
-    EXPECT_EQ(parse_csv(print_csv(schedule), kind.name).stages, schedule.stages) << kind.name;
+    EXPECT_EQ(parse_csv(print_csv(schedule), "x").stages, schedule.stages) << name(kind);
   }
   EXPECT_EQ(parse_csv("0F0,,0I0,\"0W0\"\r\n,1F0,(1B0;1F1)OVERLAP_F_B\n\n", "x").stages,
             (std::vector<std::vector<Action>>{

@@ -18,7 +18,7 @@ using Kind = Action::Kind;
 
 ScheduleRequest request(const std::string& kind, int stages, int microbatches) {
   ScheduleRequest r;
-  r.kind = kind;
+  r.kind = parse_schedule_kind(kind);
   r.stages = stages;
   r.microbatches = microbatches;
   return r;
@@ -27,8 +27,8 @@ ScheduleRequest request(const std::string& kind, int stages, int microbatches) {
 /// The kinds that support this number of stages.
 std::vector<std::string> kinds_for(int stages) {
   std::vector<std::string> names;
-  for (const auto& kind : schedule_kinds())
-    if (kind.name != "chimera" || stages % 2 == 0) names.push_back(kind.name);
+  for (const ScheduleKind kind : pipeline_kinds())
+    if (kind != ScheduleKind::chimera || stages % 2 == 0) names.emplace_back(name(kind));
   return names;
 }
 
@@ -36,7 +36,7 @@ Simulation run(const ScheduleRequest& r) {
   const Schedule schedule = generate(r);
   const int groups = schedule.groups();
   return simulate(schedule, GroupGraph(groups),
-                  equal_times(groups, schedule_kind(r.kind).groups_per_stage, r.times, r.transfer));
+                  equal_times(groups, default_groups_per_stage(r.kind), r.times, r.transfer));
 }
 
 std::vector<double> peaks(const std::string& kind, int stages, int microbatches) {
@@ -357,16 +357,18 @@ TEST(Generators, SayWhatTheyRefuse) {
     change(r);
     return error_of([&] { generate(r); });
   };
-  EXPECT_EQ(error([](auto& r) { r.kind = "1f1d"; }),
+  EXPECT_EQ(error_of([] { parse_schedule_kind("1f1d"); }),
             "there is no schedule '1f1d' (did you mean '1f1b'?); there are 'gpipe', '1f1b', 'interleaved', 'chimera', "
             "'zb-h1', 'zb-h2', 'zb-1p', 'zb-2p', 'zb-v', 'v-half', 'v-min', 'dualpipe-v'");
+  EXPECT_EQ(error([](auto& r) { r.kind = ScheduleKind::single; }),
+            "the schedule 'single' is one microbatch on one stage; name another kind");
   EXPECT_EQ(error([](auto& r) { r.stages = 0; }), "the number of stages is 0; it must be 1 to 16384");
-  EXPECT_EQ(error([](auto& r) { r.kind = "chimera", r.stages = 3; }),
+  EXPECT_EQ(error([](auto& r) { r.kind = ScheduleKind::chimera, r.stages = 3; }),
             "the schedule 'chimera' needs an even number of stages, not 3: only then do the two directions fill "
             "each other's bubbles");
   EXPECT_EQ(error([](auto& r) { r.groups_per_stage = 2; }),
             "the schedule '1f1b' has 1 group per stage, not 2; 'interleaved' takes any number");
-  EXPECT_EQ(error([](auto& r) { r.kind = "zb-1p", r.memory_limit = 0.5; }),
+  EXPECT_EQ(error([](auto& r) { r.kind = ScheduleKind::zb_1p, r.memory_limit = 0.5; }),
             "the schedule 'zb-1p' has a memory limit of 0.5; one microbatch of a stage needs 1");
   EXPECT_EQ(error([](auto& r) { r.times.forward = 0; }), "the time of an action is 0; it must be more than 0");
 }

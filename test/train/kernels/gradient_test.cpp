@@ -43,7 +43,7 @@ double derivative_error(const RandomCase& drawn) {
     options.batch = drawn.batch;
     options.dtype = DType::f64;
     options.backend = "reference";
-    Trainer trainer(drawn.model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(drawn.model, Strategy(), options, comm);
     Executor& executor = trainer.executor(drawn.batch, true);
     const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();

@@ -19,7 +19,7 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
     options.batch = samples;
     options.dtype = DType::f64;
     options.backend = "reference";
-    Trainer trainer(model, Strategy(), options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(model, Strategy(), options, comm);
     for (std::size_t i = 0; i < model.layers().size(); ++i)
       for (std::size_t j = 0; j < trainer.plan().layers[i]->weights.size(); ++j) {
         const auto& spec = trainer.plan().layers[i]->weights[j];

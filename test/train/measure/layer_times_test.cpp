@@ -6,13 +6,11 @@
 
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/train/kernels/kernel.hpp"
+#include "partita/train/kernels/custom_layer.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
-
-#include <mutex>
 
 namespace partita::test {
 namespace {
@@ -123,21 +121,16 @@ TEST(LayerTimes, OfStages) {
   expect_all_measured(skipping, 4, false);
 }
 
-/// y = x.
-class Tap final : public Operator {
+/// y = x; it notes when it runs, forward and backward.
+class Tap final : public CustomLayer {
  public:
+  explicit Tap(std::string& log) : log_(log) {}
   std::string_view kind() const override { return "tap"; }
   Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
   OperatorLayouts layouts(const LayoutRequest& request) const override {
     const Layout x = request.input[0].value_or(request.output).with_partial(0);
     return {.x = {x}, .y = x, .dx = {x}, .w = {}, .dw = {}};
   }
-};
-
-/// Records when it runs, forward and backward.
-class TapKernel final : public Kernel {
- public:
-  explicit TapKernel(std::string& log) : log_(log) {}
   void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
     copy_box(x[0], y, y.box());
     log_ += 'F';
@@ -154,19 +147,13 @@ class TapKernel final : public Kernel {
 /// Returns the order in which a layer of each of `stages` stages ran while it was measured. Each rank writes its own
 /// entry.
 std::vector<std::string> order_of_runs(const std::string& kind, int stages, bool recompute = false) {
-  static std::map<std::string, std::string> logs;
-  static std::once_flag once;
-  std::call_once(once, [] {
-    register_kernel("tap",
-                    [](const LayerPlan& layer, int) { return std::make_unique<TapKernel>(logs.at(layer.name)); });
-  });
-  logs.clear();
+  std::map<std::string, std::string> logs;
   Model m("taps");
   auto t = m.input("in", {.channels = 2, .spatial = {4}});
   for (int stage = 0; stage < stages; ++stage) {
     t = m.conv(fmt::format("conv{}", stage), t, {.filters = 2, .kernel = 3, .padding = 1});
-    t = m.layer(fmt::format("tap{}", stage), std::make_shared<Tap>(), {t});
-    logs[fmt::format("tap{}", stage)] = "";
+    const auto name = fmt::format("tap{}", stage);
+    t = m.layer(name, std::make_shared<Tap>(logs[name]), {t});
   }
   m.mean_squared_error("loss", t);
   Strategy strategy;

@@ -126,7 +126,7 @@ TEST_F(Checkpoint, EveryElementTravelsOnce) {
   Traffic total;
   run_threads(6, [&](Communicator& world) {
     const auto counter = std::make_shared<TrafficCounter>();
-    const ProcessGrid grid(grid_of_six, counting(world.split(0, world.rank()), counter), {});
+    const ProcessGrid grid(grid_of_six, counting(world, counter), {});
     // F has two blocks, of which rank 0 owns one. D has two blocks that are not empty, of which rank 0 owns one. The
     // last tensor is whole on rank 0.
     const auto tensors = make({{"replicated over b", linear, DType::f64, "F@a"},

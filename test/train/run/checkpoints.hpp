@@ -33,7 +33,7 @@ struct Spec {
 /// Element i of the tensor `name`: any number that its dtype represents exactly, of either sign, including infinities
 /// and NaN.
 inline double value(const std::string& name, DType dtype, Index i) {
-  const Random random(1, hash(name));
+  const Random random(1, hash_text(name));
   if (dtype == DType::i32) return static_cast<double>(static_cast<std::int32_t>(random.bits(i)));
   if (i == 1) return -0.0;
   if (i == 2) return HUGE_VAL;
@@ -45,7 +45,7 @@ inline double value(const std::string& name, DType dtype, Index i) {
 /// Runs `body` on thread ranks of a grid.
 inline void on_grid(const std::string& axes, const std::function<void(const ProcessGrid&)>& body) {
   const Grid grid = Grid::parse(axes);
-  run_threads(grid.size(), [&](Communicator& world) { body(ProcessGrid(grid, world.split(0, world.rank()), {})); });
+  run_threads(grid.size(), [&](Communicator& world) { body(ProcessGrid(grid, world, {})); });
 }
 
 inline std::vector<NamedTensor> make(const std::vector<Spec>& specs, const ProcessGrid& grid) {

@@ -48,11 +48,11 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
     options.backend = "reference";
     Strategy strategy;
     strategy.schedule(kind, microbatches);
-    Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(model, strategy, options, comm);
     for (Index step = 0; step < 3; ++step) {
       std::vector<Index> samples;
       for (Index n = 0; n < batch; ++n) samples.push_back(first + n);
-      trained.losses.push_back(trainer.train_step(data, samples).loss);
+      trained.losses.push_back(trainer.step(data, samples).loss);
     }
     trained.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), false);
     trained.memory = trainer.peak_memory();

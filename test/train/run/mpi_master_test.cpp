@@ -17,7 +17,7 @@ void expect_replicas_agree(const RankResult& mine, Communicator& world) {
     if (!replicas) replicas = world.split(grid.group(world.rank(), tensor.layout.replicated()).front(), world.rank());
     const std::string_view bytes(reinterpret_cast<const char*>(tensor.local.data()),
                                  static_cast<std::size_t>(tensor.local.bytes()));
-    const auto low = static_cast<double>(hash(bytes) & 0xFFFFFFFFU);
+    const auto low = static_cast<double>(hash_text(bytes) & 0xFFFFFFFFU);
     double extremes[2]{low, -low};
     replicas->all_reduce(extremes, 2, DType::f64, ReduceOp::max, {}).wait();
     EXPECT_EQ(extremes[0], -extremes[1]) << name << " differs between replicas";

@@ -71,12 +71,12 @@ Strategy staged(const Model& model, int stages, const std::vector<std::string>& 
                 int microbatches) {
   Strategy s;
   const auto& layers = model.layers();
-  const int groups = stages * schedule_kind(kind).groups_per_stage;
+  const int groups = stages * default_groups_per_stage(parse_schedule_kind(kind));
   const auto counts = balanced_counts(static_cast<Index>(layers.size()), groups);
   std::size_t first = 0;
   for (int group = 0; group < groups; ++group) {
     const std::size_t last = first + static_cast<std::size_t>(counts[static_cast<std::size_t>(group)]) - 1;
-    const auto stage = static_cast<std::size_t>(stage_of_group(kind, group, stages));
+    const auto stage = static_cast<std::size_t>(stage_of_group(parse_schedule_kind(kind), group, stages));
     const std::size_t alike =  // for Chimera: stages that mirror each other
         kind == "chimera" ? std::min(stage, static_cast<std::size_t>(stages) - 1 - stage) : stage;
     s.group({layers[first].name, layers[last].name, Grid::parse(grids[alike % grids.size()])});
@@ -136,7 +136,7 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
         if (HasFailure()) return;
         if (kind == "chimera" && stages % 2 != 0) continue;  // refused: ChimeraNeedsStagesInPairs
         if (sanitized && !lengthy() && microbatches > 2 && microbatches < 13) continue;
-        const bool few = stages * schedule_kind(kind).groups_per_stage <= 12;
+        const bool few = stages * default_groups_per_stage(parse_schedule_kind(kind)) <= 12;
         const Model model = few && microbatches % 2 == 0 ? skips() : deep();
         expect_serial_result(model, staged(model, stages, {""}, kind, microbatches), 13);
       }
@@ -190,7 +190,7 @@ Epoch run_epoch(const Model& model, const Strategy& strategy) {
     options.batch = 7;
     options.dtype = DType::f64;
     options.backend = "reference";
-    Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(model, strategy, options, comm);
     const double loss = trainer.train_epoch(data, {}).loss, evaluation = trainer.evaluate(data, {}).loss;
     EXPECT_TRUE(trainer.predicted() == trainer.measured()) << "on rank " << comm.rank();
     epoch.weights[static_cast<std::size_t>(comm.rank())] =
@@ -233,11 +233,11 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
       options.dtype = DType::f64;
       options.backend = "reference";
       options.optimizer.method = Method::adam;
-      Trainer trainer(model, strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
-      if (begins) trainer.train_step(data, std::vector<Index>{0, 1, 2, 3, 4, 5, 6});
+      Trainer trainer(model, strategy, options, comm);
+      if (begins) trainer.step(data, std::vector<Index>{0, 1, 2, 3, 4, 5, 6});
       if (begins && !file.empty()) return trainer.save(file);
       if (!begins) trainer.load(file, true);
-      const double second_loss = trainer.train_step(data, std::vector<Index>{7, 8, 9, 10, 11, 12, 13}).loss;
+      const double second_loss = trainer.step(data, std::vector<Index>{7, 8, 9, 10, 11, 12, 13}).loss;
       if (comm.rank() == 0) loss = second_loss;
     });
   }
@@ -296,16 +296,16 @@ double seconds_of_step(bool overlap, double latency) {
   strategy = placed(m, strategy, {.batch = 4, .optimizer = {}});
   double seconds = 0;
   run_threads(4, [&](Communicator& comm) {
-    const auto slow = delaying(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm), {.latency = latency});
+    const auto slow = delaying(comm, {.latency = latency});
     DrawnData data(sample_of(m), m.layers().back().op->target(m.shapes(1)[10]), 4, 0);
     TrainerOptions options;
     options.batch = 4;
     options.dtype = DType::f64;
     options.backend = "reference";
     options.overlap = overlap;
-    Trainer trainer(m, strategy, options, slow);
+    Trainer trainer(m, strategy, options, *slow);
     const double start = now();
-    trainer.train_step(data, std::vector<Index>{0, 1, 2, 3});
+    trainer.step(data, std::vector<Index>{0, 1, 2, 3});
     if (comm.rank() == 0) seconds = now() - start;
   });
   return seconds;

@@ -19,12 +19,12 @@ std::vector<double> losses(const Strategy& strategy, DType dtype, const std::str
     options.dtype = dtype;
     options.backend = backend;
     options.optimizer.rate = 0.01;
-    Trainer trainer(fashion_cnn(), strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(fashion_cnn(), strategy, options, comm);
     std::vector<Index> samples(21);
     for (Index step = 0; step < 3; ++step) {
       std::iota(samples.begin(), samples.end(), step * 21);
       data->hold(samples, Box(data->sample()));
-      const double loss = trainer.train_step(*data, samples).loss;
+      const double loss = trainer.step(*data, samples).loss;
       if (comm.rank() == 0) losses.push_back(loss);
     }
     EXPECT_TRUE(trainer.predicted() == trainer.measured()) << name(dtype) << " on rank " << comm.rank();

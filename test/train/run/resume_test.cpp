@@ -29,7 +29,7 @@ std::vector<double> train(const Strategy& strategy, Method method, Index stop, c
     options.optimizer.method = method;
     options.optimizer.rate = 0.001;
     options.optimizer.epsilon = 1e-3;  // keeps gradients that consist of rounding errors small
-    Trainer trainer(fashion_cnn(), strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
+    Trainer trainer(fashion_cnn(), strategy, options, comm);
     if (load) trainer.load(path, true);
     while (!trainer.finished(*data))
       trainer.train_epoch(*data, [&](Index, Index, Index, const StepResult& result) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/comm/communicator.hpp"
 
 namespace partita::textbook {
@@ -20,25 +20,25 @@ namespace partita::textbook {
 /// rounds of n bytes.
 /// binomial: 2 ceil(log2 p) rounds of n bytes.
 void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op,
-                Algorithm algorithm = Algorithm::recursive_doubling);
+                CollectiveAlgorithm algorithm = CollectiveAlgorithm::recursive_doubling);
 /// Each rank moves (p-1)/p n bytes.
 /// ring: p-1 rounds.
 /// bruck: ceil(log2 p) rounds.
 /// recursive_doubling: log2 p rounds if p is a power of two. Otherwise it folds the ranks and takes floor(log2 p) + 2
 /// rounds, the last of n bytes.
 void all_gather(Communicator& comm, const void* local, void* all, std::span<const Index> counts, DType dtype,
-                Algorithm algorithm = Algorithm::ring);
+                CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring);
 /// Each rank moves (p-1)/p n bytes.
 /// pairwise: p-1 rounds; it sums in rank order.
 /// ring: p-1 rounds.
 /// recursive_halving: log2 p rounds if p is a power of two. Otherwise it folds the ranks and takes floor(log2 p) + 2
 /// rounds, the first of n bytes.
 void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype,
-                    Algorithm algorithm = Algorithm::pairwise);
+                    CollectiveAlgorithm algorithm = CollectiveAlgorithm::pairwise);
 /// binomial: ceil(log2 p) rounds of n bytes.
 /// scatter_all_gather: ceil(log2 p) + p-1 rounds that move 2(p-1)/p n bytes in total.
 void broadcast(Communicator& comm, void* data, Index count, DType dtype, int root,
-               Algorithm algorithm = Algorithm::binomial);
+               CollectiveAlgorithm algorithm = CollectiveAlgorithm::binomial);
 /// Pairwise exchange in p-1 rounds.
 void all_to_all(Communicator& comm, const void* send, std::span<const Index> send_counts, void* recv,
                 std::span<const Index> recv_counts, DType dtype);
@@ -47,7 +47,7 @@ void all_to_all(Communicator& comm, const void* send, std::span<const Index> sen
 /// pairwise: p-1 rounds.
 /// bruck: ceil(log2 p) rounds of about n/2 bytes. It forwards blocks through other ranks, which must know their sizes.
 void all_to_all(Communicator& comm, const void* send, void* recv, std::span<const Index> counts, DType dtype,
-                Algorithm algorithm);
+                CollectiveAlgorithm algorithm);
 
 /// Computes to = op(to, from) element by element, rounded to the dtype.
 void combine(void* to, const void* from, Index count, DType dtype, ReduceOp op);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/base/traffic.hpp"
 #include "partita/base/types.hpp"
 
@@ -13,7 +13,7 @@ namespace partita {
 /// ranks, of which [i * ranks + j] go from rank i to rank j.
 struct CollectiveCall {
   Verb verb = Verb::all_reduce;
-  Algorithm algorithm = Algorithm::ring;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   int ranks = 1;
   std::vector<Index> counts;
   DType dtype = DType::f32;
@@ -42,6 +42,6 @@ struct CollectiveCost {
 /// The cost of a collective of `bytes` (of the full vector, as Traffic counts it) in equal blocks; nothing for one rank
 /// and for no bytes. Any number of ranks: where an algorithm pairs them, those beyond a power of two fold, which is
 /// counted. Throws Error for an algorithm that the verb does not have, less than one rank or less than no bytes.
-CollectiveCost collective_cost(Verb verb, Algorithm algorithm, int ranks, double bytes);
+CollectiveCost collective_cost(Verb verb, CollectiveAlgorithm algorithm, int ranks, double bytes);
 
 }  // namespace partita

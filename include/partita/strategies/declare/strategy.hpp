@@ -1,6 +1,9 @@
 #pragma once
 
 #include "partita/base/grid.hpp"
+#include "partita/model/algorithm.hpp"
+#include "partita/model/value.hpp"
+#include "partita/strategies/declare/schedule_kind.hpp"
 
 #include <optional>
 #include <string>
@@ -11,10 +14,10 @@ namespace partita {
 
 /// The settings that a strategy gives to matching layers. Settings that are not given are derived.
 struct LayerRule {
-  std::optional<std::string> output = std::nullopt;     ///< layout of the layer's output, e.g. "N@data H@y"
-  std::optional<std::string> input = std::nullopt;      ///< layout that its inputs are redistributed to
-  std::optional<std::string> weights = std::nullopt;    ///< layout of its first weight, e.g. "F@c"
-  std::optional<std::string> algorithm = std::nullopt;  ///< "auto", or an algorithm of the layer's kind
+  std::optional<std::string> output = std::nullopt;       ///< layout of the layer's output, e.g. "N@data H@y"
+  std::optional<std::string> input = std::nullopt;        ///< layout that its inputs are redistributed to
+  std::optional<std::string> weights = std::nullopt;      ///< layout of its first weight, e.g. "F@c"
+  std::optional<AlgorithmName> algorithm = std::nullopt;  ///< Algorithm::stationary_w, or "stationary-w"
   /// If true, what the layer keeps for its backward pass is recomputed instead (Chen et al. 2016).
   std::optional<bool> recompute = std::nullopt;
 };
@@ -29,13 +32,15 @@ inline constexpr int most_ranks = 1 << 20;
 ///
 ///     Strategy s("data=2 y=2");
 ///     s.layer("conv*", {.output = "N@data H@y"});
+///     s.layer(fc, {.output = "N@data C@y"});          // the value that model.linear("fc", ...) returned
 class Strategy {
  public:
   /// A rule, the layers that it applies to, and its position, for messages.
   struct Rule {
     std::string match;  ///< a name, or a glob with * and ?
     LayerRule rule;
-    std::string place;  ///< position for messages: "hybrid.toml, line 12" or "rule 3"
+    std::string place;                          ///< position for messages: "hybrid.toml, line 12" or "rule 3"
+    std::optional<Value> value = std::nullopt;  ///< the layer, if the rule was given its value
     /// Returns true if `match` is a plain name. Such a rule must fit its layer exactly; others ignore what a layer
     /// lacks.
     bool exact() const;
@@ -53,8 +58,10 @@ class Strategy {
   /// Reads a strategy from a text. `file` is its name in messages.
   static Strategy parse(std::string_view text, const std::string& file);
 
-  /// Adds a rule. `place` is its position in messages ("rule 3" if empty).
+  /// Adds a rule for the layers that `match` names. `place` is its position in messages ("rule 3" if empty).
   Strategy& layer(std::string match, LayerRule rule, std::string place = "");
+  /// Adds a rule for the layer that made `value`. bind() throws Error if the value is of another model.
+  Strategy& layer(const Value& value, LayerRule rule, std::string place = "");
 
   /// A group of consecutive layers, and the grid of the stage that runs it.
   struct Group {
@@ -87,11 +94,12 @@ class Strategy {
   /// Sums gradients in buckets of at most `bytes` bytes (plan_buckets). Throws Error below 1.
   Strategy& bucket_bytes(Index bytes);
   Index bucket_bytes() const { return bucket_bytes_; }
-  /// Sets how the microbatches of a step are scheduled: a kind of generate(), or "single" for one microbatch. The
-  /// gradients of all microbatches are summed before the weights change. `groups_per_stage` 0 stands for the kind's
-  /// default. Throws Error for an unknown kind and for numbers below 1.
-  Strategy& schedule(const std::string& kind, int microbatches, int groups_per_stage = 0);
-  const std::string& schedule() const { return schedule_; }
+  /// Sets how the microbatches of a step are scheduled. The gradients of all microbatches are summed before the weights
+  /// change. `groups_per_stage` 0 stands for the kind's default. Throws Error for numbers that the kind does not take.
+  Strategy& schedule(ScheduleKind kind, int microbatches, int groups_per_stage = 0);
+  /// Sets the schedule by the name of its kind, e.g. "1f1b". Throws Error for an unknown name too.
+  Strategy& schedule(std::string_view kind, int microbatches, int groups_per_stage = 0);
+  ScheduleKind schedule() const { return schedule_; }
   int microbatches() const { return microbatches_; }
   int groups_per_stage() const;
 
@@ -112,7 +120,7 @@ class Strategy {
   std::string file_;
   OptimizerState optimizer_state_ = OptimizerState::replicated;
   Index bucket_bytes_ = Index{4} << 20;
-  std::string schedule_ = "single";
+  ScheduleKind schedule_ = ScheduleKind::single;
   int microbatches_ = 1;
   int groups_per_stage_ = 0;  // 0: the kind's default
   int stage_count_ = 1;       // number of stages asked for, if no groups are named

@@ -2,6 +2,10 @@
 
 #include "partita/strategies/plan/plan.hpp"
 
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
 namespace partita {
 
 /// Binds a model to a strategy and a workload: chooses the layouts of every layer and plans all redistributions, halos, products, sums
@@ -9,6 +13,15 @@ namespace partita {
 /// the rule's line for a rule that matches nothing, for an axis or a dimension that does not exist, and for a layout in which a layer
 /// cannot run; also if the strategy has open stage boundaries (Strategy::stages), which place_stages() closes.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
+
+/// Takes arguments that are not const, too. Without it the call of a program with `using namespace std` would mean
+/// std::bind, which matches such arguments better.
+template <class M, class S, class W>
+requires std::same_as<std::remove_cvref_t<M>, Model> && std::same_as<std::remove_cvref_t<S>, Strategy> &&
+    std::same_as<std::remove_cvref_t<W>, Workload>
+        Plan bind(M&& model, S&& strategy, W&& workload) {
+  return bind(std::as_const(model), std::as_const(strategy), std::as_const(workload));
+}
 
 /// Returns `strategy` with the weight layouts that `plan` chose written out as rules. Plans for other workloads (a smaller last batch, an
 /// evaluation) would choose by their own costs; with these rules they find the weights where `plan` has them.

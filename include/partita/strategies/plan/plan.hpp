@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -113,6 +114,11 @@ struct Plan {
   std::vector<Bucket> buckets;     ///< of gradients, in the order in which backward completes them; training only
   bool sharded_optimizer = false;  ///< the ranks along a bucket's axes share its update
   std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, where somebody has measured
+
+  /// The layer called `name`. Throws Error with the nearest name if there is none.
+  const LayerPlan& layer(std::string_view name) const;
+  /// The layer that made `value`. Throws Error if the value is of another model.
+  const LayerPlan& layer(const Value& value) const;
 
   /// The grid of the only stage.
   const Grid& grid() const { return grids.front(); }

@@ -39,7 +39,7 @@ struct PlannerOptions {
   int most_microbatches = 64;
   /// Schedules to try with several stages. chimera takes longer to estimate. It is tried only if it would be among the
   /// best with stages of equal length and no waiting.
-  std::vector<std::string> kinds{"1f1b", "zb-h1", "chimera"};
+  std::vector<ScheduleKind> kinds{ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::chimera};
   /// called after each candidate: the number examined, and the number at the end of this round
   std::function<void(int done, int all)> progress{};
   /// called after the search, once per pattern, with the first grid where it failed

@@ -1,14 +1,16 @@
 #pragma once
 
+#include "partita/strategies/declare/schedule_kind.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 
 #include <span>
+#include <string_view>
 
 namespace partita {
 
 /// The parameters of a schedule to be generated.
 struct ScheduleRequest {
-  std::string kind = "1f1b";
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
   int stages = 1;
   int microbatches = 1;
   int groups_per_stage = 0;  ///< 0: the kind's default
@@ -20,29 +22,24 @@ struct ScheduleRequest {
   bool operator==(const ScheduleRequest&) const = default;
 };
 
-/// A kind of pipeline schedule.
-struct ScheduleKind {
-  std::string name;
-  std::string what;          ///< one line, with its source
-  std::string constraints;   ///< valid numbers, and what happens for others
-  int groups_per_stage = 1;  ///< the default
-  bool any_groups = false;   ///< whether groups_per_stage can be changed
+/// A generator of schedules of one kind.
+struct ScheduleGenerator {
+  ScheduleKind kind;
+  std::string_view what;         ///< one line, with its source
+  std::string_view constraints;  ///< valid numbers, and what happens for others
   Schedule (*generate)(const ScheduleRequest&) = nullptr;
 };
 
-/// Returns all kinds.
-std::span<const ScheduleKind> schedule_kinds();
-/// Returns the kind of this name. Throws Error with the nearest name if there is none.
-const ScheduleKind& schedule_kind(const std::string& name);
-
-/// Returns the stage that runs a group of layers in a schedule of this kind, for its first replica.
-int stage_of_group(const std::string& kind, int group, int stages);
+/// Returns the generators of all kinds but ScheduleKind::single.
+std::span<const ScheduleGenerator> schedule_generators();
+/// Returns the generator of one kind. Throws Error for ScheduleKind::single.
+const ScheduleGenerator& schedule_generator(ScheduleKind kind);
 
 /// Throws Error for invalid times, transfer time or memory.
 void check_numbers(const ScheduleRequest& request);
 
 /// Generates a schedule. It has only forward and backward actions, in an order that check_schedule accepts. Throws
-/// Error for an unknown kind, for numbers below 1 and for numbers that the kind does not support.
+/// Error for ScheduleKind::single, for numbers below 1 and for numbers that the kind does not support.
 Schedule generate(const ScheduleRequest& request);
 
 }  // namespace partita

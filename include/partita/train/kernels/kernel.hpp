@@ -5,10 +5,9 @@
 #include "partita/distconv/conv.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -65,11 +64,8 @@ class Kernel {
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };
 
-/// The kernel of the layer's kind for one rank; throws Error for a kind that nobody registered.
+/// The kernel of a layer for one rank: the layer itself if it is a CustomLayer, else the kernel of its kind. Throws Error
+/// if there is none.
 std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank);
-
-using KernelFactory = std::function<std::unique_ptr<Kernel>(const LayerPlan& layer, int rank)>;
-/// Makes a user's own kind of layer known; before any model with it is run. Throws Error if the kind is taken.
-void register_kernel(const std::string& kind, KernelFactory factory);
 
 }  // namespace partita

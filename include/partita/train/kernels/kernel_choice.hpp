@@ -42,7 +42,8 @@ class KernelCache {
 /// Tells `backend` how to compute the convolutions in `mine`, alike on every rank, since replicas must agree bit for bit:
 /// as `cache` holds it, or else as measured now, each problem by one rank, and kept there. Where nothing can be kept,
 /// nothing is measured either: another run would choose otherwise, and round otherwise. Adds to `choices` and `report`.
-/// `progress` is called with the problems that this rank has measured and will. Collective.
+/// `progress` is called with the problems that this rank has measured and will. Collective: every rank
+/// of `comm` calls it.
 void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report);

@@ -18,11 +18,13 @@ struct StepTimes {
 };
 
 /// Trains repeatedly on one batch that is made once and stays in memory. Collective: every rank of `world` calls each
-/// method. `world` has as many ranks as the strategy.
+/// method.
 class StepTimer {
  public:
+  /// `world` has as many ranks as the strategy.
+  /// @pre `world` outlives the timer.
   StepTimer(const Model& model, const Strategy& strategy, const Workload& workload, const MeasureOptions& options,
-            std::shared_ptr<Communicator> world);
+            Communicator& world);
   StepTimer(StepTimer&&) noexcept;
   ~StepTimer();
   /// Trains for about `budget` seconds, at least 5 steps, after two warm-up steps that are not counted. Returns for
@@ -39,6 +41,6 @@ class StepTimer {
 
 /// Runs a StepTimer once and summarizes its steps. Collective: every rank of `world` calls it.
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
-                     const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world);
+                     const MeasureOptions& options, double budget, Communicator& world);
 
 }  // namespace partita

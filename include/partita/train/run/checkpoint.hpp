@@ -25,7 +25,7 @@ void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& te
 
 /// Reads each tensor's own box into its local part, which holds anything after an Error. Throws Error, alike on every
 /// rank, if the file is missing or damaged or lacks a tensor, or holds one of another shape (both shapes named).
-/// Collective over `world`; a rank names what it wants.
+/// A rank names the tensors that it wants. Collective: every rank of `world` calls it.
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world);
 
 /// The text attributes of a checkpoint.

@@ -28,8 +28,11 @@ class Executor {
   using Reader = std::function<Batch(int microbatch)>;
   /// One run of the schedule. `step` keys random numbers, `rate` is the learning rate.
   StepResult run(const Reader& read, Index step, double rate);
-  /// The same for a plan of one microbatch.
+  /// Runs a plan that has one microbatch.
   StepResult run(const Batch& batch, Index step, double rate);
+  /// One run of an evaluation's schedule. Returns the input of the loss layer by microbatch; no tensor where this rank
+  /// does not run the loss layer.
+  std::vector<Tensor> predict(const Reader& read, Index step);
 
   /// From here on the actions of every run are added to `actions`; nullptr: no longer.
   void record(std::vector<TimedAction>* actions) { record_ = actions; }
@@ -82,6 +85,7 @@ class Executor {
   StepResult result_;
   Index step_ = 0;
   bool keep_ = false;
+  std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "partita/train/run/executor.hpp"
+#include "partita/train/run/local_batch.hpp"
 
 #include <functional>
 #include <map>
@@ -41,37 +42,59 @@ struct EpochReport {
   double seconds = 0;
 };
 
-/// Trains and evaluates one model under one strategy on one rank of `world`. A plan belongs to a batch size: the last,
-/// smaller batch and evaluation have their own, all on the same weights. What computes, saves or loads is collective over `world`.
+/// Trains and evaluates one model under one strategy, on one rank of `world`. A plan belongs to one batch size: the
+/// smaller last batch and evaluation have plans of their own, on the same weights. Collective: every rank of `world`
+/// calls each member function that computes, saves or loads.
 class Trainer {
  public:
   /// Called after every step with the epoch (from 1), the step in it, its steps, and the step's loss and accuracy.
   using Progress = std::function<void(Index epoch, Index step, Index steps, const StepResult& result)>;
 
-  /// Binds, checks that all ranks bound the same plan, draws the weights. Collective over `world`. Throws Error, alike
-  /// on every rank, if the grid does not fit the number of ranks, the plan cannot be, or passes the memory limit.
-  Trainer(Model model, Strategy strategy, TrainerOptions options, std::shared_ptr<Communicator> world);
+  /// Binds the strategy, checks that all ranks bound the same plan, and draws the weights. Collective: every rank of
+  /// `world` calls it. Throws Error, alike on every rank, if the grid does not fit the number of ranks, if the strategy
+  /// cannot be bound, or if the plan passes the memory limit.
+  /// @pre `world` outlives the trainer.
+  Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world);
 
-  /// Has `data` hold all that evaluate(data) will read: a damaged file is found before hours of training, and the time
-  /// of an evaluation is that of computing. Collective; throws Error alike on every rank.
+  /// Lets `data` hold everything that evaluate(data) will read. So a damaged file is found before hours of training,
+  /// and the time of an evaluation is that of computing. Throws Error, alike on every rank, if `data` cannot be read.
+  /// Collective: every rank of `world` calls it.
   void prepare(Dataset& data);
-  /// One epoch over `data`, shuffled by seed and epoch.
+  /// Trains for one epoch over `data`, shuffled by seed and epoch.
   EpochReport train_epoch(Dataset& data, const Progress& progress);
-  /// Loss and accuracy over `data`, in order, with running statistics and without dropout.
+  /// Returns loss and accuracy over `data`, in order, with running statistics and without dropout.
   EpochReport evaluate(Dataset& data, const Progress& progress);
-  /// One step on given samples, a batch at most; for tests and tools.
-  StepResult train_step(Dataset& data, std::span<const Index> samples);
+  /// Runs one training step on the given samples of `data`, a batch at most, without augmentation.
+  StepResult step(Dataset& data, std::span<const Index> samples);
 
-  /// True when the last epoch, or the last of `steps`, is done.
+  /// Returns this rank's part of a batch of `samples` samples, all zeros. Fill it and pass it to step(), or to
+  /// predict() if it was made with `training` false. The boxes of its tensors say what this rank brings; ranks that
+  /// hold the same box bring the same values. A batch can be filled and used again and again. Throws Error, alike on
+  /// every rank, if `samples` is below 1 or the strategy cannot be bound to that batch size.
+  /// Collective: every rank of `world` calls it.
+  LocalBatch make_batch(Index samples, bool training = true);
+  /// Runs one training step: forward, backward and update. Every rank brings its own part of the batch. Throws Error if
+  /// `batch` is not one that make_batch() made on this rank, or if the learning rate decays over an unknown number of
+  /// steps (TrainerOptions::steps). Collective: every rank of `world` calls it.
+  StepResult step(const LocalBatch& batch);
+  /// Runs the forward pass, with running statistics and without dropout. Returns this rank's part of the model's output
+  /// (the input of the loss layer), one block for each microbatch that this rank computes the loss of. The targets of
+  /// `batch` do not matter. Throws Error if make_batch(samples, false) did not make `batch` on this rank.
+  /// Collective: every rank of `world` calls it.
+  std::vector<SampleBlock> predict(const LocalBatch& batch);
+
+  /// True when the last epoch, or the last of TrainerOptions::steps, is done.
   bool finished(const Dataset& data) const;
-  /// Steps done so far, and all that will be.
-  Index step() const { return step_; }
+  /// The number of steps done so far.
+  Index steps_done() const { return step_; }
+  /// The number of steps of the whole training on `data`.
   Index all_steps(const Dataset& data) const;
 
-  /// Writes weights, optimizer state and progress; loads them on whatever grid this is. A checkpoint of another model is
-  /// refused; one of another seed or batch too where training is to go on, since the course would be another.
+  /// Writes weights, optimizer state and progress. Collective: every rank of `world` calls it.
   void save(const std::string& path);
-  /// With `optimizer` false only weights and running statistics are read (for evaluation).
+  /// Loads what save() wrote, on any grid. With `optimizer` false it reads only weights and running statistics, for an
+  /// evaluation. Throws Error, alike on every rank, for a checkpoint of another model; with `optimizer` also for
+  /// another seed or batch, because training would take another course. Collective: every rank of `world` calls it.
   void load(const std::string& path, bool optimizer);
 
   /// The plan of a whole batch.
@@ -94,7 +117,8 @@ class Trainer {
   Parameters& parameters() { return *parameters_; }
   /// The weights of this rank's stage by names, "conv1/weight".
   std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
-  /// What runs batches of this size, made where it is asked for first: then collective, and throws Error alike on every rank.
+  /// Returns what runs batches of this size. The first call for a size binds the strategy: it is collective (every rank
+  /// of `world` calls it) and throws Error, alike on every rank, if the strategy cannot be bound.
   Executor& executor(Index batch, bool training);
 
  private:
@@ -107,6 +131,8 @@ class Trainer {
   std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
+  void check(const LocalBatch& batch, bool training);
+  Batch empty_batch(const Executor& executor, int microbatch) const;
   Batch read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment);
   void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress);
@@ -116,7 +142,7 @@ class Trainer {
   Strategy strategy_;
   TrainerOptions options_;
   std::shared_ptr<TrafficCounter> counter_;
-  std::shared_ptr<Communicator> world_;
+  Communicator& world_;
   std::shared_ptr<Allocator> allocator_;
   std::shared_ptr<Communicator> counted_;       // world_, counted
   int stage_ = 0;                               // of this rank

@@ -55,16 +55,16 @@ void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& tim
 
 }  // namespace
 
-int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+int calibrate(const Options& options, const ModelFactory& factory, Communicator& world) {
   const double start = now();
-  const bool first = world->rank() == 0;
+  const bool first = world.rank() == 0;
   const MeasureOptions how = measure_options(options);
   KernelTimes times;
   Plans plans;
-  agree_or_throw(*world, [&] {
+  agree_or_throw(world, [&] {
     const Model model = make_model(options, factory);
     const Workload workload = make_workload(options);
-    for (const auto& [name, strategy] : make_strategies(options, world->size())) {
+    for (const auto& [name, strategy] : make_strategies(options, world.size())) {
       if (first) note_renamed_keys(strategy);
       plans.emplace_back(name, bind(model, place_stages(model, strategy, workload, default_machine(), {}), workload));
     }
@@ -72,11 +72,11 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
     if (first) note_kernels(how, options.trainer.dtype);
     if (first) times = known_times(options, place_of_times(how));
   });
-  times = broadcast_times(times, *world);
-  const Machine machine = measure_machine(how, *world);
-  if (first) print_machine(machine, world->size(), now() - start);
-  measure(plans, how, times, *world);
-  agree_or_throw(*world, [&] {
+  times = broadcast_times(times, world);
+  const Machine machine = measure_machine(how, world);
+  if (first) print_machine(machine, world.size(), now() - start);
+  measure(plans, how, times, world);
+  agree_or_throw(world, [&] {
     if (!first) return;
     const std::string text = machine.print();
     static_cast<void>(Machine::parse(text, options.out));  // throws before writing a file that could not be read again

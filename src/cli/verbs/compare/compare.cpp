@@ -21,7 +21,7 @@ constexpr double ms = 1e3, mib = 1 << 20;
 /// Predicts the costs of strategies and, if it has ranks, measures those that run on that number of ranks.
 class Comparison {
  public:
-  Comparison(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world)
+  Comparison(const Options& options, const ModelFactory& factory, Communicator* world)
       : options_(options),
         files_(load_machine(options)),
         model_(make_model(options, factory)),
@@ -54,7 +54,7 @@ class Comparison {
     if (!ours || !one.fits()) return one;
     measure(name, [&] { return one.plan; });
     agreed(name, [&] { one.cost = estimate(one.plan, files_.machine, files_.times); });
-    one.measured = time_steps(model_, placed, workload_, measure_, 3, world_);
+    one.measured = time_steps(model_, placed, workload_, measure_, 3, *world_);
     return one;
   }
 
@@ -120,7 +120,7 @@ class Comparison {
   Model model_;
   Workload workload_;
   MeasureOptions measure_;
-  std::shared_ptr<Communicator> world_;
+  Communicator* world_;
 };
 
 void print_head(std::size_t width, bool ran) {
@@ -265,7 +265,7 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
 
 }  // namespace
 
-int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
+int compare(const Options& options, const ModelFactory& factory, Communicator* world) {
   const bool first = !world || world->rank() == 0;
   std::optional<Comparison> comparison;
   std::vector<std::pair<std::string, Strategy>> strategies;

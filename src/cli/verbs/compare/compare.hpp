@@ -8,6 +8,6 @@ namespace partita::cli {
 
 /// Runs the verb `compare` and returns the exit status. With --measure, `world` holds the ranks that run the
 /// strategies, and the call is collective: every rank of `world` calls it. Without --measure, `world` is null.
-int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+int compare(const Options& options, const ModelFactory& factory, Communicator* world);
 
 }  // namespace partita::cli

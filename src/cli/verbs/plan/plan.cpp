@@ -55,7 +55,7 @@ std::string describe(const Strategy& strategy) {
   const auto grids = strategy.grids();
   std::string microbatches;
   if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
-  if (grids.size() > 1) microbatches += fmt::format(" ({})", strategy.schedule());
+  if (grids.size() > 1) microbatches += fmt::format(" ({})", name(strategy.schedule()));
   const auto& rules = strategy.rules();
   const bool recomputing =
       std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
@@ -134,13 +134,13 @@ int plan(const Options& options, const ModelFactory& factory) {
   wanted.ranks = options.ranks;
   wanted.best = options.best;
   wanted.examined = options.examined;
-  wanted.kinds = options.kinds;
   std::vector<LeftOut> left_out;
   wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
   const std::string prefix = options.out;
   check_why_not(options.why_not, model);
   check_writable({{"--out", prefix + "-1.toml"}});
-  for (const auto& kind : options.kinds) static_cast<void>(schedule_kind(kind));
+  wanted.kinds.clear();
+  for (const auto& kind : options.kinds) wanted.kinds.push_back(schedule_generator(parse_schedule_kind(kind)).kind);
   std::vector<Planned> found;
   try {
     found = search(model, workload, files, wanted, limit_of(options, files.machine));

@@ -149,7 +149,7 @@ class Experiment {
   ScaleRun wanted(const ScaleCase& each) const {
     const Options options = options_for(each.ranks);
     ScaleRun run{.strategy = in_json(each.name),  // as in the file --out
-                 .fingerprint = fmt::format("{:016x}", hash(each.strategy.print())),
+                 .fingerprint = fmt::format("{:016x}", hash_text(each.strategy.print())),
                  .ranks = each.ranks,
                  .batch = options.trainer.batch,
                  .repeats = {},

@@ -19,7 +19,7 @@ namespace po = boost::program_options;
 
 struct ScheduleOptions {
   ScheduleRequest request;
-  std::string times = "1,1,1,0", csv_in, csv_out, svg;
+  std::string kind{name(ScheduleKind::one_f_one_b)}, times = "1,1,1,0", csv_in, csv_out, svg;
   bool json = false, draw = true;
 };
 
@@ -27,10 +27,10 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
   po::options_description all("Usage: " + program + " schedule [options]");
   auto& r = o.request;
   std::string kinds;
-  for (const auto& kind : schedule_kinds()) kinds += (kinds.empty() ? "" : ", ") + kind.name;
+  for (const ScheduleKind kind : pipeline_kinds()) kinds.append(kinds.empty() ? "" : ", ").append(name(kind));
   auto add = all.add_options();
   add("help,h", "this text");
-  add("kind", po::value(&r.kind)->default_value(r.kind)->value_name("NAME"), kinds.c_str());
+  add("kind", po::value(&o.kind)->default_value(o.kind)->value_name("NAME"), kinds.c_str());
   add("kinds", "list the kinds of schedules and the conditions for each");
   add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "number of stages");
   add("microbatches", po::value(&r.microbatches)->default_value(8)->value_name("M"), "microbatches per step");
@@ -112,10 +112,10 @@ Json to_json(const ScheduleReport& report) {
 
 std::string print_kinds() {
   std::string text;
-  for (const auto& kind : schedule_kinds())
+  for (const auto& [kind, what, constraints, generate] : schedule_generators())
     text +=
-        fmt::format("{:<12} {}\n             groups per stage: {}{}; p stages and microbatches: {}\n", kind.name,
-                    kind.what, kind.groups_per_stage, kind.any_groups ? ", or any other number" : "", kind.constraints);
+        fmt::format("{:<12} {}\n             groups per stage: {}{}; p stages and microbatches: {}\n", name(kind), what,
+                    default_groups_per_stage(kind), any_groups(kind) ? ", or any other number" : "", constraints);
   return text;
 }
 
@@ -131,6 +131,7 @@ int schedule(int argc, char** argv) {
     fmt::print("{}", values.count("help") != 0 ? text.str() : print_kinds());
     return 0;
   }
+  o.request.kind = parse_schedule_kind(o.kind);
   parse_times(o.times, o.request);
   check_numbers(o.request);
   check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}});

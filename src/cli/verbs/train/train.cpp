@@ -136,17 +136,17 @@ void print_report(const char* what, const EpochReport& report) {
 /// One run of `train` or `evaluate`.
 class Run {
  public:
-  Run(const Options& options, Setup setup, const std::shared_ptr<Communicator>& world)
+  Run(const Options& options, Setup setup, Communicator& world)
       : options_(options),
         setup_(std::move(setup)),
         world_(world),
-        first_(world->rank() == 0),
+        first_(world.rank() == 0),
         bar_(first_),
         trainer_(setup_.model, setup_.strategy, trainer_options(), world) {}
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
-    print_ranks(*world_);
+    print_ranks(world_);
     if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
     if (options_.test) trainer_.prepare(*setup_.test);
     json_["subject"] = options_.verb;
@@ -154,7 +154,7 @@ class Run {
     json_["strategy"] = options_.strategy;
     json_["grid"] = trainer_.plan().grid().print();
     if (trainer_.plan().grids.size() > 1) json_["stages"] = trainer_.plan().grids.size();
-    json_["ranks"] = world_->size();
+    json_["ranks"] = world_.size();
     json_["batch"] = options_.trainer.batch;
     json_["dtype"] = name(options_.trainer.dtype);
     json_["seed"] = options_.trainer.seed;
@@ -184,7 +184,7 @@ class Run {
   void train() {
     json_["epochs"] = Json::array();
     std::optional<Profile> profile;
-    const Index before = trainer_.step();
+    const Index before = trainer_.steps_done();
     if (first_ && trainer_.finished(*setup_.training)) print_nothing_left();
     Executor& executor = trainer_.executor(options_.trainer.batch, true);
     const std::size_t length = executor.actions();
@@ -212,26 +212,26 @@ class Run {
     json_["losses"] = losses_;
     json_["step_seconds"] = step_seconds_;
     if (!options_.trace.empty()) {
-      const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), *world_);
-      agree_or_throw(*world_, [&] {
+      const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), world_);
+      agree_or_throw(world_, [&] {
         if (first_ && trace.empty())
           fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n", options_.trace);
         else if (first_)
           write_text("--trace", options_.trace, trace);
       });
     }
-    if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
+    if (profile) print_profile(*profile, trainer_.steps_done() - before, trainer_.plan().layers, world_);
   }
 
   /// Prints why training does not continue from the checkpoint.
   void print_nothing_left() const {
     const auto& o = options_.trainer;
-    const bool by_steps = o.steps > 0 && trainer_.step() >= o.steps;
+    const bool by_steps = o.steps > 0 && trainer_.steps_done() >= o.steps;
     fmt::print(
         "note       nothing is left to train: {} {} done before this run, and --{} {} includes them; give a larger "
         "number\n",
-        counted(trainer_.step(), "step"), trainer_.step() == 1 ? "was" : "were", by_steps ? "steps" : "epochs",
-        by_steps ? o.steps : o.epochs);
+        counted(trainer_.steps_done(), "step"), trainer_.steps_done() == 1 ? "was" : "were",
+        by_steps ? "steps" : "epochs", by_steps ? o.steps : o.epochs);
   }
 
   /// The schedule simulated for the machine that --machine names; nothing without --machine.
@@ -249,7 +249,7 @@ class Run {
   }
 
   void finish() {
-    const Totals totals = cli::totals(trainer_, *world_);
+    const Totals totals = cli::totals(trainer_, world_);
     json_["predicted_messages"] = totals.predicted.messages;
     json_["measured_messages"] = totals.measured.messages;
     json_["predicted_bytes"] = totals.predicted.bytes;
@@ -266,14 +266,14 @@ class Run {
       fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
     json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
-    agree_or_throw(*world_, [&] {
+    agree_or_throw(world_, [&] {
       if (first_) write_text("--json", options_.json, print_json(json_));
     });
   }
 
   const Options& options_;
   Setup setup_;
-  std::shared_ptr<Communicator> world_;
+  Communicator& world_;
   bool first_;
   ProgressBar bar_;
   Trainer trainer_;
@@ -286,8 +286,8 @@ class Run {
 
 }  // namespace
 
-int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world) {
-  return Run(options, set_up(options, factory, *world), world)();
+int train(const Options& options, const ModelFactory& factory, Communicator& world) {
+  return Run(options, set_up(options, factory, world), world)();
 }
 
 }  // namespace partita::cli

@@ -8,6 +8,6 @@ namespace partita::cli {
 
 /// Runs the verbs `train` and `evaluate` on the ranks of `world` and returns the exit status.
 /// Collective: every rank of `world` calls it.
-int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+int train(const Options& options, const ModelFactory& factory, Communicator& world);
 
 }  // namespace partita::cli

@@ -13,7 +13,7 @@ namespace partita {
 /// Sources: [T] Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005;
 /// [B] Bruck et al.: Efficient Algorithms for All-to-All Communications, 1997;
 /// [G] Barnett, van de Geijn et al.: Interprocessor Collective Communication Library, 1994.
-enum class Algorithm : std::uint8_t {
+enum class CollectiveAlgorithm : std::uint8_t {
   recursive_doubling,  ///< ranks at distance 1, 2, 4, ... exchange everything they have [T]
   recursive_halving,   ///< ranks at distance ..., 4, 2, 1 exchange the halves that they do not keep [T]
   ring,                ///< in each of p-1 rounds every rank sends one block to its right neighbor [T]
@@ -25,13 +25,13 @@ enum class Algorithm : std::uint8_t {
 };
 
 /// Returns e.g. "recursive_doubling".
-std::string_view name(Algorithm algorithm);
+std::string_view name(CollectiveAlgorithm algorithm);
 
 /// Returns the algorithms of a collective; empty if `verb` is not a collective.
-std::span<const Algorithm> algorithms(Verb verb);
+std::span<const CollectiveAlgorithm> algorithms(Verb verb);
 
 /// Throws Error, with the list of valid algorithms, if `algorithm` is not an algorithm of `verb`.
-void check_algorithm(Verb verb, Algorithm algorithm);
+void check_algorithm(Verb verb, CollectiveAlgorithm algorithm);
 
 /// Folds the ranks to a power of two, for algorithms that pair them. Let `rest` be the number of ranks beyond the power
 /// of two. Among the first 2*rest ranks, each odd rank hands its data to its left neighbor, which then acts for both in

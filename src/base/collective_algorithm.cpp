@@ -1,4 +1,4 @@
-#include "partita/base/algorithm.hpp"
+#include "partita/base/collective_algorithm.hpp"
 
 #include "partita/base/error.hpp"
 
@@ -9,22 +9,22 @@
 
 namespace partita {
 
-std::string_view name(Algorithm algorithm) {
+std::string_view name(CollectiveAlgorithm algorithm) {
   switch (algorithm) {
-    case Algorithm::recursive_doubling: return "recursive_doubling";
-    case Algorithm::recursive_halving: return "recursive_halving";
-    case Algorithm::ring: return "ring";
-    case Algorithm::pairwise: return "pairwise";
-    case Algorithm::binomial: return "binomial";
-    case Algorithm::rabenseifner: return "rabenseifner";
-    case Algorithm::bruck: return "bruck";
-    case Algorithm::scatter_all_gather: return "scatter_all_gather";
+    case CollectiveAlgorithm::recursive_doubling: return "recursive_doubling";
+    case CollectiveAlgorithm::recursive_halving: return "recursive_halving";
+    case CollectiveAlgorithm::ring: return "ring";
+    case CollectiveAlgorithm::pairwise: return "pairwise";
+    case CollectiveAlgorithm::binomial: return "binomial";
+    case CollectiveAlgorithm::rabenseifner: return "rabenseifner";
+    case CollectiveAlgorithm::bruck: return "bruck";
+    case CollectiveAlgorithm::scatter_all_gather: return "scatter_all_gather";
   }
   broken("unknown algorithm");
 }
 
-std::span<const Algorithm> algorithms(Verb verb) {
-  using enum Algorithm;
+std::span<const CollectiveAlgorithm> algorithms(Verb verb) {
+  using enum CollectiveAlgorithm;
   static constexpr std::array all_reduce{recursive_doubling, ring, rabenseifner, binomial};
   static constexpr std::array all_gather{ring, recursive_doubling, bruck};
   static constexpr std::array reduce_scatter{pairwise, ring, recursive_halving};
@@ -42,11 +42,11 @@ std::span<const Algorithm> algorithms(Verb verb) {
   broken("unknown verb");
 }
 
-void check_algorithm(Verb verb, Algorithm algorithm) {
+void check_algorithm(Verb verb, CollectiveAlgorithm algorithm) {
   const auto known = algorithms(verb);
   if (std::find(known.begin(), known.end(), algorithm) != known.end()) return;
   std::vector<std::string> names;
-  for (const Algorithm one : known) names.emplace_back(name(one));
+  for (const CollectiveAlgorithm one : known) names.emplace_back(name(one));
   fail("{} is not an algorithm of {}, which has {}", name(algorithm), name(verb),
        names.empty() ? "none" : quoted_list(names));
 }

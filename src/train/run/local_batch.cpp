@@ -1,0 +1,41 @@
+#include "partita/train/run/local_batch.hpp"
+
+#include "src/train/run/sample_values.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+void SampleBlock::fill(const Writer& write) const {
+  if (tensor.box().dims() == 0) return;
+  const Box inside = inside_of(tensor.box());
+  write_samples<double>(tensor, [&](Index n, std::span<double> values) {
+    std::fill(values.begin(), values.end(), 0);
+    write(first_sample + n, inside, values);
+  });
+}
+
+void SampleBlock::read(const Reader& read) const {
+  const Box& box = tensor.box();
+  if (box.dims() == 0 || box.empty()) return;
+  const Box inside = inside_of(box);
+  const Index channels = tensor.extent('C'), volume = tensor.volume() / box.extent(0), places = volume / channels;
+  std::vector<double> values(static_cast<std::size_t>(volume));
+  for (Index n = box[0].lo; n < box[0].hi; ++n) {
+    for (Index place = 0; place < places; ++place)
+      for (Index c = 0; c < channels; ++c)
+        values[static_cast<std::size_t>(c * places + place)] =
+            tensor.get((n - box[0].lo) * volume + place * channels + c);
+    read(first_sample + n, inside, values);
+  }
+}
+
+void LocalBatch::fill_images(const SampleBlock::Writer& write) const {
+  for (const auto& block : images) block.fill(write);
+}
+
+void LocalBatch::fill_targets(const SampleBlock::Writer& write) const {
+  for (const auto& block : targets) block.fill(write);
+}
+
+}  // namespace partita
