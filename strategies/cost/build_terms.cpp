@@ -57,7 +57,7 @@ double PassCost::*part_of(Purpose purpose) {
 /// True if `a` takes no longer than `b` whatever the machine: the same, or fewer messages of the same size on the same way.
 /// Not fewer bytes, since what was measured of a verb need not grow with them.
 bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
-  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.behind != b.behind ||
+  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
       a.input != b.input)
     return false;
   if (a.movement.messages == b.movement.messages && a.movement.bytes == b.movement.bytes) return true;
@@ -102,18 +102,18 @@ int unit_of(const Machine& machine, int level) {
 
 /// What ranks that do the same have in common, by the first of them.
 template <class T>
-class Twins {
+class EquivalentRanks {
  public:
   /// What there is for a rank, and whether it is new.
-  std::pair<T*, bool> of(int first) {
-    for (auto& [rank, common] : known_)
-      if (rank == first) return {&common, false};
-    known_.emplace_back(first, T{});
-    return {&known_.back().second, true};
+  std::pair<T*, bool> entry(int first) {
+    for (auto& [rank, entry] : entries_)
+      if (rank == first) return {&entry, false};
+    entries_.emplace_back(first, T{});
+    return {&entries_.back().second, true};
   }
 
  private:
-  std::vector<std::pair<int, T>> known_;
+  std::vector<std::pair<int, T>> entries_;
 };
 
 }  // namespace
@@ -142,8 +142,8 @@ CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const 
   }
   if (plan_.second_replica && item.purpose == Purpose::replicas) {
     const int stage = plan_.stage_of_rank(world_rank);
-    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
-    const auto [first, last] = std::minmax({world_rank, twin.first_rank() + rank});
+    const Grid& other_grid = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    const auto [first, last] = std::minmax({world_rank, other_grid.first_rank() + rank});
     return {first, last, 2, first >= lo && last < end ? 2 : 1};
   }
   return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
@@ -217,15 +217,15 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank) const {
 
 KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
   const bool product = !layer->at.products.empty(), conv = layer.op->kernel_kind() == KernelKind::conv;
-  const bool training = plan_.workload.training, again = layer.recompute && training;
-  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .again = again};
+  const bool training = plan_.workload.training, recomputes = layer.recompute && training;
+  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .recomputes = recomputes};
   if (!times_.empty())
     if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
       const double data = found->backward_data, filter = found->backward_filter;
       // Both gradients at once take less.
       const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
       term.measured = true;
-      term.seconds = {found->forward, data * both + (again ? found->forward : 0), filter * both};
+      term.seconds = {found->forward, data * both + (recomputes ? found->forward : 0), filter * both};
       return term;
     }
   const Box y = layer->at.y.owned(rank);
@@ -240,7 +240,7 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::option
   const bool apart = product || conv, trains = layer.trains();
   if (training) {
     term.calls[1] =
-        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (again ? term.calls[0] : 0);
+        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (recomputes ? term.calls[0] : 0);
     term.calls[2] = apart && trains ? 1 : 0;
   }
   return term;
@@ -276,21 +276,21 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   const bool flat = machine_.levels.size() == 1;  // all ways to others are the same
   // A product's panels come from any rank of the grid, so that where a rank is in it matters to their level.
   const AxisSet even = flat || layer->at.products.empty() ? symmetric_axes(layer) : 0;
-  struct Twin {
+  struct RankWork {
     KernelTerm kernel;
     std::vector<PlannedTraffic> items;
   };
-  Twins<Twin> twins;
+  EquivalentRanks<RankWork> work_of_ranks;
   std::optional<double> whole;
   std::vector<RankTerms> kept;
   for (const int rank : ranks(plan_.stage_of(index))) {
     const int first = representative_rank(grid, rank, even);
-    const auto [twin, fresh] = twins.of(first);
-    if (fresh)
-      *twin = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
+    const auto [work, inserted] = work_of_ranks.entry(first);
+    if (inserted)
+      *work = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
     else if (flat)
       continue;
-    RankTerms terms = on_rank(layer, twin->kernel, twin->items, grid, rank);
+    RankTerms terms = on_rank(layer, work->kernel, work->items, grid, rank);
     const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
     if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
     std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
@@ -319,11 +319,11 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
   const auto even = even_sums(layer);
   if (!even) return all;
   const Grid& grid = plan_.grid_of(layer);
-  Twins<std::vector<PlannedTraffic>> twins;
+  EquivalentRanks<std::vector<PlannedTraffic>> items_of_ranks;
   for (const int rank : ranks(plan_.stage_of(layer))) {
-    const auto [items, fresh] = twins.of(representative_rank(grid, rank, *even));
-    if (fresh) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
-    if (!fresh && machine_.levels.size() == 1) continue;
+    const auto [items, inserted] = items_of_ranks.entry(representative_rank(grid, rank, *even));
+    if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
+    if (!inserted && machine_.levels.size() == 1) continue;
     GradReduceTerms terms;
     for (const auto& item : *items)
       (item.purpose == Purpose::sum        ? terms.sums

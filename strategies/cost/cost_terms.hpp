@@ -32,15 +32,15 @@ struct Movement {
 };
 
 /// Of a backward that computes the forward once more: that part of it.
-inline constexpr int forward_again = 3;
+inline constexpr int recomputed_forward = 3;
 
 /// A movement of a layer: where its seconds count.
 struct LayerMovement {
   Movement movement;
   std::size_t pass = 0;  ///< 0 to 2: forward, backward data, backward filter
   double PassCost::*part = nullptr;
-  int behind =
-      -1;  ///< the pass whose computing can hide it, as the executor goes on with that, or forward_again; -1 for none
+  int hidden_by =
+      -1;  ///< the pass whose computing can hide it, as the executor goes on with that, or recomputed_forward; -1 for none
   bool input = false;  ///< to or from the layout in which an input is needed
 };
 
@@ -54,7 +54,7 @@ struct KernelTerm {
   bool measured = false;            ///< then `seconds` hold and nothing else
   std::array<double, 3> seconds{};  ///< by pass
   std::array<double, 3> calls{};    ///< by pass: so many times as much as a forward; 2 where it runs once more
-  bool again = false;               ///< backward data begins with the forward once more
+  bool recomputes = false;          ///< backward data begins with the forward once more
   bool operator==(const KernelTerm&) const = default;
 };
 
@@ -120,7 +120,7 @@ class MachineRates {
   LayerCost layer(const RankTerms& rank) const;
   /// Of the rank that takes longest, as all that follow.
   LayerCost layer(const std::vector<RankTerms>& ranks) const;
-  GradReduceCost sums(const std::vector<GradReduceTerms>& ranks) const;
+  GradReduceCost grad_reduce(const std::vector<GradReduceTerms>& ranks) const;
   double update(const UpdateTerms& terms) const;
   StageTransfer transfer(const std::vector<Movement>& ranks) const;
 

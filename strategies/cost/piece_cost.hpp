@@ -22,7 +22,7 @@ class PieceCost {
   GradReduceCost sums(int layer) const {
     CostTermBuilder compiler = this->compiler();
     const auto ranks = compiler.sums(layer);
-    return MachineRates(compiler.terms(), machine_).sums(ranks);
+    return MachineRates(compiler.terms(), machine_).grad_reduce(ranks);
   }
   /// Of the weights of a group.
   double update(int group) const {

@@ -99,7 +99,7 @@ void expect_same(const PassCost& a, const PassCost& b) {
 void expect_same(const CostParts& a, const CostParts& b) {
   expect_same(a.passes, b.passes);
   for (const double CostParts::*part :
-       {&CostParts::transfers, &CostParts::sums, &CostParts::update, &CostParts::bubble})
+       {&CostParts::transfers, &CostParts::grad_reduce, &CostParts::update, &CostParts::bubble})
     EXPECT_EQ(a.*part, b.*part);
 }
 
@@ -117,7 +117,7 @@ void expect_same(const Cost& a, const Cost& b) {
     for (const PassCost LayerCost::*pass :
          {&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter})
       expect_same(a.layers[i].*pass, b.layers[i].*pass);
-    EXPECT_EQ(a.layers[i].sums, b.layers[i].sums);
+    EXPECT_EQ(a.layers[i].grad_reduce, b.layers[i].grad_reduce);
     EXPECT_EQ(a.layers[i].inputs, b.layers[i].inputs);
     EXPECT_EQ(a.layers[i].rank, b.layers[i].rank);
   }
@@ -132,7 +132,7 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
     expect_seconds(layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total(),
                    plain.layer(static_cast<int>(i), false), what + ": " + plan.layers[i].name);
     if (plan.workload.training)
-      expect_seconds(layer.sums, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
+      expect_seconds(layer.grad_reduce, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
   }
   MemoryPeak memory;
   Index bytes = 0;

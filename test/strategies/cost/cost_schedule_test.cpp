@@ -50,7 +50,7 @@ void expect_whole(const Cost& cost, const std::string& what) {
   EXPECT_NEAR(cost.parts.total(), cost.seconds, 1e-9 * cost.seconds) << what;
   const auto& p = cost.parts;
   for (const double part : {p.passes.compute, p.passes.halo, p.passes.redistribution, p.passes.product,
-                            p.passes.collective, p.transfers, p.sums, p.update, p.bubble})
+                            p.passes.collective, p.transfers, p.grad_reduce, p.update, p.bubble})
     EXPECT_GE(part, -1e-12 * cost.seconds) << what;
 }
 
@@ -91,13 +91,13 @@ TEST(CostOfSchedules, ChimeraRunsEachGroupOnBothStages) {
   double once = 0, sums = 0;
   for (const auto& layer : cost.layers) {
     once += layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total();
-    sums += layer.sums;
+    sums += layer.grad_reduce;
   }
   expect_seconds(cost.parts.passes.total(), 2 * once, "two microbatches through each replica");
   EXPECT_EQ(sums, 0) << "replicas are summed after the backward";
   const double elements = 96 + 32 + 160 + 32;
   EXPECT_GT(cost.parts.update, elements * 4 * 5e-9) << "a stage updates both groups";
-  EXPECT_GT(cost.parts.sums, 2 * us) << "and sums them over the two";
+  EXPECT_GT(cost.parts.grad_reduce, 2 * us) << "and sums them over the two";
 }
 
 TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {

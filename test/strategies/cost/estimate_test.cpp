@@ -138,14 +138,16 @@ TEST(CostModel, SumsByTheCheapestAlgorithmOrAsMeasured) {
   const Plan plan = bound(two_convolutions(), all_as("data=2", "N@data").bucket_bytes(1), 2);
   Machine machine = round_machine();
   // A bucket a weight: 96 elements of the weights, 32 of the bias.
-  expect_seconds(estimate(plan, machine).layers[a].sums, sum_of_two(96 * 4) + sum_of_two(32 * 4));
+  expect_seconds(estimate(plan, machine).layers[a].grad_reduce, sum_of_two(96 * 4) + sum_of_two(32 * 4));
   machine.levels[0].verbs[{Verb::all_reduce, 2}] = {{{128, 3 * us}, {384, 7 * us}}, ""};
-  expect_seconds(estimate(plan, machine).layers[a].sums, 10 * us);
+  expect_seconds(estimate(plan, machine).layers[a].grad_reduce, 10 * us);
   machine.levels[0].verbs[{Verb::all_reduce, 2}] = {{{64, 1 * us}, {96, 2 * us}}, ""};
-  expect_seconds(estimate(plan, machine).layers[a].sums, (8 + 2 * 128. / 96) * us, "in proportion beyond the points");
+  expect_seconds(estimate(plan, machine).layers[a].grad_reduce, (8 + 2 * 128. / 96) * us,
+                 "in proportion beyond the points");
   Machine others = round_machine();
   others.levels[0].verbs[{Verb::all_reduce, 4}] = {{{128, 3 * us}}, ""};
-  expect_seconds(estimate(plan, others).layers[a].sums, sum_of_two(96 * 4) + sum_of_two(32 * 4), "two ranks, not four");
+  expect_seconds(estimate(plan, others).layers[a].grad_reduce, sum_of_two(96 * 4) + sum_of_two(32 * 4),
+                 "two ranks, not four");
 }
 
 TEST(CostModel, SumsHideBehindTheBackwardThatFollows) {
@@ -155,15 +157,16 @@ TEST(CostModel, SumsHideBehindTheBackwardThatFollows) {
     machine.levels[0].latency.value = latency;
     return estimate(plan, machine);
   };
-  const auto both = [](const Cost& cost) { return cost.layers[a].sums + cost.layers[b].sums; };
+  const auto both = [](const Cost& cost) { return cost.layers[a].grad_reduce + cost.layers[b].grad_reduce; };
   const Cost none = exposed(0, 1 * us);
-  expect_seconds(none.parts.sums, both(none), "nothing travels by itself");
+  expect_seconds(none.parts.grad_reduce, both(none), "nothing travels by itself");
   const Cost all = exposed(1, 1 * us);  // b's sums take 4.6 us, a's backward 10.2 us
-  expect_seconds(all.parts.sums, all.layers[a].sums, "b's sums are done when a's begin");
+  expect_seconds(all.parts.grad_reduce, all.layers[a].grad_reduce, "b's sums are done when a's begin");
   const Cost late = exposed(1, 100 * us);
-  expect_seconds(late.parts.sums, both(late) - late.layers[a].backward_filter.total(), "a's backward hides the most");
+  expect_seconds(late.parts.grad_reduce, both(late) - late.layers[a].backward_filter.total(),
+                 "a's backward hides the most");
   const Cost half = exposed(0.5, 1 * us);
-  expect_seconds(half.parts.sums, both(half) / 2 + half.layers[a].sums / 2);
+  expect_seconds(half.parts.grad_reduce, both(half) / 2 + half.layers[a].grad_reduce / 2);
 }
 
 TEST(CostModel, UpdatesMoveWeightsAndState) {
@@ -256,14 +259,14 @@ TEST(CostModel, FartherRanksTakeTheOuterLevel) {
 TEST(CostModel, CollectivesShareTheLinksOfANode) {
   const auto sums = [](const std::string& grid, double links) {
     const Plan plan = bound(two_convolutions(), all_as(grid, "N@data"), 2);
-    return estimate(plan, clustered_machine(2, links)).layers[a].sums;
+    return estimate(plan, clustered_machine(2, links)).layers[a].grad_reduce;
   };
   const double bytes = (96 + 32 + 160 + 32) * 4;  // all in one bucket, which starts where each weight does
   expect_seconds(sums("a=2 data=2", 2), sum_of_two(bytes), "within a node");
   expect_seconds(sums("data=2 a=2", 2), sum_of_two(bytes, 10 * us, 1e-8), "between nodes");
   expect_seconds(sums("data=2 a=2", 1), sum_of_two(bytes, 10 * us, 2e-8), "the two groups share a link");
   const Plan all = bound(two_convolutions(), all_as("data=4", "N@data"), 4);
-  expect_seconds(estimate(all, clustered_machine(2, 1)).layers[a].sums, 2 * (10 * us + bytes * (1e-8 + 3e-9)),
+  expect_seconds(estimate(all, clustered_machine(2, 1)).layers[a].grad_reduce, 2 * (10 * us + bytes * (1e-8 + 3e-9)),
                  "of one group, two rounds with the link to itself");
 }
 

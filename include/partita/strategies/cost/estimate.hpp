@@ -29,20 +29,20 @@ struct PassCost {
 struct LayerCost {
   PassCost forward, backward_data, backward_filter;
   double inputs = 0;  ///< of all three, what takes inputs to the layouts in which they are needed, and gradients back
-  double sums = 0;    ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
-  int rank = 0;       ///< of the stage's grid, on which it takes longest
+  double grad_reduce = 0;  ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
+  int rank = 0;            ///< of the stage's grid, on which it takes longest
   /// The times of its kernels are; else they are the machine's rates times operations and bytes.
   bool measured = false;
 };
 
 /// Where the seconds of a step go, on the stage that works longest.
 struct CostParts {
-  PassCost passes;       ///< of all microbatches
-  double transfers = 0;  ///< of what goes to and comes from other stages, as far as the rank copies it itself
-  double sums = 0;       ///< of gradients, as far as nothing hides them
-  double update = 0;     ///< of the weights
-  double bubble = 0;     ///< waiting for other stages
-  double total() const { return passes.total() + transfers + sums + update + bubble; }
+  PassCost passes;         ///< of all microbatches
+  double transfers = 0;    ///< of what goes to and comes from other stages, as far as the rank copies it itself
+  double grad_reduce = 0;  ///< of gradients, as far as nothing hides them
+  double update = 0;       ///< of the weights
+  double bubble = 0;       ///< waiting for other stages
+  double total() const { return passes.total() + transfers + grad_reduce + update + bubble; }
 };
 
 /// How long a step of a plan takes on a machine, and what of it.
