@@ -10,20 +10,21 @@ namespace partita {
 /// True if the schedule splits a backward pass into its data half and its filter half.
 bool splits_backward(const Schedule& schedule);
 
-/// Returns how many ranks share the links of one unit (of a node, at the level between nodes) if `concurrent` ranks want to
-/// use them at the same time. A unit has no more ranks than that of the level below.
+/// Returns how many ranks share the links of one unit (of a node, at the level between nodes) if `concurrent` ranks
+/// communicate at the same time. It is at most the number of ranks in the unit.
 double sharing(const Machine& machine, int level, double concurrent);
 
-/// Returns the route of an exchange. The peers of the world rank `rank` are at most `below` ranks below it and `above` ranks
-/// above it.
+/// Returns the route of an exchange. The peers of the world rank `rank` are at most `below` ranks below it and `above`
+/// ranks above it.
 Route exchange_route(const Machine& machine, int rank, int below, int above);
 
-/// Builds the cost terms of the pieces of a plan. Of the machine it reads only how many ranks a unit of each level holds.
+/// Builds the cost terms of the pieces of a plan. Of the machine it reads only how many ranks a unit of each level
+/// holds.
 class CostTermBuilder {
  public:
-  /// `split`: the schedule splits the backward pass into two halves. `whole`: the plan's only grid stands for this larger
-  /// grid, which has the same axes with a longer first one. The collectives then run over the ranks of `whole`, and only
-  /// the first rank and an inner rank are examined.
+  /// `split`: the schedule splits the backward pass into two halves. `whole`: the plan's only grid stands for this
+  /// larger grid, which has the same axes with a longer first one. The collectives then run over the ranks of `whole`,
+  /// and only the first rank and an inner rank are examined.
   /// @pre All arguments outlive the builder.
   CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
                   const Grid* whole = nullptr);

@@ -40,8 +40,9 @@ struct LayerMovement {
   Movement movement;
   std::size_t pass = 0;              ///< 0 to 2: forward, backward data, backward filter
   double PassCost::*part = nullptr;  ///< the number that its seconds are added to
-  int hidden_by =
-      -1;  ///< the pass whose computing can hide it, as the executor goes on with that, or recomputed_forward; -1 for none
+  /// The pass whose computation can hide it (0 to 2, as in `pass`, or recomputed_forward), because the executor runs
+  /// that computation during the transfer; -1 if nothing hides it.
+  int hidden_by = -1;
   bool input = false;  ///< redistributes an input or its gradient
 };
 

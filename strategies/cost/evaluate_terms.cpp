@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// Of one rank, when so many use a unit's links at once.
+/// Returns the bandwidth of one rank in bytes per second if `sharing` ranks use the links of a unit at the same time.
 double bandwidth(const Level& level, double sharing) {
   return level.bandwidth.value * std::min(1.0, level.links.value / sharing) / level.fan_out.value;
 }
@@ -90,7 +90,8 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
     passes[pass]->compute = of.kernel.measured ? of.kernel.seconds[pass] : of.kernel.calls[pass] * once;
   const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
   std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
-                               cost.backward_filter.compute, recomputed};  // computing behind which nothing hides yet
+                               cost.backward_filter.compute,
+                               recomputed};  // seconds of computation that hide nothing yet
   for (const LayerMovement& each : of.movements) {
     PassCost& pass = *passes[each.pass];
     const double taken = seconds(each.movement);

@@ -14,16 +14,16 @@ struct CollectiveCall {
   Verb verb = Verb::all_reduce;
   Algorithm algorithm = Algorithm::ring;
   int ranks = 1;
-  /// Elements. all_reduce and broadcast have one count; all_gather and reduce_scatter have one count per rank. all_to_all
-  /// has ranks * ranks counts: counts[i * ranks + j] elements go from rank i to rank j.
+  /// Elements. all_reduce and broadcast have one count; all_gather and reduce_scatter have one count per rank.
+  /// all_to_all has ranks * ranks counts: counts[i * ranks + j] elements go from rank i to rank j.
   std::vector<Index> counts;
   DType dtype = DType::f32;
   int root = 0;  ///< rank that a broadcast starts from
 };
 
-/// Returns the exact number of messages and bytes that a rank sends. textbook.hpp runs the same algorithms. Blocks may be
-/// uneven; an empty block sends no message. Throws Error if the verb does not have the algorithm, or if counts, rank or
-/// root are invalid.
+/// Returns the exact number of messages and bytes that a rank sends. textbook.hpp runs the same algorithms. Blocks may
+/// be uneven; an empty block sends no message. Throws Error if the verb does not have the algorithm, or if counts, rank
+/// or root are invalid.
 Traffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// The cost of a collective along its critical path. A message of b bytes takes alpha + b beta seconds, and a rank can
@@ -41,10 +41,10 @@ struct CollectiveCost {
   bool operator==(const CollectiveCost&) const = default;
 };
 
-/// Returns the cost of a collective with equal blocks. `bytes` is the size of the full vector, as in Traffic. The cost is
-/// zero for one rank or zero bytes. The number of ranks need not be a power of two: an algorithm that pairs ranks folds
-/// the others in, and the cost includes this. Throws Error if the verb does not have the algorithm, if `ranks` is less
-/// than 1, or if `bytes` is negative.
+/// Returns the cost of a collective with equal blocks. `bytes` is the size of the full vector, as in Traffic. The cost
+/// is zero for one rank or zero bytes. The number of ranks need not be a power of two: an algorithm that pairs ranks
+/// folds the others in, and the cost includes this. Throws Error if the verb does not have the algorithm, if `ranks` is
+/// less than 1, or if `bytes` is negative.
 CollectiveCost collective_cost(Verb verb, Algorithm algorithm, int ranks, double bytes);
 
 }  // namespace partita

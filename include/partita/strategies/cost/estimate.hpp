@@ -29,8 +29,8 @@ struct PassCost {
 /// The cost of one layer.
 struct LayerCost {
   PassCost forward, backward_data, backward_filter;
-  /// The part of the three passes that redistributes the inputs to the layouts that the layer needs, and their gradients
-  /// back.
+  /// The part of the three passes that redistributes the inputs to the layouts that the layer needs, and their
+  /// gradients back.
   double inputs = 0;
   double grad_reduce = 0;  ///< seconds per step of the gradient sums that the layer completes, hidden or not
   int rank = 0;            ///< of the stage's grid, on which it takes longest
@@ -66,29 +66,29 @@ struct Cost : StepCost {
   double samples_per_second = 0;
 };
 
-/// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest and
-/// the smallest blocks, and an inner rank.
+/// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest
+/// and the smallest blocks, and an inner rank.
 std::vector<int> representatives(const Grid& grid);
 
-/// Predicts the cost of a plan without running it. The work of each layer is priced on the representatives of its grid; the
-/// slowest one counts:
+/// Predicts the cost of a plan without running it. The work of each layer is priced on the representatives of its grid;
+/// the slowest one counts:
 ///
 ///     compute    measured (KernelTimes), or kernel launch + max(operations / rate, bytes / bandwidth)
-///     exchange   measured if the level has measurements, or messages x latency + bytes / bandwidth, both of the level of
-///                the farthest peer
+///     exchange   measured if the level has measurements, or messages x latency + bytes / bandwidth;
+///                the level is that of the farthest peer
 ///     collective measured if the level has measurements, or the formula of the cheapest algorithm (collective_cost)
-///     halo       computation hides the share that the level's `overlap` gives; the backward pass hides gradient sums in
-///                the same way
+///     halo       computation hides the share that the level's `overlap` gives;
+///                the backward pass hides gradient sums in the same way
 ///     schedule   simulate(), which runs the same action lists as the executor
 ///
-/// Throws Error if the plan has more ranks than the last level of the machine holds. To price one plan on many machines,
-/// keep its CostFormula; this function builds one and uses it once.
+/// Throws Error if the plan has more ranks than the last level of the machine holds. To price one plan on many
+/// machines, keep its CostFormula; this function builds one and uses it once.
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
 
-/// The cost of a plan as a formula of the machine's constants. For each distinct layer it holds the operations and bytes of
-/// the kernels, and the messages, rounds and bytes of the communication on each level. It leaves out ranks that can never
-/// be the slowest. One formula prices the plan on every machine with the same levels, whatever the latencies, bandwidths,
-/// rates, overlaps and curves. This is a hundred times as fast as estimate().
+/// The cost of a plan as a formula of the machine's constants. For each distinct layer it holds the operations and
+/// bytes of the kernels, and the messages, rounds and bytes of the communication on each level. It leaves out ranks
+/// that can never be the slowest. One formula prices the plan on every machine with the same levels, whatever the
+/// latencies, bandwidths, rates, overlaps and curves. This is a hundred times as fast as estimate().
 class CostFormula {
  public:
   /// Of `machine`, the formula uses only how many ranks a unit of each level holds. Throws Error as estimate() does.
@@ -99,11 +99,11 @@ class CostFormula {
   CostFormula& operator=(CostFormula&&) noexcept;
   ~CostFormula();
 
-  /// Returns the cost of a step on a machine. Throws Error if the machine has other levels, or other numbers of ranks in
-  /// their units, than the machine of the constructor.
+  /// Returns the cost of a step on a machine. Throws Error if the machine has other levels, or other numbers of ranks
+  /// in their units, than the machine of the constructor.
   StepCost step(const Machine& machine) const;
-  /// Returns the cost with its details, as estimate() does, and throws as step() does. Memory and traffic do not depend on
-  /// the machine's constants; the first call computes them.
+  /// Returns the cost with its details, as estimate() does, and throws as step() does. Memory and traffic do not depend
+  /// on the machine's constants; the first call computes them.
   Cost cost(const Machine& machine) const;
 
  private:
