@@ -17,9 +17,9 @@ void check(Verb verb, int ranks, double bytes) {
   if (!(bytes >= 0)) fail("{} cannot move {} bytes", name(verb), bytes);
 }
 
-/// Returns how many blocks recursive halving or doubling moves between the places of a fold, on the path of the rank
-/// that faces place 0 at each distance. Places below `rest` have two blocks. If no rank folds, this is the number of
-/// ranks - 1.
+/// Returns how many blocks recursive halving or doubling moves between the places of a fold, on the path of rank 0. At
+/// distance d these are the blocks of places 0 to d-1; places below `rest` have two blocks. If no rank folds, the
+/// result is the number of ranks - 1.
 double halved(const Fold& fold) {
   double blocks = 0;
   for (int distance = 1; distance < fold.core; distance *= 2) blocks += distance + std::min(distance, fold.rest);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array passes_of_layer{&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter};
 
-/// Ranks that a unit of each level holds.
+/// Returns how many ranks a unit of each level holds.
 std::vector<int> units(const Machine& machine) {
   std::vector<int> ranks;
   for (const Level& level : machine.levels) ranks.push_back(static_cast<int>(level.ranks.value));
@@ -113,16 +113,17 @@ class CostFormula::Parts {
   }
 
  private:
-  /// One layer of a group: which of the distinct prices it has, and which sums it completes; -1 for none.
+  /// One layer of a group. `price` is an index into distinct_. `sums` is an index into sums_, or -1 if the layer
+  /// completes no gradient sums.
   struct Layer {
     int index = 0, price = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;                // the last one first, as their backward runs
-    std::vector<std::pair<int, int>> counts;  // prices, ascending, and how many layers have each
+    std::vector<Layer> layers;                // in the order of the backward pass: last layer first
+    std::vector<std::pair<int, int>> counts;  // each price in ascending order, and how many layers have it
     UpdateTerms update;
   };
-  /// A microbatch of the larger size and one of the smaller size; -1 if there is none.
+  /// Indices into prices_ for a microbatch of the larger and of the smaller size; -1 if there is no such size.
   struct Sizes {
     int larger = 0, smaller = -1;
   };
@@ -132,9 +133,10 @@ class CostFormula::Parts {
     std::vector<Movement> ranks;
   };
   struct Priced {
-    std::vector<LayerCost> layers;  // by number in distinct_
+    std::vector<LayerCost> layers;  // by index in distinct_
     std::vector<GradReduceCost> sums;
-    std::vector<double> transfers, busy;  // by edge; of transfers, what a group's microbatch copies itself
+    std::vector<double> transfers;  // seconds by edge
+    std::vector<double> busy;       // by group: seconds that the transfers of a microbatch keep its ranks busy
     ScheduleTimes times;
   };
   struct WorstRanks {
@@ -143,23 +145,23 @@ class CostFormula::Parts {
     Traffic traffic;
   };
 
-  /// A layer, and the number of its price.
+  /// A layer and the index of its price in prices_.
   struct PricedLayer {
     const LayerPlan* layer;
     int stage, number;
   };
-  /// The number of layers with one binding of the larger size, in distinct_.
+  /// The index in distinct_ of layers that share the bindings of both sizes.
   struct PricedBinding {
     const LayerBinding* smaller;
     bool recompute;
     int number;
   };
-  /// What was numbered, to find it again; kept in one piece, since it is many small things that go at once.
+  /// The prices found so far. It holds many small objects that are freed together, so they share one memory resource.
   struct PriceCache {
-    std::pmr::monotonic_buffer_resource memory{1 << 14};  // for a hundred unlike layers
+    std::pmr::monotonic_buffer_resource memory{1 << 14};  // bytes; enough for about a hundred distinct layers
     std::pmr::unordered_multimap<const LayerBinding*, PricedBinding> bindings{&memory};
-    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // numbers of prices_, of both sizes -> distinct_
-    std::pmr::unordered_map<std::size_t, std::pmr::vector<PricedLayer>> layers{&memory};  // of each price, by cost_hash
+    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // indices into prices_ of both sizes -> index in distinct_
+    std::pmr::unordered_map<std::size_t, std::pmr::vector<PricedLayer>> layers{&memory};  // one per price, by cost_hash
   };
 
   static std::vector<std::pair<int, int>> count_prices(const std::vector<Layer>& layers) {
@@ -176,7 +178,7 @@ class CostFormula::Parts {
     return counts;
   }
 
-  /// The layer's number in distinct_. Most layers share their bindings with others, and then their price.
+  /// Returns the layer's index in distinct_. Most layers share their bindings, and thus their price, with others.
   int layer_number(CostTermBuilder& builder, PriceCache& cache, int index) {
     const auto i = static_cast<std::size_t>(index);
     const LayerPlan& layer = plan_.layers[i];
@@ -195,7 +197,7 @@ class CostFormula::Parts {
     return found->second;
   }
 
-  /// The number of the layer's price among those of all layers that differ.
+  /// Returns the index of the layer's price in prices_. Layers of equal cost share one.
   int price_number(CostTermBuilder& builder, PriceCache& cache, int index, bool of_remainder) {
     const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
     auto& candidates = cache.layers[cost_hash(layer)];
@@ -208,7 +210,7 @@ class CostFormula::Parts {
 
   void check(const Machine& machine) const {
     if (const auto others = units(machine); others != units_)
-      fail("the formula is of levels of {}, but the machine '{}' has levels of {}; make another one for it",
+      fail("the formula is for levels of {}, but the machine '{}' has levels of {}; make a new formula for it",
            print_units(units_), machine.name, print_units(others));
   }
 
@@ -220,7 +222,7 @@ class CostFormula::Parts {
     for (const auto& [larger, smaller] : distinct_) {
       priced.layers.push_back(rates.layer(prices_[static_cast<std::size_t>(larger)]));
       if (smaller < 0) continue;
-      LayerCost& mean = priced.layers.back();  // of as many as there are of both sizes
+      LayerCost& mean = priced.layers.back();  // weighted by the number of microbatches of each size
       const LayerCost smaller_cost = rates.layer(prices_[static_cast<std::size_t>(smaller)]);
       for (PassCost LayerCost::*pass : passes_of_layer) {
         mean.*pass = mean.*pass * larger_share_;
@@ -260,7 +262,8 @@ class CostFormula::Parts {
     return times;
   }
 
-  /// What goes on by itself holds up neither stage; the rest is copied in by the one and out by the other.
+  /// Adds the transfers between stages. The part that overlaps with computation delays neither stage. Each of the two
+  /// stages is busy for half of the rest: one copies out, the other copies in.
   void add_transfers(const MachineRates& rates, Priced& priced) const {
     const auto edges = static_cast<std::size_t>(graph_.edges());
     priced.transfers.assign(edges, 0);
@@ -282,7 +285,7 @@ class CostFormula::Parts {
     }
   }
 
-  /// Of the stage that works longest.
+  /// Returns the cost of a step, with the parts of the stage that is busy longest.
   StepCost parts(const Priced& priced, double makespan, const std::vector<double>& busy) const {
     StepCost cost{makespan, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -300,7 +303,7 @@ class CostFormula::Parts {
     return cost;
   }
 
-  /// The most memory and traffic of a rank; of those that do the same, of the first.
+  /// Returns the largest memory and traffic of any rank. Of ranks that do the same work only the first is examined.
   WorstRanks worst_ranks() const {
     WorstRanks worst;
     for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
@@ -321,11 +324,11 @@ class CostFormula::Parts {
   }
 
   const Plan& plan_;
-  std::vector<int> units_;  // ranks, by level
+  std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
   double larger_share_;  // the share of microbatches of the larger size
   CostTerms terms_;
-  std::vector<std::vector<RankTerms>> prices_;  // of layers that differ
+  std::vector<std::vector<RankTerms>> prices_;  // one per distinct layer and microbatch size
   std::vector<Sizes> distinct_;
   std::vector<std::vector<GradReduceTerms>> sums_;
   std::vector<Group> groups_;
@@ -338,8 +341,8 @@ CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelT
   const double most = machine.levels.back().ranks.value;
   if (most > 0 && plan.ranks() > most)
     fail(
-        "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' says so; add one for what lies "
-        "beyond",
+        "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' has that limit; add a level "
+        "for more ranks",
         plan.ranks(), machine.name, most, machine.levels.back().name);
   parts_ = std::make_unique<const Parts>(plan, machine, times);
 }

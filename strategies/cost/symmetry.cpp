@@ -91,7 +91,7 @@ AxisSet symmetric_axes(const LayerPlan& layer) {
   for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
   for (const auto& product : layer->at.products) axes |= uneven(product);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
-    if (*halo) axes |= (*halo)->axes();  // ranks at the ends of these axes have fewer neighbors
+    if (*halo) axes |= (*halo)->axes();  // along these axes ranks exchange halos with neighbors
   for (const auto& boundary : layer.sends_to_stages) axes |= uneven(boundary.complete_sums) | uneven(boundary.from);
   return layer->at.y.grid().all() & ~axes;
 }

@@ -1,5 +1,5 @@
-// A formula that is made once prices a plan on every machine of the same levels as a new estimate does, and that is what the plan
-// costs rank by rank and item by item.
+// A formula that is made once prices a plan on every machine of the same levels as a new estimate does, and that is
+// what the plan costs rank by rank and item by item.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/local_work.hpp"
@@ -36,7 +36,8 @@ std::vector<Machine> machines() {
   return all;
 }
 
-/// Of the same levels, with everything else changed: other constants, curves where there were none and none where there were.
+/// Of the same levels, with everything else changed: other constants, curves where there were none and none where there
+/// were.
 Machine changed(Machine machine) {
   double factor = 1.37;
   for (Constant* constant : {&machine.memory_bandwidth, &machine.arithmetic, &machine.kernel})
@@ -123,7 +124,8 @@ void expect_same(const Cost& a, const Cost& b) {
   }
 }
 
-/// Layer by layer against the plain price, of microbatches of one size; memory and traffic against every representative's.
+/// Layer by layer against the plain price, of microbatches of one size; memory and traffic against every
+/// representative's.
 void expect_plain(const Plan& plan, const Machine& machine, const std::string& what) {
   const Cost cost = estimate(plan, machine);
   const PlainPrice plain(plan, machine);

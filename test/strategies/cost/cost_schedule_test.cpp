@@ -1,5 +1,5 @@
-// What a step takes is what the simulator says of its schedule, and the parts of it sum to it, for every strategy that ships and
-// for drawn ones.
+// What a step takes is what the simulator says of its schedule, and the parts of it sum to it, for every strategy that
+// ships and for drawn ones.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"

@@ -94,7 +94,8 @@ TEST(CostModel, HalosHideBehindComputing) {
   expect_seconds(halo(0.5, 100 * us), 100.064 * us - convolution(1, 4));
 }
 
-/// A model of one layer between others, its rows over two ranks, on a machine whose halos take 100 us and travel by themselves.
+/// A model of one layer between others, its rows over two ranks, on a machine whose halos take 100 us and travel by
+/// themselves.
 LayerCost far_halo(const std::function<Value(Model&, Value)>& layer, const std::string& schedule = "1f1b") {
   Model m("halos");
   auto t = m.input("in", {.channels = 2, .spatial = {16, 16}});
@@ -106,7 +107,8 @@ LayerCost far_halo(const std::function<Value(Model&, Value)>& layer, const std::
   return estimate(bound(m, all_as("y=2", "H@y").schedule(schedule, schedule == "1f1b" ? 1 : 2), 4), machine).layers[2];
 }
 
-// As the executor goes on: with what lies inside, or with the gradient of the weights where both gradients are one action.
+// As the executor goes on: with what lies inside, or with the gradient of the weights where both gradients are one
+// action.
 TEST(CostModel, HalosHideBehindWhatGoesOn) {
   const auto conv = [](Model& m, Value t) { return m.conv("it", t, {.filters = 2, .kernel = 3, .padding = 1}); };
   const LayerCost one = far_halo(conv), halves = far_halo(conv, "zb-h1");
