@@ -37,8 +37,8 @@ double share_of_larger_microbatches(const Plan& plan) {
   return static_cast<double>(count) / plan.microbatches;
 }
 
-/// Of a single stage, whose list nothing holds up, with simulate()'s arithmetic: seconds until it ends, and that it is
-/// busy.
+/// Returns when a single stage ends and how long it is busy, in seconds. A single stage never waits for another. The
+/// arithmetic is that of simulate().
 std::pair<double, double> run_single_stage(const std::vector<Action>& actions, const ScheduleTimes& times) {
   double now = 0, busy = 0;
   for (const Action& action : actions) {
@@ -237,8 +237,9 @@ class CostFormula::Parts {
     return priced;
   }
 
-  /// GradReduceCost start when the last microbatch's backward has completed a bucket, and travel one after the other;
-  /// what does not travel by itself holds the backward up.
+  /// Returns the times of a group. The gradient sums of a bucket start when the backward pass of the last microbatch
+  /// has completed it, and they travel one after the other. The part that cannot overlap with computation delays the
+  /// backward pass.
   GroupTimes times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
     GroupTimes times{0, 0, 0, 0, 0};
     double now = 0, link_free = 0;
