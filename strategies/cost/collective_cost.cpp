@@ -28,8 +28,8 @@ double halved(const Fold& fold) {
 
 CollectiveCost all_reduce(Algorithm algorithm, int p, double n) {
   const Fold fold(p);
-  const double rounds = ceil_log2(fold.core),
-               folds = fold.rest > 0 ? 1 : 0;      // a fold is one message with a sum, and one back
+  // A fold is one message before the algorithm, which is summed, and one back after it.
+  const double rounds = ceil_log2(fold.core), folds = fold.rest > 0 ? 1 : 0;
   if (algorithm == Algorithm::recursive_doubling)  // Thakur et al. 2005: log2 p (alpha + n beta + n gamma)
     return {rounds + 2 * folds, (rounds + 2 * folds) * n, (rounds + folds) * n};
   if (algorithm == Algorithm::rabenseifner) {

@@ -67,7 +67,7 @@ struct RankTerms {
   std::vector<LayerMovement> movements;
 };
 
-/// The communication that a layer completes once per step, on one rank.
+/// The communication of a layer that happens once per step, on one rank.
 struct GradReduceTerms {
   std::vector<Movement> sums;      ///< gradient sums
   std::vector<Movement> replicas;  ///< sums over both replicas

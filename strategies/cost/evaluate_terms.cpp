@@ -89,9 +89,9 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     passes[pass]->compute = of.kernel.measured ? of.kernel.seconds[pass] : of.kernel.calls[pass] * once;
   const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
+  // seconds of computation that hide nothing yet
   std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
-                               cost.backward_filter.compute,
-                               recomputed};  // seconds of computation that hide nothing yet
+                               cost.backward_filter.compute, recomputed};
   for (const LayerMovement& each : of.movements) {
     PassCost& pass = *passes[each.pass];
     const double taken = seconds(each.movement);

@@ -6,8 +6,8 @@
 
 namespace partita {
 
-/// True if two layers of one stage have the same operator, the same layouts and the same redistributions. They then
-/// cost the same on every rank, except for the gradient sums that they complete.
+/// True if two layers of one stage have the same operator, layouts, redistributions and recomputation, and neither
+/// sends to other stages. They then cost the same on every rank, except for the gradient sums that they complete.
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b);
 
 /// A hash consistent with equivalent_cost(). It is cheap to compute.

@@ -107,8 +107,8 @@ TEST(CollectiveCost, CountsTheRanksBeyondAPowerOfTwo) {
   EXPECT_EQ(cost(Verb::all_gather, bruck), (Cost{3, 40, 0}));
   EXPECT_EQ(cost(Verb::reduce_scatter, recursive_halving), (Cost{4, 48 + 8 * (4 + 2 + 1), 48 + 8 * (4 + 2)}));
   EXPECT_EQ(cost(Verb::broadcast, scatter_all_gather), (Cost{3 + 5, 80, 0}));
-  EXPECT_EQ(cost(Verb::all_to_all, bruck),
-            (Cost{3, 8 * (3 + 2 + 2), 0}));  // distances of the three rounds: 1 3 5, 2 3, 4 5
+  // The rounds move the blocks of distances 1 3 5, then 2 3, then 4 5.
+  EXPECT_EQ(cost(Verb::all_to_all, bruck), (Cost{3, 8 * (3 + 2 + 2), 0}));
 }
 
 TEST(CollectiveCost, NothingIsFree) {

@@ -40,7 +40,7 @@ ScheduleTimes by_hand(const Cost& cost, double busy, double travels) {
     group.backward_data += busy;
   }
   times.groups[0].step = (96 + 32) * 4 * 5e-9;
-  times.groups[1].step = (160 + 32) * 4 * 5e-9 + 1 * us + 16 * 4e-9;  // the last part sends the loss to all stages
+  times.groups[1].step = (160 + 32) * 4 * 5e-9 + 1 * us + 16 * 4e-9;  // plus the loss to all stages
   times.edges = {travels};
   return times;
 }
@@ -121,8 +121,7 @@ TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {
       for (const bool training : {true, false}) {
         const Model model = builtin_model(name, size);
         Plan plan;
-        if (!error_of([&] { plan = bound(model, strategy, 5, training); }).empty())
-          continue;  // a strategy for another model
+        if (!error_of([&] { plan = bound(model, strategy, 5, training); }).empty()) continue;  // made for another model
         ++priced;
         const std::string what = fmt::format("{} under {}", name, entry.path().string());
         for (const double overlap : {0., 0.5, 1.}) expect_whole(estimate(plan, round_machine(overlap)), what);

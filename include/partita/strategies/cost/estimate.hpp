@@ -33,7 +33,7 @@ struct LayerCost {
   /// gradients back.
   double inputs = 0;
   double grad_reduce = 0;  ///< seconds per step of the gradient sums that the layer completes, hidden or not
-  int rank = 0;            ///< of the stage's grid, on which it takes longest
+  int rank = 0;            ///< the slowest rank of the stage's grid
   /// True if the kernel times were measured. Otherwise they follow from operations, bytes and the machine's rates.
   bool measured = false;
 };
