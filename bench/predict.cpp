@@ -320,7 +320,7 @@ class Measurements {
         R"("collective": {:.3e}, "transfers": {:.3e}, "sums": {:.3e}, "update": {:.3e}, "bubble": {:.3e}, "ratio": {:.3f}, "against": "the cost model"}})"
         "\n",
         what, measured, spread, cost.seconds, cost.seconds / measured - 1, p.passes.compute, p.passes.halo,
-        p.passes.redistribution, p.passes.product, p.passes.collective, p.transfers, p.sums, p.update, p.bubble,
+        p.passes.redistribution, p.passes.product, p.passes.collective, p.transfers, p.grad_reduce, p.update, p.bubble,
         cost.seconds / measured);
     std::fflush(stdout);
   }

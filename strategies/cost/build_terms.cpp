@@ -40,7 +40,7 @@ Shape local_shape(const Layout& layout, int rank) {
 
 double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
 
-/// Which number of a pass an item of traffic belongs to.
+/// Returns the number of a pass that an item of traffic counts toward.
 double PassCost::*part_of(Purpose purpose) {
   switch (purpose) {
     case Purpose::halo_x:
@@ -54,10 +54,10 @@ double PassCost::*part_of(Purpose purpose) {
   }
 }
 
-/// True if `a` takes no longer than `b` whatever the machine: the same, or fewer messages of the same size on the same way.
-/// Not fewer bytes, since what was measured of a verb need not grow with them.
+/// True if `a` takes no longer than `b` on any machine: it is the same, or it has fewer messages of the same size on
+/// the same route. Fewer bytes per message do not suffice, since measured times need not grow with the bytes.
 bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
-  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.behind != b.behind ||
+  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
       a.input != b.input)
     return false;
   if (a.movement.messages == b.movement.messages && a.movement.bytes == b.movement.bytes) return true;
@@ -65,7 +65,8 @@ bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
          a.movement.bytes * b.movement.messages == b.movement.bytes * a.movement.messages;
 }
 
-/// The same of ranks: every movement of `a` is within another one of `b`, in their order, and its kernels are as many.
+/// True if rank `a` takes no longer than rank `b` on any machine: their kernels are equal, and each movement of `a` is
+/// within a different movement of `b`, in the same order.
 bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
   if (!(a.kernel == b.kernel)) return false;
   auto at = b.movements.begin();
@@ -78,7 +79,8 @@ bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
   return true;
 }
 
-/// Ranks from one up to another of those that differ from `origin` along the axes from `axis` on.
+/// Counts the ranks in [lo, end) among those that differ from `origin` only along `axes`, where axes before `axis` are
+/// fixed.
 int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, int end) {
   int all = 1, span = 0;
   for (int a = axis; a < grid.axes(); ++a)
@@ -95,25 +97,26 @@ int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, i
   return count;
 }
 
-/// Ranks that a unit of the level holds.
+/// Returns how many ranks a unit of the level holds.
 int unit_of(const Machine& machine, int level) {
   return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
 }
 
-/// What ranks that do the same have in common, by the first of them.
+/// One entry per set of equivalent ranks. Ranks that do the same work share the entry of the first of them.
 template <class T>
-class Twins {
+class EquivalentRanks {
  public:
-  /// What there is for a rank, and whether it is new.
-  std::pair<T*, bool> of(int first) {
-    for (auto& [rank, common] : known_)
-      if (rank == first) return {&common, false};
-    known_.emplace_back(first, T{});
-    return {&known_.back().second, true};
+  /// Returns the entry of the set whose first rank is `first`, and whether it was just created. The next call
+  /// invalidates the pointer.
+  std::pair<T*, bool> entry(int first) {
+    for (auto& [rank, entry] : entries_)
+      if (rank == first) return {&entry, false};
+    entries_.emplace_back(first, T{});
+    return {&entries_.back().second, true};
   }
 
  private:
-  std::vector<std::pair<int, T>> known_;
+  std::vector<std::pair<int, T>> entries_;
 };
 
 }  // namespace
@@ -127,7 +130,8 @@ Route exchange_route(const Machine& machine, int rank, int below, int above) {
   return {Verb::exchange, level, 2, sharing(machine, level, std::max({below, above, 1}))};
 }
 
-/// `inside` counts those in the unit below `level` that the rank is in.
+/// Returns the world ranks of the collective that `rank` takes part in. `inside` counts those in the rank's unit of the
+/// level below `level`.
 CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
   const int world_rank = grid.first_rank() + rank;
   const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
@@ -142,21 +146,21 @@ CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const 
   }
   if (plan_.second_replica && item.purpose == Purpose::replicas) {
     const int stage = plan_.stage_of_rank(world_rank);
-    const Grid& twin = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
-    const auto [first, last] = std::minmax({world_rank, twin.first_rank() + rank});
+    const Grid& other_grid = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    const auto [first, last] = std::minmax({world_rank, other_grid.first_rank() + rank});
     return {first, last, 2, first >= lo && last < end ? 2 : 1};
   }
   return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
 }
 
-// A rank has the same number in the whole grid, whose first axis is the major one.
+// A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.
 Route CostTermBuilder::route(const PlannedTraffic& item, const Grid& here, int rank) const {
   const Grid& grid = whole_ == nullptr ? here : *whole_;
   const int world_rank = grid.first_rank() + rank;
   if (item.verb == Verb::exchange) return exchange_route(machine_, world_rank, item.below, item.above);
   const Group group = this->group(item, grid, rank, 0);
   const int level = machine_.level_of(group.first, group.last);
-  double rings = 1;  // those of one group share a ring, the unit's others have their own
+  double rings = 1;  // the ranks of one group share a ring; the other groups of the unit have their own
   if (level > 0) {
     const int unit = unit_of(machine_, level - 1), first = world_rank / unit * unit;
     const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
@@ -188,15 +192,16 @@ Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& grid,
   return movement(route(item, grid, rank), item.traffic);
 }
 
-/// Operations of a layer's forward on one rank, whose block of its output is `y`; `whole` keeps those of a convolution's all ranks.
+/// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`. `whole` caches the
+/// operations of a convolution on all ranks together.
 double CostTermBuilder::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
-  if (!layer->at.products.empty()) {  // of m n, n k and m k elements, 2 m n k
+  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
     const ProductPlan& product = layer->at.products[0];
     return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
   }
   if (y.empty()) return 0;
-  if (whole || !layer.op->algorithms()
-                    .empty()) {  // each weight once a place of y; the operator knows global groups of channels alone
+  if (whole || !layer.op->algorithms().empty()) {
+    // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
     const auto channels = layer->at.y.shape().find('C');
     const auto places = [&](const Box& box) {
       return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
@@ -217,15 +222,15 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank) const {
 
 KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
   const bool product = !layer->at.products.empty(), conv = layer.op->kernel_kind() == KernelKind::conv;
-  const bool training = plan_.workload.training, again = layer.recompute && training;
-  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .again = again};
+  const bool training = plan_.workload.training, recomputes = layer.recompute && training;
+  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .recomputes = recomputes};
   if (!times_.empty())
     if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
       const double data = found->backward_data, filter = found->backward_filter;
-      // Both gradients at once take less.
+      // One kernel for both gradients takes less time than two.
       const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
       term.measured = true;
-      term.seconds = {found->forward, data * both + (again ? found->forward : 0), filter * both};
+      term.seconds = {found->forward, data * both + (recomputes ? found->forward : 0), filter * both};
       return term;
     }
   const Box y = layer->at.y.owned(rank);
@@ -236,11 +241,11 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::option
   term.flops = flops(layer, y, rank, whole);
   term.bytes = elements * element;
   if (!layer.inputs.empty()) term.calls[0] = 1;
-  // GradReduceCost of weights that no contraction forms are formed with those of the inputs' gradient.
+  // Gradients of weights that no contraction computes are computed together with the gradients of the inputs.
   const bool apart = product || conv, trains = layer.trains();
   if (training) {
     term.calls[1] =
-        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (again ? term.calls[0] : 0);
+        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (recomputes ? term.calls[0] : 0);
     term.calls[2] = apart && trains ? 1 : 0;
   }
   return term;
@@ -251,7 +256,7 @@ RankTerms CostTermBuilder::on_rank(const LayerPlan& layer, const KernelTerm& ker
   RankTerms terms{rank, kernel, {}};
   terms.movements.reserve(items.size());
   for (const PlannedTraffic& item : items) {
-    if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
+    if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() counts it
     const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
     terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
                                hides_behind(layer, item, split_), item.purpose == Purpose::input});
@@ -273,24 +278,24 @@ const std::vector<int>& CostTermBuilder::ranks(int stage) {
 std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
   const Grid& grid = plan_.grid_of(index);
-  const bool flat = machine_.levels.size() == 1;  // all ways to others are the same
-  // A product's panels come from any rank of the grid, so that where a rank is in it matters to their level.
+  const bool flat = machine_.levels.size() == 1;  // all routes to other ranks are equivalent
+  // The panels of a product come from any rank of the grid, so their level depends on the rank's position.
   const AxisSet even = flat || layer->at.products.empty() ? symmetric_axes(layer) : 0;
-  struct Twin {
+  struct RankWork {
     KernelTerm kernel;
     std::vector<PlannedTraffic> items;
   };
-  Twins<Twin> twins;
+  EquivalentRanks<RankWork> work_of_ranks;
   std::optional<double> whole;
   std::vector<RankTerms> kept;
   for (const int rank : ranks(plan_.stage_of(index))) {
     const int first = representative_rank(grid, rank, even);
-    const auto [twin, fresh] = twins.of(first);
-    if (fresh)
-      *twin = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
+    const auto [work, inserted] = work_of_ranks.entry(first);
+    if (inserted)
+      *work = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
     else if (flat)
       continue;
-    RankTerms terms = on_rank(layer, twin->kernel, twin->items, grid, rank);
+    RankTerms terms = on_rank(layer, work->kernel, work->items, grid, rank);
     const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
     if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
     std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
@@ -299,7 +304,7 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   return kept;
 }
 
-/// The axes along which ranks have the same to sum for a layer; nothing if it completes nothing.
+/// Returns the axes along which all ranks sum the same amount for a layer, or nullopt if the layer completes nothing.
 std::optional<AxisSet> CostTermBuilder::even_sums(int index) {
   const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
   if (completes_.empty()) {
@@ -319,11 +324,11 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
   const auto even = even_sums(layer);
   if (!even) return all;
   const Grid& grid = plan_.grid_of(layer);
-  Twins<std::vector<PlannedTraffic>> twins;
+  EquivalentRanks<std::vector<PlannedTraffic>> items_of_ranks;
   for (const int rank : ranks(plan_.stage_of(layer))) {
-    const auto [items, fresh] = twins.of(representative_rank(grid, rank, *even));
-    if (fresh) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
-    if (!fresh && machine_.levels.size() == 1) continue;
+    const auto [items, inserted] = items_of_ranks.entry(representative_rank(grid, rank, *even));
+    if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
+    if (!inserted && machine_.levels.size() == 1) continue;
     GradReduceTerms terms;
     for (const auto& item : *items)
       (item.purpose == Purpose::sum        ? terms.sums
@@ -354,7 +359,7 @@ UpdateTerms CostTermBuilder::update(int group) const {
         most.seconds = std::max(most.seconds, found->forward);
         continue;
       }
-    // w and states twice, dw once
+    // The update reads and writes w and the states, and reads dw.
     most.bytes = std::max(most.bytes, static_cast<double>(updated) * element * (3 + 2 * states));
   }
   return most;

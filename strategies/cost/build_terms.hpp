@@ -7,44 +7,49 @@
 
 namespace partita {
 
-/// True if some backward comes in two halves.
+/// True if the schedule splits a backward pass into its data half and its filter half.
 bool splits_backward(const Schedule& schedule);
 
-/// Of a unit's links (a node's, at the level between nodes), when so many of its ranks use them at once.
+/// Returns how many ranks share the links of one unit (of a node, at the level between nodes) if `concurrent` ranks
+/// communicate at the same time. It is at most the number of ranks in the unit.
 double sharing(const Machine& machine, int level, double concurrent);
 
-/// The way of an exchange of a rank of the world with ranks at most so far below and above it.
+/// Returns the route of an exchange. The peers of the world rank `rank` are at most `below` ranks below it and `above`
+/// ranks above it.
 Route exchange_route(const Machine& machine, int rank, int below, int above);
 
-/// Makes terms of the pieces of a plan. Of a machine it reads how many ranks a unit of each level holds, and nothing else.
+/// Builds the cost terms of the pieces of a plan. Of the machine it reads only how many ranks a unit of each level
+/// holds.
 class CostTermBuilder {
  public:
-  /// `split`: backwards come in two halves. With `whole` the plan's only grid stands for that one, which has the same axes, the
-  /// first one longer: collectives are among its ranks, and only a first and an inner rank are looked at. All that is given must
-  /// outlive it.
+  /// `split`: the schedule splits the backward pass into two halves. `whole`: the plan's only grid stands for this
+  /// larger grid, which has the same axes with a longer first one. The collectives then run over the ranks of `whole`,
+  /// and only the first rank and an inner rank are examined.
+  /// @pre All arguments outlive the builder.
   CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
                   const Grid* whole = nullptr);
 
   const CostTerms& terms() const { return terms_; }
   CostTerms take() && { return std::move(terms_); }
 
-  /// One microbatch of the larger size, or of the smaller one: on the representatives of its grid, less those that cannot
-  /// take longer than another.
+  /// Returns the terms of one microbatch, of the larger size or of the remainder, on the representatives of the layer's
+  /// grid. Leaves out ranks that can never take longer than another.
   std::vector<RankTerms> layer(int layer, bool of_remainder);
-  /// None where the layer completes nothing.
+  /// Returns the gradient sums of a layer on each examined rank; empty if the layer completes nothing.
   std::vector<GradReduceTerms> sums(int layer);
-  /// Of the weights of a group.
+  /// Returns the terms of the weight update of a group.
   UpdateTerms update(int group) const;
-  /// Of what a layer leaves for another stage: one a representative.
+  /// Returns the transfer of a layer's output to another stage: one entry per representative that sends or receives.
   std::vector<Movement> transfer(const StageBoundary& boundary);
-  /// Of an item of traffic of a rank of the grid.
+  /// Returns the terms of one item of traffic of a rank of the grid.
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
   KernelTerm kernel(const LayerPlan& layer, int rank) const;
 
  private:
-  /// The ranks of the world that a collective is over: how many, the first and the last, and how many from one up to another.
+  /// The world ranks that take part in a collective.
   struct Group {
-    int first = 0, last = 0, ranks = 1, inside = 1;
+    int first = 0, last = 0, ranks = 1;
+    int inside = 1;  // ranks of the group in the rank's own unit
   };
   Group group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const;
   Route route(const PlannedTraffic& item, const Grid& grid, int rank) const;
@@ -63,10 +68,10 @@ class CostTermBuilder {
   const KernelTimes& times_;
   bool split_;
   const Grid* whole_;
-  std::vector<Loop> loops_;      // in which a stage's layers are timed; none without times
-  std::vector<bool> completes_;  // by layer: a bucket; once sums are asked for
+  std::vector<Loop> loops_;      // by stage: the loop in which its layers are timed; empty without times
+  std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
-  std::vector<std::vector<int>> ranks_;  // that are looked at, by stage
+  std::vector<std::vector<int>> ranks_;  // by stage: the examined ranks
 };
 
 }  // namespace partita

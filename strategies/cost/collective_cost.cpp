@@ -12,13 +12,14 @@ namespace {
 int ceil_log2(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
 
 void check(Verb verb, int ranks, double bytes) {
-  if (algorithms(verb).empty()) fail("{} is no collective", name(verb));
-  if (ranks < 1) fail("{} needs a rank at least, not {}", name(verb), ranks);
+  if (algorithms(verb).empty()) fail("{} is not a collective", name(verb));
+  if (ranks < 1) fail("{} needs at least one rank, not {}", name(verb), ranks);
   if (!(bytes >= 0)) fail("{} cannot move {} bytes", name(verb), bytes);
 }
 
-/// Blocks that pass between the places of a fold by recursive halving or doubling, on the path of rank 0: at each distance
-/// it faces the places from 0 on, of which those below `rest` have two blocks. One less than the ranks where none folds.
+/// Returns how many blocks recursive halving or doubling moves between the places of a fold, on the path of rank 0. At
+/// distance d these are the blocks of places 0 to d-1; places below `rest` have two blocks. If no rank folds, the
+/// result is the number of ranks - 1.
 double halved(const Fold& fold) {
   double blocks = 0;
   for (int distance = 1; distance < fold.core; distance *= 2) blocks += distance + std::min(distance, fold.rest);
@@ -27,7 +28,8 @@ double halved(const Fold& fold) {
 
 CollectiveCost all_reduce(CollectiveAlgorithm algorithm, int p, double n) {
   const Fold fold(p);
-  const double rounds = ceil_log2(fold.core), folds = fold.rest > 0 ? 1 : 0;  // folding: there with a sum, and back
+  // A fold is one message before the algorithm, which is summed, and one back after it.
+  const double rounds = ceil_log2(fold.core), folds = fold.rest > 0 ? 1 : 0;
   if (algorithm == CollectiveAlgorithm::recursive_doubling)  // Thakur et al. 2005: log2 p (alpha + n beta + n gamma)
     return {rounds + 2 * folds, (rounds + 2 * folds) * n, (rounds + folds) * n};
   if (algorithm == CollectiveAlgorithm::rabenseifner) {
@@ -39,7 +41,7 @@ CollectiveCost all_reduce(CollectiveAlgorithm algorithm, int p, double n) {
     const double depth = ceil_log2(p);
     return {2 * depth, 2 * depth * n, depth * n};
   }
-  const double part = (p - 1.0) / p * n;  // Thakur et al. 2005: p-1 blocks of n/p for the sums, as many to gather them
+  const double part = (p - 1.0) / p * n;  // Thakur et al. 2005: p-1 blocks of n/p to sum, and p-1 to gather
   return {2 * (p - 1.0), 2 * part, part};
 }
 
@@ -51,7 +53,7 @@ CollectiveCost all_gather(CollectiveAlgorithm algorithm, int p, double n) {
   const Fold fold(p);
   const double rounds = ceil_log2(fold.core);
   if (fold.rest == 0) return {rounds, part, 0};            // Thakur et al. 2005
-  return {rounds + 2, (1 + halved(fold) + p) / p * n, 0};  // folding: a block there, everything back
+  return {rounds + 2, (1 + halved(fold) + p) / p * n, 0};  // the fold sends a block and gets everything back
 }
 
 CollectiveCost reduce_scatter(CollectiveAlgorithm algorithm, int p, double n) {
@@ -60,7 +62,7 @@ CollectiveCost reduce_scatter(CollectiveAlgorithm algorithm, int p, double n) {
   const Fold fold(p);
   const double rounds = ceil_log2(fold.core);
   if (fold.rest == 0) return {rounds, part, part};  // Thakur et al. 2005
-  const double halves = halved(fold) / p * n;       // folding: everything there, a block back
+  const double halves = halved(fold) / p * n;       // the fold sends everything and gets a block back
   return {rounds + 2, n + halves + n / p, n + halves};
 }
 
@@ -72,8 +74,8 @@ CollectiveCost broadcast(CollectiveAlgorithm algorithm, int p, double n) {
 
 CollectiveCost all_to_all(CollectiveAlgorithm algorithm, int p, double n) {
   if (algorithm == CollectiveAlgorithm::pairwise) return {p - 1.0, (p - 1.0) / p * n, 0};
-  // Bruck et al. 1997: in the round of a bit go the blocks whose distance, of 1 to p-1, has it: half of them for a power
-  // of two.
+  // Bruck et al. 1997: the round of a bit moves the blocks whose distance (1 to p-1) has this bit set. For a power of
+  // two these are half of the blocks.
   double blocks = 0;
   for (int bit = 1; bit < p; bit *= 2) blocks += p / (2 * bit) * bit + std::max(p % (2 * bit) - bit, 0);
   return {static_cast<double>(ceil_log2(p)), blocks / p * n, 0};
@@ -94,7 +96,7 @@ CollectiveCost collective_cost(Verb verb, CollectiveAlgorithm algorithm, int ran
     case Verb::none:
     case Verb::exchange: break;
   }
-  broken("no collective");
+  broken("not a collective");
 }
 
 }  // namespace partita

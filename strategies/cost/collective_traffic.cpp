@@ -11,30 +11,30 @@ namespace {
 
 int ceil_log2(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
 
-/// None if it is empty.
+/// Returns the traffic of one message, or no traffic if it is empty.
 Traffic message(Index bytes) { return bytes > 0 ? Traffic{1, bytes} : Traffic{}; }
 Traffic messages(Index number, Index bytes) { return bytes > 0 ? Traffic{number, number * bytes} : Traffic{}; }
 Traffic operator+(Traffic a, const Traffic& b) { return a += b; }
 
-/// Blocks that lie one after the other, in bytes.
+/// Consecutive blocks of a buffer; all sizes are in bytes.
 class Cut {
  public:
   Cut(const std::vector<Index>& counts, DType dtype) : ends_{0} {
     for (const Index count : counts) ends_.push_back(ends_.back() + count * size_of(dtype));
   }
   int blocks() const { return static_cast<int>(ends_.size()) - 1; }
-  /// Blocks `first` to `last` - 1.
+  /// Returns the size of blocks `first` to `last` - 1.
   Index range(int first, int last) const {
     return ends_[static_cast<std::size_t>(last)] - ends_[static_cast<std::size_t>(first)];
   }
   Index all() const { return ends_.back(); }
   Index operator[](int block) const { return range(block, block + 1); }
-  /// `number` blocks from `first` on, after the last one the first.
+  /// Returns the size of `number` blocks from `first` on. After the last block it continues with block 0.
   Index turned(int first, int number) const {
     const int behind = std::max(first + number - blocks(), 0);
     return range(first, first + number - behind) + range(0, behind);
   }
-  /// The same bytes in the places of a fold.
+  /// Returns the same bytes, divided into the places of a fold.
   Cut onto(const Fold& fold) const {
     Cut places = *this;
     places.ends_.clear();
@@ -47,7 +47,7 @@ class Cut {
   std::vector<Index> ends_;
 };
 
-/// Every block but one, each by itself.
+/// Returns the traffic of all blocks except `one`, with one message per block.
 Traffic all_but(const Cut& cut, int one) {
   Traffic traffic;
   for (int block = 0; block < cut.blocks(); ++block)
@@ -55,7 +55,7 @@ Traffic all_but(const Cut& cut, int one) {
   return traffic;
 }
 
-/// Recursive halving: at each distance the blocks of the other side of it.
+/// Recursive halving: at each distance a rank sends the blocks of the other half.
 Traffic halving(const Cut& cut, int place) {
   Traffic traffic;
   for (int distance = 1; distance < cut.blocks(); distance *= 2) {
@@ -65,7 +65,7 @@ Traffic halving(const Cut& cut, int place) {
   return traffic;
 }
 
-/// Recursive doubling: at each distance the blocks of one's own side of it.
+/// Recursive doubling: at each distance a rank sends the blocks of its own half.
 Traffic doubling(const Cut& cut, int place) {
   Traffic traffic;
   for (int distance = 1; distance < cut.blocks(); distance *= 2) {
@@ -75,7 +75,8 @@ Traffic doubling(const Cut& cut, int place) {
   return traffic;
 }
 
-/// Down a binomial tree, numbered from the root: at each distance beyond its number a rank has a child, if there is one.
+/// Returns how many children a rank has in a binomial tree that numbers the ranks from the root. It has one at each
+/// power of two above its number for which a rank exists.
 int children(int number, int ranks) {
   return std::max(ceil_log2(ranks - number) - static_cast<int>(std::bit_width(static_cast<unsigned>(number))), 0);
 }
@@ -129,7 +130,7 @@ Traffic broadcast(const CollectiveCall& call, int rank) {
     return messages(children(number, p), call.counts[0] * size_of(call.dtype));
   const Cut cut(balanced_counts(call.counts[0], p), call.dtype);
   Traffic traffic = all_but(cut, (number + 1) % p);
-  // A rank has been given as many blocks as the lowest bit of its number says, and gives all away but its own.
+  // A rank received as many blocks as the lowest set bit of its number. It sends all of them on except its own.
   for (int bit = 1; number + bit < p && number % (2 * bit) == 0; bit *= 2)
     traffic += message(cut.range(number + bit, std::min(number + 2 * bit, p)));
   return traffic;
@@ -147,7 +148,8 @@ Traffic all_to_all(const CollectiveCall& call, int rank) {
       if (to != rank) traffic += message(bytes(rank, to));
     return traffic;
   }
-  // In the round of `bit` travels what has this bit in how far it goes, and has gone as far as the lower bits say.
+  // The round of `bit` moves the blocks whose distance has this bit set. They have already moved by the lower bits of
+  // their distance.
   for (int bit = 1; bit < p; bit *= 2) {
     Index sum = 0;
     for (int far = bit; far < p; ++far) {
@@ -186,7 +188,7 @@ Traffic collective_traffic(const CollectiveCall& call, int rank) {
     case Verb::none:
     case Verb::exchange: break;
   }
-  broken("no collective");
+  broken("not a collective");
 }
 
 }  // namespace partita

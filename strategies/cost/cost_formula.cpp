@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array passes_of_layer{&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter};
 
-/// Ranks that a unit of each level holds.
+/// Returns how many ranks a unit of each level holds.
 std::vector<int> units(const Machine& machine) {
   std::vector<int> ranks;
   for (const Level& level : machine.levels) ranks.push_back(static_cast<int>(level.ranks.value));
@@ -30,15 +30,16 @@ std::string print_units(const std::vector<int>& units) {
   return text + " ranks";
 }
 
-double share_of_larger(const Plan& plan) {
+double share_of_larger_microbatches(const Plan& plan) {
   if (plan.remainder_layers.empty()) return 1;
   int count = 0;
   for (int j = 0; j < plan.microbatches; ++j) count += plan.samples(j).extent() == plan.samples(0).extent() ? 1 : 0;
   return static_cast<double>(count) / plan.microbatches;
 }
 
-/// Of a single stage, whose list nothing holds up, with simulate()'s arithmetic: seconds until it ends, and that it is busy.
-std::pair<double, double> run_through(const std::vector<Action>& actions, const ScheduleTimes& times) {
+/// Returns when a single stage ends and how long it is busy, in seconds. A single stage never waits for another. The
+/// arithmetic is that of simulate().
+std::pair<double, double> run_single_stage(const std::vector<Action>& actions, const ScheduleTimes& times) {
   double now = 0, busy = 0;
   for (const Action& action : actions) {
     if (action.is_transfer()) continue;
@@ -54,30 +55,30 @@ std::pair<double, double> run_through(const std::vector<Action>& actions, const 
 class CostFormula::Parts {
  public:
   Parts(const Plan& plan, const Machine& machine, const KernelTimes& times)
-      : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_(share_of_larger(plan)) {
-    CostTermBuilder compiler(plan, machine, times, splits_backward(plan.schedule));
+      : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_share_(share_of_larger_microbatches(plan)) {
+    CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.stage_of_group.size());
-    Known known;
+    PriceCache cache;
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const int index = static_cast<int>(i), number = layer_number(compiler, known, index);
+      const int index = static_cast<int>(i), number = layer_number(builder, cache, index);
       Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
       group.layers.push_back({index, number, -1});
       if (plan.workload.training)
-        if (auto sums = compiler.sums(index); !sums.empty()) {
+        if (auto sums = builder.sums(index); !sums.empty()) {
           group.layers.back().sums = static_cast<int>(sums_.size());
           sums_.push_back(std::move(sums));
         }
       for (const auto& boundary : plan.layers[i].sends_to_stages)
         transfers_.push_back(
-            {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), compiler.transfer(boundary)});
+            {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), builder.transfer(boundary)});
     }
     for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
-      groups_[group].update = compiler.update(static_cast<int>(group));
+      groups_[group].update = builder.update(static_cast<int>(group));
     for (Group& group : groups_) {
       std::reverse(group.layers.begin(), group.layers.end());
-      group.counts = counted(group.layers);
+      group.counts = count_prices(group.layers);
     }
-    terms_ = std::move(compiler).take();
+    terms_ = std::move(builder).take();
   }
 
   StepCost step(const Machine& machine) const {
@@ -86,7 +87,7 @@ class CostFormula::Parts {
       const Simulation simulation = simulate(plan_.schedule, graph_, priced.times);
       return parts(priced, simulation.makespan, simulation.busy);
     }
-    const auto [makespan, busy] = run_through(plan_.schedule.stages[0], priced.times);
+    const auto [makespan, busy] = run_single_stage(plan_.schedule.stages[0], priced.times);
     return parts(priced, makespan, {busy});
   }
 
@@ -99,29 +100,30 @@ class CostFormula::Parts {
     cost.layers.resize(plan_.layers.size());
     for (const Group& group : groups_)
       for (const auto& [layer, number, sums] : group.layers) {
-        LayerCost& of = cost.layers[static_cast<std::size_t>(layer)];
-        of = priced.layers[static_cast<std::size_t>(number)];
-        if (sums >= 0) of.sums = priced.sums[static_cast<std::size_t>(sums)].seconds;
+        LayerCost& layer_cost = cost.layers[static_cast<std::size_t>(layer)];
+        layer_cost = priced.layers[static_cast<std::size_t>(number)];
+        if (sums >= 0) layer_cost.grad_reduce = priced.sums[static_cast<std::size_t>(sums)].seconds;
       }
     cost.transfers = priced.transfers;
-    std::call_once(looked_for_, [&] { worst_ = worst_ranks(); });
-    cost.memory = worst_.memory;
-    cost.memory_rank = worst_.memory_rank;
-    cost.traffic = worst_.traffic;
+    std::call_once(worst_ranks_once_, [&] { worst_ranks_ = worst_ranks(); });
+    cost.memory = worst_ranks_.memory;
+    cost.memory_rank = worst_ranks_.memory_rank;
+    cost.traffic = worst_ranks_.traffic;
     return cost;
   }
 
  private:
-  /// One layer of a group: which of the distinct prices it has, and which sums it completes; -1 for none.
+  /// One layer of a group. `price` is an index into distinct_. `sums` is an index into sums_, or -1 if the layer
+  /// completes no gradient sums.
   struct Layer {
     int index = 0, price = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;                // the last one first, as their backward runs
-    std::vector<std::pair<int, int>> counts;  // prices, ascending, and how many layers have each
+    std::vector<Layer> layers;                // in the order of the backward pass: last layer first
+    std::vector<std::pair<int, int>> counts;  // each price in ascending order, and how many layers have it
     UpdateTerms update;
   };
-  /// A microbatch of the larger size and one of the smaller size; -1 if there is none.
+  /// Indices into prices_ for a microbatch of the larger and of the smaller size; -1 if there is no such size.
   struct Sizes {
     int larger = 0, smaller = -1;
   };
@@ -131,9 +133,10 @@ class CostFormula::Parts {
     std::vector<Movement> ranks;
   };
   struct Priced {
-    std::vector<LayerCost> layers;  // by number in distinct_
+    std::vector<LayerCost> layers;  // by index in distinct_
     std::vector<GradReduceCost> sums;
-    std::vector<double> transfers, busy;  // by edge; of transfers, what a group's microbatch copies itself
+    std::vector<double> transfers;  // seconds by edge
+    std::vector<double> busy;       // by group: seconds that the transfers of a microbatch keep its ranks busy
     ScheduleTimes times;
   };
   struct WorstRanks {
@@ -142,26 +145,26 @@ class CostFormula::Parts {
     Traffic traffic;
   };
 
-  /// A layer, and the number of its price.
-  struct Numbered {
+  /// A layer and the index of its price in prices_.
+  struct PricedLayer {
     const LayerPlan* layer;
     int stage, number;
   };
-  /// The number of layers with one binding of the larger size, in distinct_.
-  struct Bound {
+  /// The index in distinct_ of layers that share the bindings of both sizes.
+  struct PricedBinding {
     const LayerBinding* smaller;
     bool recompute;
     int number;
   };
-  /// What was numbered, to find it again; kept in one piece, since it is many small things that go at once.
-  struct Known {
-    std::pmr::monotonic_buffer_resource memory{1 << 14};  // for a hundred unlike layers
-    std::pmr::unordered_multimap<const LayerBinding*, Bound> bindings{&memory};
-    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // numbers of prices_, of both sizes -> distinct_
-    std::pmr::unordered_map<std::size_t, std::pmr::vector<Numbered>> layers{&memory};  // of each price, by cost_hash
+  /// The prices found so far. It holds many small objects that are freed together, so they share one memory resource.
+  struct PriceCache {
+    std::pmr::monotonic_buffer_resource memory{1 << 14};  // bytes; enough for about a hundred distinct layers
+    std::pmr::unordered_multimap<const LayerBinding*, PricedBinding> bindings{&memory};
+    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // indices into prices_ of both sizes -> index in distinct_
+    std::pmr::unordered_map<std::size_t, std::pmr::vector<PricedLayer>> layers{&memory};  // one per price, by cost_hash
   };
 
-  static std::vector<std::pair<int, int>> counted(const std::vector<Layer>& layers) {
+  static std::vector<std::pair<int, int>> count_prices(const std::vector<Layer>& layers) {
     std::vector<int> prices;
     prices.reserve(layers.size());
     for (const Layer& layer : layers) prices.push_back(layer.price);
@@ -175,39 +178,39 @@ class CostFormula::Parts {
     return counts;
   }
 
-  /// The layer's number in distinct_. Most layers share their bindings with others, and then their price.
-  int layer_number(CostTermBuilder& compiler, Known& known, int index) {
+  /// Returns the layer's index in distinct_. Most layers share their bindings, and thus their price, with others.
+  int layer_number(CostTermBuilder& builder, PriceCache& cache, int index) {
     const auto i = static_cast<std::size_t>(index);
     const LayerPlan& layer = plan_.layers[i];
-    const LayerBinding* smaller = larger_ == 1 ? nullptr : plan_.remainder_layers[i].binding.get();
-    const auto [begin, end] = known.bindings.equal_range(layer.binding.get());
+    const LayerBinding* smaller = larger_share_ == 1 ? nullptr : plan_.remainder_layers[i].binding.get();
+    const auto [begin, end] = cache.bindings.equal_range(layer.binding.get());
     const auto bound = std::find_if(begin, end, [&](const auto& each) {
       return each.second.smaller == smaller && each.second.recompute == layer.recompute;
     });
     if (bound != end && layer.sends_to_stages.empty()) return bound->second.number;
-    const std::pair sizes{price_number(compiler, known, index, false),
-                          smaller == nullptr ? -1 : price_number(compiler, known, index, true)};
-    const auto [found, fresh] = known.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
-    if (fresh) distinct_.push_back({sizes.first, sizes.second});
+    const std::pair sizes{price_number(builder, cache, index, false),
+                          smaller == nullptr ? -1 : price_number(builder, cache, index, true)};
+    const auto [found, inserted] = cache.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
+    if (inserted) distinct_.push_back({sizes.first, sizes.second});
     if (layer.sends_to_stages.empty())
-      known.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
+      cache.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
     return found->second;
   }
 
-  /// The number of the layer's price among those of all layers that differ.
-  int price_number(CostTermBuilder& compiler, Known& known, int index, bool of_remainder) {
+  /// Returns the index of the layer's price in prices_. Layers of equal cost share one.
+  int price_number(CostTermBuilder& builder, PriceCache& cache, int index, bool of_remainder) {
     const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
-    auto& likely = known.layers[cost_hash(layer)];
-    for (const auto& [other, stage, number] : likely)
+    auto& candidates = cache.layers[cost_hash(layer)];
+    for (const auto& [other, stage, number] : candidates)
       if (stage == plan_.stage_of(index) && equivalent_cost(layer, *other)) return number;
-    likely.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
-    prices_.push_back(compiler.layer(index, of_remainder));
+    candidates.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
+    prices_.push_back(builder.layer(index, of_remainder));
     return static_cast<int>(prices_.size()) - 1;
   }
 
   void check(const Machine& machine) const {
     if (const auto others = units(machine); others != units_)
-      fail("the formula is of levels of {}, but the machine '{}' has levels of {}; make another one for it",
+      fail("the formula is for levels of {}, but the machine '{}' has levels of {}; make a new formula for it",
            print_units(units_), machine.name, print_units(others));
   }
 
@@ -219,26 +222,27 @@ class CostFormula::Parts {
     for (const auto& [larger, smaller] : distinct_) {
       priced.layers.push_back(rates.layer(prices_[static_cast<std::size_t>(larger)]));
       if (smaller < 0) continue;
-      LayerCost& mean = priced.layers.back();  // of as many as there are of both sizes
-      const LayerCost less = rates.layer(prices_[static_cast<std::size_t>(smaller)]);
+      LayerCost& mean = priced.layers.back();  // weighted by the number of microbatches of each size
+      const LayerCost smaller_cost = rates.layer(prices_[static_cast<std::size_t>(smaller)]);
       for (PassCost LayerCost::*pass : passes_of_layer) {
-        mean.*pass = mean.*pass * larger_;
-        mean.*pass += less.*pass * (1 - larger_);
+        mean.*pass = mean.*pass * larger_share_;
+        mean.*pass += smaller_cost.*pass * (1 - larger_share_);
       }
-      mean.measured = mean.measured && less.measured;
+      mean.measured = mean.measured && smaller_cost.measured;
     }
     priced.sums.reserve(sums_.size());
-    for (const auto& ranks : sums_) priced.sums.push_back(rates.sums(ranks));
+    for (const auto& ranks : sums_) priced.sums.push_back(rates.grad_reduce(ranks));
     for (const Group& group : groups_) priced.times.groups.push_back(times_of(group, rates, priced));
     add_transfers(rates, priced);
     return priced;
   }
 
-  /// GradReduceCost start when the last microbatch's backward has completed a bucket, and travel one after the other; what does not travel
-  /// by itself holds the backward up.
+  /// Returns the times of a group. The gradient sums of a bucket start when the backward pass of the last microbatch
+  /// has completed it, and they travel one after the other. The part that cannot overlap with computation delays the
+  /// backward pass.
   GroupTimes times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
     GroupTimes times{0, 0, 0, 0, 0};
-    double now = 0, link = 0;
+    double now = 0, link_free = 0;
     for (const auto& [index, number, sums] : group.layers) {
       const LayerCost& layer = priced.layers[static_cast<std::size_t>(number)];
       const double data = layer.backward_data.total(), filter = layer.backward_filter.total();
@@ -247,19 +251,20 @@ class CostFormula::Parts {
       times.backward_filter += filter;
       now += data + filter;
       if (sums < 0) continue;
-      const GradReduceCost& sum = priced.sums[static_cast<std::size_t>(sums)];
-      const double waits = sum.seconds * (1 - sum.overlap);
-      now += waits;
-      link = std::max(link, now) + sum.seconds * sum.overlap;
-      times.reduce += waits + sum.replicas;
-      times.step += sum.after;
+      const GradReduceCost& reduce = priced.sums[static_cast<std::size_t>(sums)];
+      const double exposed = reduce.seconds * (1 - reduce.overlap);
+      now += exposed;
+      link_free = std::max(link_free, now) + reduce.seconds * reduce.overlap;
+      times.reduce += exposed + reduce.replicas;
+      times.step += reduce.after;
     }
-    times.reduce += std::max(0.0, link - now);
+    times.reduce += std::max(0.0, link_free - now);
     times.step += rates.update(group.update);
     return times;
   }
 
-  /// What goes on by itself holds up neither stage; the rest is copied in by the one and out by the other.
+  /// Adds the transfers between stages. The part that overlaps with computation delays neither stage. Each of the two
+  /// stages is busy for half of the rest: one copies out, the other copies in.
   void add_transfers(const MachineRates& rates, Priced& priced) const {
     const auto edges = static_cast<std::size_t>(graph_.edges());
     priced.transfers.assign(edges, 0);
@@ -281,7 +286,7 @@ class CostFormula::Parts {
     }
   }
 
-  /// Of the stage that works longest.
+  /// Returns the cost of a step, with the parts of the stage that is busy longest.
   StepCost parts(const Priced& priced, double makespan, const std::vector<double>& busy) const {
     StepCost cost{makespan, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -292,22 +297,22 @@ class CostFormula::Parts {
         for (const PassCost LayerCost::*pass : passes_of_layer)
           cost.parts.passes += priced.layers[static_cast<std::size_t>(number)].*pass * (layers * microbatches);
       cost.parts.transfers += priced.busy[i] * microbatches;
-      cost.parts.sums += priced.times.groups[i].reduce;
+      cost.parts.grad_reduce += priced.times.groups[i].reduce;
       cost.parts.update += priced.times.groups[i].step;
     }
     cost.parts.bubble = cost.seconds - busy[static_cast<std::size_t>(cost.stage)];
     return cost;
   }
 
-  /// The most memory and traffic of a rank; of those that do the same, of the first.
+  /// Returns the largest memory and traffic of any rank. Of ranks that do the same work only the first is examined.
   WorstRanks worst_ranks() const {
     WorstRanks worst;
     for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
       const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
-      const AxisSet even = symmetric_axes(plan_, stage);
-      for (const int inside : representatives(grid)) {
-        if (representative_rank(grid, inside, even) != inside) continue;
-        const int rank = grid.first_rank() + inside;
+      const AxisSet symmetric = symmetric_axes(plan_, stage);
+      for (const int grid_rank : representatives(grid)) {
+        if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
+        const int rank = grid.first_rank() + grid_rank;
         if (const MemoryPeak memory = peak_memory(plan_, rank); memory.total > worst.memory.total) {
           worst.memory = memory;
           worst.memory_rank = rank;
@@ -320,25 +325,25 @@ class CostFormula::Parts {
   }
 
   const Plan& plan_;
-  std::vector<int> units_;  // ranks, by level
+  std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
-  double larger_;  // the share of microbatches of the larger size
+  double larger_share_;  // the share of microbatches of the larger size
   CostTerms terms_;
-  std::vector<std::vector<RankTerms>> prices_;  // of layers that differ
+  std::vector<std::vector<RankTerms>> prices_;  // one per distinct layer and microbatch size
   std::vector<Sizes> distinct_;
   std::vector<std::vector<GradReduceTerms>> sums_;
   std::vector<Group> groups_;
   std::vector<Transfer> transfers_;
-  mutable std::once_flag looked_for_;
-  mutable WorstRanks worst_;
+  mutable std::once_flag worst_ranks_once_;
+  mutable WorstRanks worst_ranks_;
 };
 
 CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times) {
   const double most = machine.levels.back().ranks.value;
   if (most > 0 && plan.ranks() > most)
     fail(
-        "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' says so; add one for what lies "
-        "beyond",
+        "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' has that limit; add a level "
+        "for more ranks",
         plan.ranks(), machine.name, most, machine.levels.back().name);
   parts_ = std::make_unique<const Parts>(plan, machine, times);
 }

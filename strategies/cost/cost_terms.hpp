@@ -9,118 +9,121 @@
 
 namespace partita {
 
-/// Which way messages or a collective take: what of it the plan and the machine's levels say, not its constants.
+/// The route of messages or of a collective. It depends on the plan and on the levels of the machine, but not on the
+/// machine's constants.
 struct Route {
   Verb verb = Verb::none;
   int level = 0;
-  int ranks = 1;       ///< that take part
-  double sharing = 1;  ///< ranks that use one unit's links at once
+  int ranks = 1;       ///< ranks that take part
+  double sharing = 1;  ///< ranks that use the links of one unit at the same time
   bool operator==(const Route&) const = default;
 };
 
-/// An algorithm that a collective can take, and the coefficients of its latencies, bytes and sums.
+/// An algorithm that a collective can use, with the coefficients of latency, bandwidth and arithmetic.
 struct Candidate {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   CollectiveCost cost;
 };
 
-/// One communication: so many messages of an exchange, or calls of a collective, and their bytes.
+/// One communication: the messages of an exchange or the calls of a collective, and their bytes.
 struct Movement {
-  int route = 0;  ///< of CostTerms::routes
+  int route = 0;  ///< index into CostTerms::routes
   double messages = 0, bytes = 0;
-  int candidates = 0;  ///< the first of CostTerms::candidates; as many as the verb has algorithms
+  int candidates = 0;  ///< index of the first entry in CostTerms::candidates; there is one per algorithm
 };
 
-/// Of a backward that computes the forward once more: that part of it.
-inline constexpr int forward_again = 3;
+/// A value of LayerMovement::hidden_by: the forward that a backward pass recomputes.
+inline constexpr int recomputed_forward = 3;
 
-/// A movement of a layer: where its seconds count.
+/// A movement of a layer, and where its seconds count.
 struct LayerMovement {
   Movement movement;
-  std::size_t pass = 0;  ///< 0 to 2: forward, backward data, backward filter
-  double PassCost::*part = nullptr;
-  int behind =
-      -1;  ///< the pass whose computing can hide it, as the executor goes on with that, or forward_again; -1 for none
-  bool input = false;  ///< to or from the layout in which an input is needed
+  std::size_t pass = 0;              ///< 0 to 2: forward, backward data, backward filter
+  double PassCost::*part = nullptr;  ///< the number that its seconds are added to
+  /// The pass whose computation can hide it (0 to 2, as in `pass`, or recomputed_forward), because the executor runs
+  /// that computation during the transfer; -1 if nothing hides it.
+  int hidden_by = -1;
+  bool input = false;  ///< redistributes an input or its gradient
 };
 
-/// Under which Machine::efficiency has it.
+/// Returns the key of the kernel kind in Machine::efficiency.
 std::string_view key(KernelKind kind);
 
-/// What a rank computes of a layer's forward; each half of its backward is taken to be as much.
+/// The work of a layer's forward pass on one rank. Each half of the backward pass counts as the same work.
 struct KernelTerm {
   KernelKind kind = KernelKind::others;
   double flops = 0, bytes = 0;
-  bool measured = false;            ///< then `seconds` hold and nothing else
-  std::array<double, 3> seconds{};  ///< by pass
-  std::array<double, 3> calls{};    ///< by pass: so many times as much as a forward; 2 where it runs once more
-  bool again = false;               ///< backward data begins with the forward once more
+  bool measured = false;            ///< if true, only `seconds` counts
+  std::array<double, 3> seconds{};  ///< measured seconds by pass
+  std::array<double, 3> calls{};    ///< by pass: multiples of the forward work; 2 if the pass recomputes it
+  bool recomputes = false;          ///< backward data starts with a recomputed forward
   bool operator==(const KernelTerm&) const = default;
 };
 
-/// A layer on one rank.
+/// The terms of a layer on one rank.
 struct RankTerms {
-  int rank = 0;  ///< of the layer's grid
+  int rank = 0;  ///< rank of the layer's grid
   KernelTerm kernel;
   std::vector<LayerMovement> movements;
 };
 
-/// What the layer completes once a step, on one rank.
+/// The communication of a layer that happens once per step, on one rank.
 struct GradReduceTerms {
-  std::vector<Movement> sums;      ///< of gradients
-  std::vector<Movement> replicas;  ///< of both replicas
-  std::vector<Movement> after;     ///< norms, weights that are gathered, a loss for all stages
+  std::vector<Movement> sums;      ///< gradient sums
+  std::vector<Movement> replicas;  ///< sums over both replicas
+  std::vector<Movement> after;     ///< norms, gathered weights, the loss for all stages
 };
 
-/// An update of weights: bytes that the memory moves at its bandwidth, or as measured; what takes longer.
+/// An update of weights. Its time is the longer one of the bytes at the memory bandwidth and the measured seconds.
 struct UpdateTerms {
   double bytes = 0, seconds = 0;
 };
 
-/// What the terms of a plan refer to: every route and every collective's algorithms.
+/// The tables that the terms of a plan refer to: all routes, and the algorithms of all collectives.
 struct CostTerms {
   std::vector<Route> routes;
   std::vector<Candidate> candidates;
 };
 
-/// What summing a layer's buckets takes.
+/// The seconds of the sums of a layer's buckets.
 struct GradReduceCost {
-  double seconds = 0;   ///< of gradients, from when backward completes them
-  double overlap = 0;   ///< the share of these that goes on while a rank computes
-  double replicas = 0;  ///< of gradients and running statistics of both replicas, then
-  double after = 0;     ///< of norms, and of weights that are gathered
+  double seconds = 0;   ///< gradient sums; they start when the backward pass completes a gradient
+  double overlap = 0;   ///< the share of `seconds` that can overlap with computation
+  double replicas = 0;  ///< afterwards: sums of gradients and running statistics over both replicas
+  double after = 0;     ///< afterwards: norms, gathered weights, the loss for all stages
   double total() const { return seconds + replicas + after; }
 };
 
-/// What a microbatch's transfer to another stage takes.
+/// The time of the transfer of one microbatch to another stage.
 struct StageTransfer {
-  double seconds = 0;  ///< from its first byte sent to its last received
-  double overlap = 0;
+  double seconds = 0;  ///< from the first byte sent to the last byte received
+  double overlap = 0;  ///< the share of `seconds` that can overlap with computation
 };
 
-/// What a machine's constants make of terms. Refers to both.
+/// Turns terms into seconds with the constants of a machine.
+/// @pre The terms and the machine outlive it.
 class MachineRates {
  public:
   MachineRates(const CostTerms& terms, const Machine& machine);
 
-  /// A route with the machine's numbers.
+  /// A route with the constants of the machine: seconds, bytes per second, and the share that can overlap.
   struct Way {
     double latency = 0, bandwidth = 0, overlap = 0;
-    const Curve* measured = nullptr;  ///< of the verb among so many ranks; null if there is none
+    const Curve* measured = nullptr;  ///< measurements of the verb for this number of ranks, or null
   };
   const Way& way(const Movement& movement) const { return ways_[static_cast<std::size_t>(movement.route)]; }
   double seconds(const Movement& movement) const;
-  /// The algorithm that a collective takes.
+  /// Returns the cheapest algorithm of a collective.
   const Candidate& cheapest(const Movement& movement) const;
-  /// The share of the machine's arithmetic that a kernel reaches.
+  /// Returns the share of the machine's arithmetic rate that a kernel reaches.
   double share(const KernelTerm& kernel) const;
-  /// Seconds of forward's work at the machine's rates.
+  /// Returns the seconds of the forward work at the machine's rates.
   double seconds(const KernelTerm& kernel) const;
 
   LayerCost layer(const RankTerms& rank) const;
-  /// Of the rank that takes longest, as all that follow.
+  // These functions return the cost of the slowest rank.
   LayerCost layer(const std::vector<RankTerms>& ranks) const;
-  GradReduceCost sums(const std::vector<GradReduceTerms>& ranks) const;
+  GradReduceCost grad_reduce(const std::vector<GradReduceTerms>& ranks) const;
   double update(const UpdateTerms& terms) const;
   StageTransfer transfer(const std::vector<Movement>& ranks) const;
 
@@ -128,7 +131,7 @@ class MachineRates {
   const CostTerms& terms_;
   const Machine& machine_;
   double gamma_;                         // seconds to add a byte
-  std::array<const Curve*, 3> kernels_;  // by KernelKind; null without one
+  std::array<const Curve*, 3> kernels_;  // by KernelKind; null if the machine has no curve
   std::vector<Way> ways_;                // by route
 };
 

@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// Of one rank, when so many use a unit's links at once.
+/// Returns the bandwidth of one rank in bytes per second if `sharing` ranks use the links of a unit at the same time.
 double bandwidth(const Level& level, double sharing) {
   return level.bandwidth.value * std::min(1.0, level.links.value / sharing) / level.fan_out.value;
 }
@@ -88,18 +88,19 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
   const double once = of.kernel.measured ? 0 : seconds(of.kernel);
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     passes[pass]->compute = of.kernel.measured ? of.kernel.seconds[pass] : of.kernel.calls[pass] * once;
-  const double again = of.kernel.again ? cost.forward.compute : 0;
-  std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - again, cost.backward_filter.compute,
-                               again};  // computing behind which nothing hides yet
+  const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
+  // seconds of computation that hide nothing yet
+  std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
+                               cost.backward_filter.compute, recomputed};
   for (const LayerMovement& each : of.movements) {
     PassCost& pass = *passes[each.pass];
     const double taken = seconds(each.movement);
     double hidden = 0;
-    if (each.behind >= 0) {
-      double& room = unused[static_cast<std::size_t>(each.behind)];
+    if (each.hidden_by >= 0) {
+      double& room = unused[static_cast<std::size_t>(each.hidden_by)];
       hidden = std::min(taken * way(each.movement).overlap, room);
       room -= hidden;
-      passes[static_cast<std::size_t>(each.behind == forward_again ? 1 : each.behind)]->hidden += hidden;
+      passes[static_cast<std::size_t>(each.hidden_by == recomputed_forward ? 1 : each.hidden_by)]->hidden += hidden;
     }
     pass.*each.part += taken - hidden;
     if (each.input) cost.inputs += taken;
@@ -114,20 +115,20 @@ LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
   return most;
 }
 
-GradReduceCost MachineRates::sums(const std::vector<GradReduceTerms>& ranks) const {
+GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ranks) const {
   GradReduceCost most;
   for (const GradReduceTerms& rank : ranks) {
-    GradReduceCost sums;
+    GradReduceCost cost;
     double overlapped = 0;
     for (const Movement& each : rank.sums) {
       const double taken = seconds(each);
-      sums.seconds += taken;
+      cost.seconds += taken;
       overlapped += taken * way(each).overlap;
     }
-    for (const Movement& each : rank.replicas) sums.replicas += seconds(each);
-    for (const Movement& each : rank.after) sums.after += seconds(each);
-    if (sums.seconds > 0) sums.overlap = overlapped / sums.seconds;
-    if (sums.total() > most.total()) most = sums;
+    for (const Movement& each : rank.replicas) cost.replicas += seconds(each);
+    for (const Movement& each : rank.after) cost.after += seconds(each);
+    if (cost.seconds > 0) cost.overlap = overlapped / cost.seconds;
+    if (cost.total() > most.total()) most = cost;
   }
   return most;
 }

@@ -7,7 +7,7 @@ namespace partita {
 
 namespace {
 
-/// e.g. "12.5 us".
+/// Returns seconds with a unit, e.g. "12.5 us".
 std::string time(double seconds) {
   if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
   if (seconds >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);
@@ -39,7 +39,7 @@ std::string link(const Level& level, const MachineRates::Way& way) {
                      level.bandwidth.source);
 }
 
-/// Terms of a layer's communication, and what a machine makes of them.
+/// The terms of a layer's communication, and the machine that prices them.
 struct Priced {
   const CostTerms& terms;
   const MachineRates& rates;
@@ -70,7 +70,7 @@ std::string measured(const KernelTimes& times, const std::string& work, Loop loo
                      in.microbatches, work);
 }
 
-/// e.g. "share of [efficiency.others], as there is no [efficiency.conv] (assumed: ...)".
+/// Returns where a kernel's share comes from, e.g. "[efficiency.others], as there is no [efficiency.conv] (assumed)".
 std::string share_source(const Machine& machine, KernelKind kind) {
   const std::string own(key(kind));
   const auto found = machine.efficiency.find(own), others = machine.efficiency.find("");

@@ -15,7 +15,7 @@ std::string extents(const Box& box) {
   return text;
 }
 
-/// The extents of the rank's blocks in each step of a redistribution: what it copies and adds.
+/// Describes what a rank copies and adds in a redistribution: the extents of its block after each step.
 std::string conversions(const LayerPlan::Steps& steps, int rank) {
   std::string text;
   for (const auto& step : steps) text += fmt::format(">{} {}", name(step.verb), extents(step.to.owned(rank)));

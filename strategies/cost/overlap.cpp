@@ -8,7 +8,7 @@ int hides_behind(const LayerPlan& layer, const PlannedTraffic& item, bool split)
   switch (item.purpose) {
     case Purpose::halo_x:
       if (!overlap.x) return nothing;
-      return item.pass == Pass::forward ? forward : forward_again;
+      return item.pass == Pass::forward ? forward : recomputed_forward;
     case Purpose::halo_dy: return overlap.dy && !split && layer.trains() ? backward_filter : nothing;
     case Purpose::halo_dx: return overlap.dx ? backward_data : nothing;
     default: return nothing;

@@ -5,8 +5,9 @@
 
 namespace partita {
 
-/// The number of the pass whose computing hides a transfer of a layer (0 to 2: forward, backward data, backward filter), forward_again,
-/// or -1 if nothing does. `split`: both gradients are actions of their own, so that dw does not follow dy's halo.
+/// Returns which computation hides a transfer of a layer, as LayerMovement::hidden_by: 0 for forward, 1 for backward
+/// data, 2 for backward filter, recomputed_forward, or -1 for none. `split`: the gradients of x and w are separate
+/// actions, so dw does not run during the halo exchange of dy.
 int hides_behind(const LayerPlan& layer, const PlannedTraffic& item, bool split);
 
 }  // namespace partita

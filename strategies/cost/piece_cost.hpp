@@ -5,15 +5,16 @@
 
 namespace partita {
 
-/// Prices pieces of a plan, one at a time: makes terms of them, and of these seconds. Whoever asks for all of a plan takes
-/// CostFormula.
+/// Prices single pieces of a plan: builds the terms of a piece and converts them to seconds. To price a whole plan, use
+/// CostFormula. All times are in seconds.
 class PieceCost {
  public:
-  /// As CostTermBuilder's.
+  /// Takes the arguments of CostTermBuilder.
+  /// @pre All arguments outlive it.
   PieceCost(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, const Grid* whole = nullptr)
       : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {}
 
-  /// One microbatch of the larger size, or of the smaller one.
+  /// Returns the cost of one microbatch, of the larger size or of the remainder.
   LayerCost layer(int layer, bool of_remainder) const {
     CostTermBuilder compiler = this->compiler();
     const auto ranks = compiler.layer(layer, of_remainder);
@@ -22,20 +23,20 @@ class PieceCost {
   GradReduceCost sums(int layer) const {
     CostTermBuilder compiler = this->compiler();
     const auto ranks = compiler.sums(layer);
-    return MachineRates(compiler.terms(), machine_).sums(ranks);
+    return MachineRates(compiler.terms(), machine_).grad_reduce(ranks);
   }
-  /// Of the weights of a group.
+  /// Returns the time of the weight update of a group.
   double update(int group) const {
     CostTermBuilder compiler = this->compiler();
     return MachineRates(compiler.terms(), machine_).update(compiler.update(group));
   }
-  /// Of an item of traffic, hidden or not, on a rank of the grid.
+  /// Returns the time of an item of traffic on a rank of the grid, hidden or not.
   double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
     CostTermBuilder compiler = this->compiler();
     const Movement movement = compiler.movement(item, grid, rank);
     return MachineRates(compiler.terms(), machine_).seconds(movement);
   }
-  /// The share of these that goes on while a rank computes.
+  /// Returns the share of this time that can overlap with computation.
   double overlap(const PlannedTraffic& item, const Grid& grid, int rank) const {
     CostTermBuilder compiler = this->compiler();
     const Movement movement = compiler.movement(item, grid, rank);

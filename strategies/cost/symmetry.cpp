@@ -7,7 +7,7 @@ namespace partita {
 
 namespace {
 
-/// The axes of dimensions whose blocks are not all equal.
+/// Returns the axes of dimensions that are sharded into unequal blocks.
 AxisSet uneven(const Layout& layout) {
   AxisSet axes = 0;
   for (int d = 0; d < layout.shape().dims(); ++d) {
@@ -18,7 +18,7 @@ AxisSet uneven(const Layout& layout) {
   return axes;
 }
 
-/// The axes along which blocks of one layout meet others of the other one than those of the same coordinate.
+/// Returns the axes along which a block of one layout can overlap blocks of the other layout at other coordinates.
 AxisSet mixed(const Layout& from, const Layout& to) {
   AxisSet axes = 0;
   for (int d = 0; d < std::min(from.shape().dims(), to.shape().dims()); ++d)
@@ -35,14 +35,16 @@ AxisSet uneven(const LayerPlan::Steps& steps) {
   return axes;
 }
 
-/// What crosses to the same grid of another stage goes to the same coordinates. Of equal blocks the first sends all.
+/// A transfer between stages with equal grids goes from each coordinate to the same one. If blocks are replicated, the
+/// first replica sends them.
 AxisSet symmetric_axes(const StageBoundary& boundary) {
   const Grid& grid = boundary.from.grid();
   if (!grid.same_axes(boundary.to.grid())) return 0;
   return grid.all() & ~(uneven(boundary.from) | uneven(boundary.to) | mixed(boundary.from, boundary.to));
 }
 
-/// A product's: where panels travel, those that they cut; what is used where it lies meets nobody's.
+/// Returns the axes along which a product is not symmetric. If panels of an operand travel, these include the axes of
+/// the dimension that the panels cut. An operand that is used where it lies needs no other rank's blocks.
 AxisSet uneven(const ProductPlan& product) {
   AxisSet axes = uneven(product.redistribute_c);
   const auto add = [&](const ProductOperand& operand, const Layout& used, bool travels) {
@@ -89,7 +91,7 @@ AxisSet symmetric_axes(const LayerPlan& layer) {
   for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
   for (const auto& product : layer->at.products) axes |= uneven(product);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
-    if (*halo) axes |= (*halo)->axes();  // along which ranks meet their neighbours
+    if (*halo) axes |= (*halo)->axes();  // along these axes ranks exchange halos with neighbors
   for (const auto& boundary : layer.sends_to_stages) axes |= uneven(boundary.complete_sums) | uneven(boundary.from);
   return layer->at.y.grid().all() & ~axes;
 }
@@ -110,7 +112,7 @@ AxisSet symmetric_axes(const Plan& plan, int stage) {
 }
 
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
-  AxisSet axes = plan.sharded_optimizer ? bucket.axes : 0;  // its shares differ
+  AxisSet axes = plan.sharded_optimizer ? bucket.axes : 0;  // the ranks' shares differ
   const Grid& grid = plan.grid_of(bucket.last());
   for (const auto& [layer, weight] : bucket.entries)
     axes |= uneven(plan.layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)]);

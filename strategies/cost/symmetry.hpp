@@ -6,22 +6,22 @@
 
 namespace partita {
 
-/// True if two layers of one stage cost the same on every rank, but for the sums that they complete: same operator, same
-/// layouts, same ways between them.
+/// True if two layers of one stage have the same operator, layouts, redistributions and recomputation, and neither
+/// sends to other stages. They then cost the same on every rank, except for the gradient sums that they complete.
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b);
 
-/// Equal for layers that are alike, and soon found.
+/// A hash consistent with equivalent_cost(). It is cheap to compute.
 std::size_t cost_hash(const LayerPlan& layer);
 
-/// The axes along which ranks differ in no block's extents and in nothing that they send, but for whom they send it to:
-/// each coordinate has an equal share of what does not meet the others' shares.
+/// Returns the axes along which all ranks have blocks of the same extents and send the same messages, except for the
+/// receivers. Each coordinate of such an axis has an equal share, and the shares do not interact.
 AxisSet symmetric_axes(const LayerPlan& layer);
 
-/// The axes along which all ranks hold as much of a bucket, and update as much of it.
+/// Returns the axes along which all ranks hold, and update, equally many elements of a bucket.
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket);
 
-/// Those of all layers and buckets of a stage, and of what crosses to others or comes from them, of which the first coordinate sends
-/// most; none where there are two replicas.
+/// Returns the axes that are symmetric for all layers, buckets and stage boundaries of a stage. Along these axes, no
+/// coordinate sends more to other stages than the first one. Returns no axes if the plan has two replicas.
 AxisSet symmetric_axes(const Plan& plan, int stage);
 
 }  // namespace partita

@@ -8,7 +8,7 @@ std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts) 
           {"redistribution", parts.passes.redistribution},
           {"product", parts.passes.product},
           {"collective", parts.passes.collective},
-          {"gradients", parts.sums},
+          {"gradients", parts.grad_reduce},
           {"transfer", parts.transfers},
           {"bubble", parts.bubble},
           {"optimizer", parts.update}};

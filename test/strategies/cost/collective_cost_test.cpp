@@ -18,7 +18,7 @@ CollectiveCall equal(Verb verb, CollectiveAlgorithm algorithm, int ranks, Index 
 
 TEST(CollectiveTraffic, OfPowersOfTwoIsThatOfTheLiteratureOnEveryRank) {
   constexpr int p = 64, log2 = 6;
-  constexpr Index n = 4 * 3 * p;  // three floats of each rank
+  constexpr Index n = 4 * 3 * p;  // three floats per rank
   constexpr Index most = n / p * (p - 1);
   for (int rank = 0; rank < p; ++rank) {
     const auto whole = [&](CollectiveAlgorithm algorithm) {
@@ -51,8 +51,8 @@ TEST(CollectiveTraffic, ABroadcastHasTheEdgesOfItsTree) {
 }
 
 TEST(CollectiveTraffic, EmptyBlocksSendNothing) {
-  // 5 elements cut for 8 ranks are blocks 0 to 4. For the sums a rank sends all but its own, to gather them all but its
-  // right neighbour's.
+  // 5 elements over 8 ranks give blocks 0 to 4. To sum, a rank sends all blocks but its own; to gather, all but its
+  // right neighbor's.
   const CollectiveCall call{Verb::all_reduce, ring, 8, {5}, DType::f64, 0};
   EXPECT_EQ(collective_traffic(call, 4), (Traffic{4 + 5, 8 * (4 + 5)}));
   EXPECT_EQ(collective_traffic(call, 7), (Traffic{5 + 4, 8 * (5 + 4)}));
@@ -98,7 +98,7 @@ TEST(CollectiveCost, IsThatOfTheLiterature) {
 }
 
 TEST(CollectiveCost, CountsTheRanksBeyondAPowerOfTwo) {
-  // Six ranks in four places, of which the first two have two ranks each; a block is 8 bytes.
+  // Six ranks fold into four places. The first two places have two ranks each. A block has 8 bytes.
   using Cost = CollectiveCost;
   const auto cost = [](Verb verb, CollectiveAlgorithm algorithm) { return collective_cost(verb, algorithm, 6, 48); };
   EXPECT_EQ(cost(Verb::all_reduce, recursive_doubling), (Cost{4, 4 * 48, 3 * 48}));
@@ -109,7 +109,8 @@ TEST(CollectiveCost, CountsTheRanksBeyondAPowerOfTwo) {
   EXPECT_EQ(cost(Verb::all_gather, bruck), (Cost{3, 40, 0}));
   EXPECT_EQ(cost(Verb::reduce_scatter, recursive_halving), (Cost{4, 48 + 8 * (4 + 2 + 1), 48 + 8 * (4 + 2)}));
   EXPECT_EQ(cost(Verb::broadcast, scatter_all_gather), (Cost{3 + 5, 80, 0}));
-  EXPECT_EQ(cost(Verb::all_to_all, bruck), (Cost{3, 8 * (3 + 2 + 2), 0}));  // 1 3 5, 2 3, 4 5
+  // The rounds move the blocks of distances 1 3 5, then 2 3, then 4 5.
+  EXPECT_EQ(cost(Verb::all_to_all, bruck), (Cost{3, 8 * (3 + 2 + 2), 0}));
 }
 
 TEST(CollectiveCost, NothingIsFree) {
@@ -120,13 +121,13 @@ TEST(CollectiveCost, NothingIsFree) {
     }
   EXPECT_DOUBLE_EQ(CollectiveCost({2, 10, 5}).seconds(3, 0.5, 0.25), 6 + 5 + 1.25);
   EXPECT_EQ(test::error_of([] { collective_cost(Verb::all_reduce, ring, 0, 8); }),
-            "all_reduce needs a rank at least, not 0");
+            "all_reduce needs at least one rank, not 0");
   EXPECT_EQ(test::error_of([] { collective_cost(Verb::all_reduce, ring, 2, -8); }), "all_reduce cannot move -8 bytes");
 }
 
 TEST(CollectiveCost, TheCheapestHasFewRoundsOfLittleAndFewBytesOfMuch) {
   const auto best = [](Verb verb, int ranks, double bytes) {
-    const auto seconds = [&](CollectiveAlgorithm algorithm) {  // a microsecond, and 10 GB/s there and in sums
+    const auto seconds = [&](CollectiveAlgorithm algorithm) {  // latency 1 us, 10 GB/s for messages and for sums
       return collective_cost(verb, algorithm, ranks, bytes).seconds(1e-6, 1e-10, 1e-10);
     };
     const auto all = algorithms(verb);

@@ -1,5 +1,5 @@
-// A formula that is made once prices a plan on every machine of the same levels as a new estimate does, and that is what the plan
-// costs rank by rank and item by item.
+// A cost formula that is built once gives the same price as a new estimate on every machine with the same levels. It
+// also agrees with PlainPrice, which prices every rank and every item of traffic separately.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/local_work.hpp"
@@ -28,7 +28,7 @@ fs::path examples() {
   return fs::path(source == nullptr ? "." : source) / "examples";
 }
 
-/// The machines that ship, and some of more levels than those.
+/// Returns the example machines and three more, with one and two levels.
 std::vector<Machine> machines() {
   std::vector<Machine> all{round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2)};
   for (const auto& entry : fs::directory_iterator(examples() / "machines"))
@@ -36,7 +36,8 @@ std::vector<Machine> machines() {
   return all;
 }
 
-/// Of the same levels, with everything else changed: other constants, curves where there were none and none where there were.
+/// Returns a machine with the same levels and everything else changed: the constants differ, and curves are added where
+/// there were none and removed where there were some.
 Machine changed(Machine machine) {
   double factor = 1.37;
   for (Constant* constant : {&machine.memory_bandwidth, &machine.arithmetic, &machine.kernel})
@@ -51,7 +52,7 @@ Machine changed(Machine machine) {
     level.overlap.value = 0.9 - level.overlap.value;
     if (!level.verbs.empty())
       level.verbs.clear();
-    else  // seconds that do not grow with bytes are possible where they were measured
+    else  // measured times need not grow with the bytes
       for (const auto& [verb, ranks] : {std::pair(Verb::exchange, 2), {Verb::all_reduce, 2}, {Verb::all_reduce, 4}})
         level.verbs[{verb, ranks}] = {{{64, 9 * us}, {128, 7 * us}, {4096, 20 * us}}, ""};
   }
@@ -99,7 +100,7 @@ void expect_same(const PassCost& a, const PassCost& b) {
 void expect_same(const CostParts& a, const CostParts& b) {
   expect_same(a.passes, b.passes);
   for (const double CostParts::*part :
-       {&CostParts::transfers, &CostParts::sums, &CostParts::update, &CostParts::bubble})
+       {&CostParts::transfers, &CostParts::grad_reduce, &CostParts::update, &CostParts::bubble})
     EXPECT_EQ(a.*part, b.*part);
 }
 
@@ -117,13 +118,14 @@ void expect_same(const Cost& a, const Cost& b) {
     for (const PassCost LayerCost::*pass :
          {&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter})
       expect_same(a.layers[i].*pass, b.layers[i].*pass);
-    EXPECT_EQ(a.layers[i].sums, b.layers[i].sums);
+    EXPECT_EQ(a.layers[i].grad_reduce, b.layers[i].grad_reduce);
     EXPECT_EQ(a.layers[i].inputs, b.layers[i].inputs);
     EXPECT_EQ(a.layers[i].rank, b.layers[i].rank);
   }
 }
 
-/// Layer by layer against the plain price, of microbatches of one size; memory and traffic against every representative's.
+/// Compares each layer with the plain price if all microbatches have one size. Compares memory and traffic with the
+/// maximum over all representatives.
 void expect_plain(const Plan& plan, const Machine& machine, const std::string& what) {
   const Cost cost = estimate(plan, machine);
   const PlainPrice plain(plan, machine);
@@ -132,7 +134,7 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
     expect_seconds(layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total(),
                    plain.layer(static_cast<int>(i), false), what + ": " + plan.layers[i].name);
     if (plan.workload.training)
-      expect_seconds(layer.sums, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
+      expect_seconds(layer.grad_reduce, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
   }
   MemoryPeak memory;
   Index bytes = 0;
@@ -157,10 +159,11 @@ TEST(CostFormulas, HaveOnePriceForEqualLayersThatShareABinding) {
   Strategy strategy("y=2");
   strategy.layer("*", {.output = "H@y"}).layer("ruled", {.output = "W@y"});
   const Plan plan = bind(m, strategy, {.batch = 2, .optimizer = {}});
-  EXPECT_NE(plan.layer("first").binding, plan.layer("second").binding) << "images need no gradient";
-  EXPECT_EQ(plan.layer("second").binding, plan.layer("third").binding);
-  EXPECT_NE(plan.layer("ruled").binding, plan.layer("third").binding) << "it has a rule of its own";
-  EXPECT_NE(plan.layer("after").binding, plan.layer("third").binding) << "its input arrives in another layout";
+  const auto& layers = plan.layers;
+  EXPECT_NE(layers[1].binding, layers[2].binding) << "the input of the first needs no gradient";
+  EXPECT_EQ(layers[2].binding, layers[3].binding);
+  EXPECT_NE(layers[4].binding, layers[3].binding) << "it has a rule of its own";
+  EXPECT_NE(layers[5].binding, layers[3].binding) << "its input arrives in another layout";
   const Cost cost = estimate(plan, round_machine());
   EXPECT_EQ(cost.layers[2].forward.total(), cost.layers[3].forward.total());
 }
@@ -224,11 +227,11 @@ TEST(CostFormulas, AreOfTheLevelsThatTheyWereMadeFor) {
   const Plan plan = bound(two_convolutions(), all_as("data=2", "N@data"), 4);
   const CostFormula formula(plan, clustered_machine(2, 1));
   EXPECT_EQ(error_of([&] { formula.step(round_machine()); }),
-            "the formula is of levels of 2, any number of ranks, but the machine 'round' has levels of any number of "
-            "ranks; make another one for it");
+            "the formula is for levels of 2, any number of ranks, but the machine 'round' has levels of any number of "
+            "ranks; make a new formula for it");
   EXPECT_EQ(error_of([&] { formula.cost(clustered_machine(3, 1)); }),
-            "the formula is of levels of 2, any number of ranks, but the machine 'round' has levels of 3, any number "
-            "of ranks; make another one for it");
+            "the formula is for levels of 2, any number of ranks, but the machine 'round' has levels of 3, any number "
+            "of ranks; make a new formula for it");
   EXPECT_GT(formula.step(clustered_machine(2, 2)).seconds, 0);
   Machine small = round_machine();
   small.levels[0].ranks = {1, ""};

@@ -1,5 +1,5 @@
-// What a step takes is what the simulator says of its schedule, and the parts of it sum to it, for every strategy that ships and
-// for drawn ones.
+// The time of a step is that of the simulated schedule, and its parts sum to it, for every example strategy and for
+// random ones.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
@@ -24,7 +24,8 @@ Strategy two_stages(const std::string& kind, int microbatches) {
   return strategy.group({"in", "a"}).group({"b", "loss"}).schedule(kind, microbatches);
 }
 
-/// Stage by stage what the layers take, with so much of a transfer that the stage does itself.
+/// Returns the times of both stages, summed over their layers. A transfer keeps each stage busy for `busy` seconds and
+/// travels for `travels` seconds.
 ScheduleTimes by_hand(const Cost& cost, double busy, double travels) {
   ScheduleTimes times;
   times.groups.assign(2, {0, 0, 0, 0, 0});
@@ -39,7 +40,7 @@ ScheduleTimes by_hand(const Cost& cost, double busy, double travels) {
     group.backward_data += busy;
   }
   times.groups[0].step = (96 + 32) * 4 * 5e-9;
-  times.groups[1].step = (160 + 32) * 4 * 5e-9 + 1 * us + 16 * 4e-9;  // and the loss to all stages
+  times.groups[1].step = (160 + 32) * 4 * 5e-9 + 1 * us + 16 * 4e-9;  // plus the loss to all stages
   times.edges = {travels};
   return times;
 }
@@ -50,7 +51,7 @@ void expect_whole(const Cost& cost, const std::string& what) {
   EXPECT_NEAR(cost.parts.total(), cost.seconds, 1e-9 * cost.seconds) << what;
   const auto& p = cost.parts;
   for (const double part : {p.passes.compute, p.passes.halo, p.passes.redistribution, p.passes.product,
-                            p.passes.collective, p.transfers, p.sums, p.update, p.bubble})
+                            p.passes.collective, p.transfers, p.grad_reduce, p.update, p.bubble})
     EXPECT_GE(part, -1e-12 * cost.seconds) << what;
 }
 
@@ -71,7 +72,8 @@ TEST(CostOfSchedules, AStepIsSimulated) {
       expect_seconds(cost.transfers[0], transfer);
       const ScheduleTimes times = by_hand(cost, transfer * (1 - overlap) / 2, transfer * overlap);
       expect_seconds(cost.seconds, simulate(plan.schedule, graph_of(plan), times).makespan, kind);
-      expect_seconds(cost.parts.transfers, 2 * 4 * transfer * (1 - overlap) / 2, "there and back, four times");
+      expect_seconds(cost.parts.transfers, 2 * 4 * transfer * (1 - overlap) / 2,
+                     "four microbatches, output and gradient");
       expect_whole(cost, kind);
     }
   }
@@ -79,8 +81,8 @@ TEST(CostOfSchedules, AStepIsSimulated) {
 
 TEST(CostOfSchedules, AStageWaitsForTheOthers) {
   const Cost cost = estimate(bound(two_convolutions(), two_stages("gpipe", 2), 2), round_machine(1));
-  EXPECT_EQ(cost.stage, 1) << "b has gradients of both";
-  EXPECT_GT(cost.parts.bubble, cost.layers[1].forward.total()) << "until the first microbatch comes";
+  EXPECT_EQ(cost.stage, 1) << "b computes both gradients";
+  EXPECT_GT(cost.parts.bubble, cost.layers[1].forward.total()) << "until the first microbatch arrives";
   expect_seconds(cost.samples_per_second, 2 / cost.seconds);
 }
 
@@ -91,13 +93,13 @@ TEST(CostOfSchedules, ChimeraRunsEachGroupOnBothStages) {
   double once = 0, sums = 0;
   for (const auto& layer : cost.layers) {
     once += layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total();
-    sums += layer.sums;
+    sums += layer.grad_reduce;
   }
   expect_seconds(cost.parts.passes.total(), 2 * once, "two microbatches through each replica");
-  EXPECT_EQ(sums, 0) << "replicas are summed after the backward";
+  EXPECT_EQ(sums, 0) << "the replicas are summed after the backward pass";
   const double elements = 96 + 32 + 160 + 32;
   EXPECT_GT(cost.parts.update, elements * 4 * 5e-9) << "a stage updates both groups";
-  EXPECT_GT(cost.parts.sums, 2 * us) << "and sums them over the two";
+  EXPECT_GT(cost.parts.grad_reduce, 2 * us) << "and sums their gradients over the two stages";
 }
 
 TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {
@@ -119,7 +121,7 @@ TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {
       for (const bool training : {true, false}) {
         const Model model = builtin_model(name, size);
         Plan plan;
-        if (!error_of([&] { plan = bound(model, strategy, 5, training); }).empty()) continue;  // another model's
+        if (!error_of([&] { plan = bound(model, strategy, 5, training); }).empty()) continue;  // made for another model
         ++priced;
         const std::string what = fmt::format("{} under {}", name, entry.path().string());
         for (const double overlap : {0., 0.5, 1.}) expect_whole(estimate(plan, round_machine(overlap)), what);
@@ -127,7 +129,7 @@ TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {
         if (HasFailure()) return;
       }
   }
-  EXPECT_GE(priced, 2 * 17) << "each has a model at least";
+  EXPECT_GE(priced, 2 * 17) << "each strategy fits at least one model";
 }
 
 TEST(CostOfSchedules, PartsOfDrawnPlansSumToAStep) {
@@ -139,7 +141,7 @@ TEST(CostOfSchedules, PartsOfDrawnPlansSumToAStep) {
     expect_whole(slow, drawn.print());
     expect_whole(fast, drawn.print());
     expect_whole(estimate(plan, clustered_machine(3, 1)), drawn.print());
-    if (plan.grids.size() == 1) {  // with several, arrivals change and a greedy list can end later
+    if (plan.grids.size() == 1) {  // with several stages, other arrival times can make a greedy list end later
       EXPECT_LE(fast.parts.passes.total(), slow.parts.passes.total() * (1 + 1e-12)) << drawn.print();
       EXPECT_LE(fast.seconds, slow.seconds * (1 + 1e-12)) << drawn.print();
     }

@@ -1,4 +1,4 @@
-// Prices worked by hand, one kind of cost at a time, on machines of round numbers.
+// Compares prices with hand-computed ones, one kind of cost at a time, on machines with round numbers.
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/local_work.hpp"
 
@@ -14,15 +14,16 @@ namespace {
 
 constexpr int a = 1, b = 2;  // layers of two_convolutions
 
-/// Of a kernel: the launch, and what takes longer, 1 ns an operation or 1 ns a byte.
+/// Returns the seconds of a kernel: the launch, plus the longer one of 1 ns per operation and 1 ns per byte.
 double kernel(double flops, double bytes) { return 1 * us + std::max(flops, bytes) * 1e-9; }
 
-/// Of convolution "a" for `samples` of `rows` rows.
+/// Returns the seconds of convolution "a" for `samples` samples of `rows` rows.
 double convolution(double samples, double rows) {
   return kernel(samples * rows * 8 * 4 * 2 * 18, samples * rows * 8 * (2 + 4) * 4 + 304);
 }
 
-/// A sum over two ranks, by recursive doubling or in two halves, of which each adds one.
+/// Returns the seconds of an all-reduce over two ranks: by recursive doubling, or in two halves of which each rank sums
+/// one.
 double sum_of_two(double bytes, double alpha = 1 * us, double beta = 1e-9) {
   const double gamma = 3e-9;
   return std::min(alpha + bytes * (beta + gamma), 2 * alpha + bytes * (beta + gamma / 2));
@@ -35,7 +36,7 @@ TEST(CostModel, ComputesByRateOrByBytes) {
   const Cost cost = estimate(plan, round_machine());
   const LayerCost& layer = cost.layers[a];
   expect_seconds(layer.forward.compute, 10.216 * us, "9216 operations and a launch");
-  expect_seconds(layer.backward_data.total(), 0, "images need no gradient");
+  expect_seconds(layer.backward_data.total(), 0, "the input of the model needs no gradient");
   expect_seconds(layer.backward_filter.compute, 10.216 * us);
   EXPECT_FALSE(layer.measured);
   EXPECT_EQ(layer.forward.communication(), 0);
@@ -44,9 +45,9 @@ TEST(CostModel, ComputesByRateOrByBytes) {
   expect_seconds(estimate(plan, fast).layers[a].forward.compute, (1 + 0.512 + 1.024 + 0.304) * us, "its bytes");
   Machine half = round_machine();
   half.efficiency["conv"] = {{{1, 0.5}}, ""};
-  expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 2 * 9.216) * us, "half of the rate");
+  expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 2 * 9.216) * us, "half of the arithmetic rate");
   half.efficiency = {{"", {{{1, 0.25}}, ""}}};
-  expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 4 * 9.216) * us, "as all others");
+  expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 4 * 9.216) * us, "the curve for other kernels");
   EXPECT_EQ(cost.layers[0].forward.total(), 0) << "the input computes nothing";
 }
 
@@ -64,7 +65,7 @@ TEST(CostModel, GroupsAndChannelsThatARankLacks) {
   expect_seconds(cost(1).layers[1].forward.compute, kernel(2 * 64 * 4 * 9, 0));
   expect_seconds(cost(2).layers[1].forward.compute, kernel(2 * 64 * 2 * 9, 0), "two of the four groups");
   expect_seconds(cost(1).layers[2].forward.compute, kernel(2 * 64 * 4 * 2 * 4, 0));
-  EXPECT_GT(cost(4).layers[2].forward.compute, 1 * us) << "two ranks of four have no channel of its output";
+  EXPECT_GT(cost(4).layers[2].forward.compute, 1 * us) << "two of the four ranks have no output channel";
   EXPECT_LT(cost(4).layers[2].forward.compute, kernel(2 * 64 * 4 * 2 * 4, 0));
 }
 
@@ -75,9 +76,9 @@ TEST(CostModel, HalosAreMessages) {
   expect_seconds(layer.forward.halo, 1.064 * us, "a row of 8 x 2 channels in one message");
   const LayerCost second = estimate(plan, round_machine()).layers[b];
   expect_seconds(second.forward.halo, 1.128 * us);
-  expect_seconds(second.backward_data.halo, 1.128 * us, "of the gradient of y");
+  expect_seconds(second.backward_data.halo, 1.128 * us, "the halo of the gradient of y");
   const Plan four = bound(two_convolutions(), all_as("y=4", "H@y"), 1);
-  expect_seconds(estimate(four, round_machine()).layers[a].forward.halo, 2.128 * us, "inner ranks have two neighbours");
+  expect_seconds(estimate(four, round_machine()).layers[a].forward.halo, 2.128 * us, "inner ranks have two neighbors");
 }
 
 TEST(CostModel, HalosHideBehindComputing) {
@@ -90,11 +91,12 @@ TEST(CostModel, HalosHideBehindComputing) {
   expect_seconds(halo(0, 1 * us), 1.064 * us);
   expect_seconds(halo(0.5, 1 * us), 0.532 * us);
   expect_seconds(halo(1, 1 * us), 0);
-  expect_seconds(halo(1, 100 * us), 100.064 * us - convolution(1, 4), "no further than it computes");
+  expect_seconds(halo(1, 100 * us), 100.064 * us - convolution(1, 4), "at most the time of the computation");
   expect_seconds(halo(0.5, 100 * us), 100.064 * us - convolution(1, 4));
 }
 
-/// A model of one layer between others, its rows over two ranks, on a machine whose halos take 100 us and travel by themselves.
+/// Returns the cost of a layer between two others, with its rows over two ranks. On this machine a halo takes 100 us
+/// and overlaps fully with computation.
 LayerCost far_halo(const std::function<Value(Model&, Value)>& layer, const std::string& schedule = "1f1b") {
   Model m("halos");
   auto t = m.input("in", {.channels = 2, .spatial = {16, 16}});
@@ -106,11 +108,12 @@ LayerCost far_halo(const std::function<Value(Model&, Value)>& layer, const std::
   return estimate(bound(m, all_as("y=2", "H@y").schedule(schedule, schedule == "1f1b" ? 1 : 2), 4), machine).layers[2];
 }
 
-// As the executor goes on: with what lies inside, or with the gradient of the weights where both gradients are one action.
+// During a halo exchange the executor computes the interior. If both gradients are one action, it computes dw during
+// the exchange of dy's halo.
 TEST(CostModel, HalosHideBehindWhatGoesOn) {
   const auto conv = [](Model& m, Value t) { return m.conv("it", t, {.filters = 2, .kernel = 3, .padding = 1}); };
   const LayerCost one = far_halo(conv), halves = far_halo(conv, "zb-h1");
-  EXPECT_EQ(one.backward_filter.hidden, one.backward_filter.compute) << "dy's, behind dw";
+  EXPECT_EQ(one.backward_filter.hidden, one.backward_filter.compute) << "dw hides the halo of dy";
   EXPECT_EQ(one.backward_data.hidden, 0);
   EXPECT_EQ(one.forward.hidden, one.forward.compute);
   EXPECT_EQ(halves.backward_filter.hidden, 0) << "dw comes later";
@@ -131,21 +134,23 @@ TEST(CostModel, WhatComputingHidesItHidesOnce) {
   machine.levels[0].latency.value = 100 * us;
   const LayerCost layer = estimate(bound(two_convolutions(), strategy, 1), machine).layers[b];
   expect_seconds(layer.backward_data.halo, 2 * 100.128 * us - layer.forward.compute - layer.backward_filter.compute,
-                 "of x once more, behind that forward, and of the gradient of y, behind dw");
+                 "the recomputed forward hides the halo of x, and dw hides that of the gradient of y");
 }
 
 TEST(CostModel, SumsByTheCheapestAlgorithmOrAsMeasured) {
   const Plan plan = bound(two_convolutions(), all_as("data=2", "N@data").bucket_bytes(1), 2);
   Machine machine = round_machine();
-  // A bucket a weight: 96 elements of the weights, 32 of the bias.
-  expect_seconds(estimate(plan, machine).layers[a].sums, sum_of_two(96 * 4) + sum_of_two(32 * 4));
+  // One bucket per weight tensor: 96 elements of the filter, 32 of the bias.
+  expect_seconds(estimate(plan, machine).layers[a].grad_reduce, sum_of_two(96 * 4) + sum_of_two(32 * 4));
   machine.levels[0].verbs[{Verb::all_reduce, 2}] = {{{128, 3 * us}, {384, 7 * us}}, ""};
-  expect_seconds(estimate(plan, machine).layers[a].sums, 10 * us);
+  expect_seconds(estimate(plan, machine).layers[a].grad_reduce, 10 * us);
   machine.levels[0].verbs[{Verb::all_reduce, 2}] = {{{64, 1 * us}, {96, 2 * us}}, ""};
-  expect_seconds(estimate(plan, machine).layers[a].sums, (8 + 2 * 128. / 96) * us, "in proportion beyond the points");
+  expect_seconds(estimate(plan, machine).layers[a].grad_reduce, (8 + 2 * 128. / 96) * us,
+                 "proportional beyond the last point");
   Machine others = round_machine();
   others.levels[0].verbs[{Verb::all_reduce, 4}] = {{{128, 3 * us}}, ""};
-  expect_seconds(estimate(plan, others).layers[a].sums, sum_of_two(96 * 4) + sum_of_two(32 * 4), "two ranks, not four");
+  expect_seconds(estimate(plan, others).layers[a].grad_reduce, sum_of_two(96 * 4) + sum_of_two(32 * 4),
+                 "two ranks, not four");
 }
 
 TEST(CostModel, SumsHideBehindTheBackwardThatFollows) {
@@ -155,20 +160,21 @@ TEST(CostModel, SumsHideBehindTheBackwardThatFollows) {
     machine.levels[0].latency.value = latency;
     return estimate(plan, machine);
   };
-  const auto both = [](const Cost& cost) { return cost.layers[a].sums + cost.layers[b].sums; };
+  const auto both = [](const Cost& cost) { return cost.layers[a].grad_reduce + cost.layers[b].grad_reduce; };
   const Cost none = exposed(0, 1 * us);
-  expect_seconds(none.parts.sums, both(none), "nothing travels by itself");
+  expect_seconds(none.parts.grad_reduce, both(none), "no transfer overlaps with computation");
   const Cost all = exposed(1, 1 * us);  // b's sums take 4.6 us, a's backward 10.2 us
-  expect_seconds(all.parts.sums, all.layers[a].sums, "b's sums are done when a's begin");
+  expect_seconds(all.parts.grad_reduce, all.layers[a].grad_reduce, "b's sums are done when a's begin");
   const Cost late = exposed(1, 100 * us);
-  expect_seconds(late.parts.sums, both(late) - late.layers[a].backward_filter.total(), "a's backward hides the most");
+  expect_seconds(late.parts.grad_reduce, both(late) - late.layers[a].backward_filter.total(),
+                 "the backward pass of a hides as much as it can");
   const Cost half = exposed(0.5, 1 * us);
-  expect_seconds(half.parts.sums, both(half) / 2 + half.layers[a].sums / 2);
+  expect_seconds(half.parts.grad_reduce, both(half) / 2 + half.layers[a].grad_reduce / 2);
 }
 
 TEST(CostModel, UpdatesMoveWeightsAndState) {
   const Cost cost = estimate(bound(two_convolutions(), Strategy(), 1), round_machine());
-  const double elements = 96 + 32 + 160 + 32;  // 4 * 4 * 9 = 144 of b
+  const double elements = 96 + 32 + 160 + 32;  // 160 is the padded size of b's 4 * 4 * 9 = 144
   expect_seconds(cost.parts.update, elements * 4 * 5e-9, "w and the momentum twice, the gradient once");
   const Cost evaluation = estimate(bound(two_convolutions(), Strategy(), 1, false), round_machine());
   EXPECT_EQ(evaluation.parts.update, 0);
@@ -241,7 +247,7 @@ TEST(CostModel, FartherRanksTakeTheOuterLevel) {
     return estimate(bound(two_convolutions(), all_as(grid, "H@y"), 1), machine).layers[a].forward.halo;
   };
   expect_seconds(halo(clustered_machine(2, 2), "y=4"), (2 * 10 + 2 * 64 * 0.01) * us,
-                 "one of the two neighbours is on another node");
+                 "one of the two neighbors is on another node");
   expect_seconds(halo(clustered_machine(2, 2), "a=2 y=2"), 1.064 * us, "y stays within a node, at its end too");
   expect_seconds(halo(clustered_machine(2, 2), "y=2 a=2"), (10 + 64 * 0.01) * us, "two cross, on a link each");
   expect_seconds(halo(clustered_machine(2, 1), "y=2 a=2"), (10 + 64 * 0.02) * us, "two share a link");
@@ -256,15 +262,15 @@ TEST(CostModel, FartherRanksTakeTheOuterLevel) {
 TEST(CostModel, CollectivesShareTheLinksOfANode) {
   const auto sums = [](const std::string& grid, double links) {
     const Plan plan = bound(two_convolutions(), all_as(grid, "N@data"), 2);
-    return estimate(plan, clustered_machine(2, links)).layers[a].sums;
+    return estimate(plan, clustered_machine(2, links)).layers[a].grad_reduce;
   };
-  const double bytes = (96 + 32 + 160 + 32) * 4;  // all in one bucket, which starts where each weight does
+  const double bytes = (96 + 32 + 160 + 32) * 4;  // all in one bucket, with each weight padded as in memory
   expect_seconds(sums("a=2 data=2", 2), sum_of_two(bytes), "within a node");
   expect_seconds(sums("data=2 a=2", 2), sum_of_two(bytes, 10 * us, 1e-8), "between nodes");
   expect_seconds(sums("data=2 a=2", 1), sum_of_two(bytes, 10 * us, 2e-8), "the two groups share a link");
   const Plan all = bound(two_convolutions(), all_as("data=4", "N@data"), 4);
-  expect_seconds(estimate(all, clustered_machine(2, 1)).layers[a].sums, 2 * (10 * us + bytes * (1e-8 + 3e-9)),
-                 "of one group, two rounds with the link to itself");
+  expect_seconds(estimate(all, clustered_machine(2, 1)).layers[a].grad_reduce, 2 * (10 * us + bytes * (1e-8 + 3e-9)),
+                 "one group, so two rounds use the link alone");
 }
 
 TEST(CostModel, AMachineHoldsSoManyRanks) {
@@ -273,6 +279,6 @@ TEST(CostModel, AMachineHoldsSoManyRanks) {
   EXPECT_GT(estimate(bound(two_convolutions(), all_as("data=2", "N@data"), 4), machine).seconds, 0);
   EXPECT_EQ(
       error_of([&] { estimate(bound(two_convolutions(), all_as("data=4", "N@data"), 4), machine); }),
-      "the strategy has 4 ranks, but the machine 'round' holds 2: its last level 'node' says so; add one for what "
-      "lies beyond");
+      "the strategy has 4 ranks, but the machine 'round' holds 2: its last level 'node' has that limit; add a level "
+      "for more ranks");
 }

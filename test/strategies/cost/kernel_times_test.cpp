@@ -59,7 +59,7 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   times.set("relu: x 1", {1, 1}, {11, 0, 0, 0});
   times.set("relu: x 1", {4, 1}, {41, 0, 0, 0});
   times.set("relu: x 1", {4, 4}, {44, 0, 0, 0});
-  times.set("relu: x 12", {3, 2}, {0, 0, 0, 0});  // other work, whose name begins in the same way
+  times.set("relu: x 12", {3, 2}, {0, 0, 0, 0});  // other work whose name starts the same way
   for (const auto& [loop, forward] : {std::pair(Loop{1, 1}, 11),
                                       {{2, 1}, 11},
                                       {{3, 1}, 41},
@@ -74,8 +74,8 @@ TEST(KernelTimes, TheNearestLoopCounts) {
   }
 }
 
-// On the first of two stages, 1f1b holds two microbatches at once, gpipe all of them. Of six microbatches the first
-// four are timed.
+// With 1f1b, the first of two stages holds two microbatches at once; with gpipe it holds all of them. Of six
+// microbatches the first four are timed.
 TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   const auto loops = [](const std::string& kind, int microbatches, bool recompute = false, bool training = true) {
     Strategy strategy;
@@ -94,7 +94,7 @@ TEST(KernelTimes, LoopsAreThoseOfTheSchedule) {
   EXPECT_EQ(loops("gpipe", 6, false, false), (Loops{{1, 1}})) << "without training nothing is kept";
   EXPECT_EQ(loops("1f1b", 6), (Loops{{4, 2}, {4, 1}}));
   EXPECT_EQ(loops("zb-h1", 6), (Loops{{4, 2}, {4, 1}}));
-  EXPECT_EQ(loops("chimera", 6), (Loops{{3, 1}, {3, 1}})) << "the other replica has as many";
+  EXPECT_EQ(loops("chimera", 6), (Loops{{3, 1}, {3, 1}})) << "each replica has half of the microbatches";
 }
 
 TEST(KernelTimes, RefusesWhatItCannotRead) {
@@ -149,7 +149,7 @@ TEST(KernelTimes, OtherTypesPhasesAndGradientsAreOtherWork) {
   const Model model = two_convolutions();
   EXPECT_NE(work(model, 1, training), work(model, 1, evaluation));
   EXPECT_NE(work(model, 1, training), work(model, 1, exact));
-  Model alike("alike");  // both convolutions have the same blocks, but images need no gradient
+  Model alike("alike");  // a and b have equal blocks, but the input of a needs no gradient
   auto t = alike.input("in", {.channels = 4, .spatial = {8, 8}});
   t = alike.conv("a", t, {.filters = 4, .kernel = 3, .padding = 1});
   t = alike.conv("b", t, {.filters = 4, .kernel = 3, .padding = 1});

@@ -11,13 +11,14 @@ namespace partita::test {
 
 inline constexpr double us = 1e-6;
 
-/// Round numbers: 1 Gflop/s, 1 GB/s of memory, 1 us a kernel; one level of 1 us and 1 GB/s.
+/// Returns a machine of round numbers: 1 Gflop/s, 1 GB/s of memory, 1 us per kernel launch, and one level with 1 us and
+/// 1 GB/s.
 inline Machine round_machine(double overlap = 0) {
   const Level node{"node", {0, ""}, {1 * us, ""}, {1e9, ""}, {1, ""}, {1, ""}, {overlap, ""}, {}};
   return {"round", {1e9, ""}, {1e9, ""}, {1e9, ""}, {1 * us, ""}, {}, {node}};
 }
 
-/// The same with nodes of so many ranks, and a network of 10 us and 0.1 GB/s between them.
+/// Returns round_machine() with nodes of `ranks_a_node` ranks, and a network of 10 us and 0.1 GB/s between them.
 inline Machine clustered_machine(int ranks_a_node, double links) {
   Machine machine = round_machine();
   machine.levels[0].ranks = {static_cast<double>(ranks_a_node), ""};
@@ -25,8 +26,8 @@ inline Machine clustered_machine(int ranks_a_node, double links) {
   return machine;
 }
 
-/// A convolution of 2 channels to 4 on 8x8, as many again, and the loss of its outputs. Forward of "a" for one sample:
-/// 2 * 64 * 4 * 2 * 9 = 9216 operations, x 512 bytes, y 1024, w (72 + 4) * 4 = 304.
+/// Returns a model of two convolutions on 8x8, from 2 to 4 and from 4 to 4 channels, and a loss. The forward pass of
+/// "a" for one sample has 2 * 64 * 4 * 2 * 9 = 9216 operations; x has 512 bytes, y 1024 and w (72 + 4) * 4 = 304.
 inline Model two_convolutions() {
   Model m("two");
   auto t = m.input("in", {.channels = 2, .spatial = {8, 8}});
@@ -45,7 +46,7 @@ inline Strategy all_as(const std::string& grid, const std::string& output) {
   return strategy.layer("*", {.output = output});
 }
 
-/// A difference beyond rounding.
+/// Expects two times to be equal up to rounding.
 inline void expect_seconds(double seconds, double expected, const std::string& what = "") {
   EXPECT_NEAR(seconds, expected, 1e-9 * std::abs(expected) + 1e-18) << what;
 }

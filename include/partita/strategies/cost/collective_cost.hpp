@@ -8,40 +8,43 @@
 
 namespace partita {
 
-/// One call of a collective over point-to-point messages, as every rank knows it. `counts` are elements, as the verb has
-/// them: one number for all_reduce and broadcast, one a rank for all_gather and reduce_scatter, for all_to_all ranks *
-/// ranks, of which [i * ranks + j] go from rank i to rank j.
+/// One call of a collective that is built from point-to-point messages. It describes the whole call, so it is equal on
+/// every rank.
 struct CollectiveCall {
   Verb verb = Verb::all_reduce;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   int ranks = 1;
+  /// Elements. all_reduce and broadcast have one count; all_gather and reduce_scatter have one count per rank.
+  /// all_to_all has ranks * ranks counts: counts[i * ranks + j] elements go from rank i to rank j.
   std::vector<Index> counts;
   DType dtype = DType::f32;
-  int root = 0;  ///< of a broadcast
+  int root = 0;  ///< rank that a broadcast starts from
 };
 
-/// The messages that a rank sends and their bytes, to the last one, as the algorithm arranges them (textbook.hpp runs
-/// them): blocks may be uneven, and empty ones send nothing. Throws Error for an algorithm that the verb does not have,
-/// and for counts or ranks that cannot be.
+/// Returns the exact number of messages and bytes that a rank sends. textbook.hpp runs the same algorithms. Blocks may
+/// be uneven; an empty block sends no message. Throws Error if the verb does not have the algorithm, or if counts, rank
+/// or root are invalid.
 Traffic collective_traffic(const CollectiveCall& call, int rank);
 
-/// What a collective costs on the path that takes longest, where a message of b bytes takes alpha + b beta seconds, both
-/// ways at once, and b bytes are combined in b gamma (Thakur, Rabenseifner, Gropp 2005, section 3).
+/// The cost of a collective along its critical path. A message of b bytes takes alpha + b beta seconds, and a rank can
+/// send and receive at the same time. Combining b bytes takes b gamma seconds (Thakur, Rabenseifner, Gropp 2005,
+/// section 3).
 struct CollectiveCost {
-  double rounds = 0;    ///< messages, one after the other
-  double bytes = 0;     ///< that they have
-  double combined = 0;  ///< bytes that are added to as many others, or compared with them
+  double rounds = 0;    ///< messages sent one after the other
+  double bytes = 0;     ///< bytes of these messages
+  double combined = 0;  ///< bytes that a sum, maximum or minimum combines with as many others
 
-  /// alpha in seconds, beta and gamma in seconds a byte.
+  /// alpha is in seconds; beta and gamma are in seconds per byte.
   double seconds(double alpha, double beta, double gamma) const {
     return rounds * alpha + bytes * beta + combined * gamma;
   }
   bool operator==(const CollectiveCost&) const = default;
 };
 
-/// The cost of a collective of `bytes` (of the full vector, as Traffic counts it) in equal blocks; nothing for one rank
-/// and for no bytes. Any number of ranks: where an algorithm pairs them, those beyond a power of two fold, which is
-/// counted. Throws Error for an algorithm that the verb does not have, less than one rank or less than no bytes.
+/// Returns the cost of a collective with equal blocks. `bytes` is the size of the full vector, as in Traffic. The cost
+/// is zero for one rank or zero bytes. The number of ranks need not be a power of two: an algorithm that pairs ranks
+/// folds the others in, and the cost includes this. Throws Error if the verb does not have the algorithm, if `ranks` is
+/// less than 1, or if `bytes` is negative.
 CollectiveCost collective_cost(Verb verb, CollectiveAlgorithm algorithm, int ranks, double bytes);
 
 }  // namespace partita

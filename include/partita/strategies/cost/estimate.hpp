@@ -11,91 +11,99 @@
 
 namespace partita {
 
-/// Seconds of one pass of one layer for one microbatch, on the rank that takes longest.
+/// Seconds of one pass of one layer for one microbatch, on the slowest rank. The communication times below count only
+/// what computation does not hide.
 struct PassCost {
   double compute = 0;
-  double halo = 0;            ///< of what is not hidden behind computing, as all that follow
-  double redistribution = 0;  ///< between layouts
+  double halo = 0;            ///< halo exchanges
+  double redistribution = 0;  ///< conversions between layouts
   double product = 0;         ///< panels and partial sums of a distributed product
-  double collective = 0;      ///< in the middle of a layer: statistics, losses
-  double hidden = 0;          ///< of halos, behind computing: in no sum
+  double collective = 0;      ///< collectives inside a layer: statistics, losses
+  double hidden = 0;          ///< halo time that computation hides; not part of total()
   double total() const { return compute + halo + redistribution + product + collective; }
   double communication() const { return total() - compute; }
   PassCost& operator+=(const PassCost& other);
   PassCost operator*(double factor) const;
 };
 
-/// One layer's price.
+/// The cost of one layer.
 struct LayerCost {
   PassCost forward, backward_data, backward_filter;
-  double inputs = 0;  ///< of all three, what takes inputs to the layouts in which they are needed, and gradients back
-  double sums = 0;    ///< seconds of the gradient sums that the layer completes, once a step, hidden or not
-  int rank = 0;       ///< of the stage's grid, on which it takes longest
-  /// The times of its kernels are; else they are the machine's rates times operations and bytes.
+  /// The part of the three passes that redistributes the inputs to the layouts that the layer needs, and their
+  /// gradients back.
+  double inputs = 0;
+  double grad_reduce = 0;  ///< seconds per step of the gradient sums that the layer completes, hidden or not
+  int rank = 0;            ///< the slowest rank of the stage's grid
+  /// True if the kernel times were measured. Otherwise they follow from operations, bytes and the machine's rates.
   bool measured = false;
 };
 
-/// Where the seconds of a step go, on the stage that works longest.
+/// The seconds of a step by cause, on the stage with the most work.
 struct CostParts {
-  PassCost passes;       ///< of all microbatches
-  double transfers = 0;  ///< of what goes to and comes from other stages, as far as the rank copies it itself
-  double sums = 0;       ///< of gradients, as far as nothing hides them
-  double update = 0;     ///< of the weights
-  double bubble = 0;     ///< waiting for other stages
-  double total() const { return passes.total() + transfers + sums + update + bubble; }
+  PassCost passes;         ///< sum over all microbatches
+  double transfers = 0;    ///< between stages; only the part that keeps the rank busy
+  double grad_reduce = 0;  ///< gradient sums that no computation hides
+  double update = 0;       ///< weight update
+  double bubble = 0;       ///< waiting for other stages
+  double total() const { return passes.total() + transfers + grad_reduce + update + bubble; }
 };
 
-/// How long a step of a plan takes on a machine, and what of it.
+/// The time of one step of a plan on a machine, in total and by cause.
 struct StepCost {
   double seconds = 0;
   CostParts parts;
-  int stage = 0;  ///< that works longest
+  int stage = 0;  ///< the stage with the most work
 };
 
-/// The same with all that it comes from.
+/// The time of a step together with the times of its layers and transfers, its traffic and its memory.
 struct Cost : StepCost {
   std::vector<LayerCost> layers;
   std::vector<double> transfers;  ///< seconds of one microbatch between stages, by edge of graph_of(plan)
-  Simulation simulation;          ///< of the schedule with these times
-  Traffic traffic;                ///< of the rank that sends most, a step
-  MemoryPeak memory;              ///< of the rank that holds most
-  int memory_rank = 0;            ///< that rank, of the world; of several the first
+  Simulation simulation;          ///< the schedule, simulated with these times
+  Traffic traffic;                ///< per step, of the rank that sends the most bytes
+  MemoryPeak memory;              ///< of the rank that needs the most memory
+  int memory_rank = 0;            ///< world rank with this memory peak; the lowest if several have it
   double samples_per_second = 0;
 };
 
-/// Ranks of a grid that have its largest and smallest blocks and inner ones: the first, a middle and the last along each axis.
+/// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest
+/// and the smallest blocks, and an inner rank.
 std::vector<int> representatives(const Grid& grid);
 
-/// Prices a plan, without running it. Each layer's work is priced on the representatives of its grid, and the longest counts:
+/// Predicts the cost of a plan without running it. The work of each layer is priced on the representatives of its grid;
+/// the slowest one counts:
 ///
-///     compute    measured (KernelTimes), or a kernel's launch + max(operations / rate, bytes / bandwidth)
-///     exchange   messages x latency + bytes / bandwidth of the level of the farthest peer; measured where the level has it
-///     collective measured where the level has it, or the cheapest algorithm's closed form (collective_cost)
-///     halo       hidden behind computing as far as the level's `overlap` says; so are gradients' sums behind the backward
-///     schedule   simulate(), which runs the same lists as the executor
+///     compute    measured (KernelTimes), or kernel launch + max(operations / rate, bytes / bandwidth)
+///     exchange   measured if the level has measurements, or messages x latency + bytes / bandwidth;
+///                the level is that of the farthest peer
+///     collective measured if the level has measurements, or the formula of the cheapest algorithm (collective_cost)
+///     halo       computation hides the share that the level's `overlap` gives;
+///                the backward pass hides gradient sums in the same way
+///     schedule   simulate(), which runs the same action lists as the executor
 ///
-/// Throws Error for a plan with more ranks than a machine with a limited last level holds. Whoever prices one plan on many
-/// machines keeps its CostFormula, which this makes and asks once.
+/// Throws Error if the plan has more ranks than the last level of the machine holds. To price one plan on many
+/// machines, keep its CostFormula; this function builds one and uses it once.
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
 
-/// What a plan costs as a formula of a machine's constants: of each distinct layer, on each rank that no other one always
-/// outlasts, how many operations and bytes its kernels have, and how many messages, rounds and bytes its communication has on
-/// which level. Made once, it prices the plan on machines of the same levels with any latencies, bandwidths, rates, shares of
-/// overlap and curves, a hundred times as fast as `estimate` does.
+/// The cost of a plan as a formula of the machine's constants. For each distinct layer it holds the operations and
+/// bytes of the kernels, and the messages, rounds and bytes of the communication on each level. It leaves out ranks
+/// that can never be the slowest. One formula prices the plan on every machine with the same levels, whatever the
+/// latencies, bandwidths, rates, overlaps and curves. This is a hundred times as fast as estimate().
 class CostFormula {
  public:
-  /// Of `machine` it needs how many ranks a unit of each level holds, alone. The plan must outlive it.
-  /// Throws Error as `estimate` does.
+  /// Of `machine`, the formula uses only how many ranks a unit of each level holds. Throws Error as estimate() does.
+  /// @pre The plan outlives the formula.
   CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
   CostFormula(Plan&& plan, const Machine& machine, const KernelTimes& times = {}) = delete;
   CostFormula(CostFormula&&) noexcept;
   CostFormula& operator=(CostFormula&&) noexcept;
   ~CostFormula();
 
-  /// The price of a step on a machine. Throws Error for one with other levels, or other ranks in a unit of one.
+  /// Returns the cost of a step on a machine. Throws Error if the machine has other levels, or other numbers of ranks
+  /// in their units, than the machine of the constructor.
   StepCost step(const Machine& machine) const;
-  /// The same with all that it comes from, as `estimate` returns it. Memory and traffic, which no constant of a machine
-  /// changes, are looked for once.
+  /// Returns the cost with its details, as estimate() does, and throws as step() does. Memory and traffic do not depend
+  /// on the machine's constants; the first call computes them.
   Cost cost(const Machine& machine) const;
 
  private:
@@ -103,7 +111,7 @@ class CostFormula {
   std::unique_ptr<const Parts> parts_;
 };
 
-/// How a layer's price comes about: every number with its formula and inputs, one a line.
+/// Explains the cost of a layer: one line for each number, with its formula and inputs.
 std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int layer);
 
 }  // namespace partita

@@ -17,8 +17,8 @@ std::string update_work(Index elements, const Workload& workload);
 /// Returns the microbatches of a plan whose actions are timed: the first ones that pass through its first replica. If
 /// layers recompute, only one is timed: layers do not recompute while they are timed, so more microbatches may not fit.
 std::vector<int> timed_microbatches(const Plan& plan);
-/// The loop in which a stage's layers are timed. Without training, it is the loop of a single microbatch, since the
-/// forward pass then keeps nothing.
+/// Returns the loop in which a stage's layers are timed. Without training it is the loop of a single microbatch, since
+/// the forward pass then keeps nothing.
 Loop timed_loop(const Plan& plan, int stage);
 
 }  // namespace partita

@@ -135,7 +135,7 @@ void print_row(const Compared& one, std::size_t width) {
   fmt::print(
       "{:<{}}  {:>5} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>10.0f} {:>5.0f}% {:>9.1f} {:>9.1f}",
       one.name, width, one.plan.ranks(), one.cost.seconds * ms, p.passes.compute * ms,
-      (p.passes.communication() + p.transfers) * ms, p.sums * ms, p.update * ms, p.bubble * ms,
+      (p.passes.communication() + p.transfers) * ms, p.grad_reduce * ms, p.update * ms, p.bubble * ms,
       one.cost.samples_per_second, 100 * one.efficiency, static_cast<double>(one.cost.traffic.bytes) / mib,
       static_cast<double>(one.cost.memory.total) / mib);
   if (one.measured)

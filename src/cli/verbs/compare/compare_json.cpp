@@ -29,7 +29,7 @@ Json layers_of(const Compared& one) {
                       {"compute", cost.forward.compute + cost.backward_data.compute + cost.backward_filter.compute},
                       {"communication", cost.forward.communication() + cost.backward_data.communication() +
                                             cost.backward_filter.communication()},
-                      {"sums", cost.sums},
+                      {"sums", cost.grad_reduce},
                       {"measured_kernels", cost.measured},
                       {"messages", traffic.messages},
                       {"bytes", traffic.bytes},
