@@ -57,7 +57,7 @@ TEST(Delaying, WorkBetweenStartAndWaitIsHidden) {
 // Each of these would take a latency if it counted.
 TEST(Delaying, NothingToMoveTakesNoTime) {
   constexpr double latency = 20;
-  run_threads(2, [](Communicator& comm) {
+  run_threads(2, [&](Communicator& comm) {
     const auto slow = delaying(comm.split(0, comm.rank()), {.latency = latency, .bandwidth = 1});
     const auto alone = slow->split(comm.rank(), 0);
     const Send send{1 - comm.rank(), {}};

@@ -215,6 +215,27 @@ TEST(StageSearch, MovingBoundariesFindsAPartitionThatFits) {
   });
 }
 
+// Without effort it stays at the evenest partition of those that fit.
+TEST(StageSearch, WithinALimitMovingBoundariesIsNotSlowerThanTheEvenestPartitionThatFits) {
+  for_prices(one_group_kinds, [](Priced& priced) {
+    if (!has_boundary(priced)) return;
+    auto& price = priced.price;
+    std::set<Index> held;
+    for (const auto& ends : all_partitions(priced)) held.insert(price.bytes(ends));
+    for (const Index limit : held) {
+      double smallest = std::numeric_limits<double>::infinity(), even = 0;
+      const auto fits = [&](const std::vector<int>& ends) { return price.bytes(ends) <= limit; };
+      for (const auto& ends : all_partitions(priced))
+        if (fits(ends)) smallest = std::min(smallest, slowest(price, ends));
+      for (const auto& ends : all_partitions(priced))
+        if (fits(ends) && slowest(price, ends) <= smallest * (1 + rounding))
+          even = std::max(even, price.makespan(ends));
+      const FoundPartition found = search_partition(price, limit, 0, 0);
+      EXPECT_LE(price.makespan(found.ends), even * (1 + rounding)) << priced.what << ", limit " << limit;
+    }
+  });
+}
+
 TEST(StageSearch, FindsTheSamePartitionInEveryRun) {
   for_prices({"1f1b", "zb-v"}, [](Priced& priced) {
     if (!has_boundary(priced)) return;
@@ -242,9 +263,15 @@ TEST(StageSearch, OneStageTakesWhatItsLayersTake) {
     EXPECT_EQ(price.crossing(price.layers()), 0);
     EXPECT_GT(price.makespan(all), microbatches * price.seconds(0, price.layers()));
     expect_seconds(price.makespan(all), price.work(all));
+    const Cost cost = estimate(priced.plan, round_machine(0.5));
     double each = 0;
-    for (int i = 0; i < price.layers(); ++i)
-      each += price.seconds(i, i + 1) - 0.5 * (price.crossing(i) + price.crossing(i + 1));  // half is not hidden
+    for (int i = 0; i < price.layers(); ++i) {
+      const LayerCost& layer = cost.layers[static_cast<std::size_t>(i)];
+      const double alone =
+          price.seconds(i, i + 1) - 0.5 * (price.crossing(i) + price.crossing(i + 1));  // half is hidden
+      expect_seconds(alone, layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total());
+      each += alone;
+    }
     expect_seconds(price.seconds(0, price.layers()), each, "layers add up, but for what crosses between them");
   }
 }
