@@ -1,10 +1,10 @@
-// Saving and loading a checkpoint of 100 million weights against a plain file of the same bytes in the same folder,
-// written and made durable, and read with nothing in the cache.
+// Compares saving and loading a checkpoint of 100 million weights with writing and reading a plain file of the same
+// size in the same folder. Writes end with fsync; reads begin without the file in the page cache.
 //   build/mpiexec -n 1 build/bench/checkpoint [FOLDER]
 #include "partita/train/run/checkpoint.hpp"
+#include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/comm/process_grid.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,9 +16,9 @@ using namespace partita;
 
 namespace {
 
-constexpr Index tensors = 10, rows = 3162, columns = 3163;  // of each, 10 million weights
+constexpr Index tensors = 10, rows = 3162, columns = 3163;  // 10 million weights per tensor
 
-/// Writes or reads a whole file, as plainly as can be.
+/// Writes or reads a whole file in the simplest way.
 class PlainFile {
  public:
   explicit PlainFile(std::string path) : path_(std::move(path)), bytes_(tensors * rows * columns * 4) {}
@@ -40,6 +40,7 @@ class PlainFile {
       at += static_cast<std::size_t>(check(::read(file, bytes_.data() + at, bytes_.size() - at)));
     close(file);
   }
+  /// Drops the file from the page cache.
   static void forget(const std::string& path) {
     const int file = open(path.c_str(), O_RDONLY);
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
@@ -49,7 +50,7 @@ class PlainFile {
 
  private:
   static ssize_t check(ssize_t result) {
-    if (result < 0) fail("the folder cannot hold the files: {}", std::strerror(errno));
+    if (result < 0) fail("cannot write or read the file in this folder: {}", std::strerror(errno));
     return result;
   }
   std::string path_;
@@ -61,7 +62,7 @@ class PlainFile {
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
-  if (world->size() != 1) session.abort("checkpoint measures one rank: start it with -n 1", 2);
+  if (world->size() != 1) session.abort("bench/checkpoint needs 1 rank: start it with -n 1", 2);
   const std::string folder = argc > 1 ? argv[1] : ".", ours = folder + "/bench-checkpoint.h5";
   const ProcessGrid grid(Grid(), world, {});
   const auto allocator = std::make_shared<Allocator>();

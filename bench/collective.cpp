@@ -1,5 +1,5 @@
-// Collectives of the MPI transport against MPI's own blocking ones.
-//   build/mpiexec -n 2 build/bench/collective [CASES]    those whose name contains the text
+// Compares the collectives of the MPI transport with MPI's own blocking collectives.
+//   build/mpiexec -n 2 build/bench/collective [TEXT]    only cases whose name contains TEXT
 #include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 
@@ -17,8 +17,9 @@ int main(int argc, char** argv) {
       bench::print(MPI_COMM_WORLD, "collective", name, bench::compare(MPI_COMM_WORLD, ours, theirs), "mpi");
   };
   constexpr long most = 64L << 20;
-  // Zeros: sums of sums stay finite. A buffer for each side: where two cores share no cache, a sum leaves its lines so that
-  // the next one, if it is the other side's, fetches them from the other core, which no program that takes one side meets.
+  // The data are zeros, so that repeated sums stay finite. Each side has a buffer of its own: if two cores share no
+  // cache, a sum leaves the cache lines of its buffer on one core, and the other side would have to fetch them from
+  // there. A program that uses one side only never pays for that.
   std::vector<float> data(most / sizeof(float)), other(data.size());
   for (long bytes : {8L, 1L << 10, 16L << 10, 64L << 10, 256L << 10, 1L << 20, 2L << 20, 4L << 20, 16L << 20, most}) {
     const auto count = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float));
@@ -30,7 +31,7 @@ int main(int argc, char** argv) {
         });
   }
   std::vector<float> own(data.size() / static_cast<std::size_t>(world->size())), its(own.size());
-  for (long bytes : {64L << 10, 1L << 20, 16L << 20}) {  // of the whole
+  for (long bytes : {64L << 10, 1L << 20, 16L << 20}) {  // size of the whole result
     const auto block = static_cast<Index>(bytes) / static_cast<Index>(sizeof(float)) / world->size();
     const std::vector<Index> counts(static_cast<std::size_t>(world->size()), block);
     const auto count = static_cast<int>(block);

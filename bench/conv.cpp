@@ -1,18 +1,19 @@
-// On one rank: the backend's convolutions, on channels-last tensors, against bare oneDNN: the faster of its own blocked form
-// and of channels last, its operands already in that form; below 0.9 also against plain weights, which it reorders, as they
-// change with every step. ResNet-50's layers (He et al. 2016, table 1; stride in the 3x3)
-// and the first of the mesh network (Dryden et al. 2019).
-// On two ranks: layers with all that their partitioning moves, but not the sum of dw, against one rank alone; the sum of dw
-// against MPI's.
-//   build/mpiexec -n 1 build/bench/conv [CASES]    those whose name contains the text
-//   build/mpiexec -n 2 build/bench/conv [CASES]
+// On one rank, compares the backend's convolutions on channels-last tensors with bare oneDNN. oneDNN runs in the faster
+// of two forms, blocked and channels-last, and its operands already have that form. If the ratio is below 0.9, compares
+// also with oneDNN on plain weights that it reorders in every run, because weights change with every step. The layers
+// are those of ResNet-50 (He et al. 2016, table 1; stride in the 3x3) and the first layer of the mesh network (Dryden
+// et al. 2019).
+// On two ranks, compares partitioned layers with the same layers on one rank. The time includes all communication of
+// the layer except the sum of dw, which is compared with MPI's all-reduce.
+//   build/mpiexec -n 1 build/bench/conv [TEXT]    only cases whose name contains TEXT
+//   build/mpiexec -n 2 build/bench/conv [TEXT]
+#include "bench/support/bare_conv.hpp"
+#include "bench/support/layer.hpp"
+#include "bench/support/measure.hpp"
 #include "partita/backend/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "bench/support/bare_conv.hpp"
-#include "bench/support/layer.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -40,7 +41,7 @@ constexpr std::array layers{
     bench::ConvShape{1024, 512, 1, 1, 14}, bench::ConvShape{512, 512, 3, 2, 14}, bench::ConvShape{512, 2048, 1, 1, 7},
     bench::ConvShape{1024, 2048, 1, 2, 14}, bench::ConvShape{2048, 512, 1, 1, 7}, bench::ConvShape{512, 512, 3, 1, 7}};
 
-/// Of the mesh network for 1024x1024: one of each kind.
+/// One layer of each kind of the mesh network for 1024x1024.
 constexpr std::array mesh{bench::ConvShape{18, 128, 5, 2, 1024}, bench::ConvShape{128, 128, 5, 1, 512},
                           bench::ConvShape{128, 160, 3, 2, 512}, bench::ConvShape{160, 160, 3, 1, 256},
                           bench::ConvShape{160, 192, 3, 2, 256}, bench::ConvShape{192, 192, 3, 1, 128},
@@ -50,7 +51,7 @@ std::string name_of(const bench::ConvShape& s) {
   return fmt::format("{}x{}-{}to{}-stride{}-{}", s.kernel, s.kernel, s.channels, s.filters, s.stride, s.size);
 }
 
-/// Our side: tensors channels last, as layers hold them.
+/// Our side: the backend's convolution on channels-last tensors, as layers hold them.
 class Ours {
  public:
   Ours(const bench::ConvShape& s, Index batch, Backend& backend)
@@ -66,7 +67,7 @@ class Ours {
     w_ = random({{'F', s.filters}, {'C', s.channels}, {'H', s.kernel}, {'W', s.kernel}}, 2);
     y_ = random({{'N', batch}, {'C', s.filters}, {'H', s.out()}, {'W', s.out()}}, 3);
   }
-  /// As training chooses.
+  /// Chooses the kernel as training does.
   void choose(ConvPass pass) { measure_fastest(backend_, {pass, windows_, x_.box(), w_.box(), y_.box(), false}); }
   void run(ConvPass pass) {
     switch (pass) {
@@ -82,7 +83,7 @@ class Ours {
   Tensor x_, w_, y_;
 };
 
-/// Against the faster form, or against the blocked one.
+/// Compares with the faster of oneDNN's forms or, with `blocked_form`, with the blocked form.
 void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const std::string& wanted,
              bool blocked_form) {
   static constexpr std::array names{"forward", "backward-data", "backward-filter"};
@@ -109,7 +110,7 @@ void measure(const bench::ConvShape& shape, Index batch, Backend& backend, const
   }
 }
 
-/// Two ranks against one, forward and backward.
+/// Compares two ranks with one rank, forward and backward.
 class Pair {
  public:
   Pair(const std::shared_ptr<Communicator>& world, std::string wanted)
@@ -132,7 +133,7 @@ class Pair {
     };
     row("forward", bench::compare(
                        MPI_COMM_WORLD, [&] { together.forward(); }, one([&] { alone.forward(); }), 0.4));
-    if (world_->rank() == 0) alone.forward();  // whose inputs backward needs
+    if (world_->rank() == 0) alone.forward();  // backward needs the inputs that it saves
     row("backward", bench::compare(
                         MPI_COMM_WORLD, [&] { together.backward(); }, one([&] { alone.backward(); }), 0.4));
     if (together.summed_bytes() > 0) measure_sum(name, together);
@@ -175,7 +176,7 @@ int main(int argc, char** argv) {
     measure_pairs(world, wanted);
     return 0;
   }
-  if (world->size() != 1) session.abort("conv measures one rank or two: start it with -n 1 or -n 2", 2);
+  if (world->size() != 1) session.abort("bench/conv needs 1 or 2 ranks: start it with -n 1 or -n 2", 2);
   const auto backend = make_onednn_backend(1);
   for (const Index batch : {1, 8})
     for (const auto& shape : layers) measure(shape, batch, *backend, wanted, false);

@@ -1,11 +1,12 @@
-// The exchange of halos between two neighbours against a bare nonblocking send and receive of one contiguous buffer of
-// the same bytes. H faces lie in one piece (one sample, channels last), W faces in pieces of a row's channels. What both send
-// lies in both cores' caches from the time before; in the cases "written" both write it first, as a layer does.
+// Compares the halo exchange between two neighbors with a bare nonblocking send and receive of one contiguous buffer of
+// the same size. A face in H lies in one piece (one sample, channels-last); a face in W lies in pieces of one pixel's
+// channels. The data to send are in the caches of both cores from the previous run; in the cases "written", both sides
+// write the data first, as a layer does.
 //   build/mpiexec -n 2 build/bench/halo
 #include "partita/layouts/halo.hpp"
+#include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/exchange.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -18,17 +19,18 @@ using namespace partita;
 
 namespace {
 
-/// Faces of `bytes` on a cut through dimension `dim` of x[N C H W], 3x3 windows, `channels` channels; of H also written before.
+/// Measures faces of `bytes` bytes if dimension `dim` of x[N C H W] is sharded, with 3x3 windows and `channels`
+/// channels. For H also measures the case in which the face is written before.
 void measure(Communicator& world, char dim, Index channels, Index bytes) {
-  const Index across = bytes / 4 / channels;  // places of a face
-  const Index thick = 28;                     // rows (columns) a rank: the cost of a face does not depend on it
+  const Index across = bytes / 4 / channels;  // pixels of a face
+  const Index thick = 28;                     // rows (columns) per rank; the cost of a face does not depend on it
   const Shape shape = dim == 'H' ? Shape{{'N', 1}, {'C', channels}, {'H', 2 * thick}, {'W', across}}
                                  : Shape{{'N', 1}, {'C', channels}, {'H', across}, {'W', 2 * thick}};
   const auto layout = Layout::parse(fmt::format("N C {}", dim == 'H' ? "H@y W" : "H W@y"), shape, Grid::parse("y=2"));
   const std::vector<Window> windows(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
   const Halo halo = halo_of_inputs(layout, layout, windows);
   TransferPlan plan = halo.transfer(world.rank());
-  plan.locals.clear();  // the inside's copy is no message
+  plan.locals.clear();  // leave out the local copy of the interior
   const auto allocator = std::make_shared<Allocator>();
   const Tensor x(DType::f32, "NCHW", layout.owned(world.rank()), allocator, MemoryClass::activations);
   const Tensor extended = x.like(halo.needed(world.rank()));
@@ -47,11 +49,11 @@ void measure(Communicator& world, char dim, Index channels, Index bytes) {
                  bench::compare(MPI_COMM_WORLD, one, other), "send-receive");
   };
   compare("", ours, theirs);
-  if (dim == 'W') return;  // writing places apart from each other would take longer than writing the buffer
+  if (dim == 'W') return;  // writing separate pixels would take longer than writing the buffer
   const auto face = run_of(x, plan.sends.front().box);
   require(static_cast<Index>(face.size()) == bytes, "the face lies in one piece");
   const auto write = [](std::span<std::byte> part) { std::fill(part.begin(), part.end(), std::byte{1}); };
-  // Both times are of the writing too, so that their ratio says a little less than the exchange's alone would.
+  // Both times include the writing, so the ratio is closer to 1 than that of the exchange alone.
   const auto write_face = [&] { write(face), ours(); };
   const auto write_buffer = [&] { write(send), theirs(); };
   compare("-written", write_face, write_buffer);
@@ -62,7 +64,7 @@ void measure(Communicator& world, char dim, Index channels, Index bytes) {
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
-  if (world->size() != 2) session.abort("halo measures two neighbours: start it with -n 2", 2);
+  if (world->size() != 2) session.abort("bench/halo needs 2 ranks: start it with -n 2", 2);
   bench::pin(world->rank());
   for (const Index bytes : {64L << 10, 256L << 10, 1L << 20, 4L << 20}) {
     measure(*world, 'H', 64, bytes);

@@ -1,11 +1,13 @@
-// Distributed products on two ranks, and what the chooser takes on larger grids.
-//   square-N    every operand cut over both ranks: against twice the rate of the whole product on one rank, which two ranks that
-//               each multiply half and never speak reach in part ("apart"); and against ScaLAPACK's psgemm, the best of
-//               several block sizes and both grids
-//   fc-LAYER    x and y cut over channels: against the better of a plain all-gather and product, and product and
-//               reduce-scatter, with the weights where each needs them; and the chooser's way against the best one
-//   pick-SHAPE  bytes of the best way against those of the chooser's, on grids of two and three axes; nothing runs
-//   build/mpiexec -n 2 build/bench/matmul [CASES]    those whose name contains the text
+// Measures distributed products on two ranks, and checks the choice of algorithms on larger grids.
+//   square-N    Every operand is sharded over both ranks. Compared with twice the speed of the whole product on one
+//               rank, and with ScaLAPACK's psgemm in the best of several block sizes and both grids. The case "apart"
+//               is the limit of the machine: two ranks that each multiply half and do not communicate.
+//   fc-LAYER    x and y are sharded over channels. Compared with the faster of two ways: all-gather then product, and
+//               product then reduce-scatter, each with the weights where it needs them. Also compares the chosen
+//               algorithm with the fastest one.
+//   pick-SHAPE  Compares the bytes of the chosen algorithm with the fewest bytes of any algorithm, on grids of two and
+//               three axes. Nothing runs.
+//   build/mpiexec -n 2 build/bench/matmul [TEXT]    only cases whose name contains TEXT
 #include "bench/support/measure.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
@@ -28,7 +30,7 @@ using namespace partita;
 
 namespace {
 
-constexpr AxisSet both = 1;  // the one axis
+constexpr AxisSet both = 1;  // the set of the only axis, which has both ranks
 
 /// A product with its operands on the ranks of `world`.
 class Running {
@@ -100,7 +102,7 @@ class Bench {
   Grid grid_ = Grid::parse("p=2");
 };
 
-/// Against twice the rate of the whole product of n rows on rank 0 alone.
+/// Compares `ours` with twice the speed of the product of two n x n matrices on rank 0 alone.
 template <class Run>
 void Bench::against_gemm(const std::string& name, Index n, Run&& ours) const {
   Gemm whole(false, n, n, n);
@@ -114,7 +116,7 @@ void Bench::against_gemm(const std::string& name, Index n, Run&& ours) const {
   bench::print(MPI_COMM_WORLD, "matmul", name, result, "gemm");
 }
 
-/// The machine's own limit: both ranks multiply their half and never speak.
+/// Measures the limit of the machine: both ranks multiply their half and do not communicate.
 void Bench::apart(Index n) const {
   const auto name = fmt::format("square-{}-apart", n);
   if (!wants(name)) return;
@@ -122,8 +124,8 @@ void Bench::apart(Index n) const {
   against_gemm(name, n, [&] { half.run(); });
 }
 
-/// One operand stays where it lies, another travels, whole or as sums: with one axis, A stays where m is cut (as C does), B where
-/// n is, C where either is; with k cut (dot) both stay and C is summed.
+/// Measures algorithms in which one operand stays in place. On one axis, summa-a keeps A, summa-b keeps B, summa-c
+/// keeps C; dot shards k, keeps A and B, and sums C.
 void Bench::square(Index n) const {
   struct Case {
     const char *algorithm, *a, *b, *c;
@@ -161,7 +163,7 @@ void Bench::against_scalapack(const std::string& name, Index n, Running& ours) c
 #endif
 }
 
-/// y[N C@p] = x[N C@p] w', as a strategy that cuts channels everywhere has it.
+/// Measures y[N C@p] = x[N C@p] w', as in a strategy that shards channels everywhere.
 void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Index outputs) {
   const auto name = fmt::format("fc-{}-batch{}", layer_name, batch);
   if (!wants(name)) return;
@@ -202,10 +204,10 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
   auto choice = bench::compare(
       MPI_COMM_WORLD, run, [&] { other.run(); }, 0.5);
   choice.ratio = std::min(choice.ratio, 1.0);
-  bench::print(MPI_COMM_WORLD, "matmul", name + "-choice", choice, "the best way");
+  bench::print(MPI_COMM_WORLD, "matmul", name + "-choice", choice, "the fastest algorithm");
 }
 
-/// Bytes that the rank sends that sends most, of panels and sums, and of sums that are left pending as a ring takes them.
+/// The most bytes that any rank sends for panels and sums. Sums that stay pending count as a ring all-reduce.
 double bytes_of(const ProductPlan& plan) {
   double most = 0;
   const Grid& grid = plan.c.layout.grid();
@@ -219,7 +221,7 @@ double bytes_of(const ProductPlan& plan) {
   return most;
 }
 
-/// Bytes of the best of all algorithms against those of the chooser's.
+/// Compares the fewest bytes of any algorithm with those of the chosen algorithm.
 void Bench::picks() const {
   struct Sizes {
     const char* name;
@@ -270,7 +272,7 @@ void Bench::picks() const {
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
-  if (world->size() != 2) session.abort("matmul measures two ranks: start it with -n 2", 2);
+  if (world->size() != 2) session.abort("bench/matmul needs 2 ranks: start it with -n 2", 2);
   bench::pin(world->rank());
   Bench bench(world, argc > 1 ? argv[1] : "");
   for (const Index n : {512, 1024, 2048, 4096}) {

@@ -1,10 +1,11 @@
-// Random layers in f64, each under a random layout on 1 to 6 thread ranks: parameters, inputs, outputs, loss and gradients as
-// one JSON object a line, for bench/peers/oracle.py to hold against PyTorch. The layer stands between a 1x1 convolution,
-// whose gradient needs the layer's own to its input, and a mean squared error.
+// Runs random layers in f64, each under a random layout on 1 to 6 thread ranks, and prints parameters, inputs, outputs,
+// loss and gradients as one JSON object per line. bench/peers/oracle.py compares them with PyTorch. The layer stands
+// between a 1x1 convolution, whose gradient checks the layer's dx, and a mean squared error.
 //   build/bench/oracle [CASES [SEED]]
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 #include "partita/train/run/trainer.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A layer with its parameters as PyTorch names them.
+/// A layer and its parameters, with PyTorch's names.
 struct Case {
   Model model{"oracle"};
   Json described;
@@ -28,14 +29,16 @@ struct Case {
   Index batch = 1;
 };
 
-/// Parameters that cannot be, and what PyTorch lacks; any other refusal is a fault.
+/// True if the parameters are invalid or PyTorch does not support them, so that others are drawn. Any other error is a
+/// fault.
 bool may_be_drawn_again(const std::string& message) {
-  for (const char* reason : {"does not fit dimension", "leave nothing", "lies in the padding alone", "do not divide",
-                             "output_padding is", "cuts a group", "PyTorch"})
+  for (const char* reason : {"does not fit dimension", "leave nothing", "contains only padding", "do not divide",
+                             "output_padding is", "splits a group", "PyTorch"})
     if (message.find(reason) != std::string::npos) return true;
   return false;
 }
 
+/// Draws random cases.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -108,7 +111,7 @@ class Draw {
                                        per_dim(dilation), groups, bias});
       }
       case 3: {
-        auto window = each(1, 4);  // PyTorch refuses an average over more than the input
+        auto window = each(1, 4);  // not larger than the input, which PyTorch refuses for averages
         const Shape x = c.model.shapes(1)[1];
         for (std::size_t i = 0; i < window.size(); ++i)
           window[i] = std::min(window[i], x.extent(static_cast<int>(i) + 2));
@@ -133,7 +136,7 @@ class Draw {
 
   Value norm(Case& c, Value t, Index channels) {
     const Index places = c.model.shapes(1)[1].volume() / channels;
-    if (places == 1) fail("PyTorch has no statistics of one value");
+    if (places == 1) fail("PyTorch refuses statistics of one value");
     if (between(0, 1) == 0) {
       c.described = {{"kind", "batch_norm"}, {"channels", channels}, {"epsilon", 1e-3}};
       return c.model.batch_norm("layer", t, {.epsilon = 1e-3});
@@ -168,7 +171,7 @@ class Draw {
   int dims_ = 2;
 };
 
-/// A whole tensor put together from the ranks' parts, in logical order.
+/// A whole tensor, assembled from the parts of all ranks in logical order.
 class Whole {
  public:
   void add(const Shape& shape, const Tensor& part) {

@@ -1,10 +1,12 @@
-// Pipelines of two stages on two ranks: the measured time of a step against what the simulator makes of the times of single
-// actions, which are measured just before it in a run of their own (GPipe, 4 microbatches): a machine is not equally fast all
-// the time. `error` is relative; `memory_error` is that of the peak of activations and halos, measured and replayed.
+// Pipelines of two stages on two ranks: compares the measured time of a step with the time that the simulator predicts
+// from the times of single actions. The actions are measured just before in a run of their own (GPipe, 4 microbatches),
+// because the speed of a machine varies over time. `error` is the relative error of the predicted time. `memory_error`
+// is the relative error of the predicted peak of activations and halos.
 //   build/mpiexec -n 2 build/bench/pipeline
 #include "bench/support/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 #include "partita/train/run/trainer.hpp"
 
@@ -17,7 +19,7 @@ using namespace partita;
 
 namespace {
 
-constexpr Index samples = 2;  // of a microbatch
+constexpr Index samples = 2;  // per microbatch
 
 /// Two stages of four equal convolutions each.
 Model two_halves() {
@@ -78,7 +80,8 @@ class Run {
   Index step_ = 0;
 };
 
-/// Medians of this rank's actions, by kind, of every stage.
+/// The median times of the actions of every stage, by kind. Each rank measures its own stage.
+/// Collective: both ranks call it.
 ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
   Run run("gpipe", 4, world);
   run.step();
@@ -106,7 +109,7 @@ ScheduleTimes measure_actions(const std::shared_ptr<Communicator>& world) {
   for (std::size_t stage = 0; stage < 2; ++stage)
     times.groups.push_back(
         {all[4 * stage], all[4 * stage + 1] / 2, all[4 * stage + 1] / 2, all[4 * stage + 2], all[4 * stage + 3]});
-  // a boundary's bytes, packed and unpacked: one round through an exchange of that size
+  // One exchange of as many bytes as cross the stage boundary, packed and unpacked.
   const auto bytes = static_cast<std::size_t>(samples * 64 * 48 * 48) * sizeof(float);
   const std::vector<std::byte> out(bytes);
   std::vector<std::byte> in(bytes);
@@ -142,7 +145,7 @@ void measure(const std::string& kind, int microbatches, const std::shared_ptr<Co
   const double measured = median(steps);
   std::sort(steps.begin(), steps.end());
   const double spread = (steps[steps.size() * 3 / 4] - steps[steps.size() / 4]) / measured;
-  const auto peak = plan.peak(world->rank()).each, held = run.trainer().peak_memory().each;
+  const auto peak = peak_memory(plan, world->rank()).each, held = run.trainer().peak_memory().each;
   const auto counted = [](const MemoryUse& use) {
     return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
   };
@@ -162,7 +165,7 @@ void measure(const std::string& kind, int microbatches, const std::shared_ptr<Co
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
-  if (world->size() != 2) session.abort("bench/pipeline runs on 2 ranks", 2);
+  if (world->size() != 2) session.abort("bench/pipeline needs 2 ranks: start it with -n 2", 2);
   bench::pin(world->rank());
   for (const char* kind : {"gpipe", "1f1b"})
     for (const int microbatches : {1, 2, 3, 4, 8, 16}) measure(kind, microbatches, world);

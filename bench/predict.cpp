@@ -1,9 +1,11 @@
-// Measured step times of many models under many strategies beside the cost model's, on 2 ranks, and what the planner takes for 2. The
-// machine is measured first; the local work of each layer, and steps, in turns, apart from each other. Nothing is fitted to a step.
+// Compares measured step times with those of the cost model, for many models and strategies on 2 ranks, and for the
+// strategy that the planner chooses. The machine is measured first. Then the local work of each layer and whole steps
+// are measured separately and in turns. No constant is fitted to step times.
 //   build/mpiexec -n 2 build/bench/predict [MODEL [verbose]]
 #include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
@@ -32,9 +34,9 @@ struct Subject {
   Workload workload() const { return {.batch = batch, .optimizer = {}}; }
 };
 
-/// One strategy by a short name.
+/// The strategy with a short name.
 Strategy strategy_of(const std::string& name) {
-  static const auto alike = [](const std::string& grid, const std::string& output) {
+  static const auto uniform = [](const std::string& grid, const std::string& output) {
     Strategy s(grid);
     if (!output.empty()) s.layer("*", {.output = output});
     return s;
@@ -44,17 +46,17 @@ Strategy strategy_of(const std::string& name) {
     return s.stages(2).schedule(kind, microbatches);
   };
   static const std::map<std::string, std::function<Strategy()>> all{
-      {"sample", [&] { return alike("data=2", "N@data"); }},
-      {"sample, 4 microbatches", [&] { return alike("data=2", "N@data").schedule("gpipe", 4); }},
+      {"sample", [&] { return uniform("data=2", "N@data"); }},
+      {"sample, 4 microbatches", [&] { return uniform("data=2", "N@data").schedule("gpipe", 4); }},
       {"sample, distributed update",
-       [&] { return alike("data=2", "N@data").optimizer_state(Strategy::OptimizerState::sharded); }},
-      {"spatial H", [&] { return alike("y=2", "N H@y"); }},
-      {"spatial W", [&] { return alike("x=2", "N W@x"); }},
-      {"channels", [&] { return alike("c=2", "N C@c"); }},
-      {"stationary-w", [&] { return alike("c=2", "N C@c").layer("*", {.algorithm = "stationary-w"}); }},
-      {"columns", [&] { return alike("c=2", "N C@c").layer("*", {.weights = "F@c"}); }},
-      {"rows", [&] { return alike("c=2", "N").layer("*", {.weights = "C@c"}); }},
-      {"whole", [&] { return alike("data=2", ""); }},
+       [&] { return uniform("data=2", "N@data").optimizer_state(Strategy::OptimizerState::sharded); }},
+      {"spatial H", [&] { return uniform("y=2", "N H@y"); }},
+      {"spatial W", [&] { return uniform("x=2", "N W@x"); }},
+      {"channels", [&] { return uniform("c=2", "N C@c"); }},
+      {"stationary-w", [&] { return uniform("c=2", "N C@c").layer("*", {.algorithm = "stationary-w"}); }},
+      {"columns", [&] { return uniform("c=2", "N C@c").layer("*", {.weights = "F@c"}); }},
+      {"rows", [&] { return uniform("c=2", "N").layer("*", {.weights = "C@c"}); }},
+      {"whole", [&] { return uniform("data=2", ""); }},
       {"gpipe, 4", [&] { return staged("gpipe", 4); }},
       {"1f1b, 4", [&] { return staged("1f1b", 4); }},
       {"1f1b, 8", [&] { return staged("1f1b", 8); }},
@@ -95,8 +97,8 @@ std::vector<Subject> subjects() {
 }
 
 struct Row {
-  double measured = 0, predicted = 0;
-  double even = 0, odd = 0;  // measured in every other round: what repeating it changes
+  double measured = 0, predicted = 0;  // seconds per step
+  double even = 0, odd = 0;            // measured in the even and in the odd rounds: shows how repeatable the time is
   double error() const { return predicted / measured - 1; }
 };
 
@@ -132,13 +134,14 @@ double least_measured(const std::vector<Row>& rows) {
   return std::min_element(rows.begin(), rows.end(), less)->measured;
 }
 
-/// What is lost by taking the strategy that is predicted best: its measured time over the best measured one.
+/// The loss from choosing the strategy that is predicted to be fastest: its measured time over the least measured time,
+/// minus 1.
 double regret(const std::vector<Row>& rows) {
   const auto less = [](const Row& a, const Row& b) { return a.predicted < b.predicted; };
   return std::min_element(rows.begin(), rows.end(), less)->measured / least_measured(rows) - 1;
 }
 
-/// A strategy that is measured, bound for what it runs.
+/// A strategy to measure, with the plan that it binds to.
 struct Case {
   std::string name;
   Strategy strategy;
@@ -150,14 +153,14 @@ std::vector<double> sorted(std::vector<double> values) {
   return values;
 }
 
-/// The middle one of some values.
+/// The middle value.
 double median(const std::vector<double>& values) { return sorted(values)[values.size() / 2]; }
 
-/// Each time the median of those of all rounds.
+/// Returns for each kernel the medians of its times over all rounds.
 KernelTimes median(const std::vector<KernelTimes>& rounds) {
   KernelTimes all = rounds.front();
   const std::string backend = all.backend();
-  all.use("");  // names are whole
+  all.use("");  // so that keys contain the name of the backend
   for (const auto& [of, times] : rounds.front().all()) {
     const auto middle = [&, key = of](double LayerTimes::*part) {
       std::vector<double> values;
@@ -172,14 +175,14 @@ KernelTimes median(const std::vector<KernelTimes>& rounds) {
   return all;
 }
 
-/// What measuring half of the rounds, or the other half, changes: the median.
+/// The median relative difference between the times of the even and of the odd rounds.
 double error_of_rounds(const std::vector<Row>& rows) {
   std::vector<double> errors;
   for (const auto& row : rows) errors.push_back(std::abs(row.even / row.odd - 1));
   return median(errors);
 }
 
-/// What is known of the machine and of local work, and how more is found out.
+/// Measures the machine, the local work of layers, and steps.
 class Measurements {
  public:
   Measurements(const MeasureOptions& options, std::shared_ptr<Communicator> world)
@@ -192,11 +195,13 @@ class Measurements {
   const Machine& machine() const { return machine_; }
   const bench::SteadyCores& cores() const { return cores_; }
 
-  /// The strategies of a subject, and at last what the planner takes. As long as that computes what was not measured, all is measured
-  /// once more with it; where that does not end, plans being near to each other, the cheapest of those it took before.
+  /// Returns the strategies of a subject and, last, the one that the planner chooses. While the chosen plan has kernels
+  /// that were not measured, all cases are measured again together with it, and the planner chooses again. If that does
+  /// not end after a few turns, because plans are close to each other, returns the cheapest plan that was chosen
+  /// before.
   std::vector<Case> cases(const Subject& subject) {
     constexpr int turns = 3;
-    KernelTimes alone;  // for the boundaries of stages
+    KernelTimes alone;  // times on one rank, to place the stage boundaries
     std::vector<Case> all;
     for (const auto& name : subject.strategies)
       all.push_back(bound(subject, name, balanced(subject, strategy_of(name), alone)));
@@ -217,9 +222,10 @@ class Measurements {
     }
   }
 
-  /// Measures all in turns, what each rank computes and the steps: what the machine does beside takes from both alike.
+  /// Measures the local work of each rank and the steps of all cases in turns, so that other load on the machine
+  /// affects both equally.
   std::vector<Row> rows(const Subject& subject, const std::vector<Case>& cases) {
-    std::vector<std::vector<double>> steps(cases.size());  // of each round
+    std::vector<std::vector<double>> steps(cases.size());  // seconds in each round
     std::vector<StepTimer> timers;
     for (const auto& each : cases)
       timers.emplace_back(subject.model, each.strategy, subject.workload(), options_, world_);
@@ -240,7 +246,7 @@ class Measurements {
 
  private:
   static constexpr std::size_t rounds = 7;
-  static constexpr double step_budget = 0.7;  // seconds of a round
+  static constexpr double step_budget = 0.7;  // seconds per case and round
 
   static Case bound(const Subject& subject, const std::string& name, const Strategy& strategy) {
     return {name, strategy, bind(subject.model, strategy, subject.workload())};
@@ -251,8 +257,9 @@ class Measurements {
     const auto found = plan_strategies(subject.model, subject.workload(), machine_, times, options);
     return bound(subject, "as planned", found.front().strategy);
   }
-  /// What each rank computes, medians of rounds through all cases: one after the other, what the machine did meanwhile would
-  /// decide between them. `beside` is called with each case in each round.
+  /// Measures the local work of each rank and returns the medians over several rounds. Each round goes through all
+  /// cases: if each case were measured on its own, other load on the machine could favor one of them. Calls `beside`
+  /// with each case in each round.
   KernelTimes measure(const Subject& subject, const std::vector<Case>& cases,
                       const std::function<void(std::size_t)>& beside = {}) {
     MeasureOptions options = options_;
@@ -260,7 +267,7 @@ class Measurements {
     std::vector<KernelTimes> times(rounds);
     for (std::size_t round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < cases.size(); ++i) {
-        const std::size_t which = (round + i) % cases.size();  // none is always the first
+        const std::size_t which = (round + i) % cases.size();  // another case is first in each round
         add_times(cases[which].plan, world_->rank(), options, times[round]);
         if (beside) beside(which);
         if (world_->rank() == 0)
@@ -269,13 +276,13 @@ class Measurements {
       }
     return median(times);
   }
-  /// Measures what rank `rank` computes under a plan, unless it is known.
+  /// Measures the kernels that rank `rank` computes under a plan and that `times` lacks.
   void add_times(const Plan& plan, int rank, const MeasureOptions& options, KernelTimes& times) {
     KernelTimes found;
     cores_.run([&] { found = measure_layers(plan, rank, options, times, *world_); });
     times = found;
   }
-  /// With its stages' boundaries by measured times.
+  /// Places the stage boundaries of the strategy by measured times.
   Strategy balanced(const Subject& subject, const Strategy& strategy, KernelTimes& times) {
     if (strategy.stage_count() == 1) return strategy;
     Strategy serial;
@@ -283,7 +290,8 @@ class Measurements {
     add_times(bind(subject.model, serial, subject.workload()), 0, options_, times);
     return partita::place_stages(subject.model, strategy, subject.workload(), machine_, times);
   }
-  /// The network's, each point the median of a few measurements: cores may have been moved within one, and back.
+  /// Measures the network levels. Each point is the median of a few measurements, since a virtual machine may have
+  /// moved its cores during one of them.
   std::vector<Level> steady_levels() {
     std::array<std::vector<Level>, 5> each;
     for (auto& levels : each) cores_.run([&] { levels = measure_levels(world_->size(), longest_message, *world_); });
@@ -295,14 +303,14 @@ class Measurements {
           for (const auto& one : each) seconds.push_back(one[l].verbs.at(verb).points[p].second);
           curve.points[p].second = median(seconds);
         }
-    for (Level& level : levels) {  // as measure_levels derives them
+    for (Level& level : levels) {  // derived as measure_levels() does
       const auto& points = level.verbs.at({Verb::exchange, 2}).points;
       level.latency.value = points.front().second;
       level.bandwidth.value = points.back().first / points.back().second;
     }
     return levels;
   }
-  /// `steps`: each round's median, sorted.
+  /// Prints a row. `steps` has the median of each round, sorted.
   static void print(const std::string& what, const std::vector<double>& steps, const Cost& cost) {
     const double measured = steps[rounds / 2], spread = (steps[rounds * 3 / 4] - steps[rounds / 4]) / measured;
     const auto& p = cost.parts;
@@ -334,7 +342,7 @@ void summarize(const std::string& what, const std::vector<Row>& rows, const std:
   std::fflush(stdout);
 }
 
-/// All strategies of a model, and the planner's, if that is none of them.
+/// Measures all strategies of a model, and the planner's if that is not one of them.
 std::vector<Row> rows_of(const Subject& subject, Measurements& measurements, bool prints) {
   std::vector<Case> cases = measurements.cases(subject);
   const Case planned = cases.back();
@@ -359,7 +367,7 @@ std::vector<Row> rows_of(const Subject& subject, Measurements& measurements, boo
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const auto world = session.world();
-  if (world->size() != 2) session.abort("bench/predict runs on 2 ranks", 2);
+  if (world->size() != 2) session.abort("bench/predict needs 2 ranks: start it with -n 2", 2);
   bench::pin(world->rank());
   MeasureOptions options;
   options.kernel_folder = default_kernel_folder();
@@ -375,7 +383,7 @@ int main(int argc, char** argv) {
   }
   if (prints && !all.empty()) summarize("all", all, "");
   if (prints)
-    fmt::print(stderr, "{} measurements were repeated, since cores had been moved; a sum of 64 KiB took {:.0f} us\n",
+    fmt::print(stderr, "{} measurements were repeated because cores had moved; a sum of 64 KiB took {:.0f} us\n",
                measurements.cores().thrown(), 1e6 * measurements.cores().sum());
   return 0;
 }

@@ -1,9 +1,9 @@
-// Redistributions of x[N C H W] between all ranks against the bare MPI collective that moves the same bytes from one
-// contiguous buffer to another: what cutting, packing and placing boxes costs.
+// Compares redistributions of x[N C H W] over all ranks with the bare MPI collective that moves the same bytes between
+// contiguous buffers. The difference is the cost of intersecting, packing and unpacking boxes.
 //   build/mpiexec -n 2 build/bench/redistribute
 #include "partita/tensor/redistribute.hpp"
-#include "partita/comm/mpi.hpp"
 #include "bench/support/measure.hpp"
+#include "partita/comm/mpi.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ using namespace partita;
 
 namespace {
 
-/// Counts and offsets in bytes, one a rank.
+/// The counts and offsets of each rank, in bytes.
 struct Blocks {
   std::vector<int> counts, offsets;
   explicit Blocks(const std::vector<Index>& bytes) {

@@ -1,14 +1,17 @@
 #!/bin/bash
-# Runs all benchmarks on this machine, one thread a rank, and writes bench/results/DATE-HOST.jsonl and the same as a table.
-#   bash bench/run.sh [SUBJECT...]     of: checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train
+# Runs all benchmarks on this machine with one thread per rank. Writes bench/results/DATE-HOST.jsonl, and DATE-HOST.md
+# with the same results as a table. By default runs all subjects:
+#   checkpoint collective conv estimate halo matmul pipeline predict redistribute schedule train
+#   bash bench/run.sh [SUBJECT...]
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
-ninja -C build >/dev/null || { echo "bench/run.sh: build first, with test/run.sh --fast" >&2; exit 2; }
+ninja -C build >/dev/null || { echo "bench/run.sh: the build failed; run test/run.sh --fast first" >&2; exit 2; }
 export OMP_NUM_THREADS=1
 results=bench/results/$(date +%F)-$(hostname).jsonl
 mkdir -p bench/results
 : >"$results"
-run() {  # RANKS SUBJECT
+# run RANKS SUBJECT: runs one benchmark and appends its output to the results.
+run() {
   echo "$2 on $1 ranks" >&2
   build/mpiexec -n "$1" "build/bench/$2" | tee -a "$results"
 }
@@ -26,7 +29,7 @@ for subject in "${@:-checkpoint collective conv estimate halo matmul pipeline pr
       redistribute) run 2 redistribute ;;
       schedule) run 1 schedule ;;
       train) run 2 train ;;
-      *) echo "bench/run.sh: there is no subject '$one'; there are checkpoint, collective, conv, estimate, halo, matmul, pipeline, predict, redistribute, schedule and train" >&2; exit 2 ;;
+      *) echo "bench/run.sh: there is no subject '$one'; the subjects are checkpoint, collective, conv, estimate, halo, matmul, pipeline, predict, redistribute, schedule and train" >&2; exit 2 ;;
     esac
   done
 done

@@ -1,11 +1,11 @@
-// Training steps of a built-in model on all ranks against the same steps on one rank, which runs alone. "apart" is the
-// machine's own limit: ranks that each train their share of the samples and never speak to each other.
-//   build/mpiexec -n 2 build/bench/train [CASES]    those whose name contains the text
+// Compares training steps of a built-in model on all ranks with the same steps on one rank, which runs alone. The cases
+// "apart" show the limit of the machine: each rank trains its share of the samples without communication.
+//   build/mpiexec -n 2 build/bench/train [TEXT]    only cases whose name contains TEXT
+#include "bench/support/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/train/run/trainer.hpp"
-#include "bench/support/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -17,10 +17,10 @@ struct Case {
   const char* name;
   const char* model;
   Index batch;
-  const char* grid;    ///< of N ranks
-  const char* layout;  ///< of every layer's output
+  const char* grid;    ///< {} stands for the number of ranks
+  const char* layout;  ///< layout of every layer's output
   double budget;       ///< seconds
-  bool apart = false;
+  bool apart = false;  ///< ranks do not communicate
 };
 
 constexpr Case cases[]{
@@ -33,7 +33,7 @@ constexpr Case cases[]{
     {"unet3d-spatial-batch1", "unet3d", 1, "d={}", "D@d", 40},
 };
 
-/// A trainer with a batch of random images, to be run again and again.
+/// A trainer that repeats steps on one batch of random images.
 class Steps {
  public:
   Steps(const Case& c, const Strategy& strategy, const std::shared_ptr<Communicator>& comm)

@@ -8,7 +8,7 @@ Tensor extended_for(const Tensor& local, const Box& needed, Fill fill) {
   return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos, fill);
 }
 
-/// Own boxes need no copy where both tensors are one.
+/// Removes the copies of own boxes if both tensors share their memory.
 TransferPlan between(const Tensor& local, const Tensor& extended, TransferPlan plan) {
   if (extended.data() == local.data()) plan.locals.clear();
   return plan;

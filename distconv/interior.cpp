@@ -4,14 +4,15 @@ namespace partita {
 
 namespace {
 
-constexpr int first_spatial = 2;  // N C come before
+constexpr int first_spatial = 2;  // after N and C
 
 Interval reads(const Window& window, Interval out) {
   const Index lo = out.lo * window.stride - window.pad_lo;
   return {lo, lo + (out.extent() - 1) * window.stride + window.reach()};
 }
 
-/// The longest run of `range` in which `holds`. Outputs of padding alone hold by themselves, beyond others that do not.
+/// Returns the longest run of `range` in which `holds` is true. A single run is needed because outputs that read only
+/// padding fulfil the condition too, even if outputs between them and the interior do not.
 template <class Holds>
 Interval longest_run(Interval range, Holds&& holds) {
   Interval best{range.lo, range.lo}, now = best;

@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// Both vectors of sums in one all-reduce.
+/// Sums both vectors in one all-reduce.
 void sum_over(Communicator* ranks, std::vector<double>& both, Stream stream) {
   if (ranks != nullptr && ranks->size() > 1 && !both.empty())
     ranks->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, ReduceOp::sum, stream).wait();
@@ -71,7 +71,7 @@ NormGradientSums norm_gradient_sums(Backend& backend, Communicator* ranks, const
   return {{both.begin(), middle}, {middle, both.end()}};
 }
 
-// dx = a * dy + b * x + c, with the formula above sorted by dy and x
+// The formula in the header, sorted by dy and x: dx = a * dy + b * x + c
 void norm_backward(Backend& backend, const NormStatistics& statistics, const NormGradientSums& sums, const Tensor& x,
                    const Tensor& dy, const Tensor& scale, const Tensor& dx, Stream stream) {
   std::vector<double> a = values(scale), b(a.size()), c(a.size());

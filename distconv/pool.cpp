@@ -7,7 +7,8 @@ namespace partita {
 SpatialPool::SpatialPool(PoolKind kind, std::vector<Window> windows, bool count_padding, const Halo& x, int rank)
     : kind_(kind), windows_(std::move(windows)), count_padding_(count_padding), halo_(x, rank) {}
 
-// As SpatialConv::forward: a maximum or mean over what is there is right where nothing is missing.
+// Overlaps as SpatialConv::forward does: the maximum or mean of the available inputs is correct for all outputs whose
+// inputs are complete. The others are recomputed.
 void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor& y, const Tensor& picked) const {
   HaloExchange halo(halo_, x, rank);
   const Tensor& extended = halo.extended();
@@ -30,7 +31,7 @@ void SpatialPool::forward(const RankContext& rank, const Tensor& x, const Tensor
   }
 }
 
-// The outputs near the border first: their gradients travel while those inside are formed.
+// Computes the gradients of the outputs near the border first, so that they travel while the rest is computed.
 void SpatialPool::backward(const RankContext& rank, const Tensor& dy, const Tensor& picked, const Tensor& dx) const {
   HaloReturn halo(halo_, dx);
   const Tensor& extended = halo.extended();

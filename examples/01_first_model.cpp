@@ -1,4 +1,4 @@
-// A model of one's own, trained on four ranks under a strategy that is a file.
+// Your own model, trained on four ranks under a strategy from a file.
 //
 // $ build/mpiexec -n 4 build/examples/01_first_model train --strategy examples/strategies/first.toml --data synthetic --dtype f64 --batch 60 --epochs 2 --rate 0.002
 // model      small-cnn (63114 weights)
@@ -14,7 +14,7 @@
 
 using namespace partita;
 
-Model small_cnn() {  // names and shapes: no ranks, no devices
+Model small_cnn() {  // names and shapes only: a model knows no ranks and no devices
   Model m("small-cnn");
   auto t = m.input("image", {.channels = 1, .spatial = {28, 28}});
   t = m.conv("conv1", t, {.filters = 32, .kernel = 3, .padding = 1});

@@ -1,4 +1,5 @@
-// How a tensor lies on a grid: what each rank owns, in a notation that is the same everywhere. No rank need run for it.
+// Layouts: which part of a tensor each rank of a grid owns. All of Partita uses this notation. The program runs in one
+// process, since layouts can be examined without ranks.
 //
 // $ build/examples/02_layout
 // N@data C H@y on "data=2 y=2 x=2" of N=5 C=3 H=8
@@ -44,7 +45,7 @@ using namespace partita;
 
 namespace {
 
-/// A layout, and the box of every rank in global coordinates.
+/// Prints a layout and the box of every rank in global coordinates.
 void show(const char* notation, const Shape& shape, const Grid& grid) {
   const Layout layout = Layout::parse(notation, shape, grid);
   fmt::print("{} on \"{}\" of {}\n", layout.print(), grid.print(), shape.print());
@@ -59,29 +60,29 @@ void show(const char* notation, const Shape& shape, const Grid& grid) {
 }  // namespace
 
 int main() {
-  // Eight ranks under three axes; the last varies fastest: rank 5 is data=1 y=0 x=1.
+  // Eight ranks on a grid with three axes. The last axis varies fastest: rank 5 is data=1 y=0 x=1.
   const Grid grid = Grid::parse("data=2 y=2 x=2");
 
-  // Blocks are balanced, remainders go to the low ones: 5 samples are cut into 3 + 2. Nothing is cut over x, so that
-  // the ranks that differ in x alone are replicas.
+  // Blocks are balanced, and the first blocks get the remainder: 5 samples are divided into 3 + 2. Nothing is sharded
+  // over x, so ranks that differ only in x are replicas.
   show("N@data H@y", Shape{{'N', 5}, {'C', 3}, {'H', 8}}, grid);
 
-  // Over y first, and each block over x: 10 rows are cut into 5 + 5, and these into 3 + 2. The values are a pending
-  // sum: ranks that differ in data alone hold parts of it.
+  // H is sharded over y first, then each block over x: 10 rows are divided into 5 + 5, and these into 3 + 2. The values
+  // are a pending sum: ranks that differ only in data hold parts of the sum.
   show("H@(y,x) sum@data", Shape{{'C', 3}, {'H', 10}}, grid);
 
-  // Five rows for eight ranks: some own an empty box, which is allowed everywhere.
+  // Five rows for eight ranks: some ranks own an empty box, which is always allowed.
   show("H@(data,y,x)", Shape{{'H', 5}, {'W', 4}}, grid);
 
-  // Which ranks hold which block of an image, replicas together.
+  // A picture shows which ranks hold which block of an image. Replicas stand together.
   const Layout image = Layout::parse("H@y W@x", Shape{{'N', 5}, {'H', 9}, {'W', 7}}, grid);
   fmt::print("{}\n{}", image.print(), picture(image, 'H', 'W'));
 
-  // The same placement of another shape, as behind a pooling layer.
+  // The same placement for another shape, as after a pooling layer.
   const Layout pooled = image.onto(Shape{{'N', 5}, {'H', 4}, {'W', 3}});
   fmt::print("pooled to {}: rank 3 owns {}\n", pooled.shape().print(), pooled.owned(3).print());
 
-  // Where the gradient of a value lies: every part of a pending sum has the same, so it is replicated there.
+  // The layout of the gradient of a value: all parts of a pending sum have the same gradient, so it is replicated.
   const Layout sum = Layout::parse("N@data sum@y", Shape{{'N', 5}, {'C', 3}}, grid);
   fmt::print("a value {} has a gradient {}\n", sum.print(), sum.dual().print());
 }

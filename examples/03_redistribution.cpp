@@ -1,5 +1,5 @@
-// From one layout to another: the steps as they are planned, what they send, and on four thread ranks that the backward
-// of each is its adjoint, <F x, y> = <x, F' y>.
+// Redistribution from one layout to another: prints the planned steps and the bytes that they send. Checks on four
+// thread ranks that the backward of each redistribution is its adjoint: <F x, y> = <x, F' y>.
 //
 // $ build/examples/03_redistribution
 // N@y C sum@x   -> N@y C         F  all_reduce(x), 168 bytes by rank 0
@@ -27,8 +27,8 @@ using namespace partita;
 
 namespace {
 
-/// This rank's part of a tensor of small integers, whose sums are exact in any order. Replicas agree, the parts of a
-/// pending sum differ.
+/// This rank's part of a tensor of small integers, so that sums are exact in any order. Replicas have equal values; the
+/// parts of a pending sum have different values.
 DistTensor make(const Layout& layout, int rank, Index seed) {
   DistTensor tensor(layout, rank, DType::f64, std::make_shared<Allocator>(), MemoryClass::workspace);
   const int part = layout.grid().group(rank, layout.sharding() | layout.replicated()).front();
@@ -36,8 +36,8 @@ DistTensor make(const Layout& layout, int rank, Index seed) {
   return tensor;
 }
 
-/// <x, y> over all ranks. Over an axis where one is partial and the other replicated, the products are parts of a sum;
-/// over one where both are replicated, the first rank counts.
+/// <x, y> over all ranks. Along an axis where one tensor is partial and the other replicated, the products are parts of
+/// a sum. Along an axis where both are replicated, only the first rank counts.
 double inner(const DistTensor& x, const DistTensor& y, const ProcessGrid& grid) {
   const AxisSet same = x.layout.replicated() & y.layout.replicated();
   double sum = 0;
@@ -47,12 +47,13 @@ double inner(const DistTensor& x, const DistTensor& y, const ProcessGrid& grid) 
   return sum;
 }
 
-/// The steps, or what there is instead.
+/// The steps, or "nothing" if there are none.
 std::string print_plan(const std::vector<RedistributionStep>& steps) {
   return steps.empty() ? "nothing" : print(steps);
 }
 
-/// F takes x from `from` to `to`; a gradient goes back from the dual of `to` to the dual of `from`.
+/// Shows F, which takes x from `from` to `to`, and F', which takes a gradient from the dual of `to` to the dual of
+/// `from`.
 void show(const Layout& from, const Layout& to) {
   const auto there = plan_redistribution(from, to), back = plan_redistribution(to.dual(), from.dual());
   Index bytes = 0;
@@ -60,7 +61,7 @@ void show(const Layout& from, const Layout& to) {
   fmt::print("{:<13} -> {:<13} F  {}, {} bytes by rank 0\n", from.print(), to.print(), print_plan(there), bytes);
   fmt::print("{:<13} <- {:<13} F' {}\n", from.dual().print(), to.dual().print(), print_plan(back));
 
-  std::vector<AxisSet> axis_sets;  // the ranks over which the collectives run
+  std::vector<AxisSet> axis_sets;  // the axes over which the collectives run
   for (const auto& steps : {there, back})
     for (const auto& step : steps) axis_sets.push_back(step.axes);
   run_threads(from.grid().size(), [&](Communicator& comm) {
@@ -83,5 +84,5 @@ int main() {
   show(layout("N@y C@x"), layout("N@y"));        // shard -> replicate
   show(layout("N@y"), layout("N@y C@x"));        // replicate -> shard
   show(layout("N@(y,x)"), layout("C@(y,x)"));    // shard -> shard
-  show(layout("N@y sum@x"), layout("C@y"));      // a sum, and then another cut
+  show(layout("N@y sum@x"), layout("C@y"));      // partial -> shard of another dimension
 }

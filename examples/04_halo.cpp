@@ -1,4 +1,5 @@
-// The halo of a window with a stride: what each rank needs beside what it owns, from whom, and how it gets it.
+// The halo of a window with a stride: which elements each rank needs beyond those that it owns, which ranks own them,
+// and how they are exchanged.
 //
 // $ build/examples/04_halo
 // window 5/2 pad 2, x N=1 C=1 H=9 W=6, y N=1 C=1 H=5 W=3, halo H 1+2 W 1+2
@@ -33,7 +34,7 @@ using namespace partita;
 
 namespace {
 
-/// The rows and columns of a box N C H W.
+/// The rows and columns of a box with dimensions N C H W.
 std::string place(const Box& box) { return fmt::format("[{},{})x[{},{})", box[2].lo, box[2].hi, box[3].lo, box[3].hi); }
 
 /// e.g. "[0,5)x[2,3) to 1, [4,5)x[0,3) to 2"; "nothing" for none.
@@ -44,7 +45,7 @@ std::string peers(const std::vector<Transfer>& transfers, const char* word) {
   return text.empty() ? "nothing" : text;
 }
 
-/// The rows of an image N=1 C=1 H W.
+/// The rows of an image with N=1 and C=1.
 std::string rows(const Tensor& tensor) {
   std::string text;
   for (Index h = tensor.box()[2].lo; h < tensor.box()[2].hi; ++h) {
@@ -58,7 +59,7 @@ std::string rows(const Tensor& tensor) {
 }  // namespace
 
 int main() {
-  // y[H@y W@x] = window(x[H@y W@x]), 5 wide, stride 2, pad 2: output o reads the inputs 2o-2 to 2o+2.
+  // y[H@y W@x] = window(x[H@y W@x]) with width 5, stride 2 and padding 2: output o reads the inputs 2o-2 to 2o+2.
   const Grid grid = Grid::parse("y=2 x=2");
   const std::vector<Window> windows(2, Window{.kernel = 5, .stride = 2, .pad_lo = 2, .pad_hi = 2});
   const Shape inputs{{'N', 1}, {'C', 1}, {'H', 9}, {'W', 6}};
@@ -75,7 +76,7 @@ int main() {
     fmt::print("  receives {}\n", peers(plan.recvs, "from"));
   }
 
-  // Each rank fills what it owns with 10 * row + column; what it needs then shows where it lay.
+  // Each rank fills its own elements with 10 * row + column, so that received values show where they come from.
   std::vector<std::string> before(4), after(4);
   run_threads(grid.size(), [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
@@ -83,7 +84,7 @@ int main() {
         extended(DType::f64, "NCHW", halo.needed(comm.rank()));
     fill(owned, inputs, [&](Index i) { return static_cast<double>(10 * (i / inputs['W']) + i % inputs['W']); });
     Exchange exchange(halo.transfer(comm.rank()), owned, extended, comm, {});
-    before[rank] = rows(owned);  // work that needs nothing from others stands here
+    before[rank] = rows(owned);  // a program would compute here what needs no halo
     exchange.finish();
     after[rank] = rows(extended);
   });

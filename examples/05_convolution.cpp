@@ -1,4 +1,5 @@
-// A convolution whose images are cut over four thread ranks, halos hidden behind computing, against one rank.
+// A convolution whose images are sharded over four thread ranks. The halo exchange overlaps with computing. The results
+// are compared with those of one rank.
 //
 // $ build/examples/05_convolution
 // x N=2 C=3 H=25 W=19, N C H@y W@x, halo H 1+1 W 1+1
@@ -14,14 +15,15 @@ using namespace partita;
 
 namespace {
 
-/// Small integers by global place: the same under every layout, and exact in sums of any order.
+/// Small integers that depend on the global position: equal under every layout, and exact in sums of any order.
 Tensor make(std::string_view names, const Shape& shape, const Box& box, Index seed) {
   const Tensor tensor(DType::f64, names, box);
   fill(tensor, shape, [&](Index i) { return static_cast<double>((i * i + seed) % 17 - 8); });
   return tensor;
 }
 
-/// The largest difference between a rank's part and the same box of the whole, over all ranks.
+/// The largest difference over all ranks between a rank's part and the same box of the whole tensor.
+/// Collective: every rank of `comm` calls it.
 double difference(const Tensor& part, const Tensor& whole, Communicator& comm) {
   const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
   double largest = 0;
@@ -46,7 +48,8 @@ int main() {
   whole->conv_backward_data(windows, dy, w, dx, {});
   whole->conv_backward_filter(windows, x, dy, dw, Write::over, {});
 
-  // Four ranks: y[H@y W@x] = conv(x[H@y W@x] with halo, w), dx likewise, dw[sum@(y,x)] = conv'(x with halo, dy)
+  // Four ranks: y[H@y W@x] = conv(x[H@y W@x] with halo, w), dx[H@y W@x] = conv'(dy[H@y W@x] with halo, w),
+  // dw[sum@(y,x)] = conv'(x with halo, dy)
   const Layout x_layout = Layout::parse("H@y W@x", x_shape, Grid::parse("y=2 x=2")), y_layout = x_layout.onto(y_shape);
   const Halo x_halo = halo_of_inputs(x_layout, y_layout, windows),
              dy_halo = halo_of_outputs(x_layout, y_layout, windows);
@@ -59,7 +62,7 @@ int main() {
     const Tensor my_dy = make("NCHW", y_shape, y_layout.owned(comm.rank()), 3);
     const Tensor my_y = my_dy.like(my_dy.box()), my_dx = my_x.like(my_x.box()), my_dw = w.like(w.box());
 
-    Tensor extended;  // x with its halo, which the filter's gradient reads again
+    Tensor extended;  // x with its halo; the gradient of the filter reads it again
     conv.forward(rank, my_x, w, no_bias, my_y, extended);
     auto arriving = conv.start_backward(rank, my_dy);
     conv.backward_filter(rank, extended, my_dy, my_dw, Write::over);  // hides the halo of dy

@@ -1,4 +1,5 @@
-// A kind of layer of one's own, with weights: its layout rule, and what a rank computes. The plan adds communication.
+// Your own kind of layer with weights: its layout rule, and the computation on one rank. The plan adds the
+// communication.
 //
 // $ build/examples/06_own_layer explain --strategy examples/strategies/first.toml --batch 60
 // ...
@@ -9,16 +10,13 @@
 //     dx       N@data C H@y W
 //     dw       C sum@(data,y)               slope
 // ...
-// $ build/mpiexec -n 4 build/examples/06_own_layer train --strategy examples/strategies/first.toml --data synthetic --dtype f64 --batch 60 --epochs 2 --rate 0.001
-// model      own-layer-net (15906 weights)
-// strategy   examples/strategies/first.toml, grid "data=2 y=2"
-// workload   batch 60, f64, sgd rate 0.001 momentum 0.9
-// ranks      4 (rank:pid 0:13137 1:13138 2:13139 3:13140)
-// epoch 1    loss 1.5392  accuracy 53.22%  0.2 s  6474 images/s
-// epoch 2    loss 0.0671  accuracy 99.90%  0.2 s  6792 images/s
-// test  2    loss 0.0214  accuracy 100.00%  0.1 s  9064 images/s
-// moved      936 messages, 11959680 bytes by all ranks (predicted 936, 11959680)
-// memory     941.8 KiB at most on a rank (predicted 941.8 KiB)
+// $ build/mpiexec -n 4 build/examples/06_own_layer train --strategy examples/strategies/first.toml --data synthetic
+// --dtype f64 --batch 60 --epochs 2 --rate 0.001 model      own-layer-net (15906 weights) strategy
+// examples/strategies/first.toml, grid "data=2 y=2" workload   batch 60, f64, sgd rate 0.001 momentum 0.9 ranks      4
+// (rank:pid 0:13137 1:13138 2:13139 3:13140) epoch 1    loss 1.5392  accuracy 53.22%  0.2 s  6474 images/s epoch 2
+// loss 0.0671  accuracy 99.90%  0.2 s  6792 images/s test  2    loss 0.0214  accuracy 100.00%  0.1 s  9064 images/s
+// moved      936 messages, 11959680 bytes by all ranks (predicted 936, 11959680) memory     941.8 KiB at most on a rank
+// (predicted 941.8 KiB)
 #include <partita/base/dispatch.hpp>
 #include <partita/partita.hpp>
 
@@ -26,7 +24,7 @@ using namespace partita;
 
 namespace {
 
-/// y = x where x > 0, else slope[C] * x (He et al. 2015); it begins as ReLU.
+/// y = x where x > 0, else slope[C] * x (He et al. 2015). The slopes begin at 0, so that it begins as ReLU.
 class LearnedRelu final : public Operator {
  public:
   std::string_view kind() const override { return "learned_relu"; }
@@ -35,18 +33,21 @@ class LearnedRelu final : public Operator {
     return {{.name = "slope", .shape = {{'C', inputs[0]['C']}}, .init = Init::zeros, .decay = false}};
   }
 
-  // y[N@a C@b H@c] = f(x[N@a C@b H@c], slope[C@b]); dx likewise; dslope[C@b sum@(a,c)] = sum of dy x, x < 0
+  // y[N@a C@b H@c] = f(x[N@a C@b H@c], slope[C@b])
+  // dx[N@a C@b H@c] = f'(dy[N@a C@b H@c], slope[C@b])
+  // dslope[C@b sum@(a,c)] = sum of dy x where x < 0
   OperatorLayouts layouts(const LayoutRequest& request) const override {
     const Layout x = request.input[0].value_or(request.output).with_partial(0);
     const Layout slope = x.onto({{'C', x.shape()['C']}});
-    if (request.weights && *request.weights != slope) fail("the slopes lie as the channels do: \"{}\"", slope.print());
-    // Ranks that hold other samples or places of the same channels form other parts of their gradient.
+    if (request.weights && *request.weights != slope)
+      fail("the slopes must have the layout of the channels: \"{}\"", slope.print());
+    // Ranks with other samples or pixels of the same channels compute other parts of the slopes' gradient.
     const Layout dslope = slope.with_partial(x.sharding() & ~x.sharding('C'));
     return {.x = {x}, .y = x, .dx = {x}, .w = {slope}, .dw = {dslope}};
   }
 };
 
-/// How a rank computes it on its part, knowing nothing of others. C varies fastest in memory.
+/// Computes the layer on the part of one rank, without communication. C varies fastest in memory.
 class LearnedReluKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
@@ -73,7 +74,7 @@ class LearnedReluKernel final : public Kernel {
     Tensor x;
   };
 
-  /// to = from where x > 0, else slope * from: y from x, and dx from dy.
+  /// to = from where x > 0, else slope * from. This computes y from x, and dx from dy.
   static void scale(const Tensor& x, const Tensor& slope, const Tensor& from, const Tensor& to) {
     dispatch_float(x.dtype(), [&]<class T>(T) {
       for (Index i = 0; i < x.volume(); ++i)

@@ -1,5 +1,5 @@
-// A data set of one's own, which the command line knows as "stripes". It is read by boxes: a rank reads its own rows of
-// its own samples and nothing else.
+// Your own data set, with the name "stripes" on the command line. It is read by boxes: a rank reads only its own rows
+// of its own samples.
 //
 // $ build/mpiexec -n 4 build/examples/07_own_data train --strategy examples/strategies/first.toml --data stripes --dtype f64 --batch 50 --epochs 3 --rate 0.02
 // model      stripe-net (1236 weights)
@@ -22,7 +22,8 @@ using namespace partita;
 
 namespace {
 
-/// Noisy images of stripes; a sample's class is their direction: rows, columns or one of the two diagonals.
+/// Noisy images of stripes. The class of a sample is the direction of its stripes: rows, columns or one of two
+/// diagonals.
 class Stripes final : public Dataset {
  public:
   explicit Stripes(bool training) : noise_(1, hash(training ? "training" : "test")) {}
@@ -31,10 +32,11 @@ class Stripes final : public Dataset {
   Index classes() const override { return 4; }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 4); }
 
-  /// Whoever reads from a file holds these samples' boxes from here on; what is computed needs no preparation.
+  /// A data set in files would now load these boxes of the samples. This one is computed and needs no preparation.
   void hold(std::span<const Index> /*samples*/, const Box& /*box*/) override {}
 
-  /// The pixels of `box` row by row. Each depends on its place in the data set alone, so every layout reads the same.
+  /// Writes the pixels of `box` row by row. A pixel depends only on its position in the data set, so every layout reads
+  /// the same values.
   void read(Index sample, const Box& box, std::span<float> out) const override {
     constexpr Index directions[][2] = {{1, 0}, {0, 1}, {1, 1}, {1, -1}};
     const auto& [down, right] = directions[label(sample)];

@@ -1,8 +1,8 @@
-// One sample that no rank can hold alone: a network whose activations pass the limit of one rank trains on four, which share
-// the rows and columns of every image. What it holds is known before it runs.
+// One sample that does not fit on one rank: the activations of the network exceed the memory limit of a rank. It trains
+// on four ranks that share the rows and columns of every image. The memory of each rank is known before the run.
 //
 // $ build/examples/08_larger_than_a_rank
-// mesh-tangling on 256x256, one sample a step; limit 15.0 MiB
+// mesh-tangling on 256x256, one sample per step; limit 15.0 MiB
 // one rank: rank 0 of the grid "" holds up to 29.6 MiB (weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 26.4 MiB), 14.6 MiB more than the memory limit of 15.0 MiB; cut samples or space over more ranks, or give layers recompute = true
 // rank 0 of 4 will hold up to 13.6 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 3.9 MiB
 // rank 1 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB
@@ -21,7 +21,7 @@ using namespace partita;
 
 namespace {
 
-/// One drawn sample, of which the rank holds its own box.
+/// One random sample; the rank holds its own box of it.
 Batch draw(const Executor& executor) {
   const Shape& image = executor.plan().layers.front()->shape;
   const Batch batch{Tensor(DType::f64, image.names(), executor.images()),
@@ -34,11 +34,12 @@ Batch draw(const Executor& executor) {
 }  // namespace
 
 int main() {
-  // The network of Dryden et al. 2019 for 256x256 meshes, an eighth as wide; at 2048x2048 and full width see the README.
+  // The network of Dryden et al. 2019 for 256x256 meshes, with an eighth of the channels. The README has results for
+  // 2048x2048 and all channels.
   const Model model = mesh_tangling({.extent = 256, .width = 0.125});
   const Index limit = Index{15} << 20;
   const Workload workload{.batch = 1, .dtype = DType::f64, .optimizer = {.rate = 0.01}};
-  fmt::print("{} on 256x256, one sample a step; limit {}\n", model.name(), print_bytes(limit));
+  fmt::print("{} on 256x256, one sample per step; limit {}\n", model.name(), print_bytes(limit));
 
   try {
     check_memory(bind(model, Strategy(), workload), limit);
@@ -51,8 +52,8 @@ int main() {
   const Plan plan = bind(model, strategy, workload);
   check_memory(plan, limit);
   for (int rank = 0; rank < 4; ++rank)
-    fmt::print("rank {} of 4 will hold up to {}: {}\n", rank, print_bytes(plan.peak(rank).total),
-               plan.peak(rank).each.print());
+    fmt::print("rank {} of 4 will hold up to {}: {}\n", rank, print_bytes(peak_memory(plan, rank).total),
+               peak_memory(plan, rank).each.print());
 
   run_threads(4, [&](Communicator& comm) {
     TrainerOptions options;

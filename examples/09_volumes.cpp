@@ -1,5 +1,6 @@
-// Volumes from disk: makes a small data set in two HDF5 files, training.h5 and test.h5, on which a segmentation network then
-// trains over depth and rows. Each rank reads its own box of every volume and of its labels, ahead and in the background.
+// Volumes from disk: writes a small data set to two HDF5 files, training.h5 and test.h5. A segmentation network then
+// trains on it, sharded over depth and rows. Each rank reads its own box of every volume and its labels ahead in the
+// background.
 //
 // $ build/examples/09_volumes build/volumes
 // training.h5  24 volumes C=4 D=16 H=16 W=16, labels D=16 H=16 W=16, 3 classes

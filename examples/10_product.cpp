@@ -1,6 +1,7 @@
-// One linear layer's three products: how each runs where every tensor is cut over a grid of 2x2, and what the same layer
-// sends and holds under five partitionings of eight ranks, in one step of training, on rank 0. In each product C = A B,
-// "as" is what a rank multiplies: what it lacks of that travels in panels. 2.5D pays where ranks are many: it gathers less.
+// The three products of a linear layer. First: how each product runs if every tensor is sharded over a 2x2 grid. In a
+// product C = A B, the layout after "as" is the part that a rank multiplies; the elements that it lacks arrive in
+// panels. Then: what rank 0 sends and holds for the layer in a training step, under five strategies for eight ranks.
+// 2.5D pays off on many ranks, because it gathers less.
 //
 // $ build/examples/10_product
 // y = x w'     summa-b  A "N C@r" as "N C@r", B "F@c C@r" as "F@c C@r", C "N C@c sum@r" to "N@r C@c"
@@ -60,9 +61,9 @@ int main() {
                         Case{"2.5D", "r=2 c=2 l=2", "N@r C@(c,l)", "F@c C@(l,r)"}}) {
     const Plan plan = plan_of(c.grid, c.layout, c.weights);
     Traffic sent;
-    for (const auto& item : plan.traffic(fc, 0)) sent += item.traffic;
+    for (const auto& item : layer_traffic(plan, fc, 0)) sent += item.traffic;
     fmt::print("{:<22} {:>10} {:>10} {:>10}\n", c.name, sent.messages, print_bytes(sent.bytes),
-               print_bytes(plan.memory(fc, 0).total()));
+               print_bytes(layer_memory(plan, fc, 0).total()));
   }
   return 0;
 }

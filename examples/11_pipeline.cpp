@@ -1,5 +1,6 @@
-// A pipeline of three stages on grids of their own: what its schedule is, what crosses from stage to stage, and what each
-// rank holds. Batches of 32 go through in eight microbatches. The bubble is that of actions that take one unit each.
+// A pipeline of three stages, each on a grid of its own: prints the tensors that go from stage to stage, the schedules,
+// and the memory of ranks. A batch of 32 samples goes through in eight microbatches. The bubble rate assumes that every
+// action takes one unit of time.
 //
 // $ build/examples/11_pipeline
 // pool1 goes from stage 0 as "N C H@y W@x" to stage 1 as "N C H W"
@@ -61,8 +62,8 @@ int main() {
     const Plan each = bind(model(), stages(kind), workload);
     const Simulation run = simulate(each.schedule, graph_of(each), equal_times(3, 1, {}, 0));
     fmt::print("\n{}: bubble rate {:.3f}; ranks 0, 4 and 6 hold {}, {} and {}\n{}", kind, run.bubble_rate(),
-               print_bytes(each.peak(0).total), print_bytes(each.peak(4).total), print_bytes(each.peak(6).total),
-               draw_timeline(run, 100));
+               print_bytes(peak_memory(each, 0).total), print_bytes(peak_memory(each, 4).total),
+               print_bytes(peak_memory(each, 6).total), draw_timeline(run, 100));
   }
   return 0;
 }

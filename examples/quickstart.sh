@@ -1,5 +1,6 @@
 #!/bin/bash
-# The quick start, from a fresh Debian 12 on: installs what is missing, builds into build/, and runs the main job.
+# The quick start, for a fresh Debian 12: installs missing packages, builds into build/, trains a network with and
+# without partitioning, and compares the results.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . test/setup.sh
@@ -26,7 +27,7 @@ folder=build/quickstart
 rm -rf "$folder"
 mkdir -p "$folder"
 began=$(date +%s)
-export OMP_NUM_THREADS=1  # one thread a rank, on both sides
+export OMP_NUM_THREADS=1  # one thread per rank in all runs
 train="build/partita train --model fashion-cnn --batch 128 --seed 1"
 f32="--dtype f32 --epochs 2 --rate 0.1 --nesterov --weight-decay 5e-4 --warm-up 100 --decay linear"
 f64="--dtype f64 --steps 50 --rate 0.05 --no-test"
@@ -36,7 +37,7 @@ hybrid="--strategy examples/strategies/fashion-cnn-hybrid.toml"
 {
   say "serial: 2 epochs of Fashion-MNIST on 1 rank, f32"
   $train $f32 --json $folder/serial-f32.json
-  say "hybrid: the same on 4 ranks, samples over 2 and the rows of every image over 2"
+  say "hybrid: the same on 4 ranks; samples are split over 2, the rows of every image over 2"
   build/mpiexec -n 4 $train $f32 $hybrid --json $folder/hybrid-f32.json
   say "serial: 50 steps in f64"
   $train $f64 --save $folder/serial-f64.h5 --json $folder/serial-f64.json

@@ -1,4 +1,4 @@
-// The last step of examples/quickstart.sh: compares what its four runs wrote and prints the table.
+// The last step of examples/quickstart.sh: compares the results of its four runs and prints a table.
 //   build/examples/quickstart_report FOLDER RESULT.json SECONDS
 #include "partita/comm/threads.hpp"
 #include "partita/model/builtin/builtin.hpp"
@@ -21,7 +21,7 @@ Json read_json(const std::string& path) {
   return Json::parse(in);
 }
 
-/// The weights of a checkpoint, whole, whatever grid wrote it.
+/// The whole weights of a checkpoint, which any grid may have written.
 std::vector<Tensor> weights_of(const std::string& path) {
   std::vector<Tensor> weights;
   run_threads(1, [&](Communicator& comm) {
@@ -34,7 +34,7 @@ std::vector<Tensor> weights_of(const std::string& path) {
   return weights;
 }
 
-/// NaN counts as larger than all.
+/// The larger of two numbers. NaN counts as the largest.
 double larger(double a, double b) { return b <= a ? a : b; }
 
 double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
@@ -44,7 +44,7 @@ double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor
   return largest;
 }
 
-/// Relative, over all steps.
+/// The largest relative difference between the losses of a step.
 double largest_loss_difference(const Json& a, const Json& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a["losses"].size(); ++i) {
@@ -75,19 +75,20 @@ void print_table(const Json& serial, const Json& hybrid, const Json& result) {
   fmt::print("{:<36}{:>28.1e}\n", "largest difference of a weight", result["f64_max_weight_difference"].get<double>());
 }
 
-/// What the two runs promise; says what does not hold.
+/// True if the runs agree as they should. Prints each condition that does not hold.
 bool holds(const Json& result) {
   const auto number = [&](const char* key) { return result[key].get<double>(); };
   const std::pair<const char*, bool> promises[]{
       {"both accuracies are 90 % or more", number("serial_accuracy") >= 0.9 && number("hybrid_accuracy") >= 0.9},
-      {"they differ by a point or less", std::abs(number("serial_accuracy") - number("hybrid_accuracy")) <= 0.01},
+      {"the accuracies differ by one percentage point or less",
+       std::abs(number("serial_accuracy") - number("hybrid_accuracy")) <= 0.01},
       {"losses in f64 differ by 1e-9 or less", number("f64_max_loss_difference") <= 1e-9},
       {"weights in f64 differ by 1e-8 or less", number("f64_max_weight_difference") <= 1e-8},
-      {"the bytes moved are those predicted", result["predicted_bytes"] == result["measured_bytes"]},
+      {"the bytes moved equal those predicted", result["predicted_bytes"] == result["measured_bytes"]},
   };
   bool all = true;
   for (const auto& [promise, kept] : promises) {
-    if (!kept) fmt::print(stderr, "quickstart_report: it does not hold that {}\n", promise);
+    if (!kept) fmt::print(stderr, "quickstart_report: this condition does not hold: {}\n", promise);
     all = all && kept;
   }
   return all;

@@ -16,8 +16,8 @@ AxisSet axes_of_space(const Layout& owner, const Layout& consumer) {
   return axes;
 }
 
-/// True if the windows of a block of y lie in the block of x with the same coordinates: they do not overlap, nothing is padded
-/// before them, and blocks begin where one of them does.
+/// True if every window of a block of y lies in the block of x with the same coordinates: windows do not overlap, there
+/// is no padding before them, and every block begins where a window begins.
 bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
   const Index inputs = x.shape().extent(d), outputs = y.shape().extent(d);
   if (!(x.axes(d) == y.axes(d)) || window.pad_lo != 0 || window.reach() > window.stride) return false;
@@ -25,11 +25,11 @@ bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
   return window.stride == 1 || outputs % y.grid().group_size(y.sharding(d)) == 0;
 }
 
-/// Windows and the shape that they find, in one piece.
+/// Windows together with the shape that they slide over, in one object without allocations.
 class Slides {
  public:
   Slides(std::span<const Window> windows, const Shape& shape) : count_(windows.size()), shape_(shape) {
-    require(count_ <= windows_.size(), "there is a window a dimension at most");
+    require(count_ <= windows_.size(), "there may be at most one window per dimension");
     std::copy(windows.begin(), windows.end(), windows_.begin());
   }
   std::span<const Window> windows() const { return std::span(windows_).first(count_); }
@@ -41,7 +41,7 @@ class Slides {
   Shape shape_;
 };
 
-/// The axes along which windows reach into others' blocks.
+/// Returns the axes along which windows reach into blocks of other ranks.
 AxisSet axes_of_windows(const Layout& x, const Layout& y, std::span<const Window> windows) {
   AxisSet axes = 0;
   for (std::size_t i = 0; i < windows.size(); ++i)
@@ -56,7 +56,8 @@ Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads)
 
 Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along)
     : parts_(std::make_shared<const Parts>(Parts{owner, consumer, std::move(reads), along})) {
-  require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0), "a halo is between alike samples");
+  require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0),
+          "owner and consumer of a halo must have the same grid and the same axes for N");
 }
 
 Box Halo::needed(int rank) const {
@@ -87,7 +88,8 @@ Traffic Halo::traffic(int rank, Index element_size) const {
   return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
 }
 
-// Along other axes blocks differ in what they need from nobody else, of which the first rank has the most.
+// It is enough to look at the ranks that differ from rank 0 along these axes. Along other axes ranks exchange nothing,
+// and rank 0 has the largest block.
 bool Halo::none() const {
   const auto ranks = grid().group(0, parts_->axes);
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return owned(rank).contains(needed(rank)); });
@@ -102,7 +104,7 @@ std::string Halo::widths() const {
     for (const int rank : grid().group(0, parts_->axes)) {
       const Box owned = this->owned(rank), needed = this->needed(rank);
       if (needed.empty()) continue;
-      if (owned.empty()) {  // all that it needs comes from others
+      if (owned.empty()) {  // everything that it needs comes from other ranks
         above = std::max(above, needed.extent(d));
         continue;
       }

@@ -54,7 +54,8 @@ Layout Layout::with_partial(AxisSet partial) const& { return Layout(*this).with_
 
 Layout Layout::with_partial(AxisSet partial) && {
   if (partial != 0 && (partial & sharding()) != 0)
-    fail("axes {} both shard and are a pending sum in the layout {}", grid_.print(partial & sharding()), print());
+    fail("axes {} cannot both shard a dimension and be a pending sum in the layout {}",
+         grid_.print(partial & sharding()), print());
   partial_ = partial;
   return std::move(*this);
 }
@@ -68,7 +69,7 @@ Layout Layout::onto(const Shape& shape) const {
 }
 
 Layout Layout::on(const Grid& grid) const {
-  require(grid.same_axes(grid_), "the other grid has the same axes");
+  require(grid.same_axes(grid_), "the other grid must have the same axes");
   Layout layout = *this;
   layout.grid_ = grid;
   return layout;

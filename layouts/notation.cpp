@@ -44,7 +44,7 @@ class Reader {
       if (peek() != ')') fail_notation(text_, at_, "expected ',' or ')'");
       ++at_;
     }
-    if (at_ < text_.size() && !blank()) fail_notation(text_, at_, "expected a blank before the next dimension");
+    if (at_ < text_.size() && !blank()) fail_notation(text_, at_, "expected a space before the next dimension");
     return word;
   }
 
@@ -66,7 +66,7 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-/// The axis that `name` means, checked against the grid and against earlier uses.
+/// Returns the axis called `name` and adds it to `used`. Throws Error if the grid lacks it or `used` has it already.
 int resolve_axis(std::string_view text, const Placement::Name& name, const Grid& grid, AxisSet& used) {
   const int axis = grid.find(name.text);
   if (axis < 0)

@@ -13,7 +13,7 @@ namespace {
 
 std::string print(Interval side) { return fmt::format("[{},{})", side.lo, side.hi); }
 
-/// The distinct intervals that the ranks own along one dimension, ascending.
+/// Returns the distinct intervals that the ranks own along dimension `d`, in ascending order.
 std::vector<Interval> cuts(const std::vector<Box>& owned, int d) {
   std::vector<Interval> sides;
   for (const auto& box : owned)
@@ -23,7 +23,7 @@ std::vector<Interval> cuts(const std::vector<Box>& owned, int d) {
   return sides;
 }
 
-/// The ranks whose boxes have these sides, e.g. "0,2".
+/// Returns the ranks that own these intervals of the two dimensions, e.g. "0,2".
 std::string ranks_of(const std::vector<Box>& owned, int r, Interval row, int c, Interval column) {
   std::string ranks;
   for (std::size_t rank = 0; rank < owned.size(); ++rank)
@@ -31,7 +31,7 @@ std::string ranks_of(const std::vector<Box>& owned, int r, Interval row, int c, 
   return ranks;
 }
 
-/// Appends a line without the blanks at its end.
+/// Appends a line without its trailing blanks.
 void add_line(std::string& text, std::string_view line) {
   text += line.substr(0, line.find_last_not_of(' ') + 1);
   text += '\n';
@@ -40,7 +40,7 @@ void add_line(std::string& text, std::string_view line) {
 }  // namespace
 
 std::string picture(const Layout& layout, char rows, char columns) {
-  for (const char dim : {rows, columns}) static_cast<void>(layout.shape()[dim]);  // throws if there is none
+  for (const char dim : {rows, columns}) static_cast<void>(layout.shape()[dim]);  // throws if the dimension is missing
   const int r = layout.shape().find(rows), c = layout.shape().find(columns);
   const auto owned = layout.owned();
   const auto row_cuts = cuts(owned, r), column_cuts = cuts(owned, c);

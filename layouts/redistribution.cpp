@@ -10,7 +10,8 @@ namespace partita {
 
 namespace {
 
-/// True if, in each dimension, `finer` has the axes of `coarser` and then maybe more; `added` are those.
+/// True if in each dimension the axes of `coarser` are the first axes of `finer`. `added` are the other axes of
+/// `finer`.
 bool refines(const Layout& finer, const Layout& coarser, AxisSet& added) {
   added = finer.sharding() & ~coarser.sharding();
   for (int d = 0; d < finer.shape().dims(); ++d) {
@@ -21,7 +22,7 @@ bool refines(const Layout& finer, const Layout& coarser, AxisSet& added) {
   return true;
 }
 
-/// True if exactly the axes `sum` are appended to exactly one dimension of `from`.
+/// True if `to` appends exactly the axes `sum` to exactly one dimension of `from`.
 bool scatters(const Layout& from, const Layout& to, AxisSet sum) {
   AxisSet added = 0;
   if (!refines(to, from, added) || added != sum) return false;
@@ -30,7 +31,7 @@ bool scatters(const Layout& from, const Layout& to, AxisSet sum) {
   return changed == 1;
 }
 
-/// The conversion between two layouts with the same pending sums and different shards.
+/// Returns the step between two layouts with equal pending sums and different shards.
 RedistributionStep move(const Layout& from, const Layout& to) {
   AxisSet axes = 0;
   if (refines(to, from, axes)) return {Verb::none, 0, from, to};
@@ -51,7 +52,7 @@ std::vector<RedistributionStep> plan_redistribution(const Layout& from, const La
     steps.push_back({scatter ? Verb::reduce_scatter : Verb::all_reduce, sum, from, scatter ? to : summed});
     now = steps.back().to;
   }
-  // Between here and the last step `now` has no pending sum that `to` lacks.
+  // From here on `now` has no pending sum that `to` lacks.
   const Layout moved = to.with_partial(now.partial() & ~to.sharding());
   if (!(now == moved)) {
     steps.push_back(move(now, moved));
@@ -79,7 +80,7 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
 
 namespace {
 
-/// Blocks of `range`, cut over `axes` one inside the other, that meet `part`.
+/// Returns how many blocks of `range`, cut over `axes` in nested blocks, intersect `part`.
 int blocks_that_meet(const Grid& grid, std::span<const std::uint8_t> axes, Interval range, Interval part) {
   if (intersect(range, part).empty()) return 0;
   if (axes.empty()) return 1;
@@ -95,7 +96,7 @@ int blocks_that_meet(const Grid& grid, std::span<const std::uint8_t> axes, Inter
 Traffic received(const RedistributionStep& step, int rank, Index element_size) {
   const Box needed = step.to.owned(rank);
   if (needed.empty()) return {};
-  Index owners = 1;  // of distinct blocks: of equal ones one sends
+  Index owners = 1;  // number of distinct blocks: of several replicas only one sends
   for (int d = 0; d < needed.dims(); ++d) {
     const AxisList& axes = step.from.axes(d);
     owners *=
@@ -107,7 +108,7 @@ Traffic received(const RedistributionStep& step, int rank, Index element_size) {
 
 namespace {
 
-/// What the rank owns that is the last along the axes in `last`, and the first along all others.
+/// Returns the box of the rank that is the last along the axes in `last` and the first along all others.
 Box corner(const Layout& layout, AxisSet last) {
   Box box(layout.shape());
   for (int d = 0; d < box.dims(); ++d)
@@ -118,7 +119,7 @@ Box corner(const Layout& layout, AxisSet last) {
   return box;
 }
 
-/// True if a dimension's blocks are all equal, and those of one layout parts of those of the other.
+/// True if all blocks of dimension `d` are equal and the blocks of one layout are parts of those of the other.
 bool nests_evenly(const Layout& have, const Layout& need, int d) {
   const auto &a = have.axes(d), &b = need.axes(d);
   const auto &coarse = a.size() < b.size() ? a : b, &fine = a.size() < b.size() ? b : a;
@@ -130,12 +131,12 @@ bool nests_evenly(const Layout& have, const Layout& need, int d) {
 
 Index most_missing(const Layout& have, const Layout& need) {
   if (AxisSet further = 0; refines(need, have, further)) return 0;
-  const Index whole = corner(need, 0).volume();  // no rank needs more
+  const Index whole = corner(need, 0).volume();  // no rank needs more than this
   Index most = 0;
-  AxisSet axes = 0;  // along others what is missing is the same
+  AxisSet axes = 0;  // along all other axes the missing part is the same
   for (int d = 0; d < need.shape().dims(); ++d)
     if (!nests_evenly(have, need, d)) axes |= have.sharding(d) | need.sharding(d);
-  for (AxisSet last = axes;; last = (last - 1) & axes) {  // all its subsets
+  for (AxisSet last = axes;; last = (last - 1) & axes) {  // all subsets of `axes`
     const Box box = corner(need, last);
     most = std::max(most, box.volume() - intersect(corner(have, last), box).volume());
     if (last == 0 || most == whole) return most;

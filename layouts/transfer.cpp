@@ -15,7 +15,7 @@ Index TransferPlan::sent() const {
 
 namespace {
 
-/// True if no other of `ranks`, which ascend, is nearer to `receiver` than `rank` is, and none before it as near.
+/// True if `rank` is the nearest of `ranks` to `receiver`, and the lowest of those that are equally near.
 bool nearest(int rank, std::span<const int> ranks, int receiver, const Grid& grid) {
   const int mine = grid.distance(rank, receiver);
   return std::none_of(ranks.begin(), ranks.end(), [&](int other) {
@@ -24,7 +24,8 @@ bool nearest(int rank, std::span<const int> ranks, int receiver, const Grid& gri
   });
 }
 
-/// Of `ranks` those whose owned boxes meet `box`, by position, one for each distinct owned box: the replica nearest to `receiver`.
+/// Returns the positions in `ranks` of the senders of `box`: for each distinct owned box that intersects it, the
+/// replica nearest to `receiver`.
 std::vector<std::size_t> senders(std::span<const int> ranks, std::span<const Box> owned, const Box& box, int receiver,
                                  const Grid& grid) {
   std::vector<std::size_t> chosen;
@@ -45,10 +46,11 @@ std::vector<std::size_t> senders(std::span<const int> ranks, std::span<const Box
 
 TransferPlan plan_transfer(std::span<const int> ranks, std::span<const Box> owned, std::span<const Box> needed,
                            int rank, const Grid& grid) {
-  require(owned.size() == ranks.size() && needed.size() == ranks.size(), "one owned and one needed box a rank");
+  require(owned.size() == ranks.size() && needed.size() == ranks.size(),
+          "there must be one owned and one needed box per rank");
   TransferPlan plan;
   const auto me = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  std::vector<int> replicas;  // that own the same
+  std::vector<int> replicas;  // the ranks that own the same box
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (owned[i] == owned[me]) replicas.push_back(ranks[i]);
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -1,4 +1,5 @@
-// The standard headers and fmt, parsed once a module. No source includes this file: each still names what it uses.
+// The precompiled header: standard headers and fmt, parsed once per module. The build includes it automatically.
+// Sources do not include it; each source includes the headers that it uses.
 #include <fmt/format.h>
 
 #include <algorithm>

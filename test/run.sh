@@ -1,31 +1,40 @@
 #!/bin/bash
-# Runs the tests, from a fresh Debian 12 on: installs what is missing, builds, and ends with a line of counts.
-#   bash test/run.sh           everything: GCC with -Werror, then Clang's address, undefined and thread sanitizers
+# Runs the tests on Debian 12: installs missing packages, builds, tests, and prints a last line with the counts.
+#   bash test/run.sh           GCC with -Werror, then Clang's address, undefined-behavior and thread sanitizers
 #   bash test/run.sh --fast    without the sanitizers
-#   bash test/run.sh --long    with the big sweeps, two hosts over TCP, the fuzzers and clang-tidy
+#   bash test/run.sh --long    also large sweeps, two hosts over TCP, the fuzzers and clang-tidy
+#   bash test/run.sh --unit [MODULE]   for a small change, within a minute: builds and runs the unit and thread tests
+#                              of one module (base, strategies, train ...); without MODULE the unit tests of all
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 . test/setup.sh
 
 fast=false
+unit=""  # for --unit: the module, or "unit" for all unit tests; the suite's name, and tests-NAME is the target
 multiplier=1
-for argument in "$@"; do
-  case "$argument" in
+while [ $# -gt 0 ]; do
+  case "$1" in
     --fast) fast=true ;;
     --long) export PARTITA_LONG=1 multiplier=20 ;;
-    --help | -h) sed -n '2,5s/^# *//p' "$0" && exit 0 ;;
-    *) echo "test/run.sh: unknown option '$argument'; there are --fast, --long and --help" >&2 && exit 2 ;;
+    --unit)
+      unit=unit
+      case "${2:--}" in -*) ;; *) unit=$2 && shift ;; esac
+      ;;
+    --help | -h) sed -n '2,7s/^# *//p' "$0" && exit 0 ;;
+    *) echo "test/run.sh: unknown option '$1'; the options are --fast, --long, --unit and --help" >&2 && exit 2 ;;
   esac
+  shift
 done
 
 # shellcheck disable=SC2086
-install_packages $run_packages $test_packages
+[ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages
 
 failed_steps=()
-logs=()  # one testlog.json of Meson's a run
+logs=()  # the testlog.json of every run of Meson's tests
 log_folder=build/test-logs
 
-# step NAME COMMAND...: runs it quietly; if it fails, shows the end of what it printed and takes note.
+# step NAME COMMAND...: runs the command without output. If it fails, prints the end of its output and remembers the
+# name.
 step() {
   local name=$1 log
   shift
@@ -40,26 +49,26 @@ step() {
   return 1
 }
 
-# configure FOLDER COMPILER OPTION...: sets up a build folder, or changes the options of the one that is there.
+# configure FOLDER COMPILER OPTION...: sets up a build folder, or changes the options of an existing one.
 configure() {
   local folder=$1 compiler=$2
   shift 2
   if [ -f "$folder/meson-private/coredata.dat" ]; then
     meson configure "$folder" "$@"
   else
-    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"  # Meson takes ccache itself only where CXX is not set
+    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"  # Meson uses ccache by itself only if CXX is not set
   fi
 }
 
 compile() { ninja -C "$@" -k0; }
 
-# run_tests NAME FOLDER SUITE...: runs the suites, shows what fails, keeps the log for the counts.
+# run_tests NAME FOLDER SUITE...: runs the suites, prints failures, and keeps the log for the counts.
 run_tests() {
   local name=$1 folder=$2 suite suites=() slower=1
   shift 2
   for suite in "$@"; do suites+=(--suite "$suite"); done
   say "$name"
-  [ "$folder" = build ] || slower=3  # a sanitizer's build
+  [ "$folder" = build ] || slower=3  # tests with a sanitizer are slower
   meson test -C "$folder" --no-rebuild --print-errorlogs --logbase testlog --timeout-multiplier $((multiplier > slower ? multiplier : slower)) \
     "${suites[@]}" 2>&1 </dev/null | tee "$log_folder/$(basename "$folder").txt"
   logs+=("$folder/meson-logs/testlog.json")
@@ -68,13 +77,29 @@ run_tests() {
 mkdir -p "$log_folder"
 say "logs are in $log_folder"
 
+if [ -n "$unit" ]; then
+  # A folder that is configured stays as it is: to configure it again would take longer than the tests.
+  [ -f build/build.ninja ] ||
+    step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true || exit 1
+  modules=$(ninja -C build -t targets all | sed -n 's/^tests-\([a-z_]*\): phony$/\1/p' | sort | paste -sd ' ')
+  case " $modules " in
+    *" $unit "*) ;;
+    *) echo "test/run.sh: no module '$unit' has unit tests; these have: $modules" >&2 && exit 2 ;;
+  esac
+  step "build tests of $unit" compile build -j2 "tests-$unit" && run_tests "tests of $unit" build "$unit"
+  say "done"
+  python3 -B test/support/summary.py "${#failed_steps[@]}" "${logs[@]}"
+  exit
+fi
+
 step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true &&
   step "build (g++, release)" compile build -j2 &&
   run_tests "tests" build unit threads mpi example style ${PARTITA_LONG:+long}
 
 if ! $fast; then
-  # Each sanitizer has a folder of its own. oneDNN's threads (libgomp) are unknown to ThreadSanitizer.
-  lines="-Ddebug=false -Dcpp_args=-gline-tables-only"  # what a report names; to write all else takes a quarter of a build
+  # Each sanitizer has a build folder of its own. ThreadSanitizer does not know oneDNN's threads (libgomp), so its build
+  # has no oneDNN.
+  lines="-Ddebug=false -Dcpp_args=-gline-tables-only"  # enough for reports; full debug information takes a quarter of a build
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
     $lines -Db_sanitize=address,undefined -Dfuzz=true -Dwerror=true &&
@@ -86,7 +111,7 @@ if ! $fast; then
     run_tests "tests with the thread sanitizer" .build-tsan threads
 fi
 if [ -n "${PARTITA_LONG:-}" ]; then
-  # -fsanitize=fuzzer-no-link counts branches in the libraries too.
+  # -fsanitize=fuzzer-no-link makes the fuzzers see branches in the libraries too.
   step "configure (fuzzers)" configure .build-fuzz clang++ --buildtype debugoptimized -Dfuzz=true -Dtests=false \
     -Db_sanitize=address,undefined -Db_lundef=false -Dcpp_args=-fsanitize=fuzzer-no-link &&
     step "build (fuzzers)" compile .build-fuzz -j2 fuzz-all

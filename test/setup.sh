@@ -1,18 +1,19 @@
-# Set-up shared by test/run.sh and examples/quickstart.sh, which source this file from the root of the project: Debian
-# packages, ccache, progress lines.
+# Setup for test/run.sh and examples/quickstart.sh: Debian packages, ccache, progress lines. Both scripts source this
+# file from the root of the project.
 
 run_packages="meson ninja-build g++ pkg-config python3 ccache mpich libmpich-dev libeigen3-dev libboost-dev
   libboost-program-options-dev libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libhdf5-mpich-dev zlib1g-dev
   libjs-chart.js dataset-fashion-mnist"
-test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen iproute2 chromium"
+test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen universal-ctags
+  iproute2 chromium"
 mpi_packages=" mpich libmpich-dev libhdf5-mpich-dev "
 
 started=$(date +%s)
 
-# say TEXT...: one line of progress with the seconds since the start.
+# say TEXT...: prints a line of progress with the seconds since the start.
 say() { printf '[%4d s] %s\n' "$(($(date +%s) - started))" "$*"; }
 
-# The packages among the arguments that are not installed.
+# missing_packages PACKAGE...: prints the packages that are not installed.
 missing_packages() {
   local package
   for package in "$@"; do
@@ -20,7 +21,7 @@ missing_packages() {
   done
 }
 
-# True if all of the arguments only make up MPICH, and another MPI is there with an HDF5.
+# another_mpi_does PACKAGE...: true if all these packages belong to MPICH, and another MPI and an HDF5 are installed.
 another_mpi_does() {
   local package
   for package in "$@"; do
@@ -31,10 +32,11 @@ another_mpi_does() {
     { pkg-config --exists hdf5-mpich || pkg-config --exists hdf5-openmpi || pkg-config --exists hdf5; }
 }
 
-# install_packages PACKAGE...: sees to it that they are installed, or prints the line that would do it and exits with 2.
+# install_packages PACKAGE...: installs the packages that are missing. If that is not possible, prints the command for
+# it and exits with status 2.
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
-    say "this is no Debian; going on with what is installed, as if it had the packages" "$@"
+    say "this is not Debian; continuing without a check that these packages are installed:" "$@"
     return
   fi
   local missing sudo="" log
@@ -45,7 +47,7 @@ install_packages() {
     if ! sudo -n true 2>/dev/null; then
       # shellcheck disable=SC2086
       if another_mpi_does $missing; then
-        say "going on with the MPI that is installed"
+        say "continuing with the MPI that is installed"
         return
       fi
       echo "Some packages are missing, and this user may not install them. Please run:" >&2
@@ -60,16 +62,16 @@ install_packages() {
     $missing; } >"$log" 2>&1 </dev/null; then
     # shellcheck disable=SC2086
     if another_mpi_does $missing; then
-      say "MPICH cannot be installed; going on with the MPI that is"
+      say "MPICH cannot be installed; continuing with the MPI that is installed"
       return
     fi
     tail -n 20 "$log" >&2
-    echo "The packages could not be installed; this is the line that failed:" >&2
+    echo "The packages could not be installed. This command failed:" >&2
     echo "  apt-get update && apt-get install --yes --no-install-recommends $missing" >&2
     exit 2
   fi
   rm -f "$log"
 }
 
-# ccache may keep what was compiled with precompiled headers.
+# Lets ccache store objects that were compiled with precompiled headers.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime

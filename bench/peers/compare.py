@@ -1,7 +1,7 @@
-"""Training steps on two cores: ours on two ranks against PyTorch (two threads; two processes where there are samples to share;
-channels last and not) and JAX (one device with all threads, two devices), in turns. One JSON object a line.
-Arguments: the interpreter that has the peers, then maybe the models; ROUNDS in the environment says how many turns. From
-bench/peers/run.sh."""
+"""Compares training steps on two cores, in turns: Partita on two ranks, PyTorch (two threads; two processes if the
+batch has several samples; channels-last memory and not) and JAX (one device with all threads; two devices). Prints one
+JSON object per line. bench/peers/run.sh calls it. Arguments: a Python interpreter that has the peers, then optionally
+the models. The environment variable ROUNDS sets the number of rounds."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build"
-# model -> our case, rounds, seconds of a round, PyTorch's and JAX's ways
+# model -> our case, rounds, seconds per round, PyTorch's and JAX's ways to run
 MODELS = {"fashion-cnn": ("fashion-cnn-sample-batch128", 5, "3", ["threads", "ddp"], ["1", "2"]),
           "resnet50": ("resnet50-sample-batch16", 3, "8", ["threads", "ddp"], []),
           "mesh-tangling": ("mesh-tangling-spatial-batch1", 2, "10", ["threads"], ["2"]),
@@ -24,7 +24,7 @@ def output(command):
 
 
 def ours(case):
-    """Seconds of a step."""
+    """The seconds per step of a case of bench/train."""
     return json.loads(output(["env", "OMP_NUM_THREADS=1", BUILD / "mpiexec", "-n", "2", BUILD / "bench/train", case])[0])["seconds"]
 
 

@@ -1,5 +1,5 @@
-"""The networks of src/model/builtin in JAX, channels last, with their weights, input and labels. What is cut over devices is
-the first spatial dimension, or the batch of fashion-cnn."""
+"""The networks of src/model/builtin in JAX, in channels-last form, with the shapes of their input and labels. Devices
+share the first spatial dimension; for fashion-cnn they share the batch."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ LAYOUTS = {2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
 
 
 class Weights:
-    """Makes weights on the first call, and hands them out in the same order on later ones."""
+    """Creates weights in the first pass through a network, and returns them in the same order in later passes."""
 
     def __init__(self, key=None, made=None):
         self.key, self.made, self.next = key, [] if made is None else made, 0

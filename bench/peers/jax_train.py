@@ -1,5 +1,5 @@
-"""Training steps of a network in JAX, channels last: one device with all threads, or N devices that share the batch
-(fashion-cnn) or the rows. Prints the median seconds of a step. Arguments: MODEL N SECONDS."""
+"""Runs training steps of a network in JAX, in channels-last form: on one device with all threads, or on N devices that
+share the batch (fashion-cnn) or the rows. Prints the median seconds per step. Arguments: MODEL N SECONDS."""
 
 import os
 import statistics
@@ -10,7 +10,7 @@ NAME, DEVICES, SECONDS = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-import jax  # noqa: E402: after the flags that it reads
+import jax  # noqa: E402: JAX reads the flags above when it is imported
 import jax.numpy as jnp  # noqa: E402
 
 from jax_models import MODELS, Weights  # noqa: E402
@@ -44,7 +44,7 @@ def main():
     w = [jax.device_put(jax.random.normal(jax.random.fold_in(key, i), shape) * 0.03, whole)
          for i, shape in enumerate(shapes)]
     v = jax.tree.map(jnp.zeros_like, w)
-    few = 5 if NAME == "fashion-cnn" else 1  # not counted: compilation
+    few = 5 if NAME == "fashion-cnn" else 1  # first steps that do not count, because they include compilation
     times, end = [], None
     while end is None or len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()

@@ -1,5 +1,6 @@
-"""Reads what build/bench/oracle prints and computes the same layers with PyTorch in double: outputs, the loss, and the
-gradients of all weights. Prints the largest relative differences by kind; fails if one is above 1e-10.
+"""Reads the output of build/bench/oracle and computes the same layers with PyTorch in double precision: outputs, the
+loss and the gradients of all weights. Prints the largest relative difference for each kind of layer. Fails if one is
+above 1e-10.
   build/bench/oracle 500 | build/peers/bin/python bench/peers/oracle.py"""
 import collections
 import json
@@ -13,7 +14,7 @@ torch.set_num_threads(1)
 
 
 def run(case, leaves, dims):
-    """The layer behind the 1x1 convolution."""
+    """The output of the layer, which comes after the 1x1 convolution."""
     of = lambda *kinds: {n: k for n, k in enumerate(kinds, 1)}[dims]
     x = of(F.conv1d, F.conv2d, F.conv3d)(leaves["image"], leaves["first/weight"], leaves["first/bias"])
     kind = case["kind"]
@@ -36,7 +37,7 @@ def run(case, leaves, dims):
 
 
 def leaf(case, name, channels):
-    """Weights in PyTorch's shapes: a weight of the layer is known by its kernel."""
+    """The values of a weight or bias in PyTorch's shape."""
     values = torch.tensor(case[name])
     dims = len(case["image shape"]) - 2
     if name == "first/weight":
@@ -63,7 +64,7 @@ def check(case):
     scale = max([1e-3] + [float(g.abs().max()) for name, g in expected.items() if name.startswith("d ")])
     for name, value in expected.items():
         ours = torch.tensor(case[name]).reshape(value.shape)
-        least = scale if name.startswith("d ") else 1e-3  # a gradient that is zero but for rounding is none
+        least = scale if name.startswith("d ") else 1e-3  # so that a gradient of rounding errors only does not count
         difference = float((ours - value).abs().max()) / max(float(value.abs().max()), least)
         if difference >= worst:
             worst, where = difference, name

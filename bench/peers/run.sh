@@ -1,14 +1,13 @@
 #!/bin/bash
-# Holds outputs and gradients of 500 random layers against PyTorch's and exchanges schedules with it, then trains the same
-# networks with PyTorch and JAX and with us, in turns; prints one JSON object a line.
-#   bash bench/peers/run.sh [MODEL...]    of: fashion-cnn resnet50 mesh-tangling unet3d
-# Installs the peers into build/peers (a virtual environment, several
-# gigabytes) unless they are there.
+# Compares outputs and gradients of 500 random layers with PyTorch and exchanges schedules with it. Then trains the same
+# networks with Partita, PyTorch and JAX in turns. Prints one JSON object per line.
+#   bash bench/peers/run.sh [MODEL...]    models: fashion-cnn resnet50 mesh-tangling unet3d
+# Installs PyTorch and JAX into build/peers (a virtual environment of several gigabytes) if they are missing.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ ! -x build/peers/bin/python ] || ! build/peers/bin/python -c 'import torch, jax' 2>/dev/null; then
-  echo "installing the peers into build/peers" >&2
-  python3 -m venv build/peers || { echo "bench/peers/run.sh: needs Debian's python3-venv" >&2; exit 2; }
+  echo "installing PyTorch and JAX into build/peers" >&2
+  python3 -m venv build/peers || { echo "bench/peers/run.sh: the Debian package python3-venv is missing" >&2; exit 2; }
   build/peers/bin/pip install --quiet --requirement bench/peers/requirements.txt >&2
 fi
 set -o pipefail

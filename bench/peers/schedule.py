@@ -1,7 +1,7 @@
-"""Schedules as CSV between us and PyTorch. What `partita schedule` writes, PyTorch reads, validates, lowers to sends and
-receives, and works off in its simulator; what PyTorch's own classes write, `partita schedule` reads and proves, or refuses
-where PyTorch refuses it as well; so both do with schedules that were spoilt. Prints one JSON object a case; fails if one
-does not end as it should.
+"""Exchanges schedules with PyTorch as CSV files. PyTorch reads the schedules that `partita schedule` writes, validates
+them, adds sends and receives, and runs them in its simulator. `partita schedule` reads and validates the schedules that
+PyTorch's own classes write, and must refuse those that PyTorch refuses too. Both must refuse schedules that were
+damaged. Prints one JSON object per case. Fails if a case does not end as it should.
   build/peers/bin/python -B bench/peers/schedule.py [build/partita]"""
 import csv
 import json
@@ -16,9 +16,9 @@ from torch.distributed.pipelining import schedules as peer
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/partita"
 SIZES = [(2, 4), (3, 6), (4, 8), (8, 24)]  # stages (PyTorch: ranks) and microbatches
-ODD = [(4, 3), (4, 5), (5, 13)]            # which PyTorch generates nothing for
+ODD = [(4, 3), (4, 5), (5, 13)]            # PyTorch generates no schedule for these
 OURS = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe-v"]
-# PyTorch's classes, groups of layers a stage (PyTorch: stages a rank), and our kind of the same name
+# PyTorch's classes, groups of layers per stage (PyTorch: stages per rank), and our kind of the same name
 PEERS = [("ScheduleGPipe", 1, "gpipe"), ("Schedule1F1B", 1, "1f1b"), ("ScheduleInterleaved1F1B", 1, "1f1b"),
          ("ScheduleInterleaved1F1B", 2, "interleaved"), ("ScheduleLoopedBFS", 2, None),
          ("ScheduleInterleavedZeroBubble", 2, None), ("ScheduleZBVZeroBubble", 2, "zb-v"),
@@ -27,13 +27,13 @@ failures = 0
 
 
 def partita(*arguments):
-    """What it prints as JSON, or its complaint."""
+    """Runs `partita schedule --json` and returns the parsed JSON, or the error as text."""
     run = subprocess.run([PROGRAM, "schedule", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=60)
     return json.loads(run.stdout) if run.returncode == 0 else run.stderr.strip()
 
 
 def stages(ranks, per_rank):
-    """What PyTorch's schedules ask of the stages of rank 0: no process group, no layers."""
+    """Objects with the fields of the stages of rank 0 that PyTorch's schedules read; no process group, no layers."""
     return [types.SimpleNamespace(stage_index=i, num_stages=ranks * per_rank, group_size=ranks, group_rank=0, is_first=i == 0,
                                   is_last=False, submod=torch.nn.Identity()) for i in range(per_rank)]
 
@@ -45,16 +45,16 @@ def rows(path):
 
 
 def flat(lists):
-    """Pairs as two actions."""
+    """Rows in which each pair of overlapped actions is two actions."""
     return [[part for cell in row for part in cell.removesuffix("OVERLAP_F_B").strip("()").split(";")] for row in lists]
 
 
 def loaded(path, ranks, per_rank, microbatches):
-    """PyTorch's runtime with the schedule of a file, which it has validated and worked off."""
+    """PyTorch's runtime with the schedule of a file, after it has validated and simulated it."""
     runtime = peer._PipelineScheduleRuntime(stages(ranks, per_rank), microbatches)
     runtime._load_csv(path)
     place = runtime.stage_index_to_group_rank.__getitem__
-    # its simulator knows neither the UNSHARD actions that _load_csv adds nor pairs
+    # its simulator supports neither the UNSHARD actions that _load_csv adds nor pairs of actions
     order = {rank: [part for a in actions if a for part in a.sub_actions or (a,)]
              for rank, actions in runtime.pipeline_order.items()}
     groups = ranks * per_rank
@@ -63,7 +63,7 @@ def loaded(path, ranks, per_rank, microbatches):
 
 
 def generated(name, ranks, per_rank, microbatches):
-    """The lists of one of PyTorch's classes: computations alone, as its compute-only files have them."""
+    """The actions that one of PyTorch's classes generates: computations only, as in its compute-only files."""
     make = getattr(peer, name)
     own = stages(ranks, per_rank)
     order = make(own if issubclass(make, peer.PipelineScheduleMulti) else own[0], microbatches).pipeline_order
@@ -71,7 +71,7 @@ def generated(name, ranks, per_rank, microbatches):
 
 
 def refusal(call, *arguments):
-    """Why PyTorch refuses; "" if it does not."""
+    """Calls a function of PyTorch. Returns the error, or "" if there is none."""
     try:
         call(*arguments)
     except (AssertionError, RuntimeError, ValueError, KeyError) as error:
@@ -116,7 +116,7 @@ def from_peer(name, per_rank, kind, ranks, microbatches, folder):
 
 
 def both_refuse(case, change, folder):
-    """One of our schedules, spoilt."""
+    """Damages one of our schedules and checks that PyTorch and Partita refuse it."""
     path = os.path.join(folder, "wrong.csv")
     partita("--kind", "1f1b", "--stages", 4, "--microbatches", 8, "--csv-out", path)
     lists = rows(path)
@@ -124,7 +124,7 @@ def both_refuse(case, change, folder):
     with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(lists)
     theirs, ours = refusal(loaded, path, 4, 1, 8), partita("--csv-in", path)
-    report("spoilt, refused by both", case, 4, 1, 8, theirs and isinstance(ours, str),
+    report("damaged, refused by both", case, 4, 1, 8, theirs and isinstance(ours, str),
            **{"PyTorch refuses": theirs, "we refuse": str(ours).replace(path, "wrong.csv")})
 
 

@@ -1,5 +1,6 @@
-"""Training steps of a network in PyTorch: `threads N`, or `ddp N` processes of one thread, which share a batch; in
-channels-last memory or not. Prints the median seconds of a step. Arguments: MODEL threads|ddp N last|first SECONDS."""
+"""Runs training steps of a network in PyTorch: with N threads, or with N processes of one thread that share a batch
+(DDP), in channels-last or channels-first memory. Prints the median seconds per step.
+Arguments: MODEL threads|ddp N last|first SECONDS."""
 
 import os
 import statistics
@@ -14,7 +15,7 @@ from torch_models import MODELS
 
 
 def steps(name, processes, last, seconds):
-    """The median seconds of a step of `processes` that share a batch."""
+    """The median seconds per step when `processes` processes share a batch."""
     torch.manual_seed(1)
     make, batch, sample, places = MODELS[name]
     form = torch.contiguous_format
@@ -22,12 +23,12 @@ def steps(name, processes, last, seconds):
         form = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
     net = make().to(memory_format=form)
     if processes > 1:
-        net = nn.parallel.DistributedDataParallel(net)  # each process normalises its own samples
+        net = nn.parallel.DistributedDataParallel(net)  # batch normalization uses each process's own samples
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
     images = torch.randn(batch // processes, *sample).to(memory_format=form)
     labels = (torch.arange(batch // processes * torch.Size(places).numel()) % 2).reshape(batch // processes, *places)
-    few = 10 if name == "fashion-cnn" else 1  # not counted: the first steps make what later ones find
+    few = 10 if name == "fashion-cnn" else 1  # first steps that do not count, because they allocate and initialize
     times, end = [], None
     while end is None or len(times) < 3 or not over(processes, end):
         start = time.perf_counter()
@@ -41,7 +42,7 @@ def steps(name, processes, last, seconds):
 
 
 def over(processes, end):
-    """True when the time is up, for all processes at once."""
+    """True if the time is up. All processes get the same answer."""
     flag = torch.tensor([float(time.perf_counter() > end)])
     if processes > 1:
         dist.broadcast(flag, 0)

@@ -1,6 +1,6 @@
 #pragma once
 
-// oneDNN with nothing around it: one convolution, its operands in the form that is asked for.
+// One convolution with bare oneDNN, on operands in a given form.
 
 #include "partita/backend/conv_problem.hpp"
 
@@ -10,19 +10,19 @@
 
 namespace partita::bench {
 
-/// A square convolution of x[N C S S] with w[F C K K]; padding keeps the size where the stride is 1.
+/// A square convolution of x[N C S S] with w[F C K K]. The padding keeps the size if the stride is 1.
 struct ConvShape {
   long channels, filters, kernel, stride, size;
   long pad() const { return kernel / 2; }
   long out() const { return (size + 2 * pad() - kernel) / stride + 1; }
 };
 
-/// Of activations; weights are in the form that oneDNN chooses for it.
+/// The form of the activations. oneDNN chooses the form of the weights.
 enum class Form { blocked, channels_last };
 
 class BareConv {
  public:
-  /// With plain weights each run also reorders them from F H W C, or their gradient to it.
+  /// With `plain_weights`, each run also reorders the weights from F H W C, or their gradient to F H W C.
   BareConv(const ConvShape& shape, long batch, ConvPass pass, Form form, bool plain_weights = false);
   void run();
 

@@ -1,6 +1,7 @@
 #include "bench/support/layer.hpp"
 
 #include "partita/base/philox.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/redistribute.hpp"
 
 namespace partita::bench {

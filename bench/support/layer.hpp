@@ -1,32 +1,33 @@
 #pragma once
 
-// One convolution with what a strategy moves around it, run by itself: what a layer of a training step costs.
+// One convolution with the communication that a strategy needs for it, run on its own: the cost of a layer in a
+// training step.
 
+#include "bench/support/bare_conv.hpp"
 #include "partita/backend/measure.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/train/kernels/kernel.hpp"
-#include "bench/support/bare_conv.hpp"
 
 #include <memory>
 #include <string>
 
 namespace partita::bench {
 
-/// A convolution of `batch` samples on the ranks of `comm`, its input and output laid out as `layout` says.
+/// A convolution of `batch` samples on the ranks of `comm`. `layout` is the layout of its input and output.
 class Layer {
  public:
   Layer(const ConvShape& shape, Index batch, const std::string& grid, const std::string& layout,
         const std::shared_ptr<Communicator>& comm);
-  /// What y needs: x redistributed, halos, the convolution, y redistributed.
+  /// Computes y: redistributes x, exchanges halos, convolves, and redistributes y.
   void forward();
-  /// What dx and this rank's part of dw need; not the sum of dw.
+  /// Computes dx and this rank's part of dw, without the sum of dw over ranks.
   void backward();
-  /// Bytes of dw that are summed over ranks; 0 where no rank holds a part of another's sum.
+  /// Bytes of dw that are summed over ranks; 0 if dw needs no sum.
   Index summed_bytes() const;
-  /// dw = its sum over the ranks that hold parts of it.
+  /// Sums dw over the ranks that hold parts of the sum.
   void sum_dw();
-  /// How it runs, e.g. "stationary-y"; "" without channels cut.
+  /// The algorithm, e.g. "stationary-y"; "" if channels are not sharded.
   const std::string& algorithm() const { return layer()->at.algorithm; }
 
  private:
@@ -34,7 +35,7 @@ class Layer {
   KernelCall call();
   Tensor random(const Layout& layout, std::uint32_t stream) const;
 
-  static constexpr std::size_t position = 2;  // behind the input and a layer with weights, so that it has a dx
+  static constexpr std::size_t position = 2;  // after the input and a layer with weights, so that the layer has a dx
   Plan plan_;
   std::shared_ptr<TrafficCounter> counter_ = std::make_shared<TrafficCounter>();
   std::shared_ptr<Allocator> allocator_ = std::make_shared<Allocator>();

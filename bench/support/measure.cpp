@@ -15,7 +15,7 @@ namespace partita::bench {
 
 namespace {
 
-/// A barrier that does not spin: a blocking one would hold the cores that ranks share, and be measured.
+/// A barrier that does not spin. A blocking barrier would occupy cores that ranks share and distort the measurement.
 void meet(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibarrier(comm, &request);
@@ -25,7 +25,7 @@ void meet(MPI_Comm comm) {
   }
 }
 
-/// Of the rank that took longest, and of the one that lost most.
+/// The maximum over ranks of the seconds and of the lost seconds.
 Timing slowest(MPI_Comm comm, Timing timing) {
   meet(comm);
   MPI_Allreduce(MPI_IN_PLACE, &timing, 2, MPI_DOUBLE, MPI_MAX, comm);
@@ -39,7 +39,7 @@ double quantile(std::vector<double> values, double at) {
   return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
 }
 
-/// Calls in a row that take 2 ms or more, so that the clock's and the barrier's errors are small.
+/// The number of calls in a row that take 2 ms or more, so that the errors of the clock and the barrier are small.
 int repeats(MPI_Comm comm, const std::function<void()>& run) {
   constexpr double enough = 2e-3;
   const double once = time_once(comm, run, 1).seconds;
@@ -69,9 +69,9 @@ Timing time_once(MPI_Comm comm, const std::function<void()>& run, int repeat) {
 
 namespace {
 
-constexpr double longest = 300;  // seconds that a state is waited for
+constexpr double longest = 300;  // most seconds to wait for a state
 
-/// The least of a few sums of 64 KiB, of the slowest rank.
+/// The least seconds of a few sums of 64 KiB, on the slowest rank.
 double time_sum(MPI_Comm comm) {
   std::vector<float> numbers(1 << 14);
   double least = 1e9;
@@ -84,7 +84,7 @@ double time_sum(MPI_Comm comm) {
   return slowest(comm, least);
 }
 
-/// False for a lone rank, which has nobody to be near to, and for ranks that wait for each other's core.
+/// True if there are several ranks and each has a core of its own.
 bool on_cores_of_their_own(MPI_Comm comm) {
   int ranks = 1;
   MPI_Comm_size(comm, &ranks);
@@ -95,17 +95,18 @@ bool on_cores_of_their_own(MPI_Comm comm) {
   return ranks > 1 && std::adjacent_find(cores.begin(), cores.end()) == cores.end();
 }
 
-/// True if two sums were of one state: near they take 20 to 31 us here, far 48 to 64.
-bool alike(double sum, double other) {
+/// True if two times of a sum belong to the same state. On our machines a sum takes 20 to 31 us if the cores share a
+/// cache, else 48 to 64 us.
+bool same_state(double sum, double other) {
   constexpr double apart = 1.5;
   return sum == other || (apart * sum > other && sum < apart * other);
 }
 
-/// What was measured in one state: by who ran, ours first, the rounds' timings.
+/// The measurements in one state.
 struct Rounds {
-  double sum = 0;
-  std::vector<std::vector<Timing>> timings = {};
-  double spent = 0;
+  double sum = 0;                                 // seconds of a sum of 64 KiB, which identifies the state
+  std::vector<std::vector<Timing>> timings = {};  // of each function, ours first: the timings of all rounds
+  double spent = 0;                               // seconds
 
   bool enough(double budget) const {
     constexpr std::size_t least = 5, most = 200;
@@ -142,8 +143,8 @@ Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::
     std::vector<Timing> times;
     for (std::size_t i = 0; i < runs.size(); ++i) times.push_back(time_once(comm, runs[i], repeat[i]));
     const double after = several_states ? time_sum(comm) : 0;
-    if (!alike(std::exchange(before, after), after)) continue;
-    auto state = std::find_if(states.begin(), states.end(), [&](const Rounds& s) { return alike(s.sum, after); });
+    if (!same_state(std::exchange(before, after), after)) continue;
+    auto state = std::find_if(states.begin(), states.end(), [&](const Rounds& s) { return same_state(s.sum, after); });
     if (state == states.end())
       state = states.insert(state, {.sum = after, .timings = std::vector<std::vector<Timing>>(runs.size())});
     for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -152,8 +153,7 @@ Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::
     }
     if (state->enough(budget)) return state->medians();
   }
-  throw std::runtime_error(
-      "the cores were moved about so often that no state lasted for as long as was to be measured");
+  throw std::runtime_error("the host moved the cores so often that no state lasted long enough for the measurement");
 }
 
 SteadyCores::SteadyCores(MPI_Comm comm, double seconds) : comm_(comm) {
@@ -165,13 +165,13 @@ SteadyCores::SteadyCores(MPI_Comm comm, double seconds) : comm_(comm) {
   usual_ = quantile(sums, 0.5);
 }
 
-bool SteadyCores::steady() const { return alike(time_sum(comm_), usual_); }
+bool SteadyCores::steady() const { return same_state(time_sum(comm_), usual_); }
 
 void SteadyCores::run(const std::function<void()>& what) {
   const double start = now();
   const auto check_time = [&] {
     if (slowest(comm_, now() - start) > longest)
-      throw std::runtime_error("for five minutes the cores were not as near to each other, or as far, as at first");
+      throw std::runtime_error("for five minutes the cores did not return to the state that was usual at the start");
   };
   for (;; ++thrown_) {
     for (; !steady(); check_time()) {

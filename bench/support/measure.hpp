@@ -1,6 +1,6 @@
 #pragma once
 
-// What all benchmarks share: ranks on cores of their own, interleaved runs, one JSON object a line.
+// Functions for all benchmarks: pin ranks to cores, compare runs in turns, print one JSON object per line.
 
 #include "partita/base/clock.hpp"
 
@@ -12,43 +12,48 @@
 
 namespace partita::bench {
 
-/// One thread a rank, on core rank % cores of those that the process may use.
+/// Pins the calling process to one core: number `rank` modulo the number of cores that it may use.
 void pin(int rank);
 
-/// A run after a barrier: the slowest rank's seconds, and what was lost on the rank that lost most. `repeat` calls in a row, divided.
+/// Times `repeat` calls in a row after a barrier. Returns, divided by `repeat`, the seconds of the slowest rank and the
+/// lost seconds of the rank that lost most. Collective: every rank of `comm` calls it.
 Timing time_once(MPI_Comm comm, const std::function<void()>& run, int repeat);
 
-// On a virtual machine the host moves cores about: while they share no cache, what one wrote takes the other two to seven times
-// as long to read, for seconds or minutes at a time. What is compared is therefore measured in one of these states, which the
-// time of a sum of 64 KiB tells apart; where ranks share cores, or there is one alone, all is one state. All of one node.
+// On a virtual machine the host moves cores. While two cores share no cache, one of them needs two to seven times as
+// long to read what the other wrote; such a state lasts for seconds or minutes. Times are therefore compared only
+// within one state. The time of a sum of 64 KiB over the ranks identifies the state. If ranks share cores, or if there
+// is only one rank, there is only one state. All ranks must be on one node.
 
-/// Medians of interleaved runs of ours and of what it is held against, of each those that were not disturbed (see undisturbed()).
+/// The medians of runs of ours and theirs in turns. Disturbed runs are left out (see undisturbed()).
 struct Comparison {
   double seconds = 0;    ///< median of ours
-  double spread = 0;     ///< distance of its quartiles, relative
-  double ratio = 0;      ///< median of the fastest of theirs / median of ours: above 1 ours is faster
-  double sum = 0;        ///< seconds of a sum of 64 KiB in the state in which they ran; 0 where all is one state
-  std::size_t best = 0;  ///< which of theirs is the fastest
+  double spread = 0;     ///< distance between the quartiles of ours, divided by the median
+  double ratio = 0;      ///< median of the fastest of theirs / median of ours: above 1, ours is faster
+  double sum = 0;        ///< seconds of a sum of 64 KiB in the state in which they ran; 0 if there is only one state
+  std::size_t best = 0;  ///< index of the fastest of theirs
 };
-/// Runs all in turns, until `budget` seconds and 5 rounds or more have been spent in one state.
+/// Runs all functions in turns until one state has had at least 5 rounds and `budget` seconds. Throws
+/// std::runtime_error if no state lasts that long. Collective: every rank of `comm` calls it.
 Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::vector<std::function<void()>>& theirs,
                    double budget);
-/// With one to be held against.
+/// Compares with a single function.
 inline Comparison compare(MPI_Comm comm, const std::function<void()>& ours, const std::function<void()>& theirs,
                           double budget = 1) {
   return compare(comm, ours, std::vector{theirs}, budget);
 }
 
-/// Measures whatever takes long in one state only: the one that was met most often at the start.
+/// Runs long measurements in one state only: the most frequent state at the start. All calls are collective: every rank
+/// of the communicator makes them.
 class SteadyCores {
  public:
-  /// Looks at sums of 64 KiB for some seconds. Collective, as all of it.
+  /// Times sums of 64 KiB for `seconds` seconds to find the most frequent state.
   explicit SteadyCores(MPI_Comm comm, double seconds = 15);
-  /// Waits for the state, runs it, and runs it again if the state was another one afterwards. Throws if that has not
-  /// come about within five minutes.
+  /// Waits for the state and calls `what`. Repeats that if the state has changed in the meantime. Throws
+  /// std::runtime_error after five minutes without success.
   void run(const std::function<void()>& what);
-  /// Seconds of the sum in this state, and how many runs were thrown away so far.
+  /// Seconds of a sum of 64 KiB in this state.
   double sum() const { return usual_; }
+  /// Number of runs that were repeated so far.
   int thrown() const { return thrown_; }
 
  private:
@@ -60,7 +65,7 @@ class SteadyCores {
 };
 
 /// Prints one line on rank 0: {"subject": ..., "case": ..., "ranks": ..., "seconds": ..., "spread": ..., "ratio": ...,
-/// "against": ..., "sum_us": the state's microseconds of a sum of 64 KiB, where there are several states}
+/// "against": ..., "sum_us": microseconds of a sum of 64 KiB in this state; left out if there is only one state}
 void print(MPI_Comm comm, const std::string& subject, const std::string& what, const Comparison& comparison,
            const std::string& against);
 

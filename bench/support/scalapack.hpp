@@ -1,13 +1,13 @@
 #pragma once
 
-// ScaLAPACK's distributed product with nothing around it.
+// The distributed product of bare ScaLAPACK.
 
 #include <vector>
 
 namespace partita::bench {
 
-/// C[n n] = A B by psgemm on `rows` x `columns` ranks, blocks of `block` dealt out cyclically. Collective over
-/// MPI_COMM_WORLD, which has rows x columns ranks.
+/// C[n n] = A B by psgemm on `rows` x `columns` ranks, in a block-cyclic layout with blocks of `block`.
+/// Collective: every rank of MPI_COMM_WORLD, which has rows x columns ranks, makes all calls.
 class ScalapackProduct {
  public:
   ScalapackProduct(int n, int rows, int columns, int block);

@@ -1,4 +1,4 @@
-"""Prints the lines of a benchmark's results as a table. Argument: the file of JSON lines."""
+"""Prints the results of benchmarks as a Markdown table. Argument: a file with one JSON object per line."""
 
 import json
 import platform

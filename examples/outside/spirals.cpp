@@ -1,4 +1,4 @@
-// A program outside of Partita's tree: its own model, its own kind of layer and its own data set.
+// A program outside of Partita's source tree, with its own model, its own kind of layer and its own data set.
 //   mpiexec -n 4 build/spirals train --data spirals --epochs 60 --batch 60 --optimizer adam --rate 0.01
 #include <partita/partita.hpp>
 
@@ -8,7 +8,7 @@ using namespace partita;
 
 namespace {
 
-/// Three arms of a spiral; a sample is a place in the plane, its class the arm.
+/// A spiral with three arms. A sample is a point in the plane; its class is the arm.
 class Spirals final : public Dataset {
  public:
   explicit Spirals(bool training) : turn_(training ? 0 : 0.5) {}
@@ -29,7 +29,7 @@ class Spirals final : public Dataset {
   double turn_;
 };
 
-/// y[L] = sin(x[L]) in any layout: what it computes, and where.
+/// y[L] = sin(x[L]) in any layout L.
 class Sine final : public Operator {
  public:
   std::string_view kind() const override { return "sine"; }
@@ -39,7 +39,7 @@ class Sine final : public Operator {
   }
 };
 
-/// How a rank computes it on its part; dx = dy cos(x).
+/// Computes the layer on the part of one rank; dx = dy cos(x).
 class SineKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {

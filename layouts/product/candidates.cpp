@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// True if `target` cuts C as `made` does and then further, over axes of the sum.
+/// True if `target` shards C as `made` does and then further, over axes of the pending sum only.
 bool scatters(const Layout& made, const Layout& target) {
   AxisSet further = 0;
   for (int d = 0; d < made.shape().dims(); ++d) {
@@ -34,7 +34,7 @@ std::vector<const ProductOperand*> ProductWays::given() const {
   return request_.b_follows ? std::vector{&a_, &c_} : std::vector{&a_, &b_, &c_};
 }
 
-/// The axes of one dimension, in the order in which an operand nests them.
+/// Returns the axes that cut a dimension of an index, in the order in which an operand nests them.
 AxisList ProductWays::axes_of(char index, int dim, const Roles& roles) const {
   AxisList axes;
   for (std::size_t axis = 0; axis < roles.size(); ++axis)
@@ -77,7 +77,7 @@ ProductWays::Sum ProductWays::sum(const Roles& roles) const {
 
 double ProductWays::flops(const Roles& roles) const {
   const Grid& grid = a_.layout.grid();
-  std::array<std::array<Index, max_dims>, 3> parts;  // of each dimension of m, n and k
+  std::array<std::array<Index, max_dims>, 3> parts;  // number of blocks of each dimension of m, n and k
   for (auto& each : parts) each.fill(1);
   for (std::size_t axis = 0; axis < roles.size(); ++axis)
     if (const auto [index, dim] = roles[axis]; index != 0)
@@ -89,7 +89,7 @@ double ProductWays::flops(const Roles& roles) const {
     for (int d = from; d < to; ++d) {
       const Index parts_of_dim = parts[index_number(index)][static_cast<std::size_t>(d - from)];
       flops *=
-          static_cast<double>((operand.layout.shape().extent(d) + parts_of_dim - 1) / parts_of_dim);  // the first block
+          static_cast<double>((operand.layout.shape().extent(d) + parts_of_dim - 1) / parts_of_dim);  // largest block
     }
   }
   return flops;
@@ -126,7 +126,8 @@ ProductWays::Moved ProductWays::summed(const Roles& roles) const {
   return moved;
 }
 
-/// Of each axis which of the operand's dimensions it cuts, or that what it cuts is summed, or that it does neither.
+/// Encodes for each axis which of the operand's dimensions it cuts, or that it cuts the index that is summed, or
+/// neither.
 ProductWays::Cut ProductWays::cut_of(const ProductOperand& operand, const Roles& roles) {
   constexpr int bits = 4, neither = 0, summed = 1, dimensions = 2;
   static_assert(max_axes * bits <= 64 && dimensions + max_dims <= 1 << bits);
@@ -154,7 +155,7 @@ std::optional<ProductWay> ProductWays::price(std::string_view name, const Roles&
   if (too_much({})) return std::nullopt;
   if (too_much(once(of_a_, a_, [&] { return gathered(a_, roles); }))) return std::nullopt;
   if (!request_.b_follows && too_much(once(of_b_, b_, [&] { return gathered(b_, roles); }))) return std::nullopt;
-  const Moved of_c = summed(roles);  // hardly any two ways cut C alike
+  const Moved of_c = summed(roles);  // not cached, as hardly any two ways cut C in the same way
   if (too_much(of_c)) return std::nullopt;
   cost.algorithm = name;
   return ProductWay{roles, std::move(cost), of_c.in_slabs};

@@ -11,60 +11,61 @@
 
 namespace partita {
 
-/// Where an axis of the grid cuts a product: one dimension of one of its indices m, n and k; with index 0 nowhere, every rank along
-/// it does the same.
+/// What an axis of the grid cuts: one dimension of one of a product's indices m, n and k. With index 0 it cuts nothing,
+/// and all ranks along the axis do the same work.
 struct Role {
   char index = 0;
-  int dim = 0;  ///< of the index
+  int dim = 0;  ///< number of the dimension among those of the index
   bool operator==(const Role&) const = default;
 };
 
-/// A way to cut a product: the role of each axis of the grid.
+/// One way to cut a product: the role of each axis of the grid.
 using Roles = std::vector<Role>;
 
-/// One of them with its price.
+/// A way to cut a product, with its cost.
 struct ProductWay {
   Roles roles;
   Alternative cost;
   bool sums_slabs = false;
 };
 
-/// The axes that cut an index.
+/// Returns the axes that cut an index.
 AxisSet cutting(const Roles& roles, char index);
 
-/// How the operands of one product lie under each way to cut it, and what that costs. What an operand costs depends on the axes that
-/// cut it alone, so it is found out once for all ways that cut it alike. Refers to what it is given.
+/// Computes, for each way to cut a product, the layouts of the operands and the cost. What an operand costs depends
+/// only on the axes that cut it. It is therefore computed once for all ways that cut the operand in the same way.
+/// @pre The operands and the request outlive this object.
 class ProductWays {
  public:
   ProductWays(const ProductOperand& a, const ProductOperand& b, const ProductOperand& c, const ProductRequest& request)
       : a_(a), b_(b), c_(c), request_(request) {}
 
-  /// The operands whose layouts are not the product's to choose.
+  /// The operands whose layouts are given and not chosen by the planner.
   std::vector<const ProductOperand*> given() const;
-  /// What a rank has of an operand, to multiply it or as what that makes of C, less the pending sum.
+  /// Returns the layout in which a rank multiplies A or B, or in which it makes its part of C, without the pending sum.
   Layout used(const ProductOperand& operand, const Roles& roles) const;
 
-  /// What becomes of C.
+  /// How the parts of C are summed.
   struct Sum {
-    Layout made;  ///< by the ranks' products
-    Layout left;  ///< in the end
+    Layout made;  ///< what the ranks' products make
+    Layout left;  ///< the final layout of C
     bool in_slabs = false;
-    std::vector<RedistributionStep> redistribute_c;  ///< made -> left, or what slabs were added to -> left
+    std::vector<RedistributionStep> redistribute_c;  ///< to `left`, from `made` or from the target of the slabs' sums
   };
   Sum sum(const Roles& roles) const;
 
-  /// Operations of the rank that has most to do.
+  /// Returns the number of operations on the rank that has the most work.
   double flops(const Roles& roles) const;
-  /// A way under a name; nothing if it costs more than `most` in all.
+  /// Returns the way named `name` with its cost, or nothing if its total cost exceeds `most`.
   std::optional<ProductWay> price(std::string_view name, const Roles& roles, double most);
 
  private:
-  /// What of an operand travels.
+  /// What travels for one operand: elements and messages on the rank that has the most to move.
   struct Moved {
     double words = 0, messages = 0;
     bool in_slabs = false;
   };
-  using Cut = std::uint64_t;  // of an operand: four bits an axis
+  using Cut = std::uint64_t;  // how the axes cut an operand: four bits per axis
   using Known = std::pmr::map<Cut, Moved>;
 
   AxisList axes_of(char index, int dim, const Roles& roles) const;

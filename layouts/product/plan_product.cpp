@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// True if a rank may need more of the operand than it has.
+/// True if a rank may need elements of the operand that it does not hold.
 bool moves(const ProductOperand& operand, const Layout& used) {
   for (int d = 0; d < used.shape().dims(); ++d) {
     const auto &have = operand.layout.axes(d), &need = used.axes(d);
@@ -41,19 +41,20 @@ class ProductChooser {
   void check() const {
     for (const auto* operand : {&a_, &b_, &c_}) {
       const Shape& shape = operand->layout.shape();
-      require(operand->indices.size() == 2 && operand->layout.grid() == grid_, "two indices, one grid");
+      require(operand->indices.size() == 2 && operand->layout.grid() == grid_,
+              "an operand must have two indices, and all operands the same grid");
       if (shape.dims() < 2 || shape.name(0) == 'C')
-        fail("{}: a product's operand has two dimensions or more, of which C is not the first", print());
+        fail("{}: an operand of a product needs at least two dimensions, and C must not be its first one", print());
       if (operand != &c_ && operand->layout.partial() != 0)
-        fail("{}: a product takes no pending sum; redistribute it first", print());
+        fail("{}: an operand of a product must not be a pending sum; redistribute it first", print());
     }
-    require(c_.indices == "mn", "C is m n");
+    require(c_.indices == "mn", "the indices of C must be m n");
     for (const char index : std::string_view("mnk"))
       if (places(index == 'n' ? b_ : a_, index) != places(index == 'k' ? b_ : c_, index))
         fail("{}: the operands differ in {}", print(), index);
     const auto& names = product_algorithms();
     if (request_.algorithm != "auto" && std::find(names.begin(), names.end(), request_.algorithm) == names.end())
-      fail("a product has no algorithm \"{}\"{}; it has {}", request_.algorithm,
+      fail("there is no product algorithm \"{}\"{}; there are {}", request_.algorithm,
            did_you_mean(request_.algorithm, names), quoted_list(names));
   }
 
@@ -64,7 +65,7 @@ class ProductChooser {
     return all;
   }
 
-  /// The extents of an index, with names where it has several dimensions: then their order matters.
+  /// Returns the extents of an index. They carry dimension names if there are several, since then their order matters.
   static Shape places(const ProductOperand& operand, char index) {
     Shape all;
     const auto [from, to] = dims_of(operand, index);
@@ -87,7 +88,8 @@ class ProductChooser {
     return fmt::format("{}, {}, {}", one('A', a_), one('B', b_), one('C', c_));
   }
 
-  /// Where the axis cuts an operand, it could cut the product; where it cuts any, it could cut any other index too.
+  /// Returns the roles that an axis may take. It may cut what it cuts in an operand. If it cuts an operand or if C is
+  /// partial over it, it may also cut the first dimension of any index. It may always cut nothing.
   Roles roles_of(int axis) const {
     Roles roles;
     const auto add = [&](Role role) {
@@ -102,11 +104,11 @@ class ProductChooser {
     const bool used = !roles.empty() || (c_.layout.partial() >> axis & 1U) != 0;
     if (used)
       for (const char index : std::string_view("mnk")) add({index, 0});
-    add({0, 0});  // every rank along it does the same
+    add({0, 0});  // all ranks along the axis do the same work
     return roles;
   }
 
-  /// The axes that cut each index, as cutting() says.
+  /// The axes that cut each index, as returned by cutting().
   struct Cuts {
     AxisSet m = 0, n = 0, k = 0;
 
@@ -143,10 +145,10 @@ class ProductChooser {
 
   static bool cheaper(const ProductWay& x, const ProductWay& y) {
     const double p = x.cost.total(), q = y.cost.total();
-    return p != q ? p < q : !x.sums_slabs && y.sums_slabs;  // a sum costs more than a copy
+    return p != q ? p < q : !x.sums_slabs && y.sums_slabs;  // at equal cost: adding slabs costs more than a copy
   }
 
-  /// True if a way that cuts these indices may run as what is asked for.
+  /// True if a way that cuts these indices can run the algorithm that is asked for.
   bool is_asked(bool m, bool n, bool k) const {
     if (request_.algorithm == "auto" || grid_.size() == 1) return true;
     if (request_.algorithm == "summa-a") return !n && (m || k);
@@ -181,7 +183,8 @@ class ProductChooser {
     return plan;
   }
 
-  /// Panels of what is summed; else of what is gathered, along the index that its owners cut.
+  /// Chooses the index that panels cut. If C is summed in slabs this is an index of C, unless axes cut both of its
+  /// indices; then it is k. Otherwise it is the index that the owners of the gathered operand cut, or k.
   char panel_index(const ProductPlan& way, const Roles& roles) const {
     const bool a = moves(way.a, way.a_used), b = moves(way.b, way.b_used);
     if (way.sums_slabs) {
@@ -194,7 +197,7 @@ class ProductChooser {
     return 'k';
   }
 
-  /// True if the operand lies cut over axes in the dimensions of `index` that do not cut them where it is used.
+  /// True if the operand's own layout cuts the dimensions of `index` over axes that do not cut them in `used`.
   static bool finer(const ProductOperand& operand, const Layout& used, char index) {
     const auto [from, to] = dims_of(operand, index);
     for (int d = from; d < to; ++d)
@@ -202,13 +205,15 @@ class ProductChooser {
     return false;
   }
 
-  /// Slabs end where owners' blocks do, as far as that leaves slabs that are worth a product each, and there are as many panels
-  /// as keep the links busy. A sum over a part of k reads B once for each, in short pieces where B is transposed: with few rows
-  /// of C that costs more than it hides (half the rate was measured with 8 rows, 0.8 with 64), and k is left whole.
+  /// Chooses the slabs and panels. Slabs end where owners' blocks end, as far as every slab stays large enough for a
+  /// product of its own. There are as many panels as keep the links busy. If panels cut k, each product reads a part of
+  /// B, in short pieces if B is transposed. With few rows of C this costs more than overlap hides (measured: half the
+  /// rate with 8 rows, 0.8 of it with 64); k is then not cut.
   void cut_panels(ProductPlan& way) const {
     constexpr Index most_slabs = 16, most_panels = 8;
-    Index extent = 0, beside = 1,
-          words = 0;  // of the dimension that is cut, of the index's other ones; that travel in panels
+    Index extent = 0,  // of the dimension that panels cut
+        beside = 1,    // product of the other extents of the same index
+        words = 0;     // elements that travel in panels
     std::vector<Index> ends;
     const auto add = [&](const ProductOperand& operand, const Layout& used, bool travels) {
       const int d = way.cut_dim(operand);
@@ -256,9 +261,9 @@ class ProductChooser {
 
   [[noreturn]] void refuse() const {
     std::string needs =
-        request_.algorithm == "2.5d" ? "three axes that the layouts cut" : "an axis that the layouts cut";
+        request_.algorithm == "2.5d" ? "three axes that the layouts use" : "an axis that the layouts use";
     if (request_.pending.value_or(0) != 0)
-      needs += fmt::format("; its k is cut over {}, over which C is summed later", grid_.print(*request_.pending));
+      needs += fmt::format("; k must be cut over {}, over which C is summed later", grid_.print(*request_.pending));
     fail("{}: the grid \"{}\" cannot run \"{}\", which needs {}", print(), grid_.print(), request_.algorithm, needs);
   }
 
@@ -266,8 +271,8 @@ class ProductChooser {
   const ProductRequest& request_;
   const Grid& grid_;
   ProductWays prices_;
-  std::vector<Roles> choices_;    // by axis
-  std::vector<ProductWay> ways_;  // the best of each kind
+  std::vector<Roles> choices_;    // for each axis
+  std::vector<ProductWay> ways_;  // the best way of each algorithm
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// Of these dimensions the slowest in memory that has more than one place: a slab of it is a block of a matrix.
+/// Returns, of these dimensions, the slowest in memory whose extent is above 1. A slab of it is a block of the matrix.
 int slowest(const Shape& shape, std::pair<int, int> dims) {
   for (int d = dims.first; d < dims.second; ++d)
     if (shape.name(d) != 'C' && shape.extent(d) > 1) return d;
@@ -48,7 +48,8 @@ Box ProductPlan::gathered(const ProductOperand& operand, const Layout& used, int
     const Box needed = part(operand, used, r, slab);
     return needed.empty() || operand.layout.owned(r).contains(needed);
   };
-  // Replicas of C agree bit for bit: either all multiply what they have where it lies, or all what they gathered.
+  // Replicas of C must agree bit for bit. Therefore either all of them multiply their own elements in place, or all of
+  // them multiply gathered copies.
   bool all = stays(rank);
   if (all && c_made.grid().group_size(c_made.replicated()) > 1)
     for (const int r : c_made.grid().group(rank, c_made.replicated())) all = all && stays(r);
@@ -57,7 +58,8 @@ Box ProductPlan::gathered(const ProductOperand& operand, const Layout& used, int
 
 namespace {
 
-/// From owned to needed boxes, for the ranks that differ from `rank` along `axes`; the others have nothing to do with it.
+/// Plans a transfer from owned to needed boxes among the ranks that differ from `rank` along `axes`. Other ranks are
+/// not involved.
 template <class Needed>
 TransferPlan transfer_along(AxisSet axes, const Layout& owner, int rank, Needed&& needed) {
   const Grid& grid = owner.grid();
@@ -101,7 +103,7 @@ Traffic ProductPlan::traffic(int rank, Index element_size) const {
   return sent;
 }
 
-// As matmul/product.cpp holds and releases them: two panels at a time.
+// This must agree with matmul/product.cpp, which holds two panels at a time.
 Index ProductPlan::workspace(int rank) const {
   const bool in_place = !sums_slabs && redistribute_c.empty();
   const auto of = [&](const ProductOperand& operand, const Layout& used, const Panel& panel) {

@@ -5,10 +5,11 @@
 
 namespace partita {
 
-/// Requires the same dtype, dimensions and extents: what element by element kernels work on.
+/// Requires equal dtypes, dimensions and extents, as element-wise kernels need them.
 inline void check_alike(const Tensor& x, const Tensor& y) {
-  require(x.dtype() == y.dtype() && x.names() == y.names(), "one dtype and the same dimensions");
-  for (int d = 0; d < x.box().dims(); ++d) require(x.box().extent(d) == y.box().extent(d), "the same extents");
+  require(x.dtype() == y.dtype() && x.names() == y.names(), "both tensors must have the same dtype and dimensions");
+  for (int d = 0; d < x.box().dims(); ++d)
+    require(x.box().extent(d) == y.box().extent(d), "both tensors must have the same extents");
 }
 
 }  // namespace partita

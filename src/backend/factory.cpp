@@ -16,7 +16,7 @@ constexpr bool have_onednn = false;
 }  // namespace
 
 void Backend::choose(const ConvProblem& /*problem*/, std::string_view algorithm) {
-  fail("backend '{}' has one way to compute a convolution, and none called '{}'", name(), algorithm);
+  fail("backend '{}' has only one convolution algorithm, and none named '{}'", name(), algorithm);
 }
 
 std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }

@@ -7,10 +7,10 @@
 
 namespace partita {
 
-/// Sample and position of one vector of channels: n, d, h, w in global coordinates.
+/// The sample and the spatial position of one vector of channels: n, d, h, w in global coordinates.
 using Position = std::array<Index, 4>;
 
-/// A box without its channels, brought to the four dimensions N D H W: those that it lacks are [0, 1), D before H.
+/// A box without its channels, in the four dimensions N D H W. Dimensions that the box lacks are [0, 1), D before H.
 inline std::array<Interval, 4> sides_of(const Box& box) {
   std::array<Interval, 4> sides{Interval{0, 1}, {0, 1}, {0, 1}, {0, 1}};
   sides[0] = box[0];
@@ -18,14 +18,14 @@ inline std::array<Interval, 4> sides_of(const Box& box) {
   return sides;
 }
 
-/// The same for windows: what lacks slides nowhere.
+/// The same for windows, in the dimensions D H W: a missing window has kernel 1 and stride 1.
 inline std::array<Window, 3> three(std::span<const Window> windows) {
   std::array<Window, 3> all{};
   for (std::size_t i = 0; i < windows.size(); ++i) all[3 - windows.size() + i] = windows[i];
   return all;
 }
 
-/// Where the vectors of channels of a tensor N C (D H W) lie in memory.
+/// The memory positions of a tensor's vectors of channels; the tensor is N C (D H W).
 struct Lattice {
   std::array<Interval, 4> sides;
   std::array<Index, 4> strides{};
@@ -43,7 +43,7 @@ struct Lattice {
   }
 };
 
-/// The positions of a box, numbered with w fastest.
+/// The positions of a box, numbered with w varying fastest.
 struct Positions {
   std::array<Interval, 4> sides;
 
@@ -56,21 +56,21 @@ struct Positions {
   }
 };
 
-/// The input that tap (0, 0, 0) of the windows reads for an output; it may lie outside of the tensor.
+/// The input that tap (0, 0, 0) of the windows reads for an output. It may lie outside the tensor.
 inline Position first_input(const std::array<Window, 3>& windows, const Position& out) {
   Position in = out;
   for (std::size_t i = 0; i < 3; ++i) in[i + 1] = out[i + 1] * windows[i].stride - windows[i].pad_lo;
   return in;
 }
 
-/// A local convolution, reduced to what is not zero: the outputs of y's box that touch inputs of x's box, and the
-/// inputs that they read.
+/// A local convolution, reduced to its nonzero part: the outputs in y's box that read inputs in x's box, and the inputs
+/// that they read.
 struct ConvGeometry {
   std::array<Window, 3> windows;
   Box in, out;
   Index channels = 0, filters = 0, groups = 1;
 
-  /// `a_group` are the channels that one filter reads.
+  /// `a_group` is the number of channels that one filter reads.
   ConvGeometry(std::span<const Window> slides, const Box& x, Index a_group, const Box& y)
       : windows(three(slides)),
         in(x),
@@ -79,7 +79,7 @@ struct ConvGeometry {
         filters(y.extent(1)),
         groups(a_group > 0 ? std::max<Index>(channels / a_group, 1) : 1) {
     const auto dims = static_cast<int>(slides.size()) + 2;
-    require(x.dims() == dims && y.dims() == dims, "one window a dimension behind C");
+    require(x.dims() == dims && y.dims() == dims, "there must be one window per dimension after C");
     in[0] = out[0] = intersect(x[0], y[0]);
     for (int d = 2; d < dims; ++d) {
       const Window& window = slides[static_cast<std::size_t>(d - 2)];
@@ -89,21 +89,23 @@ struct ConvGeometry {
   }
   ConvGeometry(std::span<const Window> slides, const Tensor& x, const Tensor& w, const Tensor& y)
       : ConvGeometry(slides, x.box(), w.box().extent(1), y.box()) {
-    require(x.find('N') == 0 && x.find('C') == 1 && w.find('F') == 0 && w.find('C') == 1, "x is N C ..., w is F C ...");
-    require(x.dtype() == w.dtype() && x.dtype() == y.dtype(), "one dtype");
+    require(x.find('N') == 0 && x.find('C') == 1 && w.find('F') == 0 && w.find('C') == 1,
+            "x must have the dimensions N C ... and w the dimensions F C ...");
+    require(x.dtype() == w.dtype() && x.dtype() == y.dtype(), "x, w and y must have the same dtype");
     if (empty()) return;
     require(w.box().extent(0) == filters && w.box().extent(1) * groups == channels && filters % groups == 0,
-            "w has the channels of x, or of a group, and those of y");
+            "w must have the channels of x (or of one group) and one filter for each channel of y");
     for (int d = 2; d < x.box().dims(); ++d)
-      require(w.box()[d] == Interval{0, slides[static_cast<std::size_t>(d - 2)].kernel}, "w holds whole kernels");
+      require(w.box()[d] == Interval{0, slides[static_cast<std::size_t>(d - 2)].kernel}, "w must hold whole kernels");
   }
-  /// True if no output touches an input: then y is the bias and the gradients are zero.
+  /// True if no output reads an input. Then y is the bias, and the gradients are zero.
   bool empty() const { return in.empty() || out.empty(); }
-  /// True if each output reads one input of its own: their vectors of channels lie in the same order.
+  /// True if each output reads exactly one input (kernel 1 and stride 1). Inputs and outputs then have the same order
+  /// in memory.
   bool pointwise() const {
     return std::all_of(windows.begin(), windows.end(), [](const Window& w) { return w.kernel == 1 && w.stride == 1; });
   }
-  /// Weights of one filter.
+  /// The number of weights of one filter.
   Index taps() const { return windows[0].kernel * windows[1].kernel * windows[2].kernel * channels; }
 };
 

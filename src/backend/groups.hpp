@@ -2,11 +2,11 @@
 
 #include "partita/backend/backend.hpp"
 
-// Convolutions of groups of channels, one group after the other: for backends that cannot do better.
+// Grouped convolutions, one group after the other, for backends that have no better way.
 
 namespace partita {
 
-/// The g-th of `groups` groups: which channels of x, which filters, which channels of y.
+/// Group g of `groups`: its channels of x, its filters, and its channels of y.
 class Group {
  public:
   Group(Index g, Index groups) : g_(g), groups_(groups) {}
@@ -16,7 +16,7 @@ class Group {
     box[1] = {box[1].lo + g_ * count, box[1].lo + (g_ + 1) * count};
     return box;
   }
-  /// Rows of w or of a bias, which lie one after the other.
+  /// The group's rows of w or of a bias, as a view, since they are contiguous.
   Tensor filters(const Tensor& w) const {
     if (!w) return w;
     Box box = w.box();
@@ -24,16 +24,16 @@ class Group {
     box[0] = {box[0].lo + g_ * count, box[0].lo + (g_ + 1) * count};
     return Tensor::view(w, g_ * count * row, w.names(), box);
   }
-  /// The group's channels of a tensor, as a dense one.
+  /// Copies the group's channels of a tensor into a dense tensor.
   Tensor of(const Tensor& tensor) const { return extract(tensor, channels(tensor), MemoryClass::workspace); }
-  /// Room for them.
+  /// Allocates a dense tensor for the group's channels of `tensor`.
   Tensor room(const Tensor& tensor) const { return tensor.like(channels(tensor), MemoryClass::workspace, Fill::none); }
 
  private:
   Index g_, groups_;
 };
 
-/// forward(x, w, bias, y) of each group
+/// Calls forward(x, w, bias, y) for each group.
 template <class Forward>
 void grouped_forward(Index groups, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
                      Forward&& forward) {
@@ -46,7 +46,7 @@ void grouped_forward(Index groups, const Tensor& x, const Tensor& w, const Tenso
   }
 }
 
-/// backward_data(dy, w, dx) of each group
+/// Calls backward_data(dy, w, dx) for each group.
 template <class BackwardData>
 void grouped_backward_data(Index groups, const Tensor& dy, const Tensor& w, const Tensor& dx,
                            BackwardData&& backward_data) {
@@ -59,7 +59,7 @@ void grouped_backward_data(Index groups, const Tensor& dy, const Tensor& w, cons
   }
 }
 
-/// backward_filter(x, dy, dw) of each group
+/// Calls backward_filter(x, dy, dw) for each group.
 template <class BackwardFilter>
 void grouped_backward_filter(Index groups, const Tensor& x, const Tensor& dy, const Tensor& dw,
                              BackwardFilter&& backward_filter) {

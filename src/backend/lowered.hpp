@@ -7,13 +7,13 @@
 
 #include <algorithm>
 
-// Convolutions as matrix products over blocks of outputs (im2col), for any product
-//   multiply(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc)    C = op(A) op(B) + beta C
+// Convolutions as matrix products over blocks of outputs (im2col). The product is a parameter:
+//   multiply(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc) computes C = op(A) op(B) + beta C.
 
 namespace partita {
 
-/// Calls run(column, length, offset) for the pieces of one row of the im2col matrix, in order: `length` neighbouring
-/// inputs from `offset` on in x's memory, or zeros where offset is negative.
+/// Calls run(column, length, offset) for the pieces of one row of the im2col matrix, in order. A piece is `length`
+/// adjacent elements of x's memory, from `offset` on, or zeros if `offset` is negative.
 template <class Run>
 void for_runs(const ConvGeometry& conv, const Lattice& x, const Position& out, Run&& run) {
   const auto& [slide_d, slide_h, slide_w] = conv.windows;
@@ -28,7 +28,7 @@ void for_runs(const ConvGeometry& conv, const Lattice& x, const Position& out, R
       Position at{start[0], start[1] + kd * slide_d.dilation, start[2] + kh * slide_h.dilation, start[3]};
       if (!x.holds(1, at[1]) || !x.holds(2, at[2])) {
         emit(slide_w.kernel, -1);
-      } else if (slide_w.dilation == 1) {  // neighbours along W are neighbours in memory
+      } else if (slide_w.dilation == 1) {  // neighbors along W are neighbors in memory
         const Interval reach{at[3], at[3] + slide_w.kernel};
         const Interval inside = intersect(reach, x.sides[3]);
         const Index before = inside.empty() ? slide_w.kernel : inside.lo - reach.lo;
@@ -44,15 +44,15 @@ void for_runs(const ConvGeometry& conv, const Lattice& x, const Position& out, R
   }
 }
 
-/// The matrices of a lowered convolution: columns[o,taps], the inputs that each output o of a block reads, and
-/// outputs[o,f]. Where a matrix lies in a tensor as it is, it is used there: columns of a 1x1 convolution with stride 1,
-/// outputs where all are wanted.
+/// The matrices of a lowered convolution, for one block of outputs at a time: columns[o,taps] holds the inputs that
+/// each output o reads, and outputs[o,f] the outputs. A matrix that exists in a tensor's memory is used in place: the
+/// columns of a 1x1 convolution with stride 1, and the outputs if all of y's box is computed.
 template <class T>
 class Lowered {
  public:
   using A = Accumulator<T>;
 
-  /// `x` and `y` stand for the input's and the output's side, values or gradients.
+  /// `x` and `y` are the tensors on the input's and the output's side: values or gradients.
   Lowered(const ConvGeometry& conv, const Tensor& x, const Tensor& y)
       : conv_(conv),
         x_(x),
@@ -66,13 +66,13 @@ class Lowered {
         columns_(columns_in_place_ ? 0 : block_ * taps_),
         sums_(outputs_in_place_ ? 0 : block_ * filters_) {}
 
-  /// Calls f(rows) for each block of outputs in turn.
+  /// Calls f(rows) for each block of outputs, where `rows` is the number of outputs in the block.
   template <class F>
   void for_blocks(F&& f) {
     for (begin_ = 0; begin_ < outputs_.count(); begin_ += block_) f(std::min(block_, outputs_.count() - begin_));
   }
 
-  /// The inputs that each output of the block reads.
+  /// Returns the inputs that each output of the block reads.
   const A* read_columns(const T* x, Index rows) const {
     if constexpr (!is_short)
       if (columns_in_place_) return x + begin_ * taps_;
@@ -87,11 +87,11 @@ class Lowered {
     }
     return columns_.data();
   }
-  /// True if the columns are x itself: they need not be added to it.
+  /// True if the columns are x itself, so that they need not be added to it.
   bool columns_in_place() const { return columns_in_place_; }
-  /// Where columns to be added to dx are formed.
+  /// Returns the memory in which to compute columns that are then added to dx.
   A* new_columns(A* dx) const { return columns_in_place_ ? dx + begin_ * taps_ : columns_.data(); }
-  /// The adjoint of read_columns: dx += columns, each where it was read.
+  /// The adjoint of read_columns: dx += columns. Each column goes to the place that it was read from.
   void add_columns(A* dx, Index rows) const {
     if (columns_in_place_) return;
     for (Index r = 0; r < rows; ++r) {
@@ -102,7 +102,7 @@ class Lowered {
       });
     }
   }
-  /// dy of the block's outputs.
+  /// Returns dy of the block's outputs.
   const A* read_outputs(const T* dy, Index rows) const {
     if constexpr (!is_short)
       if (outputs_in_place_) return dy + begin_ * filters_;
@@ -112,13 +112,13 @@ class Lowered {
     }
     return sums_.data();
   }
-  /// Where y's sums of the block are formed.
+  /// Returns the memory in which to compute the block's sums for y.
   A* new_outputs(T* y) const {
     if constexpr (!is_short)
       if (outputs_in_place_) return y + begin_ * filters_;
     return sums_.data();
   }
-  /// y of the block's outputs = sums + bias.
+  /// Writes y of the block's outputs: sums + bias.
   void write_outputs(T* y, const T* bias, Index rows) const {
     if (outputs_in_place_ && bias == nullptr) return;
     for (Index r = 0; r < rows; ++r) {
@@ -132,8 +132,8 @@ class Lowered {
  private:
   static constexpr bool is_short = !std::is_same_v<T, A>;
 
-  /// Outputs a block: its columns stay in the second-level cache, or are as many bytes as the weights, which every block
-  /// reads.
+  /// Returns the number of outputs in a block. Either its columns fit into the second-level cache, or they have as many
+  /// bytes as the weights, which every block reads.
   Index block() const {
     constexpr Index cached = Index{1} << 17, least = 64, most = 4096;
     const Index all = std::max(outputs_.count(), Index{1});
@@ -167,7 +167,7 @@ void lowered_forward(const ConvGeometry& conv, const Tensor& x, const Tensor& w,
   });
 }
 
-/// columns(dx)[o,taps] = dy[o,f] w[f,taps], added up where they were read
+/// columns(dx)[o,taps] = dy[o,f] w[f,taps], where each column is added to the input that it was read from
 template <class T, class Multiply>
 void lowered_backward_data(const ConvGeometry& conv, const Tensor& dy, const Tensor& w, const Tensor& dx,
                            Multiply&& multiply) {
@@ -185,7 +185,7 @@ void lowered_backward_data(const ConvGeometry& conv, const Tensor& dy, const Ten
   sums.store();
 }
 
-/// dw[f,taps] = dy[o,f]' columns(x)[o,taps], or dw += it
+/// dw[f,taps] = dy[o,f]' columns(x)[o,taps], or dw += this product
 template <class T, class Multiply>
 void lowered_backward_filter(const ConvGeometry& conv, const Tensor& x, const Tensor& dy, const Tensor& dw, Write write,
                              Multiply&& multiply) {

@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-/// Arrays for one problem, filled with ones.
+/// The arrays of one problem, filled with ones.
 class Arrays {
  public:
   explicit Arrays(const ConvProblem& problem) : pass_(problem.pass) {
@@ -36,7 +36,7 @@ class Arrays {
       bias_ = Tensor(DType::f32, "F", Box(filters), allocator_, MemoryClass::workspace);
     }
     require(ConvProblem(pass_, windows_, x_.box(), w_.box(), y_.box(), static_cast<bool>(bias_)) == problem,
-            "the arrays make the same problem");
+            "the arrays must describe the same problem");
   }
 
   std::size_t bytes() const {
@@ -58,9 +58,10 @@ class Arrays {
   Tensor x_, w_, y_, bias_;
 };
 
-/// As many arrays of one problem as drive each other out of the caches that a core has for itself: in a network too other
-/// layers run between two runs of one, and what was faster by 1.5 on arrays in its caches may be slower by 1.5 there. Of small
-/// ones 16, which may stay in the caches, as small layers' do.
+/// Several sets of arrays for one problem, which are used in turns so that they evict each other from the caches that a
+/// core has for itself. In a network other layers run between two runs of the same layer; an algorithm that is 1.5
+/// times faster on cached arrays may be 1.5 times slower there. There are at most 16 sets. Small arrays may therefore
+/// stay in the caches, as those of small layers do.
 class Rotation {
  public:
   explicit Rotation(const ConvProblem& problem) {
@@ -75,7 +76,7 @@ class Rotation {
   std::size_t at_ = 0;
 };
 
-/// One of the ways to compute it, and its runs so far.
+/// One of the algorithms, and its runs so far.
 struct Candidate {
   std::string_view algorithm;
   std::vector<Timing> runs = {};
@@ -85,7 +86,7 @@ struct Candidate {
     std::sort(seconds.begin(), seconds.end());
     return (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
   }
-  /// Of what its core did for it alone.
+  /// The shortest run, without the time in which the core worked for other processes.
   double shortest() const {
     double least = std::numeric_limits<double>::infinity();
     for (const auto& run : runs) least = std::min(least, run.seconds - run.lost);
@@ -99,10 +100,10 @@ double least_median(const std::vector<Candidate>& all) {
   return least;
 }
 
-/// Runs all in turns. Fewer rounds are made of what takes long, and what cannot win, whatever its core did for others meanwhile,
-/// leaves.
+/// Runs all candidates in turns. Slow problems get fewer rounds. A candidate is dropped once it cannot win: even its
+/// shortest run is too long, whatever time its core lost to other processes.
 void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend) {
-  constexpr double enough = 0.05, much = 1;  // seconds, of the fastest
+  constexpr double enough = 0.05, much = 1;  // seconds, in all runs of the fastest candidate
   constexpr int few = 3, most = 15;
   Rotation rotation(problem);
   const auto run = [&](const Candidate& candidate) {
@@ -112,11 +113,11 @@ void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& back
     arrays.run(backend);
     return watch.time();
   };
-  for (const auto& candidate : all) run(candidate);  // makes what later runs find made
+  for (const auto& candidate : all) run(candidate);  // warm-up: creates what later runs reuse
   for (int round = 1;; ++round) {
     for (auto& candidate : all) candidate.runs.push_back(run(candidate));
     const double best = least_median(all), spent = round * best;
-    const double hopeless = round == 1 ? 3 : 1.5;  // one run may have been unlucky
+    const double hopeless = round == 1 ? 3 : 1.5;  // a single run may have been disturbed
     std::erase_if(all, [&](const Candidate& candidate) { return candidate.shortest() > hopeless * best; });
     if (round == most || (spent >= enough && round >= few) || (spent > much && round > 1) || all.size() == 1) return;
   }
@@ -128,7 +129,7 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem) {
   constexpr double doubt = 0.97;
   std::vector<Candidate> all;
   for (const auto algorithm : backend.algorithms(problem)) all.push_back({algorithm});
-  require(!all.empty(), "the problem has a choice");
+  require(!all.empty(), "the backend must have an algorithm to choose for the problem");
   race(all, problem, backend);
   const double best = least_median(all);
   const auto fastest = std::find_if(all.begin(), all.end(),

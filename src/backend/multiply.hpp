@@ -4,7 +4,7 @@
 
 namespace partita {
 
-/// Backend::gemm in the types in which sums are formed: C[m,n] = alpha * op(A) op(B) + beta * C, row-major.
+/// Backend::gemm on the types in which sums are formed: C[m,n] = alpha * op(A) op(B) + beta * C, row-major.
 template <class A>
 void multiply(bool transpose_a, bool transpose_b, Index m, Index n, Index k, A alpha, const A* a, Index lda, const A* b,
               Index ldb, A beta, A* c, Index ldc);

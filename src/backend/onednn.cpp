@@ -13,23 +13,25 @@
 #include <string>
 #include <unordered_map>
 
-/// Of the OpenMP runtime that libdnnl runs on (libgomp); declared here since clang's <omp.h> belongs to another one.
+/// From libgomp, the OpenMP runtime that libdnnl uses. It is declared here because clang's <omp.h> belongs to another
+/// runtime.
 extern "C" void omp_set_num_threads(int);
 
 namespace partita {
 
 namespace {
 
-// Ways of computing a convolution: oneDNN's own, and matrix products by one of its two.
+// Convolution algorithms: oneDNN's own, and lowered convolutions with one of oneDNN's two matrix products.
 constexpr std::string_view nhwc = "nhwc", blocked = "blocked", winograd = "winograd", by_sgemm = "gemm",
                            by_matmul = "matmul";
 
-/// `tensor` over `box`: itself, or a dense copy, since strided views fall to oneDNN's slow kernel.
+/// Returns `tensor` restricted to `box`: the tensor itself, or a dense copy. Strided views would take oneDNN's slow
+/// kernel.
 Tensor dense(const Tensor& tensor, const Box& box) {
   return tensor.box() == box ? tensor : extract(tensor, box, MemoryClass::workspace);
 }
 
-/// How a convolution is computed: by a primitive made for it, or as matrix products.
+/// How a convolution is computed: by a primitive made for it, or by matrix products.
 struct Way {
   std::unique_ptr<OneDnnConv> conv = nullptr;
   bool matmul = false;
@@ -42,10 +44,10 @@ std::shared_ptr<const Way> make_way(const ConvProblem& problem, std::string_view
   if (algorithm == winograd) return made({make_winograd_conv(problem)});
   if (algorithm == by_sgemm) return made({});
   if (algorithm == by_matmul) return made({.matmul = true});
-  fail("backend 'onednn' has no convolution called '{}'", algorithm);
+  fail("backend 'onednn' has no convolution algorithm named '{}'", algorithm);
 }
 
-/// The matrix product of a lowered convolution: one of oneDNN's two.
+/// The matrix product of a lowered convolution: oneDNN's matmul primitive or its sgemm function.
 struct Product {
   OneDnnMatmul& matmul;
   bool takes_matmul;
@@ -55,7 +57,7 @@ struct Product {
   }
 };
 
-/// The reference with oneDNN's convolutions and matrix products.
+/// The reference backend with oneDNN's convolutions and matrix products.
 class OneDnnBackend : public ReferenceBackend {
  public:
   explicit OneDnnBackend(int threads) : threads_(threads) {}
@@ -63,7 +65,7 @@ class OneDnnBackend : public ReferenceBackend {
 
   void check(DType dtype) const override {
     if (dtype != DType::f32)
-      fail("backend 'onednn' computes in f32, not in {}; backend 'reference' can", partita::name(dtype));
+      fail("backend 'onednn' computes in f32 only, not in {}; use backend 'reference'", partita::name(dtype));
   }
 
   std::vector<std::string_view> algorithms(const ConvProblem& problem) const override {
@@ -75,7 +77,8 @@ class OneDnnBackend : public ReferenceBackend {
     std::vector<std::string_view> ways{blocked};
     if (has_winograd(problem)) ways.push_back(winograd);
     if (has_fast_nhwc(problem)) ways.insert(ways.begin(), nhwc);
-    // The first is by rule: matmul was the faster one where it transposes w, the function elsewhere.
+    // The better of the two by measurement comes first: the primitive where it transposes w (forward), else the
+    // function.
     std::vector<std::string_view> products{by_sgemm, by_matmul};
     if (problem.pass == ConvPass::forward) std::swap(products[0], products[1]);
     const auto place = points && ways.front() == nhwc ? ways.begin() : ways.end();
@@ -130,7 +133,7 @@ class OneDnnBackend : public ReferenceBackend {
     if (partly) copy_box(result, dx, conv.in);
   }
 
-  // dw = conv'(x, dy), or dw += it
+  // dw = conv'(x, dy), or dw += conv'(x, dy)
   void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
                             Write write, Stream) override {
     const ConvGeometry conv = prepare(windows, x, dw, dy);
@@ -148,14 +151,15 @@ class OneDnnBackend : public ReferenceBackend {
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override {
     check(dtype);
-    if (m == 0 || n == 0 || k == 0)  // oneDNN returns early and would leave beta out
+    if (m == 0 || n == 0 || k == 0)  // oneDNN returns early and would not apply beta
       return ReferenceBackend::gemm(dtype, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
                                     stream);
     omp_set_num_threads(threads_);
     const auto* left = static_cast<const float*>(a);
     const auto* right = static_cast<const float*>(b);
     auto* result = static_cast<float*>(c);
-    // The primitive is faster by up to 1.4 with few rows (a linear layer's forward, measured), the function elsewhere.
+    // Measured: with few rows (a linear layer's forward pass) the primitive is up to 1.4 times faster. Elsewhere the
+    // function is.
     if (transpose_b && !transpose_a && (beta == 0 || beta == 1) && alpha == 1)
       return matmul_(transpose_a, transpose_b, m, n, k, left, lda, right, ldb, static_cast<float>(beta), result, ldc);
     onednn_sgemm(transpose_a, transpose_b, m, n, k, left, lda, right, ldb, static_cast<float>(beta), result, ldc,
@@ -180,16 +184,16 @@ class OneDnnBackend : public ReferenceBackend {
     });
   }
 
-  /// Room for what `conv` makes on the way: all share one, as large as the largest needs.
+  /// Scratch memory for `conv`. All convolutions share one buffer, as large as the largest of them needs.
   float* room(const OneDnnConv& conv) {
     if (conv.room() > room_elements_) {
-      room_ = Scratch<float>(0);  // not both at once
+      room_ = Scratch<float>(0);  // frees the old buffer before the new one is allocated
       room_ = Scratch<float>(room_elements_ = conv.room());
     }
     return room_.data();
   }
 
-  /// How `problem` is computed; chosen by rule where nobody has measured.
+  /// Returns how `problem` is computed. Takes the default if no algorithm was chosen.
   const Way& find(const ConvProblem& problem) {
     const auto found = chosen_.find(problem);
     if (found != chosen_.end()) return *found->second;
@@ -200,7 +204,7 @@ class OneDnnBackend : public ReferenceBackend {
   int threads_;
   OneDnnMatmul matmul_;
   std::unordered_map<ConvProblem, std::shared_ptr<const Way>, ConvProblemHash> chosen_;
-  ConvProblem tried_;  // the last one chosen for, with all ways made for it: measuring takes them in turns
+  ConvProblem tried_;  // the last problem that choose() was called for; ways_ holds all ways made for it
   std::map<std::string, std::shared_ptr<const Way>, std::less<>> ways_;
   Scratch<float> room_{0};
   Index room_elements_ = 0;
@@ -209,7 +213,7 @@ class OneDnnBackend : public ReferenceBackend {
 }  // namespace
 
 std::unique_ptr<Backend> make_onednn_backend(int threads) {
-  if (threads < 1) fail("a backend needs 1 thread or more, not {}", threads);
+  if (threads < 1) fail("the number of threads must be at least 1, not {}", threads);
   return std::make_unique<OneDnnBackend>(threads);
 }
 

@@ -21,7 +21,7 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-/// {front..., what(side) of each spatial dimension}
+/// Returns {front..., what(side) for each spatial dimension}.
 template <class What>
 Memory::dims dims(const ConvProblem& p, std::initializer_list<Index> front, What&& what) {
   Memory::dims all(front);
@@ -31,7 +31,7 @@ Memory::dims dims(const ConvProblem& p, std::initializer_list<Index> front, What
 Memory::dims x_dims(const ConvProblem& p) {
   return dims(p, {p.batch, p.channels}, [](const Side& s) { return s.in; });
 }
-/// oneDNN wants the groups of weights as a dimension of their own.
+/// oneDNN expects the groups of weights as an extra dimension.
 Memory::dims w_dims(const ConvProblem& p) {
   const auto kernel = [](const Side& s) { return s.kernel; };
   if (p.groups == 1) return dims(p, {p.filters, p.channels}, kernel);
@@ -40,21 +40,21 @@ Memory::dims w_dims(const ConvProblem& p) {
 Memory::dims y_dims(const ConvProblem& p) {
   return dims(p, {p.batch, p.filters}, [](const Side& s) { return s.out; });
 }
-/// N D H W C
+/// The format N D H W C.
 Tag channels_last(const ConvProblem& p) { return p.spatial == 1 ? Tag::acb : p.spatial == 2 ? Tag::acdb : Tag::acdeb; }
 
 Memory::desc described(const Memory::dims& dims, Tag tag) { return {dims, Memory::data_type::f32, tag}; }
 
-// Our arrays.
+// Descriptions of our arrays.
 Memory::desc our_x(const ConvProblem& p) { return described(x_dims(p), channels_last(p)); }
 Memory::desc our_y(const ConvProblem& p) { return described(y_dims(p), channels_last(p)); }
-/// F D H W C, groups first: filters lie in the order of their groups.
+/// F D H W C, preceded by the groups: filters are stored in the order of their groups.
 Memory::desc our_w(const ConvProblem& p) {
   const Tag grouped = p.spatial == 1 ? Tag::abdc : p.spatial == 2 ? Tag::abdec : Tag::abdefc;
   return described(w_dims(p), p.groups == 1 ? channels_last(p) : grouped);
 }
 
-/// The descriptions from which a primitive is made; Tag::any lets oneDNN choose a blocked form.
+/// The descriptions from which a primitive is made. Tag::any lets oneDNN choose a blocked format.
 struct Descriptions {
   Memory::desc x, w, y, bias;
   Descriptions(const ConvProblem& p, Tag activations)
@@ -64,7 +64,7 @@ struct Descriptions {
         bias(p.with_bias != 0 ? described({p.filters}, Tag::a) : Memory::desc()) {}
 };
 
-/// Strides, dilations (oneDNN counts what is skipped) and pads.
+/// Strides, dilations (oneDNN counts the skipped elements) and padding.
 struct Slides {
   Memory::dims strides, dilations, pad_lo, pad_hi;
   explicit Slides(const ConvProblem& p)
@@ -74,7 +74,7 @@ struct Slides {
         pad_hi(dims(p, {}, [](const Side& s) { return s.pad_hi; })) {}
 };
 
-/// One of oneDNN's kernels, by the form of its activations and by its algorithm.
+/// One of oneDNN's kernels: the format of its activations, and its algorithm.
 struct Kernel {
   Tag activations;
   dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct;
@@ -82,9 +82,9 @@ struct Kernel {
 Kernel nhwc(const ConvProblem& p) { return {channels_last(p)}; }
 constexpr Kernel blocked{Tag::any}, winograd{Tag::any, dnnl::algorithm::convolution_winograd};
 
-/// Rows and columns around dx that are computed too and thrown away. oneDNN 2.6's Winograd takes no padding of more than 1, as inner
-/// ranks have it that cut rows or columns, and in its backward takes the padding below for the one above. Where dx is larger, the
-/// padding is smaller.
+/// Extra rows and columns around dx, which are computed and then discarded. oneDNN 2.6's Winograd kernel accepts no
+/// padding above 1, but inner ranks have more if rows or columns are sharded. Its backward pass also takes the padding
+/// below for the padding above. With a larger dx the padding is smaller, and equal above and below.
 struct Margin {
   Index above = 0, below = 0, left = 0, right = 0;
   Margin(const ConvProblem& p, const Kernel& kernel) {
@@ -109,8 +109,9 @@ struct Margin {
   }
 };
 
-// What makes a primitive, which gets its scratchpad from the caller: oneDNN keeps Winograd's a thread, and of the size of the largest one
-// ever made there. Empty where oneDNN has none.
+// The functions below make primitive descriptors. A descriptor is empty if oneDNN has no such kernel. The caller
+// provides the scratchpad: otherwise oneDNN keeps one for Winograd on each thread, as large as the largest that was
+// ever made there.
 constexpr bool may_be_empty = true;
 
 dnnl::primitive_attr attributes() {
@@ -147,7 +148,8 @@ dnnl::convolution_backward_weights::primitive_desc backward_filter(const ConvPro
   return {desc, attributes(), engine(), hint, may_be_empty};
 }
 
-/// One array of a primitive: dense channels last for us, the form that the primitive chose for it.
+/// One array that a primitive reads. Ours is dense in channels-last format; the primitive's has the format that it
+/// chose.
 class Operand {
  public:
   Operand(const Memory::desc& dense, const Memory::desc& chosen)
@@ -165,8 +167,8 @@ class Operand {
   std::optional<dnnl::reorder> load_;
 };
 
-/// The array that a primitive writes. What it may have to add to ours it must have of its own. Ours may lie within a
-/// larger one.
+/// The array that a primitive writes. If the result may have to be added to our array, the primitive has an array of
+/// its own. Our array may be a part of the primitive's (see Margin).
 class Result {
  public:
   Result(const Memory::desc& dense, const Memory::desc& chosen, bool may_add, const Memory::dims& offset = {})
@@ -185,7 +187,7 @@ class Result {
     add_.emplace(dnnl::reorder::primitive_desc(wanted_, dense_, adding));
   }
   const Memory& chosen() const { return chosen_; }
-  /// Before the primitive runs, names where its result goes; `store` puts it there.
+  /// Sets where the result goes. Call it before the primitive runs; `store` then writes the result there.
   void point_to(float* data) const { dense_.set_data_handle(data); }
   void store(const dnnl::stream& stream, Write write) {
     auto& to_ours = write == Write::add ? add_ : store_;
@@ -197,7 +199,7 @@ class Result {
   std::optional<dnnl::reorder> store_, add_;
 };
 
-/// A primitive with its operands: two that it reads and one that it writes.
+/// A primitive with its arrays: two that it reads and one that it writes.
 class Primitive final : public OneDnnConv {
  public:
   Primitive(const ConvProblem& problem, const Kernel& kernel) {
@@ -246,7 +248,7 @@ class Primitive final : public OneDnnConv {
  private:
   template <class Made, class Description>
   Made make(const Description& pd, const ConvProblem& problem) {
-    if (!pd) fail("oneDNN has no such kernel for {}", problem.print());
+    if (!pd) fail("oneDNN has no kernel of the chosen algorithm for {}", problem.print());
     room_ = Memory(pd.scratchpad_desc(), engine(), nullptr);
     return Made(pd);
   }
@@ -270,10 +272,10 @@ class Primitive final : public OneDnnConv {
   std::unordered_map<int, Memory> args_;
 };
 
-/// What oneDNN says of a kernel.
+/// oneDNN's answer to a request for a kernel.
 struct Found {
-  std::string name;      ///< "": there is none
-  std::size_t room = 0;  ///< bytes
+  std::string name;      ///< "" if there is none
+  std::size_t room = 0;  ///< scratch memory in bytes
 };
 
 Found found(const ConvProblem& problem, const Kernel& kernel) {

@@ -8,7 +8,7 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k,
                   const float* b, Index ldb, float beta, float* c, Index ldc, float alpha) {
   const auto status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  require(status == dnnl_success, "oneDNN accepts the matrix product");
+  require(status == dnnl_success, "oneDNN must accept the matrix product");
 }
 
 OneDnnMatmul::Primitive OneDnnMatmul::make(const Key& key) {
@@ -32,7 +32,7 @@ OneDnnMatmul::Primitive OneDnnMatmul::make(const Key& key) {
 
 void OneDnnMatmul::operator()(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const float* a, Index lda,
                               const float* b, Index ldb, float beta, float* c, Index ldc) {
-  require(beta == 0 || beta == 1, "the primitive writes its product or adds it");
+  require(beta == 0 || beta == 1, "beta of the matmul primitive must be 0 or 1");
   const Key key{transpose_a ? 1 : 0, transpose_b ? 1 : 0, m, n, k, lda, ldb, ldc, beta == 1 ? 1 : 0};
   auto found = primitives_.find(key);
   if (found == primitives_.end()) found = primitives_.emplace(key, make(key)).first;

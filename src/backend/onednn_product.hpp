@@ -9,13 +9,13 @@
 
 namespace partita {
 
-// oneDNN's two matrix products, row-major, none of m, n, k zero. Neither is the faster one everywhere.
+// oneDNN's two matrix products, row-major. m, n and k must not be zero. Neither is faster in all cases.
 
-/// C[m,n] = alpha * op(A) op(B) + beta * C by its BLAS function.
+/// C[m,n] = alpha * op(A) op(B) + beta * C by oneDNN's BLAS function
 void onednn_sgemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const float* a, Index lda,
                   const float* b, Index ldb, float beta, float* c, Index ldc, float alpha = 1);
 
-/// C[m,n] = op(A) op(B) + beta * C by its primitive, beta 0 or 1.
+/// C[m,n] = op(A) op(B) + beta * C by oneDNN's primitive; beta is 0 or 1
 class OneDnnMatmul {
  public:
   void operator()(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const float* a, Index lda,
@@ -26,7 +26,7 @@ class OneDnnMatmul {
     dnnl::matmul run;
     dnnl::memory a, b, c;
   };
-  using Key = std::array<Index, 9>;  // all arguments but the arrays
+  using Key = std::array<Index, 9>;  // all arguments except the arrays
   static Primitive make(const Key& key);
 
   std::map<Key, Primitive> primitives_;

@@ -4,10 +4,11 @@
 
 namespace partita {
 
-/// y = bias, for outputs that touch no input; zero without one.
+/// y = bias, for outputs that read no input; zero if there is no bias.
 void fill_bias(const Tensor& bias, const Tensor& y);
 
-/// Kernels in named loops and Eigen, without state. The other CPU backend overrides what it has faster.
+/// Kernels in plain loops and Eigen. They keep no state. The oneDNN backend overrides those for which it has faster
+/// ones.
 class ReferenceBackend : public Backend {
  public:
   std::string_view name() const override { return "reference"; }

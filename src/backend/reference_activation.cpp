@@ -1,5 +1,5 @@
-#include "src/backend/alike.hpp"
 #include "partita/base/dispatch.hpp"
+#include "src/backend/alike.hpp"
 #include "src/backend/reference.hpp"
 
 #include <cmath>
@@ -11,11 +11,12 @@ namespace {
 
 using Kind = Activation::Kind;
 
-/// f(x), and f'(x) * dy from what is kept: y = f(x) where that suffices, else x. `p` is the function's parameter.
+/// f(x), and f'(x) * dy computed from the value that was kept: y = f(x) if that suffices, else x. `p` is the parameter
+/// of the function.
 template <Kind kind>
 struct Function;
 
-// Written so that what is not a number stays visible.
+// The comparisons are written so that NaN propagates.
 template <>
 struct Function<Kind::relu> {
   template <class A>
@@ -107,7 +108,7 @@ struct Function<Kind::silu> {
   }
 };
 
-/// Calls f(Function<kind>{}).
+/// Calls f(Function<kind>{}) for the given kind.
 template <class F>
 void dispatch_function(Kind kind, F&& f) {
   switch (kind) {
@@ -122,7 +123,7 @@ void dispatch_function(Kind kind, F&& f) {
   broken("unknown activation");
 }
 
-/// Calls f(T{}, Function<kind>{}, parameter), T the type of elements.
+/// Calls f(T{}, Function<kind>{}, parameter), where T is the element type.
 template <class F>
 void dispatch_elements(const Activation& activation, DType dtype, F&& f) {
   dispatch_float(dtype, [&](auto t) {

@@ -7,7 +7,7 @@ namespace partita {
 
 namespace {
 
-/// Eigen's product for lowered convolutions.
+/// Eigen's matrix product, for lowered convolutions.
 constexpr auto product = []<class A>(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const A* a,
                                      Index lda, const A* b, Index ldb, A beta, A* c, Index ldc) {
   multiply<A>(transpose_a, transpose_b, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
@@ -18,7 +18,7 @@ constexpr auto product = []<class A>(bool transpose_a, bool transpose_b, Index m
 void fill_bias(const Tensor& bias, const Tensor& y) {
   if (!bias || y.volume() == 0) return y.zero();
   const Index filters = y.box().extent(1);
-  require(bias.volume() == filters && bias.dtype() == y.dtype(), "one bias a filter");
+  require(bias.volume() == filters && bias.dtype() == y.dtype(), "there must be one bias per filter, in y's dtype");
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     for (Index at = 0; at < y.volume(); at += filters) std::copy_n(bias.as<T>(), filters, y.as<T>() + at);

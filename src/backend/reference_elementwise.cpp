@@ -1,5 +1,5 @@
-#include "src/backend/alike.hpp"
 #include "partita/base/dispatch.hpp"
+#include "src/backend/alike.hpp"
 #include "src/backend/reference.hpp"
 
 #include <algorithm>
@@ -11,21 +11,21 @@ namespace partita {
 
 namespace {
 
-/// Elements of x as rows of channels, which lie innermost.
+/// The elements of x as rows of channels, which are the innermost dimension.
 struct Rows {
   Index rows, channels;
   explicit Rows(const Tensor& x) : rows(0), channels(x.extent('C')) {
-    require(x.find('C') >= 0, "x has channels");
+    require(x.find('C') >= 0, "x must have channels");
     if (x.volume() > 0) rows = x.volume() / channels;
   }
 };
 
 void check_channels(std::size_t entries, Index channels) {
-  require(entries == static_cast<std::size_t>(channels), "one entry a channel");
+  require(entries == static_cast<std::size_t>(channels), "there must be one entry per channel");
 }
 
-/// Calls f(first row, how many) with four rows at a time, then the rest one by one: a sum stays in its register for four
-/// rows. Each channel is still summed in the order of the rows.
+/// Calls f(first row, number of rows) for four rows at a time, then for the remaining rows one by one. A sum stays in
+/// its register for four rows. Each channel is still summed in the order of the rows.
 template <class F>
 void in_fours(Index rows, F&& f) {
   Index r = 0;
@@ -48,7 +48,8 @@ void ReferenceBackend::check(DType dtype) const {
 
 void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream) {
   const Rows size(y);
-  require(bias.volume() == size.channels && bias.dtype() == y.dtype(), "one bias a channel");
+  require(bias.volume() == size.channels && bias.dtype() == y.dtype(),
+          "there must be one bias per channel, in y's dtype");
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -61,7 +62,8 @@ void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream)
 
 void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream) {
   const Rows size(dy);
-  require(db.volume() == size.channels && db.dtype() == dy.dtype(), "one bias a channel");
+  require(db.volume() == size.channels && db.dtype() == dy.dtype(),
+          "there must be one bias per channel, in dy's dtype");
   std::vector<double> sums(static_cast<std::size_t>(size.channels));
   dispatch_float(dy.dtype(), [&](auto t) {
     using T = decltype(t);

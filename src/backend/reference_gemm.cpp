@@ -15,7 +15,7 @@ void multiply(bool transpose_a, bool transpose_b, Index m, Index n, Index k, A a
   const Eigen::Map<const Rows, 0, Stride> right(b, transpose_b ? n : k, transpose_b ? k : n, Stride(ldb));
   Eigen::Map<Rows, 0, Stride> result(c, m, n, Stride(ldc));
   if (beta == A{0})
-    result.setZero();  // not multiplied: what is not a number before does not survive
+    result.setZero();  // not multiplied by 0, so that a NaN in the old content does not survive
   else if (beta != A{1})
     result *= beta;
   if (m == 0 || n == 0 || k == 0) return;
@@ -36,7 +36,7 @@ template void multiply(bool, bool, Index, Index, Index, double, const double*, I
 
 namespace {
 
-/// A dense matrix in the accumulator's type from one with `stride` elements between rows.
+/// Copies a matrix with `stride` elements between rows into a dense one in the accumulator's type.
 template <class T>
 Scratch<Accumulator<T>> widen(const T* from, Index rows, Index columns, Index stride) {
   Scratch<Accumulator<T>> to(rows * columns);

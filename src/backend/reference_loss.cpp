@@ -1,5 +1,5 @@
-#include "src/backend/alike.hpp"
 #include "partita/base/dispatch.hpp"
+#include "src/backend/alike.hpp"
 #include "src/backend/reference.hpp"
 
 #include <algorithm>
@@ -10,7 +10,8 @@ namespace partita {
 
 namespace {
 
-/// A row of channels in double, its largest entry (the first one) and the logarithm of the sum of exponentials.
+/// A row of channels in double, the index of its largest entry (the first one if several are equal), and the logarithm
+/// of the sum of exponentials.
 struct LogSoftmax {
   std::vector<double> row;
   Index largest = 0;
@@ -25,34 +26,34 @@ struct LogSoftmax {
     const auto at = std::max_element(row.begin(), row.end());
     largest = at - row.begin();
     double sum = 0;
-    for (const double v : row) sum += std::exp(v - *at);  // no exponential overflows
+    for (const double v : row) sum += std::exp(v - *at);  // the largest is subtracted, so that nothing overflows
     log_sum = *at + std::log(sum);
   }
 };
 
-/// Calls f(row number, label's position in the row, row as log-softmax).
+/// Calls f(row number, label, row as log-softmax) for each row. The label is a channel's index.
 template <class F>
 void for_labelled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&& f) {
-  const Index channels = x.extent('C');  // whole
+  const Index channels = x.extent('C');  // all channels are here: C is not sharded
   const auto rows = static_cast<Index>(labels.size());
-  require(rows * channels == x.volume(), "one label a row of channels");
+  require(rows * channels == x.volume(), "there must be one label per row of channels");
   LogSoftmax softmax;
   dispatch_float(x.dtype(), [&](auto t) {
     for (Index i = 0; i < rows; ++i) {
       const Index label = labels[static_cast<std::size_t>(i)];
-      require(label >= 0 && label < channels, "labels are channels");
+      require(label >= 0 && label < channels, "each label must be a channel");
       softmax.read(x.as<decltype(t)>() + i * channels, channels);
       f(i, label, softmax);
     }
   });
 }
 
-/// Where the sums of a row's sample begin.
+/// Maps a row to the index of the first sum of its sample.
 class SampleOf {
  public:
   explicit SampleOf(const Tensor& x, std::size_t sums) : channels_(x.extent('C')) {
     const Index samples = x.box().extent(0);
-    require(static_cast<Index>(sums) == samples * channels_, "a sum a sample and channel");
+    require(static_cast<Index>(sums) == samples * channels_, "there must be one sum per sample and channel");
     rows_ = samples == 0 || channels_ == 0 ? 1 : std::max<Index>(x.volume() / samples / channels_, 1);
   }
   std::size_t operator()(Index row) const { return static_cast<std::size_t>(row / rows_ * channels_); }

@@ -10,22 +10,24 @@ namespace partita {
 namespace {
 
 void check_pool(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked) {
-  require(x.dtype() == y.dtype() && x.box().dims() == y.box().dims(), "pooling keeps dtype and dimensions");
-  require(static_cast<int>(pooling.windows.size()) + 2 == y.box().dims(), "one window a dimension behind C");
+  require(x.dtype() == y.dtype() && x.box().dims() == y.box().dims(), "pooling must keep the dtype and the dimensions");
+  require(static_cast<int>(pooling.windows.size()) + 2 == y.box().dims(),
+          "there must be one window per dimension after C");
   if (pooling.kind == PoolKind::max)
-    require(picked.dtype() == DType::i32 && picked.box() == y.box(), "picked is i32 over y's box");
+    require(picked.dtype() == DType::i32 && picked.box() == y.box(), "picked must be i32 with y's box");
   if (x.volume() == 0) return;
-  require(x.box().extent(1) == y.box().extent(1), "pooling keeps channels");
-  require(intersect(x.box()[0], y.box()[0]) == y.box()[0], "x holds the samples of y");
+  require(x.box().extent(1) == y.box().extent(1), "pooling must keep the channels");
+  require(intersect(x.box()[0], y.box()[0]) == y.box()[0], "x must hold the samples of y");
 }
 
-/// The inputs that one window covers. Away from the edges of x these are all of them, at fixed distances from the first.
+/// The inputs that one window covers. Away from the edges of x these are all taps, at fixed distances from the first
+/// input.
 class Cover {
  public:
   struct Tap {
-    std::int32_t position;  ///< in the window
-    Position step;          ///< from the first input
-    Index offset;           ///< the same in x's memory
+    std::int32_t position;  ///< number of the tap in the window
+    Position step;          ///< distance from the window's first input, in each dimension
+    Index offset;           ///< the same distance in x's memory, in elements
   };
 
   Cover(const Pooling& pooling, const Tensor& x)
@@ -41,7 +43,7 @@ class Cover {
         }
   }
 
-  /// To the outputs of one row: those of any w.
+  /// Moves to a row of outputs: all outputs that differ in w only.
   void move_to_row(const Position& out) {
     row_ = first_input(windows_, out);
     row_first_ = x_.offset({row_[0], row_[1], row_[2], x_.sides[3].lo});
@@ -49,7 +51,7 @@ class Cover {
     for (std::size_t d = 1; d < 3; ++d)
       row_inside_ = row_inside_ && x_.holds(d, row_[d]) && x_.holds(d, row_[d] + all_.back().step[d]);
   }
-  /// To one output of the row.
+  /// Moves to one output of the row.
   void move_to(Index w) {
     const Index start = w * windows_[2].stride - windows_[2].pad_lo;
     first_ = row_first_ + (start - x_.sides[3].lo) * x_.strides[3];
@@ -66,9 +68,9 @@ class Cover {
   }
 
   const std::vector<Tap>& taps() const { return *taps_; }
-  /// Where the tap lies in x's memory.
+  /// Returns the tap's offset in x's memory.
   Index offset(const Tap& tap) const { return first_ + tap.offset; }
-  /// What an average divides by; at least 1.
+  /// Returns the divisor of an average; at least 1.
   Index divisor() const {
     return static_cast<Index>(std::max<std::size_t>((always_whole_ ? &all_ : taps_)->size(), 1));
   }
@@ -79,12 +81,12 @@ class Cover {
   bool always_whole_;
   std::vector<Tap> all_, some_;
   const std::vector<Tap>* taps_ = &all_;
-  Position row_{};  // the first input of the row's windows, but for w
+  Position row_{};  // the first input of the window; its w is set only by move_to
   bool row_inside_ = false;
   Index row_first_ = 0, first_ = 0;
 };
 
-/// Calls f(offset of the channels in y's memory) for each output, `cover` being moved to it.
+/// Calls f(offset of the channels in y's memory) for each output, after moving `cover` to it.
 template <class F>
 void for_outputs(const Tensor& y, Cover& cover, F&& f) {
   const Lattice lattice(y);
@@ -103,7 +105,7 @@ void for_outputs(const Tensor& y, Cover& cover, F&& f) {
   }
 }
 
-/// One more input of the window. Both results are written whether they change or not: a branch would mispredict.
+/// Adds one more input of the window. Both results are always written, since a branch would often be mispredicted.
 template <class T>
 void keep_larger(const T* __restrict from, std::int32_t position, Index channels, T* __restrict best,
                  std::int32_t* __restrict picked) {
@@ -116,7 +118,7 @@ void keep_larger(const T* __restrict from, std::int32_t position, Index channels
   }
 }
 
-/// best[c] = the first maximum over the window, picked[c] = its position; minus infinity and -1 of nothing.
+/// best[c] = the first maximum over the window, picked[c] = its position. For an empty window: minus infinity and -1.
 template <class T>
 void max_of(const Cover& cover, const T* x, Index channels, T* best, std::int32_t* picked) {
   const auto& taps = cover.taps();
@@ -153,7 +155,7 @@ void add_where_picked(const T* __restrict dy, const std::int32_t* __restrict pic
   }
 }
 
-/// A pass a tap vectorises, and touches no more than the forward did.
+/// Makes one pass per tap, which vectorizes, and touches no more memory than the forward pass did.
 template <class T>
 void spread_max(const Cover& cover, const T* dy, const std::int32_t* picked, Index channels, Accumulator<T>* dx) {
   for (const auto& tap : cover.taps()) add_where_picked(dy, picked, tap.position, channels, dx + cover.offset(tap));

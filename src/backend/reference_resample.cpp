@@ -6,16 +6,16 @@ namespace partita {
 
 namespace {
 
-/// One input of an output, and its weight.
+/// One input of an output, with its weight.
 struct Part {
   Position at;
   double weight;
 };
 
-/// Calls f(output, its parts) for each place of y.
+/// Calls f(output, its parts) for each position of y.
 template <class F>
 void for_parts(std::span<const Resampling> dims, const Tensor& y, F&& f) {
-  require(static_cast<int>(dims.size()) + 2 == y.box().dims(), "one resampling a spatial dimension");
+  require(static_cast<int>(dims.size()) + 2 == y.box().dims(), "there must be one resampling per spatial dimension");
   const Positions places(y.box());
   std::vector<Part> parts;
   for (Index i = 0; i < places.count(); ++i) {
@@ -37,8 +37,8 @@ void for_parts(std::span<const Resampling> dims, const Tensor& y, F&& f) {
   }
 }
 
-/// Calls f(place of y, channel of y's first, place of x) for each place of x in the blocks of y; `per` channels of y belong to
-/// one of x.
+/// Calls f(offset in y, turn, offset in x) for each position of x in the blocks of y. `turn` is the position's number
+/// in its block; with `per` positions in a block, channel c of x is channel c * per + turn of y.
 template <class F>
 void for_blocks(std::span<const Index> block, const Tensor& x, const Tensor& y, F&& f) {
   const Lattice inputs(x), outputs(y);
@@ -69,7 +69,7 @@ Index volume(std::span<const Index> block) {
 void ReferenceBackend::resample_forward(std::span<const Resampling> dims, const Tensor& x, const Tensor& y, Stream) {
   if (y.volume() == 0) return;
   const Index channels = y.box().extent(1);
-  require(x.dtype() == y.dtype() && x.box()[1] == y.box()[1], "one dtype and the same channels");
+  require(x.dtype() == y.dtype() && x.box()[1] == y.box()[1], "x and y must have the same dtype and channels");
   const Lattice inputs(x), outputs(y);
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
@@ -90,7 +90,7 @@ void ReferenceBackend::resample_forward(std::span<const Resampling> dims, const 
 void ReferenceBackend::resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx, Stream) {
   if (dy.volume() == 0 || dx.volume() == 0) return;
   const Index channels = dy.box().extent(1);
-  require(dx.dtype() == dy.dtype() && dx.box()[1] == dy.box()[1], "one dtype and the same channels");
+  require(dx.dtype() == dy.dtype() && dx.box()[1] == dy.box()[1], "dx and dy must have the same dtype and channels");
   const Lattice inputs(dx), outputs(dy);
   dispatch_float(dx.dtype(), [&](auto t) {
     using T = decltype(t);
@@ -110,7 +110,8 @@ void ReferenceBackend::resample_backward(std::span<const Resampling> dims, const
 void ReferenceBackend::space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream) {
   if (x.volume() == 0 || y.volume() == 0) return;
   const Index channels = x.box().extent(1), per = volume(block);
-  require(x.dtype() == y.dtype() && y.box().extent(1) == channels * per, "a channel of y for each place of a block");
+  require(x.dtype() == y.dtype() && y.box().extent(1) == channels * per,
+          "y must have the dtype of x and a channel for each position of a block");
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     for_blocks(block, x, y, [&](Index to, Index turn, Index from) {
@@ -123,7 +124,7 @@ void ReferenceBackend::depth_to_space(std::span<const Index> block, const Tensor
   if (dx.volume() == 0 || dy.volume() == 0) return;
   const Index channels = dx.box().extent(1), per = volume(block);
   require(dx.dtype() == dy.dtype() && dy.box().extent(1) == channels * per,
-          "a channel of dy for each place of a block");
+          "dy must have the dtype of dx and a channel for each position of a block");
   dispatch_float(dx.dtype(), [&](auto t) {
     using T = decltype(t);
     for_blocks(block, dx, dy, [&](Index from, Index turn, Index to) {

@@ -7,13 +7,15 @@ namespace partita {
 
 namespace {
 
-/// x[N C ...] as samples, each of points with the channels innermost.
+/// x[N C ...] as samples of points, with the channels innermost.
 struct Points {
   Index samples, points, channels;
 
   Points(const Tensor& x, const Tensor& y) : samples(x.box().extent(0)), points(1), channels(x.box().extent(1)) {
-    require(x.dtype() == y.dtype() && y.names() == "NC", "one dtype, and N C for what has no space");
-    require(x.box()[0] == y.box()[0] && x.box()[1] == y.box()[1], "the same samples and channels");
+    require(x.dtype() == y.dtype() && y.names() == "NC",
+            "both tensors must have the same dtype, and the one without space the dimensions N C");
+    require(x.box()[0] == y.box()[0] && x.box()[1] == y.box()[1],
+            "both tensors must have the same samples and channels");
     for (int d = 2; d < x.box().dims(); ++d) points *= x.box().extent(d);
   }
 };

@@ -9,7 +9,7 @@
 
 namespace partita {
 
-/// An uninitialised array, aligned as tensors are, so that kernels round alike on every rank.
+/// An uninitialized array with the alignment of tensors, so that kernels round in the same way on every rank.
 template <class T>
 class Scratch {
  public:
@@ -31,7 +31,7 @@ class Scratch {
   std::unique_ptr<T, Free> data_;
 };
 
-/// An array in the type in which sums of T are formed: the array itself, or a copy for the short types.
+/// An array in the type in which sums of T are formed: the array itself, or a copy for 16-bit types.
 template <class T>
 class Widened {
  public:
@@ -46,7 +46,7 @@ class Widened {
     else
       return array_;
   }
-  /// Writes the sums back, rounded once.
+  /// Writes the sums back; each is rounded once.
   void store() const {
     if constexpr (short_type)
       for (Index i = 0; i < count_; ++i) array_[i] = static_cast<T>(copy_[i]);

@@ -47,7 +47,7 @@ void check_algorithm(Verb verb, Algorithm algorithm) {
   if (std::find(known.begin(), known.end(), algorithm) != known.end()) return;
   std::vector<std::string> names;
   for (const Algorithm one : known) names.emplace_back(name(one));
-  fail("{} is no algorithm of {}, which has {}", name(algorithm), name(verb),
+  fail("{} is not an algorithm of {}, which has {}", name(algorithm), name(verb),
        names.empty() ? "none" : quoted_list(names));
 }
 

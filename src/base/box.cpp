@@ -41,7 +41,7 @@ std::string Box::print() const {
 }
 
 Box intersect(const Box& a, const Box& b) {
-  require(a.dims() == b.dims(), "boxes of different dimensions");
+  require(a.dims() == b.dims(), "intersected boxes must have the same number of dimensions");
   Box common(a.dims());
   for (int d = 0; d < a.dims(); ++d) common[d] = intersect(a[d], b[d]);
   return common;

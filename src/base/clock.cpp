@@ -8,7 +8,8 @@ namespace partita {
 
 namespace {
 
-/// Linux takes from a thread's time what the host of a virtual machine gave to others, where the host says so.
+/// Returns the CPU time of the calling thread. Linux excludes the time that the host of a virtual machine gave to
+/// others, if the host reports it.
 double time_on_core() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -19,7 +20,7 @@ double time_on_core() {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Looking at the clocks takes part of the time on the core, and not of the seconds: it is not lost.
+// The CPU time is read first, so that reading the clocks counts as CPU time but not as elapsed time. So it is not lost.
 Stopwatch::Stopwatch() : used_(time_on_core()), start_(now()) {}
 
 Timing Stopwatch::time() const {

@@ -25,7 +25,7 @@ bool is_name(std::string_view word) {
 }  // namespace
 
 Grid::Grid() {
-  static const auto none = std::make_shared<const Axes>();  // default layouts are many
+  static const auto none = std::make_shared<const Axes>();  // shared, since there are many default layouts
   axes_ = none;
 }
 
@@ -36,7 +36,7 @@ Grid Grid::parse(std::string_view text, int first_rank) {
     const auto equals = word.find('=');
     if (equals == std::string_view::npos) fail_at(text, at, fmt::format("'{}' has no extent", word));
     const std::string name(word.substr(0, equals));
-    if (!is_name(name)) fail_at(text, at, fmt::format("'{}' is no name for an axis", name));
+    if (!is_name(name)) fail_at(text, at, fmt::format("'{}' is not a valid axis name", name));
     if (name == "sum") fail_at(text, at, "'sum' stands for a pending sum and cannot name an axis");
     if (std::find(axes->names.begin(), axes->names.end(), name) != axes->names.end())
       fail_at(text, at, fmt::format("axis '{}' is named twice", name));
@@ -44,7 +44,7 @@ Grid Grid::parse(std::string_view text, int first_rank) {
     int extent = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), extent);
     if (error != std::errc{} || end != number.data() + number.size() || extent < 1)
-      fail_at(text, at + equals + 1, fmt::format("'{}' is no extent of 1 or more", number));
+      fail_at(text, at + equals + 1, fmt::format("'{}' is not an extent (an integer of 1 or more)", number));
     if (axes->names.size() == max_axes) fail_at(text, at, fmt::format("a grid has at most {} axes", max_axes));
     if (extent > max_ranks / axes->size) fail_at(text, at, fmt::format("a grid has at most {} ranks", max_ranks));
     axes->names.push_back(name);
@@ -82,7 +82,7 @@ std::vector<int> Grid::group(int rank, AxisSet axes) const {
   std::vector<int> ranks;
   ranks.reserve(static_cast<std::size_t>(group_size(axes)));
   ranks.push_back(origin);
-  for (int a = this->axes(); a-- > 0;) {  // the fastest first, so that they ascend
+  for (int a = this->axes(); a-- > 0;) {  // the fastest axis first, so that the ranks ascend
     if ((axes >> a & 1U) == 0) continue;
     const std::size_t inner = ranks.size();
     for (int i = 1; i < extent(a); ++i)
@@ -121,6 +121,14 @@ bool Grid::operator==(const Grid& other) const { return first_rank_ == other.fir
 
 bool Grid::same_axes(const Grid& other) const {
   return axes_ == other.axes_ || (axes_->extents == other.axes_->extents && axes_->names == other.axes_->names);
+}
+
+int representative_rank(const Grid& grid, int rank, AxisSet axes) {
+  if (axes == grid.all()) return 0;
+  int first = rank;
+  for (int axis = 0; axis < grid.axes(); ++axis)
+    if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);
+  return first;
 }
 
 }  // namespace partita

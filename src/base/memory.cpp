@@ -83,8 +83,8 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
 void Allocator::make_room(MemoryClass memory, Index bytes) {
   const Index counted = total_ - now_[MemoryClass::workspace];
   if (memory != MemoryClass::workspace && counted + bytes > limit_)
-    fail("{} bytes more of {} pass the memory limit of {} bytes, of which {} are in use", bytes, name(memory), limit_,
-         counted);
+    fail("{} more bytes of {} would exceed the memory limit of {} bytes, of which {} are in use", bytes, name(memory),
+         limit_, counted);
   if (total_ + kept_ + bytes <= limit_) return;
   for (auto& [each, blocks] : released_) {
     for (void* block : blocks) std::free(block);

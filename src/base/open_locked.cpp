@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-/// True if the name is that of the open file.
+/// Returns true if `path` names the open file.
 bool has_name(const std::string& path, int file) {
   struct stat opened, there;
   return fstat(file, &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&

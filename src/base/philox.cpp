@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-/// One of the ten rounds, in place; an `n`-fold one vectorises.
+/// Applies one of the ten rounds to n counters, in place. The loop over the counters vectorizes.
 template <std::size_t n>
 void round(std::array<std::array<std::uint32_t, n>, 4>& c, std::uint32_t key0, std::uint32_t key1) {
   constexpr std::uint64_t m0 = 0xD2511F53, m1 = 0xCD9E8D57;
@@ -24,7 +24,7 @@ void round(std::array<std::array<std::uint32_t, n>, 4>& c, std::uint32_t key0, s
   }
 }
 
-/// n counters, word by word, become n draws.
+/// Replaces n counters by n draws. c[w][i] is word w of counter i.
 template <std::size_t n>
 void philox_rounds(std::array<std::array<std::uint32_t, n>, 4>& c, std::array<std::uint32_t, 2> key) {
   constexpr std::uint32_t weyl0 = 0x9E3779B9, weyl1 = 0xBB67AE85;
@@ -69,7 +69,7 @@ double to_normal(const Words& bits) {
   return radius * std::cos(2.0 * std::numbers::pi * to_uniform(bits[2], bits[3]));
 }
 
-/// out[i] = convert(draw of index first + i), several draws at a time.
+/// Computes out[i] = convert(draw of index first + i), 64 draws at a time.
 template <class Counter, class Convert>
 void draw_many(Index first, std::span<double> out, std::array<std::uint32_t, 2> key, Counter&& counter,
                Convert&& convert) {

@@ -11,7 +11,7 @@ thread_local Profile* profile_of_thread = nullptr;
 }  // namespace
 
 Profile::Profile() : layer_(&seconds_[""]), since_(std::chrono::steady_clock::now()) {
-  require(profile_of_thread == nullptr, "a thread has one profile at a time");
+  require(profile_of_thread == nullptr, "a thread must have at most one profile at a time");
   profile_of_thread = this;
 }
 

@@ -22,7 +22,7 @@ Tensor Tensor::flat(const Tensor& like, Index elements, MemoryClass memory) {
 }
 
 Tensor Tensor::view(const Tensor& flat, Index offset, std::string_view names, const Box& box) {
-  require(offset >= 0 && offset + box.volume() <= flat.volume(), "the view lies inside the buffer");
+  require(offset >= 0 && offset + box.volume() <= flat.volume(), "a view must lie inside the buffer");
   Tensor part;
   part.dtype_ = flat.dtype_;
   part.box_ = box;
@@ -34,7 +34,7 @@ Tensor Tensor::view(const Tensor& flat, Index offset, std::string_view names, co
 }
 
 void Tensor::set_format(std::string_view names) {
-  require(static_cast<int>(names.size()) == box_.dims(), "one name a dimension");
+  require(static_cast<int>(names.size()) == box_.dims(), "each dimension must have one name");
   std::copy(names.begin(), names.end(), names_.begin());
   Index stride = 1;
   const auto slowest_first = order();
@@ -88,8 +88,9 @@ void Tensor::zero() const { std::memset(data(), 0, static_cast<std::size_t>(byte
 
 namespace {
 
-/// The dimensions that a walk over `part` loops over, order[0..outer), and the elements of the runs inside them, which
-/// are neighbours in both tensors: dimensions that `part` covers entirely in both are merged into longer runs.
+/// How to traverse `part` in two tensors: loops over the dimensions order[0..outer), and inside them runs of `length`
+/// elements that are contiguous in both tensors. Fast dimensions that `part` covers entirely in both tensors are merged
+/// into longer runs.
 struct Runs {
   int outer;
   Index length = 1;
@@ -103,17 +104,17 @@ struct Runs {
   }
 };
 
-/// Calls row(offset in a, offset in b, elements before it, length) for each run of neighbours in both tensors of the
-/// same dimensions, in memory order.
+/// Calls row(offset in a, offset in b, number of elements before it, length) for each run of `part` that is contiguous
+/// in both tensors, in memory order. The tensors must have the same dimensions.
 template <class Row>
 void for_rows(const Tensor& a, const Tensor& b, const Box& part, Row&& row) {
   if (part.empty()) return;
-  require(a.box().contains(part) && b.box().contains(part), "the part lies inside the tensors");
+  require(a.box().contains(part) && b.box().contains(part), "the part must lie inside the tensors");
   const auto order = a.order();
   const auto [outer, length] = Runs(a, b, part, order);
   std::array<Index, max_dims> at{};
   for (int d = 0; d < part.dims(); ++d) at[static_cast<std::size_t>(d)] = part[d].lo;
-  const int inner = outer > 0 ? order[static_cast<std::size_t>(outer - 1)] : -1;  // the loop that matters for speed
+  const int inner = outer > 0 ? order[static_cast<std::size_t>(outer - 1)] : -1;  // innermost: it decides the speed
   const Index count = inner < 0 ? 1 : part.extent(inner);
   const Index step_a = inner < 0 ? 0 : a.stride(inner), step_b = inner < 0 ? 0 : b.stride(inner);
   for (Index before = 0;;) {
@@ -130,7 +131,7 @@ void for_rows(const Tensor& a, const Tensor& b, const Box& part, Row&& row) {
   }
 }
 
-/// The same in one tensor: row(offset, elements before it, length).
+/// Calls row(offset, number of elements before it, length) for each contiguous run of `part` in one tensor.
 template <class Row>
 void for_rows(const Tensor& tensor, const Box& part, Row&& row) {
   for_rows(tensor, tensor, part, [&](Index offset, Index, Index before, Index length) { row(offset, before, length); });
@@ -168,7 +169,7 @@ void unpack_add(const std::byte* in, const Box& part, const Tensor& to) {
 }
 
 void copy_box(const Tensor& from, const Tensor& to, const Box& part) {
-  require(from.dtype() == to.dtype() && part.dims() > 0, "a copy keeps the dtype and has a dimension");
+  require(from.dtype() == to.dtype() && part.dims() > 0, "a copy must keep the dtype and have a dimension");
   const Index size = size_of(from.dtype());
   for_rows(from, to, part, [&](Index source, Index target, Index, Index length) {
     std::memcpy(to.data() + target * size, from.data() + source * size, static_cast<std::size_t>(length * size));
@@ -187,7 +188,7 @@ std::span<std::byte> run_of(const Tensor& tensor, const Box& part) {
 }
 
 void add_box(const Tensor& from, const Tensor& to, const Box& part) {
-  require(from.dtype() == to.dtype(), "a sum keeps the dtype");
+  require(from.dtype() == to.dtype(), "a sum must keep the dtype");
   dispatch_float(to.dtype(), [&](auto t) {
     using T = decltype(t);
     for_rows(from, to, part, [&](Index source, Index target, Index, Index length) {
@@ -203,7 +204,7 @@ Tensor extract(const Tensor& from, const Box& box, MemoryClass memory) {
 }
 
 void add(const Tensor& from, const Tensor& to) {
-  require(from.box() == to.box() && from.dtype() == to.dtype(), "a sum keeps box and dtype");
+  require(from.box() == to.box() && from.dtype() == to.dtype(), "a sum must keep the box and the dtype");
   dispatch_float(to.dtype(), [&](auto t) { add_rows(from.as<decltype(t)>(), to.as<decltype(t)>(), to.volume()); });
 }
 

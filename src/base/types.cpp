@@ -29,7 +29,7 @@ std::string_view name(DType dtype) {
 DType parse_dtype(std::string_view text) {
   for (const auto dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32})
     if (text == name(dtype)) return dtype;
-  fail("'{}' is no element type; use f64, f32, bf16 or f16", text);
+  fail("'{}' is not an element type; use f64, f32, bf16 or f16", text);
 }
 
 }  // namespace partita

@@ -19,7 +19,7 @@ Index Window::outputs(Index n) const {
 }
 
 Interval Window::inputs_of(Interval out, Index n) const {
-  // Tap by tap: outputs at the edge may read padding only, on one side of the inputs or on both.
+  // Tap by tap, because outputs at an edge may read padding only, on one side of the inputs or on both.
   Interval read{n, 0};
   for (Index k = 0; k < kernel; ++k) {
     const Index shift = k * dilation - pad_lo;  // the tap reads input o*stride + shift

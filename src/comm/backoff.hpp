@@ -7,9 +7,9 @@
 
 namespace partita {
 
-/// What a rank does between two looks at what it waits for. Where ranks share a core it gives the core away: spinning
-/// would keep the peer that it waits for off it. Linux's fair schedulers may let a rank that yields go on at once, so one
-/// that waits longer sleeps (8 ranks on 2 busy cores: an all-reduce of 8 bytes takes 0.5 ms instead of 5.5).
+/// What a waiting rank does between two checks. If ranks share a core, it yields the core: spinning would keep the peer
+/// that it waits for off the core. Linux's fair schedulers may let a rank that yields continue at once, so a rank that
+/// waits longer sleeps. With 8 ranks on 2 busy cores, an all-reduce of 8 bytes then takes 0.5 ms instead of 5.5 ms.
 class Backoff {
  public:
   explicit Backoff(bool oversubscribed) : patience_(oversubscribed ? 50 : 100000), spins_(!oversubscribed) {}

@@ -17,12 +17,12 @@ Request& Request::operator=(Request&& other) {  // NOLINT(performance-noexcept-m
 }
 
 Request::~Request() {
-  // While an exception unwinds, this rank has failed: its peers may never send what it would wait for.
+  // While an exception unwinds, this rank has failed. Its peers may never send what it would wait for.
   if (state_ == nullptr || std::uncaught_exceptions() > 0) return;
   try {
     wait();
   } catch (const std::exception&) {
-    // A destructor cannot report it; the next verb on the broken communicator does.
+    // A destructor cannot report the failure. The next operation on the broken communicator does.
   }
 }
 
@@ -55,7 +55,7 @@ std::string agree(Communicator& comm, const std::string& message) {
   const auto first = std::find_if(lengths.begin(), lengths.end(), [](std::int32_t n) { return n > 0; });
   if (first == lengths.end()) return "";
 
-  // The verbs know no bytes: the text travels in words.
+  // There is no dtype for bytes, so the text travels as 32-bit integers.
   std::vector<std::int32_t> words((static_cast<std::size_t>(*first) + 3) / 4);
   const auto root = static_cast<int>(first - lengths.begin());
   if (comm.rank() == root) std::memcpy(words.data(), message.data(), message.size());

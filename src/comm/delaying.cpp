@@ -71,7 +71,7 @@ class DelayingCommunicator : public Communicator {
   }
 
  private:
-  /// Starts, and lets the request complete when `bytes` could have arrived.
+  /// Calls `start` and returns a request that completes no earlier than `bytes` could have arrived.
   template <class Start>
   Request delayed(Index bytes, Start&& start) const {
     const double transfer = delay_.bandwidth > 0 ? static_cast<double>(bytes) / delay_.bandwidth : 0;

@@ -17,16 +17,17 @@ namespace partita {
 
 namespace {
 
-/// MPI counts in int; larger messages travel in pieces.
+/// The maximum number of elements of one MPI call. MPI counts in int, so larger messages travel in pieces.
 constexpr Index max_piece = Index{1} << 30;
 
-/// Calls piece(offset, count) for the pieces of `total`.
+/// Calls piece(offset, count) for each piece of `total` elements.
 template <class Piece>
 void for_pieces(Index total, Piece&& piece) {
   for (Index at = 0; at < total; at += max_piece) piece(at, static_cast<int>(std::min(max_piece, total - at)));
 }
 
-/// Blocks one after the other, in MPI's terms; `verb` for the message if they are too large for it.
+/// Counts and offsets of consecutive blocks as MPI wants them. Throws Error, which begins with `verb`, if they exceed
+/// int.
 struct Blocks {
   std::vector<int> counts, offsets;
 
@@ -34,7 +35,7 @@ struct Blocks {
     Index total = 0;
     for (const Index count : blocks) {
       if (total + count > INT_MAX)
-        fail("{} of more than {} elements: MPI's int counts cannot say that; shard the tensor further", verb, INT_MAX);
+        fail("{} has more than {} elements, the limit of MPI's int counts; shard the tensor further", verb, INT_MAX);
       counts.push_back(static_cast<int>(count));
       offsets.push_back(static_cast<int>(total));
       total += count;
@@ -49,9 +50,9 @@ class MpiRequest : public Request::State {
   void wait() override { context_->wait(requests_); }
   void progress() override { context_->progress(requests_); }
 
-  /// A place for the next MPI request.
+  /// Returns a slot for the next MPI request.
   MPI_Request* next() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  /// Keeps arrays of counts until the communication is done, as MPI demands.
+  /// Keeps arrays of counts until the communication is complete, as MPI requires.
   const Blocks& keep(Blocks blocks) { return *blocks_.emplace_back(std::make_unique<Blocks>(std::move(blocks))); }
 
  private:
@@ -80,7 +81,7 @@ class SharedRequest : public Request::State {
 
 class MpiCommunicator : public Communicator {
  public:
-  /// Takes over `comm`.
+  /// Takes ownership of `comm`.
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<Context> context) : comm_(comm), context_(std::move(context)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     MPI_Comm_rank(comm_, &rank_);
@@ -104,13 +105,13 @@ class MpiCommunicator : public Communicator {
     constexpr int tag = 1;
     auto request = std::make_unique<MpiRequest>(context_);
     for (const auto& [peer, data] : recvs) {
-      require(peer != rank_, "no message to oneself");
+      require(peer != rank_, "a rank must not send a message to itself");
       for_pieces(static_cast<Index>(data.size()), [&, to = data.data(), from = peer](Index at, int count) {
         check(MPI_Irecv(to + at, count, MPI_BYTE, from, tag, comm_, request->next()), "MPI_Irecv");
       });
     }
     for (const auto& [peer, data] : sends) {
-      require(peer != rank_, "no message to oneself");
+      require(peer != rank_, "a rank must not send a message to itself");
       for_pieces(static_cast<Index>(data.size()), [&, from = data.data(), to = peer](Index at, int count) {
         check(MPI_Isend(from + at, count, MPI_BYTE, to, tag, comm_, request->next()), "MPI_Isend");
       });
@@ -206,9 +207,10 @@ MpiSession::MpiSession(int& argc, char**& argv) {
     int level = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     ours_ = true;
-    if (level < MPI_THREAD_FUNNELED) abort("this MPI allows no threads in its processes (MPI_THREAD_FUNNELED)", 2);
+    if (level < MPI_THREAD_FUNNELED)
+      abort("this MPI library does not support threads in its processes (MPI_THREAD_FUNNELED)", 2);
   }
-  // Failures that belong to no communicator, as of waiting for several requests, go to these.
+  // MPI reports failures that belong to no communicator, e.g. of waiting for several requests, to these two.
   for (const MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Comm world = MPI_COMM_NULL;
@@ -219,7 +221,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 }
 
 MpiSession::~MpiSession() {
-  // MPI_Finalize waits for all ranks; one that fails would wait for peers that wait for it.
+  // MPI_Finalize waits for all ranks. A rank that has failed would wait in it for peers that wait for this rank.
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
   if (!ours_ || finalized()) return;
   try {
@@ -240,21 +242,22 @@ void MpiSession::limit_waiting(int seconds) {
   });
 }
 
-/// MPI_Finalize, or the end of the process if that hangs: by then all ranks have done their work. UCX's TCP transport is
-/// known to hang there, under MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
+/// Calls MPI_Finalize. If it hangs, ends the process, since all ranks have done their work by then. UCX's TCP transport
+/// is known to hang there: with MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
 void MpiSession::finalize() {
   std::int32_t here = 0;
   world_->all_reduce(&here, 1, DType::i32, ReduceOp::sum, {}).wait();
   const int rank = world_->rank();
-  const int patience = rank == 0 ? 10 : 12;  // rank 0 says so before a launcher ends the job because others have left
+  // Seconds. Rank 0 prints its message before the other ranks exit, since the launcher may then end the job.
+  const int patience = rank == 0 ? 10 : 12;
   watchdog_.reset();
   witness_.reset();
   Waits waits;
   const Watchdog watchdog(waits, std::chrono::seconds(patience), [this, rank, patience] {
     if (rank == 0)
       fmt::print(stderr,
-                 "partita: all ranks have finished, but MPI_Finalize has not returned for {} s; leaving without it "
-                 "(UCX over TCP is known for that: openucx/ucx issue 8738)\n",
+                 "partita: all ranks have finished, but MPI_Finalize has not returned for {} s; exiting without it "
+                 "(a known problem of UCX over TCP: openucx/ucx issue 8738)\n",
                  patience);
     std::fflush(nullptr);
     std::_Exit(status_);
@@ -273,7 +276,8 @@ void MpiSession::abort(const std::string& message, int status) const {
   std::fflush(stdout);
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
-  // Launchers drop what they have not forwarded yet when a job is aborted; and the witness takes its place.
+  // When a job is aborted, launchers drop output that they have not forwarded yet. Also, the witness of this rank needs
+  // time to silence the other witnesses.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
@@ -284,7 +288,7 @@ std::string mpi_version() {
   int length = 0, major = 0, minor = 0;
   MPI_Get_library_version(text.data(), &length);
   MPI_Get_version(&major, &minor);
-  // MPICH writes a table with tabs, Open MPI a list with commas; the name and version come first.
+  // MPICH writes a table with tabs, Open MPI a list with commas. Both begin with the name and version.
   std::string library;
   for (const char c : std::string_view(text.data(), static_cast<std::size_t>(length))) {
     if (c == '\n' || c == ',') break;

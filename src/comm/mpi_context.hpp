@@ -34,10 +34,10 @@ inline bool finalized() {
   return flag != 0;
 }
 
-/// What a communicator must know of the machine. Collective over `world`.
+/// What a communicator must know about the node of this rank. Collective: every rank of `world` constructs it.
 struct Node {
-  bool oversubscribed = false;  ///< the ranks on this node outnumber the cores that they may use
-  bool whole_world = false;     ///< all ranks are on it
+  bool oversubscribed = false;  ///< this node has more ranks than cores that they may use
+  bool whole_world = false;     ///< all ranks are on this node
 
   explicit Node(MPI_Comm world) {
     MPI_Comm node = MPI_COMM_NULL;
@@ -62,7 +62,7 @@ void combine(void* in, void* inout, int* count, MPI_Datatype*) {
   textbook::combine(inout, in, *count, dtype, op);
 }
 
-/// What all communicators of a process share: MPI's names for our types and sums, and how to wait.
+/// What all communicators of a process share: the MPI handles of our types and reductions, and how to wait.
 class Context {
  public:
   explicit Context(MPI_Comm world) : Context(Node(world)) {}
@@ -99,13 +99,14 @@ class Context {
     return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
   }
 
-  /// The one place that waits, for requests of MPI or for what goes through shared memory; both go on meanwhile.
+  /// Waits for MPI requests. All waiting goes through this function and the next one. MPI and shared memory both make
+  /// progress meanwhile.
   void wait(std::vector<MPI_Request>& requests) const {
     const Waits::Scope waiting(waits_);
     std::vector<MPI_Status> statuses(requests.size());
     const auto count = static_cast<int>(requests.size());
     int code = MPI_SUCCESS, done = 0;
-    // Not MPI_Waitall, even where nothing else goes on: Open MPI's (4.1.4) may never return if a request failed.
+    // Not MPI_Waitall, even if nothing else is under way: in Open MPI 4.1.4 it may never return if a request failed.
     for (Backoff backoff(yields_); done == 0 && code == MPI_SUCCESS; backoff.pause()) {
       progress();
       code = MPI_Testall(count, requests.data(), &done, statuses.data());
@@ -116,6 +117,7 @@ class Context {
     check(code, "communication");
   }
 
+  /// Waits for an operation in shared memory.
   void wait(SharedMemory& shared, const SharedOperation& operation) const {
     const Waits::Scope waiting(waits_);
     constexpr int patience = 10, often = 16;
@@ -126,12 +128,12 @@ class Context {
       if (yields_ && looks >= patience) shared.sleep(operation);
       if (operation.done()) return;
       if (!yields_ && looks % often != 0) continue;
-      int there = 0;  // peers may wait for a message of ours first: MPI moves it only when called
+      int there = 0;  // peers may first need a message of this rank, which MPI moves only while it is called
       check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE), "MPI_Iprobe");
     }
   }
 
-  /// Goes on without waiting.
+  /// Makes progress without waiting.
   void progress(std::vector<MPI_Request>& requests) const {
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "communication");
@@ -142,9 +144,9 @@ class Context {
   }
 
   Waits& waits() const { return waits_; }
-  /// True if all ranks of the world share memory.
+  /// Returns true if all ranks of the world share memory.
   bool one_node() const { return one_node_; }
-  /// Shared memory takes part in `progress` while it is there.
+  /// Between `add` and `remove`, `progress` advances `shared`.
   void add(SharedMemory& shared) { shared_.push_back(&shared); }
   void remove(SharedMemory& shared) { std::erase(shared_, &shared); }
 

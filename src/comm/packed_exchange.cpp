@@ -5,10 +5,10 @@ namespace partita {
 
 namespace {
 
-/// The next bytes of a buffer that is handed out front to back.
-class Room {
+/// A buffer that is handed out piece by piece, front to back.
+class PackBuffer {
  public:
-  Room(const Tensor& like, Index elements) : buffer(Tensor::flat(like, elements, MemoryClass::workspace)) {}
+  PackBuffer(const Tensor& like, Index elements) : buffer(Tensor::flat(like, elements, MemoryClass::workspace)) {}
   std::span<std::byte> next(Index elements) {
     const Index size = size_of(buffer.dtype());
     const std::span<std::byte> bytes(buffer.data() + used_ * size, static_cast<std::size_t>(elements * size));
@@ -21,8 +21,8 @@ class Room {
   Index used_ = 0;
 };
 
-/// What lies in one piece travels from where it lies to where it belongs; only what is scattered, or is to be added,
-/// goes through buffers.
+/// An exchange of boxes as messages. A box that is contiguous in memory is sent and received in place. Only boxes that
+/// are not contiguous, and received boxes that are added, go through buffers.
 class PackedExchange : public Request::State {
  public:
   PackedExchange(const BoxExchange& boxes, Communicator& comm, Stream stream)
@@ -30,16 +30,16 @@ class PackedExchange : public Request::State {
     Index packed = 0, unpacked = 0;
     for (const auto& [peer, box] : boxes.sends) packed += in_place(from_, box) ? 0 : box.volume();
     for (const auto& [peer, box] : boxes.recvs) unpacked += arrives_in_place(box) ? 0 : box.volume();
-    Room out_room(from_, packed), in_room(from_, unpacked);
+    PackBuffer send_space(from_, packed), recv_space(from_, unpacked);
     std::vector<Send> out;
     for (const auto& [peer, box] : boxes.sends) {
       if (in_place(from_, box)) {
         out.push_back({peer, run_of(from_, box)});
         continue;
       }
-      const auto room = out_room.next(box.volume());
-      pack(from_, box, room.data());
-      out.push_back({peer, room});
+      const auto space = send_space.next(box.volume());
+      pack(from_, box, space.data());
+      out.push_back({peer, space});
     }
     std::vector<Recv> in;
     for (const auto& recv : boxes.recvs) {
@@ -47,11 +47,11 @@ class PackedExchange : public Request::State {
         in.push_back({recv.peer, run_of(to_, recv.box)});
         continue;
       }
-      in.push_back({recv.peer, in_room.next(recv.box.volume())});
+      in.push_back({recv.peer, recv_space.next(recv.box.volume())});
       arrives_.push_back(recv.box);
     }
-    send_buffer_ = out_room.buffer;
-    recv_buffer_ = in_room.buffer;
+    send_buffer_ = send_space.buffer;
+    recv_buffer_ = recv_space.buffer;
     request_ = comm.exchange(out, in, stream);
   }
 
@@ -71,7 +71,7 @@ class PackedExchange : public Request::State {
 
   Tensor from_, to_, send_buffer_, recv_buffer_;
   bool add_;
-  std::vector<Box> arrives_;  // through recv_buffer_, in order
+  std::vector<Box> arrives_;  // the boxes that go through recv_buffer_, in order
   Request request_;
 };
 

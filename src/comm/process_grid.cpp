@@ -9,7 +9,7 @@ namespace partita {
 ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets)
     : grid_(std::move(grid)), world_(std::move(world)) {
   if (world_->size() != grid_.size())
-    fail("the grid \"{}\" arranges {} ranks, but there are {}", grid_.print(), grid_.size(), world_->size());
+    fail("the grid \"{}\" has {} ranks, but the job has {}", grid_.print(), grid_.size(), world_->size());
   add(axis_sets);
 }
 
@@ -30,13 +30,14 @@ void ProcessGrid::add(const std::vector<AxisSet>& axis_sets) {
     if (groups_.contains(axes)) continue;
     const auto group = grid_.group(rank(), axes);
     const auto& comm = groups_[axes] = world_->split(group.front(), rank());
-    require(group[static_cast<std::size_t>(comm->rank())] == rank(), "a group's ranks ascend with the grid's");
+    require(group[static_cast<std::size_t>(comm->rank())] == rank(),
+            "the ranks of a group must ascend with those of the grid");
   }
 }
 
 Communicator& ProcessGrid::along(AxisSet axes) const {
   const auto group = groups_.find(axes);
-  require(group != groups_.end(), "the communicator of these axes was asked for");
+  require(group != groups_.end(), "a communicator must be made before it is used");
   return *group->second;
 }
 

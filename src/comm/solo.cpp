@@ -50,7 +50,9 @@ class SoloCommunicator final : public Communicator {
       keep_own(static_cast<const std::byte*>(send) + block(send_counts, dtype).first, recv, recv_counts, dtype);
     });
   }
-  std::shared_ptr<Communicator> split(int, int) override { broken("a rank alone knows no other's color"); }
+  std::shared_ptr<Communicator> split(int, int) override {
+    broken("a communicator without other ranks cannot be split");
+  }
 
  private:
   template <class Write>
@@ -61,14 +63,14 @@ class SoloCommunicator final : public Communicator {
     return {};
   }
 
-  /// The first byte of this rank's block, and its size.
+  /// Returns the offset of this rank's block and its size, in bytes.
   std::pair<std::size_t, std::size_t> block(std::span<const Index> counts, DType dtype) const {
     const auto own = counts.begin() + rank_;
     return {static_cast<std::size_t>(std::accumulate(counts.begin(), own, Index{0}) * size_of(dtype)),
             static_cast<std::size_t>(*own * size_of(dtype))};
   }
 
-  /// Writes `own` in this rank's place, and zeros around it.
+  /// Writes `own` to this rank's block of `all`, and zeros to the other blocks.
   void keep_own(const void* own, void* all, std::span<const Index> counts, DType dtype) const {
     const auto [first, size] = block(counts, dtype);
     const auto total =

@@ -20,14 +20,14 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-/// What a rank sees when another one failed: the other's exception is the one to show.
+/// Thrown on a rank because another rank failed. The exception of the other rank is the one to report.
 class PeerFailed : public CommunicationError {
  public:
   using CommunicationError::CommunicationError;
 };
 
-/// Names one message to a rank. Messages of a pair are numbered where both list them, so that requests may be waited
-/// for in any order.
+/// Identifies one message to a rank. Sender and receiver number the messages of their pair in the order in which they
+/// list them, so that a rank may wait for its requests in any order.
 struct Address {
   std::vector<int> communicator;
   int source = 0;
@@ -35,7 +35,7 @@ struct Address {
   auto operator<=>(const Address&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// What was sent to one rank and not received yet.
+/// The messages that were sent to one rank and not received yet.
 class Mailbox {
  public:
   void put(Address address, Message message) {
@@ -44,28 +44,29 @@ class Mailbox {
     changed_.notify_one();
   }
 
-  /// Waits for the message; `sender` is the world rank that sends it.
+  /// Waits for the message and removes it. `sender` is the world rank that sends it. Throws CommunicationError if the
+  /// message cannot arrive any more.
   Message take(const Address& address, int sender) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return messages_.contains(address) || !failure_.empty() || finished_.contains(sender); });
     const auto found = messages_.find(address);
     if (found == messages_.end()) {
       if (!failure_.empty()) throw PeerFailed(failure_);
-      throw CommunicationError(fmt::format("waited for a message from rank {}, which has finished", sender));
+      throw CommunicationError(fmt::format("a message from rank {} cannot arrive: that rank has finished", sender));
     }
     auto message = std::move(found->second);
     messages_.erase(found);
     return message;
   }
 
-  /// World rank `sender` sends nothing more.
+  /// Records that world rank `sender` sends nothing more.
   void finish(int sender) {
     const std::scoped_lock lock(mutex_);
     finished_.insert(sender);
     changed_.notify_one();
   }
 
-  /// What has not arrived never will.
+  /// Makes `take` fail with the message `why` for messages that have not arrived.
   void poison(const std::string& why) {
     const std::scoped_lock lock(mutex_);
     failure_ = why;
@@ -80,7 +81,7 @@ class Mailbox {
   std::string failure_;
 };
 
-/// One mailbox a rank of the world.
+/// One mailbox per rank of the world.
 using Mailboxes = std::vector<Mailbox>;
 
 /// The receives of one exchange. Sends are buffered and need no waiting.
@@ -99,8 +100,8 @@ class Receives : public Request::State {
     for (const auto& [address, sender, data] : pending_) {
       const auto message = (*world_)[static_cast<std::size_t>(rank_)].take(address, sender);
       if (message.size() != data.size())
-        throw CommunicationError(fmt::format("rank {} expected {} bytes from rank {} and got {}", rank_, data.size(),
-                                             sender, message.size()));
+        throw CommunicationError(fmt::format("rank {} expected {} bytes from rank {}, but received {}", rank_,
+                                             data.size(), sender, message.size()));
       std::memcpy(data.data(), message.data(), message.size());
     }
   }
@@ -113,7 +114,8 @@ class Receives : public Request::State {
 
 class ThreadCommunicator : public Communicator {
  public:
-  /// `members` are world ranks; `id` differs from that of any other communicator that shares two of them.
+  /// `members` are the world ranks of the communicator. `id` differs from the id of every other communicator that has
+  /// two of these members.
   ThreadCommunicator(std::shared_ptr<Mailboxes> world, std::vector<int> id, std::vector<int> members, int rank)
       : world_(std::move(world)),
         id_(std::move(id)),
@@ -167,9 +169,9 @@ class ThreadCommunicator : public Communicator {
   std::shared_ptr<Communicator> split(int color, int key) override;
 
  private:
-  /// The world rank of a peer.
+  /// Returns the world rank of a peer.
   int member(int peer) const {
-    require(peer >= 0 && peer < size() && peer != rank_, "a message goes to another rank of the communicator");
+    require(peer >= 0 && peer < size() && peer != rank_, "a message must go to another rank of the communicator");
     return members_[static_cast<std::size_t>(peer)];
   }
 
@@ -177,7 +179,7 @@ class ThreadCommunicator : public Communicator {
   std::vector<int> id_;
   std::vector<int> members_;
   int rank_;
-  std::vector<Index> sent_, received_;  // messages a peer so far
+  std::vector<Index> sent_, received_;  // number of messages so far, by peer
   int splits_ = 0;
 };
 
@@ -202,7 +204,7 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
   return std::make_shared<ThreadCommunicator>(world_, std::move(id), std::move(members), rank);
 }
 
-/// How the ranks ended: by their own fault, or because another one failed.
+/// The exceptions of the ranks: `own` if the rank failed by itself, `caused` if it failed because another rank did.
 struct Failures {
   explicit Failures(std::size_t ranks) : own(ranks), caused(ranks) {}
   std::vector<std::exception_ptr> own, caused;
@@ -235,7 +237,7 @@ void run_rank(int rank, const std::shared_ptr<Mailboxes>& world, const std::func
 }  // namespace
 
 void run_threads(int ranks, const std::function<void(Communicator&)>& body) {
-  require(ranks > 0, "there is a rank to run");
+  require(ranks > 0, "there must be at least one rank");
   const auto world = std::make_shared<Mailboxes>(static_cast<std::size_t>(ranks));
   Failures failures(world->size());
   {

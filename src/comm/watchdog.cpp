@@ -17,7 +17,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::watch(const Waits& waits, std::chrono::milliseconds limit, const std::function<void()>& give_up) {
-  constexpr int looks = 20;  // within the limit; counted, so that a job that was suspended is not late
+  constexpr int looks = 20;  // checks within the limit; counted, so that a job that was suspended does not exceed it
   unsigned seen = waits.count();
   int looked = 0;
   for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, limit / looks, [this] { return stopped_; });) {

@@ -9,10 +9,10 @@
 
 namespace partita {
 
-/// Whether a rank waits for others, and in which of its waits: odd while it does.
+/// Counts the starts and ends of a rank's waits for other ranks. The count is odd while the rank waits.
 class Waits {
  public:
-  /// A wait, from construction to destruction.
+  /// One wait, from construction to destruction.
   class Scope {
    public:
     explicit Scope(Waits& waits) : waits_(waits) { waits_.turn(); }
@@ -27,13 +27,15 @@ class Waits {
   unsigned count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  void turn() { count_.store(count() + 1, std::memory_order_relaxed); }  // one thread writes
+  void turn() { count_.store(count() + 1, std::memory_order_relaxed); }  // only one thread writes
 
   std::atomic<unsigned> count_{0};
 };
 
-/// A thread that calls `give_up` when one wait lasts longer than `limit`: MPI itself waits for ever for a peer whose host
-/// or link is gone. It looks now and then, so that a wait costs no reading of a clock.
+/// A thread that calls `give_up` if one wait lasts longer than `limit`. MPI itself waits forever for a peer whose host
+/// or network link has failed. The thread checks the counter of waits at intervals, so that a wait need not read a
+/// clock.
+/// @pre `waits` outlives the watchdog.
 class Watchdog {
  public:
   Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> give_up);

@@ -21,10 +21,10 @@
 namespace partita {
 
 struct Witness::Shared {
-  pthread_mutex_t alive{};     // held by the rank
-  std::atomic<int> rank{-1};   // until it knows
-  std::atomic<int> signal{0};  // that asked the rank to end
-  std::atomic<int> waited{0};  // seconds, until the rank gave up
+  pthread_mutex_t alive{};     // the rank holds it
+  std::atomic<int> rank{-1};   // -1 until the rank knows its number
+  std::atomic<int> signal{0};  // the signal that asked the rank to end, or 0
+  std::atomic<int> waited{0};  // the seconds that the rank waited before it gave up, or 0
   std::atomic<bool> aborts{false};
 };
 
@@ -32,7 +32,7 @@ namespace {
 
 std::atomic<int>* asked_to_end = nullptr;  // Shared::signal, for the handler
 
-/// Ctrl-C or a batch system's time limit: still the rank's end, but no fault of its own.
+/// Handles Ctrl-C or the time limit of a batch system: the rank still ends, but not by its own fault.
 void note_signal(int signal) {
   *asked_to_end = signal;
   std::signal(signal, SIG_DFL);
@@ -47,18 +47,18 @@ void watch_signals(std::atomic<int>& asked) {
   }
 }
 
-/// A fault ends its rank at once. UCX, which MPICH may bring, prints a backtrace first, within the signal's handler: that
-/// allocates, and waits for ever for the allocator's lock if the fault came while its own thread held it. Whoever wants the
-/// backtrace says so by one of UCX's variables.
-void let_faults_end() {
+/// Lets a fault end its rank at once. UCX, which MPICH may use, prints a backtrace in the signal handler first. That
+/// allocates memory, and it waits forever for the lock of the allocator if the thread held that lock when the fault
+/// came. A user who wants the backtrace sets one of UCX's environment variables.
+void disable_ucx_fault_handlers() {
   if (std::getenv("UCX_HANDLE_ERRORS") != nullptr || std::getenv("UCX_ERROR_SIGNALS") != nullptr) return;
   const auto disable = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal"));
   if (disable == nullptr) return;  // no UCX in this process
   for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) disable(signal);
 }
 
-/// A socket for the first caller among the processes that give the same launcher, -1 for all others: an abstract name,
-/// which goes with its owner, can be bound once.
+/// Returns a socket to the first caller among the processes with the same launcher, and -1 to all others. It binds an
+/// abstract socket name, which only one process can own and which disappears with its owner.
 int claim(pid_t launcher) {
   const int name_socket = socket(AF_UNIX, SOCK_DGRAM, 0);
   sockaddr_un address{};
@@ -69,13 +69,13 @@ int claim(pid_t launcher) {
   return bind(name_socket, reinterpret_cast<const sockaddr*>(&address), length) == 0 ? name_socket : -1;
 }
 
-void close_files_but(int kept) {
-  constexpr int likely = 1024;  // they were opened at the start of a process: few
+void close_files_except(int kept) {
+  constexpr int likely = 1024;  // enough, since the process has just started and has few open files
   for (int fd = 0; fd < likely; ++fd)
     if (fd != kept) close(fd);
 }
 
-void say_dead(int rank, pid_t process, int signal, int waited) {
+void print_death(int rank, pid_t process, int signal, int waited) {
   std::array<char, 640> line{};
   std::array<char, 256> host{}, who{}, how{};
   if (rank < 0)
@@ -106,25 +106,26 @@ void make_robust(pthread_mutex_t& mutex) {
 
 }  // namespace
 
-/// The witness's whole life; only what is safe after a fork. It has the same files open as its rank, so that the launcher,
-/// which sees a death by its ends of them, sees it when the witness has spoken.
+/// Runs the witness process from its start to its end. It uses only functions that are safe after a fork. The witness
+/// keeps the files of its rank open. The launcher notices a death when these files close, so it notices only after the
+/// witness has printed its message.
 void Witness::watch(Shared& rank, pid_t process, pid_t launcher) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
-  setpgid(0, 0);  // what kills the rank's process group is not meant for us
+  setpgid(0, 0);  // a signal that kills the rank's process group must not kill the witness
   const bool died = pthread_mutex_lock(&rank.alive) == EOWNERDEAD;
   if (!died && !rank.aborts) _exit(0);
   if (const int name = claim(launcher); name >= 0) {
-    if (died) say_dead(rank.rank, process, rank.signal, rank.waited);
-    close_files_but(name);
-    sleep(10);  // the name stays taken until the others, killed by the launcher, have gone
+    if (died) print_death(rank.rank, process, rank.signal, rank.waited);
+    close_files_except(name);
+    sleep(10);  // keeps the name until the launcher has killed the other ranks, so that no other witness prints
   }
   _exit(0);
 }
 
 Witness::Witness() {
-  let_faults_end();
+  disable_ucx_fault_handlers();
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;  // without a witness the job runs as well
+  if (memory == MAP_FAILED) return;  // the job also runs without a witness
   shared_ = new (memory) Shared;
   make_robust(shared_->alive);
   pthread_mutex_lock(&shared_->alive);

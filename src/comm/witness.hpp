@@ -4,39 +4,42 @@
 
 namespace partita {
 
-/// What is said of a rank that waited so many seconds.
+/// The message about a rank that waited too long; {} is the number of seconds.
 inline constexpr char waited_too_long[] =
-    "has waited {} s for other ranks: one of them, its host or the link to it is gone, or --timeout is too short";
+    "has waited {} s for other ranks: one of them, its host or its network link has failed, or --timeout is too short";
 
-/// A child process that tells which rank died. A launcher that loses one rank kills the others at once and names any of
-/// them, so nobody in the job is left to say who was first; the witness is no part of the job. It waits for a robust
-/// mutex that its rank holds, which the kernel hands on when the rank dies, and shares its rank's files: the launcher,
-/// which notices a death by their end, notices only after the witness has spoken and closed them.
-/// Of the witnesses of one launcher on one node only the first speaks.
+/// A child process of a rank that reports if the rank dies. When a launcher loses one rank, it kills the others at once
+/// and may name any of them, so no rank is left to say which one died first. The witness does not belong to the job.
+/// It waits for a robust mutex that its rank holds; when the rank dies, the kernel gives the mutex to the witness. The
+/// witness also keeps the files of its rank open. The launcher notices a death when these files close, so it notices
+/// only after the witness has printed its message. Among the witnesses of one launcher on one node, only the first one
+/// prints.
 class Witness {
  public:
-  /// Forks; before MPI starts, as MPI asks. On the thread that ends last, since a thread's end frees its mutexes.
+  /// Forks the child process. Call it before MPI starts, as MPI requires, and on the thread that ends last, because the
+  /// end of a thread releases the mutexes that it holds, which would look like a death.
   Witness();
-  /// The rank ends in order: the witness goes silently.
+  /// The rank ends normally: the witness exits without a message.
   ~Witness();
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
 
-  /// Tells the witness whom it watches.
+  /// Tells the witness the number of its rank.
   void introduce(int rank);
-  /// The rank is about to leave because it waited so long: the witness says this instead of a death. False if there is no
-  /// process to say it.
+  /// Tells the witness that the rank is about to exit because it waited `seconds` seconds. The witness then reports
+  /// this instead of a death. Returns false if there is no witness process.
   bool waited(int seconds);
-  /// From here on this process's end is no news.
+  /// Ends the witness: it no longer reports the end of this process.
   void dismiss();
-  /// The rank is about to abort the job, and has said why: nor are the ends of the others that the launcher now kills.
+  /// Silences the witnesses of all ranks on this node. The rank is about to abort the job and prints the reason itself,
+  /// so no witness shall report the ranks that the launcher then kills.
   void dismiss_all();
 
  private:
   struct Shared;
   [[noreturn]] static void watch(Shared& rank, pid_t process, pid_t launcher);
 
-  Shared* shared_ = nullptr;  // with the child
+  Shared* shared_ = nullptr;  // memory that the rank and the witness share
   pid_t child_ = -1;
 };
 

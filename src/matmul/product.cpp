@@ -11,18 +11,18 @@ namespace partita {
 
 namespace {
 
-/// A box of a tensor as rows in memory, its first dimension the rows.
+/// A box of a tensor as a matrix in memory. Its rows are the first dimension.
 struct Matrix {
   Tensor holder;
   std::byte* data = nullptr;
-  Index row = 0;  // elements from one to the next
+  Index row = 0;  // distance between rows, in elements
 };
 
-/// True if every row of `box` lies in one piece in the tensor.
+/// True if every row of `box` is contiguous in the tensor.
 bool has_rows(const Tensor& tensor, const Box& box) {
   const auto order = tensor.order();
-  require(order[0] == 0, "rows are the slowest dimension");
-  bool inside = false;  // behind the slowest dimension of the columns
+  require(order[0] == 0, "the rows must be the slowest dimension in memory");
+  bool inside = false;  // after the slowest dimension of the columns
   for (int i = 1; i < box.dims(); ++i) {
     const int d = order[static_cast<std::size_t>(i)];
     if (inside && !(box[d] == tensor.box()[d])) return false;
@@ -31,7 +31,7 @@ bool has_rows(const Tensor& tensor, const Box& box) {
   return true;
 }
 
-/// In place where it can be.
+/// Returns the matrix in place if possible, else a copy.
 Matrix matrix_of(const Tensor& tensor, const Box& box) {
   if (box.empty()) return {};
   if (!has_rows(tensor, box)) {
@@ -45,7 +45,7 @@ Matrix matrix_of(const Tensor& tensor, const Box& box) {
 
 }  // namespace
 
-/// A or B while a product runs: parts on their way, and parts that lie here.
+/// A or B while a product runs. Some parts are gathered from other ranks, others are used in place.
 class Product::Operand {
  public:
   Operand(const std::vector<Part>& parts, bool cut, const Tensor& own, Communicator& comm, Stream stream)
@@ -61,7 +61,7 @@ class Product::Operand {
   void start(std::size_t slab) {
     if (cut_) start_part(slab);
   }
-  /// True if a slab needs nothing from others.
+  /// True if a slab needs nothing from other ranks.
   bool here(std::size_t slab) const { return parts_[at(slab)].gathered.empty(); }
   const Box& used(std::size_t slab) const { return parts_[at(slab)].used; }
   void progress() {
@@ -77,7 +77,7 @@ class Product::Operand {
     if (!here(slab)) finish(slab);
     return matrix_of(here(slab) ? own_ : buffers_[at(slab)], used(slab));
   }
-  /// Waits for what others asked of it too.
+  /// Frees the slab's buffer. Waits first until other ranks have received what they asked for.
   void release(std::size_t slab) {
     if (!cut_) return;
     finish(slab);
@@ -129,7 +129,7 @@ class Product::Run {
     if (plan_.sums_slabs || (product.k_is_empty_ && !adds_to_c)) made_.zero();
   }
 
-  // C[m@M n@N sum@K] = sum over slabs of A[m@M k@K] B[k@K n@N], one panel of slabs on its way while another is multiplied
+  // C[m@M n@N sum@K] = sum over slabs of A[m@M k@K] B[k@K n@N]. One panel of slabs travels while another is multiplied.
   void run() {
     std::size_t first = 0, next = start_panel(0, 0);
     for (std::size_t p = 0; p < product_.panels_.size(); ++p) {
@@ -149,7 +149,7 @@ class Product::Run {
     Exchange exchange;
   };
 
-  /// True if every slab makes a part of C of its own, which goes to its owners at once.
+  /// True if every slab makes its own part of C, which is sent to its owners at once.
   bool makes_slabs() const { return plan_.sums_slabs && cuts_c_; }
   Tensor workspace(const Box& box) const { return c_.like(box, MemoryClass::workspace, Fill::none); }
 
@@ -162,7 +162,7 @@ class Product::Run {
     return end;
   }
 
-  /// First what lies here.
+  /// Multiplies first the slabs that need nothing from other ranks.
   void multiply_panel(std::size_t first, std::size_t end) {
     for (const bool here : {true, false})
       for (std::size_t slab = first; slab < end; ++slab)
@@ -182,7 +182,7 @@ class Product::Run {
     }
     if (a.data == nullptr || b.data == nullptr || box.empty()) return;
     const Tensor& target = makes_slabs() ? slabs_.back().second : made_;
-    require(has_rows(target, box), "a slab of C is a block of its rows");
+    require(has_rows(target, box), "a slab of C must be a block of its rows");
     const Matrix c = matrix_of(target, box);
     const Index m = box.extent(0), n = box.volume() / m, k = a_.used(slab).volume() / m;
     const bool adds = (in_place_ && write_ == Write::add) || (!cuts_c_ && !std::exchange(fresh_, false));
@@ -195,7 +195,7 @@ class Product::Run {
     b_.release(slab);
   }
 
-  /// In the order of slabs, which is the same on all ranks.
+  /// Sends the panel's parts of C in the order of slabs, which is the same on all ranks.
   void sum_panel() {
     auto before = std::move(sums_);
     sums_.clear();
@@ -231,9 +231,9 @@ class Product::Run {
   Tensor c_;
   Write write_;
   bool in_place_, cuts_c_;
-  bool fresh_ = true;  // nothing was multiplied into made_ yet
+  bool fresh_ = true;  // nothing has been multiplied into made_ yet
   Tensor made_, total_;
-  std::vector<std::pair<std::size_t, Tensor>> slabs_;  // parts of C made in this panel
+  std::vector<std::pair<std::size_t, Tensor>> slabs_;  // parts of C made in the current panel
   std::vector<Sum> sums_;
 };
 

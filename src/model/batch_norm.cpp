@@ -36,21 +36,22 @@ AxisSet BatchNormOperator::statistics_axes(const Layout& x) const {
   for (const auto& name : norm_.axes) {
     const int axis = x.grid().find(name);
     if (axis < 0 && x.grid().size() > 1)
-      fail("its statistics are taken along '{}', which the grid \"{}\" has not{}", name, x.grid().print(),
+      fail("its statistics are computed along axis '{}', which the grid \"{}\" does not have{}", name, x.grid().print(),
            did_you_mean(name, x.grid().names()));
     if (axis >= 0) axes |= AxisSet{1} << axis;
   }
   return axes & all;
 }
 
-// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count. The sums that the backward needs are whole when it has them, so
-// that gradients of scale and shift need no sum of their own over these axes; over others that cut x they do.
+// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count. The sums that the backward pass needs are already summed over
+// the statistics axes, so the gradients of scale and shift are not partial over these. They are partial over the other
+// axes that shard x.
 OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
   const Layout channels = x.onto(Shape{{'C', x.shape()['C']}});
   if (request.weights && !(*request.weights == channels))
-    fail("weights \"{}\": scale and shift lie as the channels of its input do, \"{}\"; leave `weights` out",
+    fail("weights \"{}\": scale and shift always have the layout of its input's channels, \"{}\"; omit `weights`",
          request.weights->print(), channels.print());
   const AxisSet all = sample_axes(x), axes = statistics_axes(x);
   const Layout gradient = channels.with_partial(all & ~axes);

@@ -14,7 +14,7 @@ namespace {
 
 using Axes = AxisList;
 
-/// What cuts the channels of y, and what those of x.
+/// The axes that shard the channels of y (`outputs`) and of x (`inputs`).
 struct Cut {
   Axes outputs, inputs;
   bool operator==(const Cut&) const = default;
@@ -26,7 +26,7 @@ AxisSet set_of(const Axes& axes) {
   return set;
 }
 
-/// The axes, or none where one of them has other work: a cut that loses an axis would not be nested as before.
+/// Returns the axes, or none if one of them is already used: dropping a single axis would change the nesting of blocks.
 Axes unless_used(const Axes& axes, AxisSet used) { return (set_of(axes) & used) != 0 ? Axes{} : axes; }
 
 class Chooser {
@@ -37,7 +37,8 @@ class Chooser {
   OperatorLayouts choose() const {
     const std::vector<Cut> cuts = this->cuts();
     if (cuts.empty()) refuse();
-    if (cuts.size() == 1 && name(cuts[0]).empty()) return layouts(cuts[0]);  // nothing to weigh, nothing to tell
+    // only one choice: no alternatives to compare or report
+    if (cuts.size() == 1 && name(cuts[0]).empty()) return layouts(cuts[0]);
     std::vector<OperatorLayouts> ways;
     ways.reserve(cuts.size());
     for (const Cut& cut : cuts) ways.push_back(layouts(cut));
@@ -98,14 +99,14 @@ class Chooser {
   std::vector<Cut> grouped_cuts() const {
     const Axes outputs = wanted_outputs(), inputs = arriving_inputs();
     if (!keeps_groups(outputs))
-      fail("output \"{}\" cuts a group of channels; cut C of {} groups over axes that divide them, or leave it whole",
+      fail("output \"{}\" splits a group of channels; shard C over axes that divide the {} groups, or leave it whole",
            request_.output.print(), product_.groups);
     std::vector<Cut> all{{outputs, outputs}};
     if (keeps_groups(inputs)) all.push_back({inputs, inputs});
     return all;
   }
 
-  /// True if blocks of channels over these axes are blocks of groups, of x and of y the same ones.
+  /// Returns true if each rank's channels over these axes are whole groups, and the same groups in x and y.
   bool keeps_groups(const Axes& axes) const {
     const Layout x = product_.x.with(channels(product_.x), axes);
     const Layout y = product_.x.onto(product_.y).with(product_.y.find('C'), axes);
@@ -142,7 +143,8 @@ class Chooser {
     Layout w(product_.weights[0].shape, x.grid());
     w = w.with(product_.w_outputs, grouped ? Axes{} : cut.outputs)
             .with(product_.w_inputs, grouped ? Axes{} : cut.inputs);
-    if (grouped) w = w.with(0, cut.outputs);  // both blocks of channels are whole groups: one cut of F
+    // F is the only sharded dimension: each block of F is whole groups, like the blocks of C in x and y
+    if (grouped) w = w.with(0, cut.outputs);
     OperatorLayouts way{.x = {x},
                         .y = y,
                         .dx = {x.with_partial(outputs)},
@@ -158,7 +160,7 @@ class Chooser {
     return way;
   }
 
-  /// On rank 0, which has the largest blocks, since remainders go to low ranks.
+  /// The cost on rank 0, which has the largest blocks because remainders go to low ranks.
   Alternative cost(const OperatorLayouts& way) const {
     const Box x = way.x[0].owned(0), y = way.y.owned(0);
     const auto share = [](Index part, Index whole) { return static_cast<double>(part) / static_cast<double>(whole); };
@@ -187,22 +189,23 @@ class Chooser {
     const Layout& x = request_.input[0].value_or(request_.arriving[0]);
     if (request_.output.partial() != 0) refuse_partial(request_.output);
     if (product_.groups > 1)
-      fail("{} groups of channels stay whole, cut alike in input \"{}\", output \"{}\" and the filters of weights{}",
-           product_.groups, x.print(), request_.output.print(),
-           request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
+      fail(
+          "{} groups of channels stay whole: input \"{}\", output \"{}\" and weights{} must shard them in the same way",
+          product_.groups, x.print(), request_.output.print(),
+          request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
     if (request_.weights)
       fail(
-          "weights \"{}\": their dimension {} is cut as the output's C, {} as the input's; over axes that cut neither "
-          "samples nor space, and that fit algorithm \"{}\"",
+          "weights \"{}\": dimension {} must be sharded like the output's C and {} like the input's, over axes that "
+          "shard neither samples nor spatial dimensions, and that fit algorithm \"{}\"",
           request_.weights->print(), request_.weights->shape().name(product_.w_outputs),
           request_.weights->shape().name(product_.w_inputs), request_.algorithm);
-    fail(
-        "algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
-        request_.output.print(),
-        request_.algorithm == "stationary-w"
-            ? "it needs an output that shards C over two axes, or an input and an output that do so over different ones"
-            : "it needs an input (stationary-x) or an output (stationary-y) that shards C, over axes with no other "
-              "work");
+    fail("algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
+         request_.output.print(),
+         request_.algorithm == "stationary-w"
+             ? "it needs an output that shards C over two axes, or an input and an output that shard C over different "
+               "axes"
+             : "it needs an input (stationary-x) or an output (stationary-y) that shards C, over axes that shard "
+               "neither samples nor spatial dimensions");
   }
 
   const Contraction& product_;
@@ -216,7 +219,7 @@ OperatorLayouts contract(const Contraction& product, const LayoutRequest& reques
   if (request.weights)
     for (int d = 2; d < request.weights->shape().dims(); ++d)
       if (!request.weights->axes(d).empty())
-        fail("weights \"{}\" cut the kernel's {}; only channels can be cut", request.weights->print(),
+        fail("weights \"{}\" shard the kernel's {}; only channels can be sharded", request.weights->print(),
              request.weights->shape().name(d));
   return Chooser(product, request).choose();
 }

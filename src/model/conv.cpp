@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-/// What the parameters of both kinds of convolution have in common.
+/// The windows of either kind of convolution; checks their parameters.
 template <class Parameters>
 std::vector<Window> windows_of(const Parameters& p, std::size_t dims) {
   p.kernel.check(dims, "kernel", 1);
@@ -43,14 +43,15 @@ void check_channels(const Parameters& p, Index channels) {
     fail("{} groups do not divide {} channels and {} filters", p.groups, channels, p.filters);
 }
 
-/// Places of a kernel over x.
+/// Number of kernel positions for an input x.
 Index places(const PerDim& kernel, const Shape& x) {
   Index all = 1;
   for (std::size_t i = 0; i < spatial_dims(x); ++i) all *= kernel[i];
   return all;
 }
 
-/// F C D H W of the weights, and a bias for each of `outputs`; fan-in as the forward sees it.
+/// Specifications of the weights F C D H W, and of a bias with `bias` values if given. The fan-in is the forward
+/// pass's.
 std::vector<WeightSpec> specs(const Shape& x, const PerDim& kernel, Index f, Index c, Index fan_in_channels,
                               std::optional<Index> bias) {
   Shape w{{'F', f}, {'C', c}};
@@ -64,7 +65,7 @@ std::vector<WeightSpec> specs(const Shape& x, const PerDim& kernel, Index f, Ind
 
 Layout whole_channels(const Layout& x) { return x.with(x.shape().find('C'), {}); }
 
-/// What both kinds say of their weights and work.
+/// Returns the part of the Contraction that both kinds of convolution share.
 Contraction contraction(const Operator& op, const LayoutRequest& request, Index groups) {
   const Layout x = whole_channels(basis(request));
   const std::array shapes{x.shape()};
@@ -143,7 +144,7 @@ Shape ConvTransposeOperator::output(std::span<const Shape> inputs) const {
     const Index extent =
         (x.extent(d) - 1) * window.stride - window.pad_lo - window.pad_hi + window.reach() + conv_.output_padding[i];
     if (extent < 1)
-      fail("padding {} and {} leave nothing of dimension {}: {} inputs make {} outputs", window.pad_lo, window.pad_hi,
+      fail("padding {} and {} leave nothing of dimension {}: {} inputs give {} outputs", window.pad_lo, window.pad_hi,
            x.name(d), x.extent(d), extent);
     y.push_back({x.name(d), extent});
   }
@@ -158,7 +159,7 @@ std::vector<WeightSpec> ConvTransposeOperator::weights(std::span<const Shape> in
 
 std::vector<std::string> ConvTransposeOperator::algorithms() const { return contraction_algorithms(conv_.groups); }
 
-// y[N@a C@o H@b sum@i] = conv'(x[N@a C@i H@b] with halo, w[F@i C@o H W]): what is x here is a convolution's dy.
+// y[N@a C@o H@b sum@i] = conv'(x[N@a C@i H@b] with halo, w[F@i C@o H W]): x here plays the role of a convolution's dy.
 OperatorLayouts ConvTransposeOperator::layouts(const LayoutRequest& request) const {
   const auto slides = windows(request.arriving[0].shape());
   Contraction product = contraction(*this, request, conv_.groups);

@@ -30,8 +30,8 @@ bool GroupNormOperator::keeps_groups(const Layout& x) const {
   return true;
 }
 
-// mean[N@a G@b] = sum over c of x[N@a C@b H@c] / count, if the shards of C hold whole groups; else all of C on a rank.
-// Blocks of channels that hold whole groups are as many groups each as a block of groups is.
+// mean[N@a G@b] = sum over c of x[N@a C@b H@c] / count, if each shard of C holds whole groups; otherwise C is whole on
+// every rank. A shard of C that holds whole groups holds exactly those of the shard of G over the same axes.
 OperatorLayouts GroupNormOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   need_whole_weights(request);

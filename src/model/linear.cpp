@@ -39,14 +39,14 @@ Kept LinearOperator::keeps() const {
 
 namespace {
 
-/// Of the redistribution of x, and of the product of y.
+/// The cost of redistributing x and of the product of y.
 double cost_of_y(const ProductPlan& of_y, const LayoutRequest& request) {
   double total = 0;
   for (const auto& step : plan_redistribution(request.arriving[0], of_y.a.layout)) total += wire_elements(step, 0);
   return total + of_y.alternatives[0].total();
 }
 
-/// Of all products too.
+/// The cost of redistributing x and of all three products.
 double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
   double total = cost_of_y(way.products[0], request);
   for (std::size_t i = 1; i < way.products.size(); ++i)
@@ -54,7 +54,8 @@ double total_of(const OperatorLayouts& way, const LayoutRequest& request) {
   return total;
 }
 
-/// What the gradients' products cost at least: their operations, an even share each, and the sum of dw over ranks of other samples.
+/// A lower bound on the cost of the gradients' products: an even share of their operations, and the sum of dw over the
+/// ranks that have other samples.
 double least_of_gradients(const ProductPlan& of_y, const LayoutRequest& request) {
   const Layout &w = of_y.b.layout, &y = of_y.c.layout;
   const auto volume = [](const Layout& layout) { return static_cast<double>(layout.shape().volume()); };
@@ -67,7 +68,8 @@ double least_of_gradients(const ProductPlan& of_y, const LayoutRequest& request)
   return request.training ? least.total() : 0;
 }
 
-/// Other layouts of x than that in which it arrives: as a product used it, and with all features gathered. Each once.
+/// Returns the layouts to try for x besides the one in which it arrives: the one that a product used, and the one with
+/// all features gathered. Each appears once.
 std::vector<Layout> others_of_x(const Layout& x, const Layout& used) {
   Layout gathered = x;
   for (int d = 1; d < x.shape().dims(); ++d) gathered = gathered.with(d, {});
@@ -88,9 +90,9 @@ ProductPlan plan_named(const char* product, const ProductOperand& a, const Produ
 
 }  // namespace
 
-// Where x is gathered for y and again for dw, it may cost less to gather it once, or with all its features, so that weights
-// and gradients stay where they are; and where the weights lie as the product of y takes them, another way of y may cost less
-// over all three, their gradients' sum included.
+// If x is gathered for y and again for dw, it may cost less to gather it once. It may also cost less to gather all its
+// features, so that weights and gradients stay in place. If the layout of the weights is derived from the product of y,
+// another algorithm for y may cost less over all three products, including the sum of weight gradients.
 OperatorLayouts LinearOperator::best(const LayoutRequest& request, bool prunes) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   const auto asked = named_algorithms(request.algorithm);
@@ -99,7 +101,7 @@ OperatorLayouts LinearOperator::best(const LayoutRequest& request, bool prunes) 
   double least = total_of(best, request);
   const auto held = [](const ProductPlan& of_y) { return of_y.b.layout.owned(0).volume(); };
   const auto consider = [&](const ProductPlan& of_y) {
-    if (held(of_y) > held(first)) return;  // what to hold and to update more weights takes is in no product
+    if (held(of_y) > held(first)) return;  // products do not count the cost of holding and updating more weights
     if (prunes && cost_of_y(of_y, request) + least_of_gradients(of_y, request) >= least) return;
     OperatorLayouts way = layouts(request, of_y);
     if (const double total = total_of(way, request); total < least) {
@@ -128,9 +130,9 @@ OperatorLayouts LinearOperator::best(const LayoutRequest& request, bool prunes) 
 ProductPlan LinearOperator::product_of_y(const LayoutRequest& request, const Layout& x,
                                          const std::string& algorithm) const {
   const std::array shapes{x.shape()};
-  // An activation is applied to whole sums.
+  // The activation needs complete sums.
   const Layout wanted = linear_.activation ? request.output.with_partial(0) : request.output;
-  // Weights that nobody speaks of are whole on the ranks that share samples.
+  // Weights without a requested layout are whole on the ranks that share samples.
   const bool pin_weight_layouts = named_algorithms(request.algorithm)[0] != "auto";
   const Layout any_w(weights(shapes)[0].shape, x.grid());
   return plan_named("y", {x, "mk"}, {request.weights.value_or(any_w), "nk"}, {wanted, "mn"},
@@ -152,7 +154,8 @@ OperatorLayouts LinearOperator::layouts(const LayoutRequest& request, const Prod
   layouts.products.push_back(of_y);
   if (request.training) {
     const Layout dy = y.dual();
-    // Where dw is summed over ranks must not depend on the batch: plans of several share buckets.
+    // The axes over which dw is summed must not depend on the batch: plans of several batch sizes share gradient
+    // buckets.
     const AxisSet samples = y.sharding('N') & w.replicated();
     ProductPlan of_dx = plan_named("dx", {dy, "mk"}, {w, "kn"}, {dx, "mn"},
                                    {.algorithm = request.needs_dx ? algorithm(1) : "auto", .whole_k = short_sums});

@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// x without its channels.
+/// x's shape without its channels.
 Shape places(const Shape& x) {
   Shape shape;
   for (int d = 0; d < x.dims(); ++d)
@@ -14,7 +14,8 @@ Shape places(const Shape& x) {
   return shape;
 }
 
-/// The layouts of a loss that runs on x: two doubles are summed over all that cut it, the loss and what was right.
+/// The layouts of a loss that runs on x. Two doubles, the loss and the number of correct predictions, are summed over
+/// all axes that shard x.
 OperatorLayouts loss_of(const Layout& x, const LayoutRequest& request) {
   OperatorLayouts layouts{.x = {x}, .y = x.onto(request.output.shape()), .dx = {x}};
   layouts.y = layouts.y.with_partial(0);
@@ -23,7 +24,8 @@ OperatorLayouts loss_of(const Layout& x, const LayoutRequest& request) {
   return layouts;
 }
 
-/// The layout of a loss's input: as the strategy says, else as it arrives, with the samples cut as the output's.
+/// The layout of a loss's input: the strategy's if it gives one, else the layout in which the input arrives, with
+/// samples sharded like the output's.
 Layout input_of(const LayoutRequest& request) {
   if (request.input[0]) return request.input[0]->with_partial(0);
   Layout x = request.arriving[0].with_partial(0);
@@ -53,13 +55,14 @@ OperatorLayouts CrossEntropyOperator::layouts(const LayoutRequest& request) cons
 }
 
 Shape DiceOperator::output(std::span<const Shape> inputs) const {
-  if (inputs[0].dims() <= first_spatial) fail("it needs an input with places, N C ..., not {}", inputs[0].print());
+  if (inputs[0].dims() <= first_spatial)
+    fail("it needs an input N C ... with spatial dimensions, not {}", inputs[0].print());
   return LossOperator::output(inputs);
 }
 
 Target DiceOperator::target(const Shape& x) const { return {places(x), true}; }
 
-// sums[N@a C] = sum over b of what x[N@a C H@b] and the labels have in common, and of both
+// sums[N@a C] = over b: the overlap of softmax(x[N@a C H@b]) and the labels, and the total of both
 OperatorLayouts DiceOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   if (request.input[0]) refuse_channels(*request.input[0], "input");

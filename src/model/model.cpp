@@ -40,7 +40,7 @@ Value Model::group_norm(const std::string& name, Value x, const GroupNorm& norm)
 }
 
 Value Model::instance_norm(const std::string& name, Value x, double epsilon) {
-  const bool known = x.layer >= 0 && x.layer < static_cast<int>(shapes_.size());  // else `layer` says so
+  const bool known = x.layer >= 0 && x.layer < static_cast<int>(shapes_.size());  // `layer` reports an unknown x
   return group_norm(name, x, {known ? shapes_[static_cast<std::size_t>(x.layer)]['C'] : 1, epsilon});
 }
 
@@ -108,13 +108,13 @@ Value Model::mean_absolute_error(const std::string& name, Value x) {
 
 Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {
   if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
-    fail("layer '{}': a layer's name is a word without blanks, quotes and the signs * ? [ ]", name);
-  if (find(name) >= 0) fail("layer '{}': there is another layer of that name", name);
+    fail("layer '{}': a layer's name must be a word without blanks, quotes and the characters * ? [ ]", name);
+  if (find(name) >= 0) fail("layer '{}': another layer has this name", name);
   Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size())};
   std::vector<Shape> shapes;
   for (const auto& value : inputs) {
     if (value.layer < 0 || value.layer >= static_cast<int>(layers_.size()))
-      fail("layer '{}': its input is no layer of this model", name);
+      fail("layer '{}': its input is not a layer of this model", name);
     added.inputs.push_back(value.layer);
     shapes.push_back(shapes_[static_cast<std::size_t>(value.layer)]);
   }
@@ -147,7 +147,7 @@ std::vector<Shape> Model::inputs_of(int layer, const std::vector<Shape>& outputs
 Shape Model::shape(int layer, std::span<const Shape> inputs, Index batch) const {
   const Shape one = layers_[static_cast<std::size_t>(layer)].op->output(inputs);
   if (!inputs.empty() && one.find('N') == 0) return one;
-  Shape shape{{'N', inputs.empty() ? batch : one['N']}};  // only inputs bring in the batch
+  Shape shape{{'N', inputs.empty() ? batch : one['N']}};  // only input layers set the batch
   for (int d = 1; d < one.dims(); ++d) shape.push_back({one.name(d), one.extent(d)});
   return shape;
 }

@@ -45,7 +45,7 @@ OperatorLayouts ElementwiseOperator::layouts(const LayoutRequest& request) const
 
 namespace {
 
-/// What an activation's parameter is called; "" if it has none.
+/// The name of an activation's parameter; "" if it has none.
 std::string_view parameter_of(Activation::Kind kind) {
   return kind == Activation::Kind::leaky_relu ? "slope" : kind == Activation::Kind::elu ? "alpha" : "";
 }
@@ -64,7 +64,7 @@ std::string ActivationOperator::describe() const {
 }
 
 Shape ConcatenateOperator::output(std::span<const Shape> inputs) const {
-  if (inputs.empty()) fail("it concatenates nothing; give it an input or more");
+  if (inputs.empty()) fail("it has nothing to concatenate; give it one or more inputs");
   Shape y;
   for (int d = 0; d < inputs[0].dims(); ++d) {
     Index extent = 0;
@@ -80,7 +80,7 @@ Shape ConcatenateOperator::output(std::span<const Shape> inputs) const {
   return y;
 }
 
-// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...): all channels of a place on one rank
+// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...): each rank has all channels of its spatial positions
 OperatorLayouts ConcatenateOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout y = follow(request.input[0].value_or(request.output), request.output.shape());

@@ -76,12 +76,12 @@ void Optimizer::check() const {
   check_fraction(beta1, "beta1");
   check_fraction(beta2, "beta2");
   if (!(epsilon > 0) || !std::isfinite(epsilon)) fail("epsilon is {}; it must be more than 0", epsilon);
-  if (!(trust > 0) || !std::isfinite(trust)) fail("the trust is {}; it must be more than 0", trust);
+  if (!(trust > 0) || !std::isfinite(trust)) fail("the trust coefficient is {}; it must be more than 0", trust);
   if (!(weight_decay >= 0) || !std::isfinite(weight_decay))
     fail("the weight decay is {}; it must be 0 or more", weight_decay);
   if (warm_up < 0) fail("the warm-up is {} steps; it must be 0 or more", warm_up);
-  if (nesterov && method != Method::sgd) fail("Nesterov's method is one of sgd, not of {}", name(method));
-  if (nesterov && momentum == 0) fail("Nesterov's method needs a momentum above 0");
+  if (nesterov && method != Method::sgd) fail("Nesterov's momentum works with sgd only, not with {}", name(method));
+  if (nesterov && momentum == 0) fail("Nesterov's momentum needs a momentum above 0");
 }
 
 std::string Optimizer::print() const {
@@ -103,7 +103,7 @@ Decay parse_decay(const std::string& text) {
   if (text == "none") return Decay::none;
   if (text == "linear") return Decay::linear;
   if (text == "cosine") return Decay::cosine;
-  fail("'{}' is no decay of the learning rate; use none, linear or cosine", text);
+  fail("'{}' is not a decay of the learning rate; use none, linear or cosine", text);
 }
 
 }  // namespace partita

@@ -38,12 +38,12 @@ Shape PoolOperator::output(std::span<const Shape> inputs) const {
   for (int d = first_spatial; d < x.dims(); ++d)
     for (Index o = 0; o < y.extent(d); ++o)
       if (const auto& window = slides[static_cast<std::size_t>(d - first_spatial)]; !window.reads(o, x.extent(d)))
-        fail("window {} of dimension {} lies in the padding alone; pad less than the window reaches ({})", o, x.name(d),
+        fail("window {} of dimension {} contains only padding; pad by less than the window's reach ({})", o, x.name(d),
              window.reach());
   return y;
 }
 
-// y[N@a C@b H@c] = pool(x[N@a C@b H@c] with halo); the halo's gradient goes back to its owner and is summed.
+// y[N@a C@b H@c] = pool(x[N@a C@b H@c] with halo); the gradient of the halo is sent back to its owner and summed.
 OperatorLayouts PoolOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
@@ -56,7 +56,8 @@ Shape GlobalAveragePoolOperator::output(std::span<const Shape> inputs) const {
   return {{'N', inputs[0]['N']}, {'C', inputs[0]['C']}};
 }
 
-// y[N@a C@b sum@c] = sum over own space of x[N@a C@b H@c] / space, whichever way space is cut
+// y[N@a C@b sum@c] = sum over the rank's own positions of x[N@a C@b H@c] / number of positions, for any sharding of
+// spatial dimensions
 OperatorLayouts GlobalAveragePoolOperator::layouts(const LayoutRequest& request) const {
   const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
   const Layout y = x.onto(request.output.shape());

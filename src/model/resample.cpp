@@ -14,7 +14,7 @@ Shape ResampleOperator::output(std::span<const Shape> inputs) const {
   return y;
 }
 
-// y[N@a C@b H@c] = resample(x[N@a C@b H@c] with halo); the halo's gradient goes back to its owner and is summed.
+// y[N@a C@b H@c] = resample(x[N@a C@b H@c] with halo); the gradient of the halo is sent back to its owner and summed.
 OperatorLayouts ResampleOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
@@ -71,7 +71,8 @@ std::vector<Resampling> CropOperator::resamplings(const Shape& x) const {
 
 Index CropOperator::outputs(std::size_t i, Index n, char name) const {
   const Index left = n - margins_[i].lo - margins_[i].hi;
-  if (left < 1) fail("margins {} and {} leave nothing of dimension {} of {}", margins_[i].lo, margins_[i].hi, name, n);
+  if (left < 1)
+    fail("margins {} and {} leave nothing of dimension {} with extent {}", margins_[i].lo, margins_[i].hi, name, n);
   return left;
 }
 
@@ -96,13 +97,13 @@ Shape SpaceToDepthOperator::output(std::span<const Shape> inputs) const {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const int d = first_spatial + static_cast<int>(i);
     if (x.extent(d) % blocks[i].kernel != 0)
-      fail("blocks of {} do not divide dimension {} of {}", blocks[i].kernel, x.name(d), x.extent(d));
+      fail("blocks of {} do not divide dimension {} with extent {}", blocks[i].kernel, x.name(d), x.extent(d));
     channels *= blocks[i].kernel;
   }
   return slide(x, channels, blocks);
 }
 
-// y[N@a C H@b] = blocks(x[N@a C H@b] with halo), where shards of y cut no block
+// y[N@a C H@b] = blocks(x[N@a C H@b] with halo); the shards of y split no block
 OperatorLayouts SpaceToDepthOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout at = basis(request), x = at.with(at.shape().find('C'), {});

@@ -15,7 +15,7 @@ Shape slide(const Shape& x, Index channels, std::span<const Window> windows) {
     const auto& window = windows[static_cast<std::size_t>(d - first_spatial)];
     const Index extent = window.outputs(x.extent(d));
     if (extent < 1)
-      fail("a window that reaches over {} does not fit dimension {} with {} + {} + {} (padding, extent, padding)",
+      fail("a window with a reach of {} does not fit dimension {} with {} + {} + {} (padding, extent, padding)",
            window.reach(), x.name(d), window.pad_lo, x.extent(d), window.pad_hi);
     y.push_back({x.name(d), extent});
   }
@@ -24,14 +24,16 @@ Shape slide(const Shape& x, Index channels, std::span<const Window> windows) {
 
 void PerDim::check(std::size_t dims, std::string_view what, Index least) const {
   if (values_.size() != 1 && values_.size() != dims)
-    fail("{} has {} values for {} spatial dimensions; give one for all or one each", what, values_.size(), dims);
+    fail("{} has {} values for {} spatial dimensions; give one value for all, or one per dimension", what,
+         values_.size(), dims);
   for (const Index value : values_)
     if (value < least) fail("{} is {}; it must be {} or more", what, value, least);
 }
 
 void Padding::check(std::size_t dims, std::string_view what) const {
   if (values_.size() != 1 && values_.size() != dims)
-    fail("{} has {} values for {} spatial dimensions; give one for all or one each", what, values_.size(), dims);
+    fail("{} has {} values for {} spatial dimensions; give one value for all, or one per dimension", what,
+         values_.size(), dims);
   for (const auto& sides : values_)
     if (sides.lo < 0 || sides.hi < 0) fail("{} is {},{}; it must be 0 or more", what, sides.lo, sides.hi);
 }

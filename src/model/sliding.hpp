@@ -5,14 +5,14 @@
 #include <span>
 #include <vector>
 
-// What layers with windows have in common.
+// Helpers that layers with windows share.
 
 namespace partita {
 
 /// Number of spatial dimensions of x; throws Error if it has none.
 std::size_t spatial_dims(const Shape& x);
 
-/// The shape of y = window(x) with `channels`; throws Error where a window does not fit.
+/// Returns the shape of y = window(x) with `channels` channels. Throws Error if a window does not fit.
 Shape slide(const Shape& x, Index channels, std::span<const Window> windows);
 
 }  // namespace partita

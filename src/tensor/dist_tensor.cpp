@@ -10,7 +10,7 @@ DistTensor::DistTensor(Layout its_layout, int rank, DType dtype, const std::shar
 
 namespace {
 
-/// Moves `at` to the next row of `box` in row-major order; false behind the last.
+/// Moves `at` to the next row of `box` in row-major order. Returns false after the last row.
 bool advance(std::array<Index, max_dims>& at, const Box& box) {
   for (int d = box.dims() - 2; d >= 0; --d) {
     auto& x = at[static_cast<std::size_t>(d)];
@@ -30,8 +30,8 @@ Index row_major(const std::array<Index, max_dims>& at, const Shape& shape) {
 
 void for_rows(const Tensor& tensor, const Shape& global, const std::function<void(const Row&)>& f) {
   const Box& box = tensor.box();
-  require(box.dims() == global.dims(), "the box lies in the shape");
-  if (box.dims() == 0) return f({0, 1, 0, 1});  // a number is a row by itself
+  require(box.dims() == global.dims(), "the box must have the dimensions of the shape");
+  if (box.dims() == 0) return f({0, 1, 0, 1});  // a scalar is one row
   if (box.empty()) return;
   std::array<Index, max_dims> at{};
   for (int d = 0; d < box.dims(); ++d) at[static_cast<std::size_t>(d)] = box[d].lo;

@@ -6,7 +6,7 @@
 namespace partita {
 
 Exchange::Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm, Stream stream) {
-  require(from.dtype() == to.dtype(), "an exchange keeps the dtype");
+  require(from.dtype() == to.dtype(), "an exchange must keep the dtype");
   const Timed timed(Profile::Part::exchange);
   request_ = comm.exchange_boxes({from, plan.sends, to, plan.recvs}, stream);
   for (const auto& local : plan.locals) copy_box(from, to, local.box);
@@ -14,7 +14,7 @@ Exchange::Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& t
 
 Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm,
                            Stream stream) {
-  require(from.dtype() == to.dtype(), "an exchange keeps the dtype");
+  require(from.dtype() == to.dtype(), "an exchange must keep the dtype");
   const Timed timed(Profile::Part::exchange);
   Exchange back;
   back.request_ = comm.exchange_boxes({from, plan.recvs, to, plan.sends, /*add=*/true}, stream);

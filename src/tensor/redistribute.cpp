@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// One step of a redistribution as one rank sees it: fills `to` from `from`.
+/// One step of a redistribution on one rank: fills `to` from `from`.
 class Conversion {
  public:
   Conversion(const RedistributionStep& step, const Tensor& from, const Tensor& to, const ProcessGrid& grid,
@@ -26,11 +26,12 @@ class Conversion {
       case Verb::exchange: return exchange();
       default: break;
     }
-    broken(fmt::format("{} is no conversion of a redistribution", name(step_.verb)));
+    broken(fmt::format("{} is not a step of a redistribution", name(step_.verb)));
   }
 
  private:
-  /// Of replicas that become a pending sum the first keeps its value, so that the sum is that value.
+  /// Copies a local part. If replicas become a pending sum, only the first of them keeps its value, so that the sum is
+  /// that value.
   void slice() const {
     const AxisSet sum = step_.to.partial() & ~step_.from.partial();
     if (grid_.grid().group(grid_.rank(), sum).front() == grid_.rank()) copy_box(from_, to_, to_.box());
@@ -66,7 +67,7 @@ class Conversion {
     Exchange(plan, from_, to_, grid_.world(), stream_).finish();
   }
 
-  /// What the ranks of this step's group own, in the order of their communicator.
+  /// Returns what the ranks of this step's group own, in the order of their communicator.
   std::vector<Box> group_boxes(const Layout& layout) const {
     std::vector<Box> boxes;
     for (const int rank : grid_.grid().group(grid_.rank(), step_.axes)) boxes.push_back(layout.owned(rank));
@@ -93,10 +94,10 @@ DistTensor redistribute(const DistTensor& from, const std::vector<Redistribution
                         Stream stream) {
   DistTensor now = from;
   for (const auto& step : steps) {
-    require(step.from == now.layout, "each conversion starts from the layout that the last one made");
+    require(step.from == now.layout, "each step must start from the layout that the previous one made");
     DistTensor next;
     next.layout = step.to;
-    const bool sums = (step.to.partial() & ~step.from.partial()) != 0;  // then most ranks bring zeros
+    const bool sums = (step.to.partial() & ~step.from.partial()) != 0;  // then most ranks contribute zeros
     next.local = now.local.like(step.to.owned(grid.rank()), sums ? Fill::zeros : Fill::none);
     Conversion(step, now.local, next.local, grid, stream).run();
     now = std::move(next);

@@ -1,7 +1,9 @@
 #include "strategies/cost/build_terms.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
+#include "strategies/cost/overlap.hpp"
 #include "strategies/cost/symmetry.hpp"
-#include "strategies/plan/traffic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +43,9 @@ double volume(const Layout& layout, int rank) { return static_cast<double>(layou
 /// Which number of a pass an item of traffic belongs to.
 double PassCost::*part_of(Purpose purpose) {
   switch (purpose) {
-    case Purpose::halo: return &PassCost::halo;
+    case Purpose::halo_x:
+    case Purpose::halo_dy:
+    case Purpose::halo_dx: return &PassCost::halo;
     case Purpose::product: return &PassCost::product;
     case Purpose::input:
     case Purpose::output:
@@ -94,17 +98,6 @@ int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, i
 /// Ranks that a unit of the level holds.
 int unit_of(const Machine& machine, int level) {
   return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
-}
-
-/// The pass that the executor goes on with while a halo travels, -1 for none: with the outputs inside, where a window reads x, or
-/// with dw while dy travels, if both gradients are one action; the adjoint of a pool sends first what others wait for.
-int hides(const LayerPlan& layer, const PlannedTraffic& item, std::size_t pass, bool split) {
-  if (item.purpose != Purpose::halo) return -1;
-  const std::string_view kind = layer.op->kind();
-  const bool pool = kind == "max_pool" || kind == "average_pool";
-  if (item.role == "halo x") return kind != "conv" && !pool ? -1 : pass == 0 ? 0 : forward_again;
-  if (layer->at.dy_halo) return split || !layer.trains() ? -1 : 2;
-  return pool ? 1 : -1;
 }
 
 /// What ranks that do the same have in common, by the first of them.
@@ -223,9 +216,9 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank) const {
 }
 
 KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
-  const bool product = !layer->at.products.empty(), conv = layer.op->kind().starts_with("conv");
+  const bool product = !layer->at.products.empty(), conv = layer.op->kernel_kind() == KernelKind::conv;
   const bool training = plan_.workload.training, again = layer.recompute && training;
-  KernelTerm term{.kind = product ? KernelKind::product : conv ? KernelKind::conv : KernelKind::others, .again = again};
+  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .again = again};
   if (!times_.empty())
     if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
       const double data = found->backward_data, filter = found->backward_filter;
@@ -261,7 +254,7 @@ RankTerms CostTermBuilder::on_rank(const LayerPlan& layer, const KernelTerm& ker
     if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() has it
     const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
     terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
-                               hides(layer, item, pass, split_), item.purpose == Purpose::input});
+                               hides_behind(layer, item, split_), item.purpose == Purpose::input});
   }
   return terms;
 }
@@ -329,7 +322,7 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
   Twins<std::vector<PlannedTraffic>> twins;
   for (const int rank : ranks(plan_.stage_of(layer))) {
     const auto [items, fresh] = twins.of(representative_rank(grid, rank, *even));
-    if (fresh) *items = plan_.step_traffic(layer, grid.first_rank() + rank);
+    if (fresh) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
     if (!fresh && machine_.levels.size() == 1) continue;
     GradReduceTerms terms;
     for (const auto& item : *items)
@@ -355,7 +348,7 @@ UpdateTerms CostTermBuilder::update(int group) const {
     Index updated = 0;
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
-        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : elements(plan_, bucket, rank);
+        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.offsets(bucket, rank).back();
     if (!times_.empty())
       if (const auto found = measured(update_work(updated, plan_.workload), group)) {
         most.seconds = std::max(most.seconds, found->forward);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/cost_terms.hpp"
 
 #include <optional>

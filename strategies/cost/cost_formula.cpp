@@ -1,4 +1,6 @@
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/symmetry.hpp"
 
@@ -306,11 +308,12 @@ class CostFormula::Parts {
       for (const int inside : representatives(grid)) {
         if (representative_rank(grid, inside, even) != inside) continue;
         const int rank = grid.first_rank() + inside;
-        if (const MemoryPeak memory = plan_.peak(rank); memory.total > worst.memory.total) {
+        if (const MemoryPeak memory = peak_memory(plan_, rank); memory.total > worst.memory.total) {
           worst.memory = memory;
           worst.memory_rank = rank;
         }
-        if (const Traffic traffic = plan_.traffic(rank); traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
+        if (const Traffic traffic = rank_traffic(plan_, rank); traffic.bytes > worst.traffic.bytes)
+          worst.traffic = traffic;
       }
     }
     return worst;

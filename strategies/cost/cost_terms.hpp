@@ -44,8 +44,6 @@ struct LayerMovement {
   bool input = false;  ///< to or from the layout in which an input is needed
 };
 
-/// Kernels whose efficiency has a curve of its own.
-enum class KernelKind : std::uint8_t { others, conv, product };
 /// Under which Machine::efficiency has it.
 std::string_view key(KernelKind kind);
 

@@ -1,4 +1,6 @@
 #include "partita/base/error.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 
 namespace partita {
@@ -116,8 +118,8 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
                    formula({compiler.terms(), rates, machine}, item, movement));
     }
   };
-  add(plan.microbatch_traffic(index, grid.first_rank() + cost.rank));
-  add(plan.step_traffic(index, grid.first_rank() + cost.rank));
+  add(microbatch_traffic(plan, index, grid.first_rank() + cost.rank));
+  add(step_traffic(plan, index, grid.first_rank() + cost.rank));
   for (const auto& [pass, of] : {std::pair(Pass::forward, cost.forward),
                                  {Pass::backward_data, cost.backward_data},
                                  {Pass::backward_filter, cost.backward_filter}})

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 
 namespace partita {

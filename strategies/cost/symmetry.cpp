@@ -1,46 +1,11 @@
 #include "strategies/cost/symmetry.hpp"
 
-#include "partita/strategies/cost/estimate.hpp"
-
 #include <algorithm>
 #include <functional>
-#include <ranges>
 
 namespace partita {
 
 namespace {
-
-bool same(const LayerPlan::Steps& a, const LayerPlan::Steps& b) {
-  return std::ranges::equal(a, b, [](const RedistributionStep& s, const RedistributionStep& t) {
-    return s.verb == t.verb && s.axes == t.axes && s.from == t.from && s.to == t.to;
-  });
-}
-
-bool same(const std::vector<LayerPlan::Steps>& a, const std::vector<LayerPlan::Steps>& b) {
-  return std::ranges::equal(a, b, [](const LayerPlan::Steps& s, const LayerPlan::Steps& t) { return same(s, t); });
-}
-
-bool same(const ProductPlan& a, const ProductPlan& b) {
-  const auto operand = [](const ProductOperand& s, const ProductOperand& t) {
-    return s.layout == t.layout && s.indices == t.indices;
-  };
-  return a.algorithm == b.algorithm && operand(a.a, b.a) && operand(a.b, b.b) && operand(a.c, b.c) &&
-         a.a_used == b.a_used && a.b_used == b.b_used && a.c_made == b.c_made && a.along == b.along &&
-         a.panels == b.panels && a.sums_slabs == b.sums_slabs && same(a.redistribute_c, b.redistribute_c);
-}
-
-bool same(const Collective& a, const Collective& b) {
-  return a.when == b.when && a.axes == b.axes && a.layout == b.layout && a.factor == b.factor;
-}
-
-bool same(const OperatorLayouts& a, const OperatorLayouts& b) {
-  const auto products = [](const ProductPlan& s, const ProductPlan& t) { return same(s, t); };
-  const auto collectives = [](const Collective& s, const Collective& t) { return same(s, t); };
-  return a.y == b.y && a.x == b.x && a.w == b.w && a.dx == b.dx && a.x_halo.has_value() == b.x_halo.has_value() &&
-         a.dy_halo.has_value() == b.dy_halo.has_value() &&
-         std::ranges::equal(a.collectives, b.collectives, collectives) &&
-         std::ranges::equal(a.products, b.products, products);
-}
 
 /// The axes of dimensions whose blocks are not all equal.
 AxisSet uneven(const Layout& layout) {
@@ -95,12 +60,8 @@ AxisSet uneven(const ProductPlan& product) {
 
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b) {
   if (a.recompute != b.recompute || !a.sends_to_stages.empty() || !b.sends_to_stages.empty()) return false;
-  if (a.binding == b.binding) return true;
-  return a->shape == b->shape && a.op->kind() == b.op->kind() && a->input_shapes == b->input_shapes &&
-         a->weights.size() == b->weights.size() && a.trains() == b.trains() && a->needs_dx == b->needs_dx &&
-         a->y == b->y && same(a->at, b->at) && same(a->redistribute_input, b->redistribute_input) &&
-         same(a->redistribute_output, b->redistribute_output) && same(a->redistribute_dy, b->redistribute_dy) &&
-         same(a->redistribute_dx, b->redistribute_dx) && a.op->describe() == b.op->describe();
+  return a.binding == b.binding ||
+         (a.op->kind() == b.op->kind() && a.op->describe() == b.op->describe() && *a.binding == *b.binding);
 }
 
 std::size_t cost_hash(const LayerPlan& layer) {
@@ -154,29 +115,6 @@ AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
   for (const auto& [layer, weight] : bucket.entries)
     axes |= uneven(plan.layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)]);
   return grid.all() & ~axes;
-}
-
-int representative_rank(const Grid& grid, int rank, AxisSet axes) {
-  if (axes == grid.all()) return 0;
-  int first = rank;
-  for (int axis = 0; axis < grid.axes(); ++axis)
-    if ((axes >> axis & 1U) != 0) first -= grid.coordinate(rank, axis) * grid.stride(axis);
-  return first;
-}
-
-std::vector<int> representatives(const Grid& grid) {
-  std::vector<int> ranks{0};
-  for (int axis = 0; axis < grid.axes(); ++axis) {
-    const int extent = grid.extent(axis);
-    std::vector<int> coordinates{0};
-    if (extent > 2) coordinates.push_back(extent / 2);
-    if (extent > 1) coordinates.push_back(extent - 1);
-    std::vector<int> next;
-    for (const int rank : ranks)
-      for (const int at : coordinates) next.push_back(rank + at * grid.stride(axis));
-    ranks = std::move(next);
-  }
-  return ranks;
 }
 
 }  // namespace partita

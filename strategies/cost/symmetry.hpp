@@ -24,7 +24,4 @@ AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket);
 /// most; none where there are two replicas.
 AxisSet symmetric_axes(const Plan& plan, int stage);
 
-/// The rank with coordinate 0 along some axes, and `rank`'s along all others.
-int representative_rank(const Grid& grid, int rank, AxisSet axes);
-
 }  // namespace partita

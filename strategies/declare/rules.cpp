@@ -19,14 +19,14 @@ bool LayerSettings::same(const LayerSettings& other) const {
 
 namespace {
 
-/// True for the name of a dimension that some tensor has.
+/// Returns true for the name of a dimension that some tensor has.
 bool is_dim(const std::string& text) {
   constexpr std::string_view all = "NCDHWLVF";
   return text.size() == 1 && all.find(text[0]) != std::string_view::npos;
 }
 
-/// A pattern's layout without the dimensions that this layer lacks and the axes that its stage's grid lacks, which it notes.
-/// What is left keeps its column.
+/// Returns a pattern's layout without the dimensions that this layer lacks and the axes that its stage's grid lacks,
+/// and notes each. The rest keeps its columns, for error messages.
 std::string drop_missing(const Setting& from, const Shape& shape, const Grid& grid, std::string_view key,
                          std::vector<std::string>& notes) {
   std::string text = *from.text;
@@ -65,8 +65,8 @@ std::string drop_missing(const Setting& from, const Shape& shape, const Grid& gr
   return text;
 }
 
-/// What patterns say of a model, checked: a dimension that none of a pattern's layers has is a slip, and so is an axis that no grid
-/// has, even where the dimension before it is dropped.
+/// Checks a pattern against the model and the grids. A dimension that none of the pattern's layers has is a mistake. So
+/// is an axis that no grid has, even if the dimension before it is dropped.
 class PatternCheck {
  public:
   PatternCheck(const Model& model, const std::vector<Grid>& grids, const Strategy::Rule& rule,
@@ -85,7 +85,7 @@ class PatternCheck {
   }
 
  private:
-  /// `shapes_of(i)` are those that the key speaks of in layer i.
+  /// `shapes_of(i)` returns the shapes of layer i that the key applies to.
   template <class ShapesOf>
   void check(std::string_view key, const std::optional<std::string>& text, const ShapesOf& shapes_of) const {
     if (!text) return;
@@ -117,17 +117,17 @@ class PatternCheck {
   const Model& model_;
   const std::vector<Grid>& grids_;
   const Strategy::Rule& rule_;
-  const std::vector<std::size_t>& layers_;  // that it matches
+  const std::vector<std::size_t>& layers_;  // the layers that the rule matches
 };
 
 [[noreturn]] void fail_unmatched(const Model& model, const Strategy::Rule& rule) {
   std::vector<std::string> names;
   for (const auto& layer : model.layers()) names.push_back(layer.name);
-  fail("{}: match = \"{}\" is no layer of the model '{}'{}; it has {}", rule.place, rule.match, model.name(),
+  fail("{}: match = \"{}\" matches no layer of the model '{}'{}; it has {}", rule.place, rule.match, model.name(),
        did_you_mean(rule.match, names), quoted_list(names));
 }
 
-/// What a rule says, over what earlier ones said.
+/// Merges a rule into the settings. It overrides earlier rules.
 void merge(const Strategy::Rule& rule, LayerSettings& settings) {
   const auto set = [&](Setting& setting, const std::optional<std::string>& text) {
     if (text) setting = {&*text, &rule};

@@ -41,7 +41,8 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
   if (const auto* count = table->get("groups"); count != nullptr) {
     const auto value = count->value_exact<std::int64_t>();
     if (!value || *value < 1 || *value > most_microbatches)
-      reader.refuse(*count, "'groups' must be a whole number, 1 to {}: of layers, a stage", most_microbatches);
+      reader.refuse(*count, "'groups', the groups of layers per stage, must be a whole number, 1 to {}",
+                    most_microbatches);
     groups = *value;
   }
   const auto kind = reader.text(*table, "kind");
@@ -53,7 +54,7 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
   }
 }
 
-/// optimizer = "sharded"; "distributed" is its old name.
+/// optimizer = "sharded"; its old name is "distributed".
 Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root,
                                               std::vector<std::string>& renamed) {
   const auto text = reader.text(root, "optimizer");
@@ -97,9 +98,9 @@ Strategy::Rule read_rule(const Reader& reader, const toml::table& table) {
           reader.place(table)};
 }
 
-/// Each * takes as little as what follows allows; where that fails the last one alone need take more.
+/// Each * matches as little as the rest allows. If the rest fails to match, only the last * needs to match more.
 bool glob(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0, star = pattern.npos, taken = 0;  // the last *, and where what it takes ends
+  std::size_t p = 0, t = 0, star = pattern.npos, taken = 0;  // the last *, and the end of what it matches
   while (t < text.size())
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
@@ -134,27 +135,30 @@ Strategy& Strategy::optimizer_state(OptimizerState state) {
 }
 
 Strategy& Strategy::bucket_bytes(Index bytes) {
-  if (bytes < 1) fail("buckets of {} bytes; they must have 1 or more", bytes);
+  if (bytes < 1) fail("a bucket has {} bytes; it must have 1 or more", bytes);
   bucket_bytes_ = bytes;
   return *this;
 }
 
 Strategy& Strategy::stages(int count) {
-  if (count < 1 || count > most_microbatches) fail("{} stages; there must be 1 to {}", count, most_microbatches);
-  if (!groups_.empty()) fail("{} stages are asked for, but groups are named too; give one of the two", count);
+  if (count < 1 || count > most_microbatches)
+    fail("the number of stages is {}; it must be 1 to {}", count, most_microbatches);
+  if (!groups_.empty()) fail("{} stages are requested, but groups are named too; give one of the two", count);
   stage_count_ = count;
   return *this;
 }
 
 Strategy& Strategy::group(Group group) {
-  if (stage_count_ > 1) fail("{} stages are asked for, but groups are named too; give one of the two", stage_count_);
+  if (stage_count_ > 1) fail("{} stages are requested, but groups are named too; give one of the two", stage_count_);
   if (group.place.empty()) group.place = fmt::format("group {}", groups_.size());
   groups_.push_back(std::move(group));
   return *this;
 }
 
 int Strategy::groups_per_stage() const {
-  return groups_per_stage_ > 0 ? groups_per_stage_ : schedule_ == "single" ? 1 : schedule_kind(schedule_).groups_per_stage;
+  return groups_per_stage_ > 0   ? groups_per_stage_
+         : schedule_ == "single" ? 1
+                                 : schedule_kind(schedule_).groups_per_stage;
 }
 
 std::vector<int> Strategy::stages_of_groups() const {
@@ -163,7 +167,7 @@ std::vector<int> Strategy::stages_of_groups() const {
             groups = groups_.empty() ? stage_count_ * each : static_cast<int>(groups_.size());
   if (groups % each != 0)
     fail(
-        "the schedule '{}' runs {} groups of layers a stage, but the strategy has {} [[group]] entries; "
+        "the schedule '{}' runs {} groups of layers per stage, but the strategy has {} [[group]] entries; "
         "give a multiple of {}",
         schedule_, each, groups, each);
   std::vector<int> places;
@@ -174,7 +178,7 @@ std::vector<int> Strategy::stages_of_groups() const {
 std::vector<Grid> Strategy::grids() const {
   if (groups_.empty()) {
     std::vector<Grid> grids;
-    if (stage_count_ > most_ranks / grid_.size()) fail("the stages have more than {} ranks together", most_ranks);
+    if (stage_count_ > most_ranks / grid_.size()) fail("the stages together have more than {} ranks", most_ranks);
     for (int stage = 0; stage < stage_count_; ++stage) grids.push_back(grid_.at(stage * grid_.size()));
     return grids;
   }
@@ -193,7 +197,7 @@ std::vector<Grid> Strategy::grids() const {
   std::vector<Grid> grids;
   for (int first = 0; const Group* entry : entries) {
     grids.push_back(entry->grid.value_or(grid_).at(first));
-    if (grids.back().size() > most_ranks - first) fail("the stages have more than {} ranks together", most_ranks);
+    if (grids.back().size() > most_ranks - first) fail("the stages together have more than {} ranks", most_ranks);
     first += grids.back().size();
   }
   return grids;
@@ -206,13 +210,13 @@ int Strategy::ranks() const {
 
 Strategy& Strategy::schedule(const std::string& kind, int microbatches, int groups) {
   if (microbatches < 1 || microbatches > most_microbatches)
-    fail("{} microbatches a step; there must be 1 to {}", microbatches, most_microbatches);
+    fail("the number of microbatches per step is {}; it must be 1 to {}", microbatches, most_microbatches);
   if (kind == "single" && microbatches > 1)
     fail("the schedule 'single' has one microbatch, not {}; '1f1b' takes any number", microbatches);
   const int usual = kind == "single" ? 1 : schedule_kind(kind).groups_per_stage;
-  if (groups < 0) fail("{} groups of layers a stage; there must be 1 or more", groups);
+  if (groups < 0) fail("the number of groups of layers per stage is {}; it must be 1 or more", groups);
   if (groups > 0 && groups != usual && (kind == "single" || !schedule_kind(kind).any_groups))
-    fail("the schedule '{}' has {} {} of layers a stage, not {}; 'interleaved' takes any number", kind, usual,
+    fail("the schedule '{}' has {} {} of layers per stage, not {}; 'interleaved' takes any number", kind, usual,
          usual == 1 ? "group" : "groups", groups);
   groups_per_stage_ = groups;
   schedule_ = kind;
@@ -223,7 +227,7 @@ Strategy& Strategy::schedule(const std::string& kind, int microbatches, int grou
 Strategy Strategy::on(Grid grid) const {
   for (const auto& group : groups_)
     if (group.grid)
-      fail("{}: the group has a grid of its own, \"{}\", which \"{}\" cannot replace; change it there", group.place,
+      fail("{}: the group has its own grid, \"{}\", which \"{}\" cannot replace; change it there", group.place,
            group.grid->print(), grid.print());
   Strategy other = *this;
   other.grid_ = std::move(grid);
@@ -234,8 +238,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
   static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
-                                             "stages", "group",     "layer",
-                                             "stage"};
+                                             "stages", "group",     "layer",        "stage"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;
@@ -254,7 +257,7 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
     if (!value || *value < 1 || *value > most_microbatches)
       reader.refuse(*stages, "'stages' must be a whole number, 1 to {}", most_microbatches);
     if (root.contains("group") || root.contains("stage"))
-      reader.refuse(*stages, "'stages' places the stages itself; leave it or [[group]] out");
+      reader.refuse(*stages, "'stages' chooses the groups automatically; remove it or [[group]]");
     strategy.stages(static_cast<int>(*value));
   }
   if (const auto* old = root.get("stage"); old != nullptr) {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #define TOML_EXCEPTIONS 1
-// Where toml++ 3.3 is no library but headers, it asserts on bad input that it then refuses in words, e.g. [1, }.
+// toml++ 3.3, if used header-only, asserts on some bad input that it then also refuses with a message, e.g. [1, }.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
 namespace partita {
 
-/// Reads the tables of one TOML file; every message begins with file, line and column.
+/// Reads the tables of one TOML file. Every message begins with file, line and column.
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
@@ -65,7 +65,7 @@ class Reader {
     return value->get();
   }
 
-  /// The tables of [[key]]; none if it is not there.
+  /// Returns the tables of [[key]]; an empty vector if there are none.
   std::vector<const toml::table*> tables(const toml::table& root, std::string_view key) const {
     std::vector<const toml::table*> tables;
     const auto* node = root.get(key);
@@ -83,14 +83,14 @@ class Reader {
   const std::string& file_;
 };
 
-/// A text as TOML writes it: whatever it holds is read back.
+/// Returns a text in TOML notation, which reads back as the same text.
 inline std::string quoted(const std::string& text) {
   std::ostringstream out;
   out << toml::toml_formatter{toml::value(text), toml::format_flags::none};
   return out.str();
 }
 
-/// All of a file. Throws Error with what kind of file it is to be ("strategy") and the system's reason.
+/// Returns the contents of a file. Throws Error with the kind of file ("strategy") and the system's reason.
 inline std::string read_file(std::string_view kind, const std::string& path) {
   std::ifstream in(path);
   if (!in) fail("the {} file {} cannot be read: {}", kind, path, std::generic_category().message(errno));

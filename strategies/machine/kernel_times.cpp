@@ -14,73 +14,7 @@ constexpr std::string_view heading =
     "# seconds of kernels (forward, backward, its data half, its filter half), microbatches and those in flight, on ";
 constexpr std::string_view older = "# seconds of kernels (forward, backward, its data half, its filter half) on ";
 
-/// More in flight leave the caches no colder.
-constexpr std::size_t most_timed = 4;
-
-std::string extents(const Box& box) {
-  std::string text;
-  for (int d = 0; d < box.dims(); ++d) text += fmt::format("{}{}", d == 0 ? "" : "x", box.extent(d));
-  return text;
-}
-
-/// The rank's blocks on the way of a redistribution: what it copies and adds.
-std::string conversions(const LayerPlan::Steps& steps, int rank) {
-  std::string text;
-  for (const auto& step : steps) text += fmt::format(">{} {}", name(step.verb), extents(step.to.owned(rank)));
-  return text;
-}
-
-std::string halo(const std::optional<Halo>& halo, int rank) {
-  return halo ? fmt::format("+{}", extents(halo->needed(rank))) : "";
-}
-
 }  // namespace
-
-std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
-  std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
-                                 workload.training ? "" : " evaluation");
-  const bool back = workload.training;
-  for (std::size_t i = 0; i < layer->at.x.size(); ++i)
-    text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)),
-                        conversions(layer->redistribute_input[i], rank), back && layer->needs_dx[i] ? " dx" : "",
-                        back && layer->needs_dx[i] ? conversions(layer->redistribute_dx[i], rank) : "");
-  text += halo(layer->at.x_halo, rank);
-  for (const auto& w : layer->at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
-  text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->redistribute_output, rank));
-  if (back) text += conversions(layer->redistribute_dy, rank) + halo(layer->at.dy_halo, rank);
-  for (const auto& product : layer->at.products)
-    text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
-                        extents(product.b_used.owned(rank)), product.panels.size());
-  for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
-  return text;
-}
-
-std::string update_work(Index elements, const Workload& workload) {
-  return fmt::format("update {} {}: {}", workload.optimizer.print(), name(workload.dtype), elements);
-}
-
-std::vector<int> timed_microbatches(const Plan& plan) {
-  const bool recomputes =
-      std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.recompute; });
-  std::vector<int> timed;
-  for (int m = 0; m < plan.microbatches && timed.size() < (recomputes ? 1 : most_timed); ++m)
-    if (plan.replica_of(m) == 0) timed.push_back(m);
-  return timed;
-}
-
-Loop timed_loop(const Plan& plan, int stage) {
-  if (!plan.workload.training || plan.schedule.stages.empty()) return {};
-  const auto timed = timed_microbatches(plan);
-  std::vector<int> held(plan.stage_of_group.size(), 0);  // by group
-  int most = 1;
-  for (const Action& action : plan.schedule.stages[static_cast<std::size_t>(stage)]) {
-    if (action.replica != 0 || std::find(timed.begin(), timed.end(), action.microbatch) == timed.end()) continue;
-    int& now = held[static_cast<std::size_t>(action.group)];
-    if (action.kind == Action::Kind::forward) most = std::max(most, ++now);
-    if (action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_data) --now;
-  }
-  return {static_cast<int>(timed.size()), most};
-}
 
 KernelTimes::All::const_iterator KernelTimes::look(const std::string& work, Loop loop) const {
   const std::string name = key(work);
@@ -115,7 +49,7 @@ std::string KernelTimes::print() const {
 
 namespace {
 
-/// Takes a number and the blank behind it off the line; false for anything else.
+/// Takes a number and the blank after it from the line. Returns false for anything else.
 template <class Number>
 bool take(std::string_view& line, Number& number) {
   const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -138,9 +72,9 @@ bool take(std::string_view& line, Loop& loop) {
 void check_heading(std::string_view line, const std::string& file) {
   if (line.starts_with(heading)) return;
   if (line.starts_with(older))
-    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate anew",
+    fail("{}, line 1: these times do not say how many microbatches were in flight; remove the file and calibrate again",
          file);
-  fail("{}, line 1: it holds no times of kernels; the first line begins with \"{}\"", file, heading);
+  fail("{}, line 1: this file has no kernel times; its first line must begin with \"{}\"", file, heading);
 }
 
 }  // namespace
@@ -153,7 +87,7 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     const auto end = text.find('\n');
     std::string_view line = text.substr(0, end);
     if (number == 1) check_heading(line, file);
-    if (end == std::string_view::npos) fail("{}, line {}: the file is cut off here", file, number);
+    if (end == std::string_view::npos) fail("{}, line {}: the file is truncated here", file, number);
     text.remove_prefix(end + 1);
     if (number == 1) {
       times.where_ = line.substr(heading.size());
@@ -163,12 +97,12 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
     Loop loop;
     if (!take(line, seconds) || !take(line, loop))
       fail(
-          "{}, line {}: write four times in seconds, a step's microbatches and how many of them were in flight, and "
-          "what all that is of, with blanks between",
+          "{}, line {}: write four times in seconds, a step's microbatches, how many of them were in flight, and the "
+          "work that was timed, separated by blanks",
           file, number);
-    if (line.empty()) fail("{}, line {}: what are these times of?", file, number);
+    if (line.empty()) fail("{}, line {}: it does not say what these times belong to", file, number);
     if (!times.layers_.emplace(std::pair(line, loop), seconds).second)
-      fail("{}, line {}: {} is there twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
+      fail("{}, line {}: {} appears twice with {} of {} microbatches in flight", file, number, line, loop.in_flight,
            loop.microbatches);
   }
   if (number == 0) fail("{}: the file is empty", file);

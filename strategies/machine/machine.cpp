@@ -91,17 +91,17 @@ Machine default_machine() {
   const Curve dense{{{1e5, 0.05}, {1e7, 0.6}, {1e9, 0.95}}, "assumed: small kernels reach less"};
   Level node{"node",
              {0, ""},
-             {1.5e-6, "assumed: two ranks that wait for each other in shared memory"},
+             {1.5e-6, "assumed: two ranks waiting for each other in shared memory"},
              {4e9, "assumed: two copies through shared memory"},
-             {1, "assumed: one link a rank"},
-             {1, "assumed: all links at once"},
-             {0, "the ranks' own cores copy"},
+             {1, "assumed: one link per rank"},
+             {1, "assumed: all links can be busy at once"},
+             {0, "the ranks' own cores do the copies"},
              {}};
   return {"two cores",
           {12 * units::gi, "assumed: half of 24 GiB"},
-          {10e9, "assumed: half of what two cores get from memory"},
+          {10e9, "assumed: half of the memory bandwidth of two cores"},
           {90e9, "assumed: a core with AVX-512"},
-          {1e-6, "assumed: a call, and what it sets up"},
+          {1e-6, "assumed: a function call and its setup"},
           {{"", {{{1, 0.1}}, "assumed: loops without fused operations"}}, {"conv", dense}, {"product", dense}},
           {node}};
 }

@@ -18,7 +18,7 @@ std::string example(const Field& field) {
                      units::number(field.example, unit));
 }
 
-/// Refuses keys that are neither known nor a unit of one of the quantities that `what` consists of.
+/// Refuses keys that are neither in `known` nor a unit of one of the `quantities` that `what` consists of.
 void check_units(const Reader& reader, const toml::table& table, const std::string& what, const Quantities& quantities,
                  std::vector<std::string> known) {
   std::string right;
@@ -30,12 +30,12 @@ void check_units(const Reader& reader, const toml::table& table, const std::stri
     if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
     for (const auto* other : units::all)
       if (units::find(*other, key.str()) != nullptr)
-        fail("{}: {} is in {}, not {}", reader.place(key.source()), what, right, key.str());
+        fail("{}: {} must be in {}, not {}", reader.place(key.source()), what, right, key.str());
   }
   reader.check_keys(table, known, what);
 }
 
-/// What stands under the one unit of a quantity.
+/// The value given for a quantity, and its unit.
 struct Entry {
   const Unit* unit = nullptr;
   const toml::node* node = nullptr;
@@ -47,19 +47,19 @@ Entry find_entry(const Reader& reader, const toml::table& table, const std::stri
     const Unit* unit = units::find(quantity, key.str());
     if (unit == nullptr) continue;
     if (entry.unit != nullptr)
-      fail("{}: {} is in {} and in {}; leave one", reader.place(key.source()), what, entry.unit->name, unit->name);
+      fail("{}: {} is given in {} and in {}; keep one", reader.place(key.source()), what, entry.unit->name, unit->name);
     entry = {unit, &node};
   }
-  if (entry.unit == nullptr) reader.refuse(table, "{} has no number in {}", what, units::list(quantity));
+  if (entry.unit == nullptr) reader.refuse(table, "{} needs a number in {}", what, units::list(quantity));
   return entry;
 }
 
-/// A number of a unit as a value, within what is not absurd.
+/// Converts a number of a unit to a value. Refuses absurd values.
 double read_number(const Reader& reader, const toml::node& node, const Unit& unit, const Field& field) {
   const auto number = node.is_number() ? node.value<double>() : std::nullopt;
   if (!number) reader.refuse(node, "{} must be a number of {}", field.key, unit.name);
   const double value = *number * unit.times / unit.per;
-  if (!(value >= field.least && value <= field.most))  // also refuses what is no number
+  if (!(value >= field.least && value <= field.most))  // also refuses NaN
     reader.refuse(node, "{} of {}{}{}; it must be {} to {}", field.key, *number, field.quantity.counted ? "" : " ",
                   field.quantity.counted ? "" : unit.name, units::text(field.quantity, field.least),
                   units::text(field.quantity, field.most));
@@ -89,7 +89,7 @@ std::optional<Constant> read_constant(const Reader& reader, const toml::table& t
   return Constant{value, read_source(reader, *entries, what)};
 }
 
-/// The same for a constant that has to be there.
+/// As read_constant(), for a constant that must be there.
 Constant need(const Reader& reader, const toml::table& table, const std::string& where, const Field& field) {
   if (auto constant = read_constant(reader, table, field)) return *constant;
   reader.refuse(table, "{} lacks {}; add {}{}", where, field.key, example(field),
@@ -114,7 +114,7 @@ std::vector<double> read_column(const Reader& reader, const toml::table& table, 
   return values;
 }
 
-/// A curve as two columns: the sizes, which ascend, and the values.
+/// Reads a curve from two columns: the sizes in ascending order, and the values.
 Curve read_curve(const Reader& reader, const toml::table& table, const std::string& what, const Field& size,
                  const Field& value) {
   const auto sizes = read_column(reader, table, what, size);
@@ -179,10 +179,10 @@ void read_times(const Reader& reader, const toml::table& table, Level& level) {
            .emplace(std::pair(verb, static_cast<int>(*ranks)),
                     read_curve(reader, table, what, fields::bytes, fields::seconds))
            .second)
-    reader.refuse(table, "{} is in the level '{}' twice", what, level.name);
+    reader.refuse(table, "{} appears twice in the level '{}'", what, level.name);
 }
 
-/// The ranks of a level, which must hold whole units of the one inside it.
+/// Reads the ranks of a level, which must be a multiple of the ranks of the level inside it.
 Constant read_ranks(const Reader& reader, const toml::table& table, const Level& level, const Level* inside,
                     bool last) {
   const auto where = fmt::format("the level '{}'", level.name);
@@ -194,12 +194,12 @@ Constant read_ranks(const Reader& reader, const toml::table& table, const Level&
     reader.refuse(*table.get("ranks"), "{} has {} ranks, fewer than the {} of '{}' inside it", where, ranks.value,
                   inside->ranks.value, inside->name);
   if (std::fmod(ranks.value, inside->ranks.value) != 0)
-    reader.refuse(*table.get("ranks"), "{} has {} ranks, no multiple of the {} of '{}' inside it", where, ranks.value,
-                  inside->ranks.value, inside->name);
+    reader.refuse(*table.get("ranks"), "{} has {} ranks, which is not a multiple of the {} of '{}' inside it", where,
+                  ranks.value, inside->ranks.value, inside->name);
   return ranks;
 }
 
-/// [[level]], the last of those that were read being the one inside it.
+/// Reads [[level]]. The last of `inner` is the level inside it.
 Level read_level(const Reader& reader, const toml::table& table, const std::vector<Level>& inner, bool last) {
   static const std::vector<std::string> keys{"name",  "ranks",   "latency", "bandwidth",
                                              "links", "fan-out", "overlap", "verb"};
@@ -214,8 +214,9 @@ Level read_level(const Reader& reader, const toml::table& table, const std::vect
   level.latency = need(reader, table, where, fields::latency);
   level.bandwidth = need(reader, table, where, fields::bandwidth);
   level.links = read_constant(reader, table, fields::links)
-                    .value_or(Constant{inside == nullptr ? 1 : inside->ranks.value, "assumed: one link a rank"});
-  level.fan_out = read_constant(reader, table, fields::fan_out).value_or(Constant{1, "assumed: all links at once"});
+                    .value_or(Constant{inside == nullptr ? 1 : inside->ranks.value, "assumed: one link per rank"});
+  level.fan_out =
+      read_constant(reader, table, fields::fan_out).value_or(Constant{1, "assumed: all links can be busy at once"});
   level.overlap = need(reader, table, where, fields::overlap);
   for (const auto* times : reader.tables(table, "verb")) read_times(reader, *times, level);
   return level;

@@ -27,7 +27,7 @@ const Unit* find(const Quantity& quantity, std::string_view name) {
 }
 
 const Unit& shortest(const Quantity& quantity, std::span<const double> values) {
-  constexpr std::size_t exponent = 16;  // longer to read than its letters
+  constexpr std::size_t exponent = 16;  // an exponent counts as this many characters, since it is hard to read
   const Unit* best = &quantity.units[0];
   auto least = std::numeric_limits<std::size_t>::max();
   for (const auto& unit : quantity.units) {

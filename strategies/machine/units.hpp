@@ -7,25 +7,25 @@
 
 namespace partita {
 
-/// A number of this unit is `number * times / per` of the quantity's first one. Two factors, so that decimals of small
-/// units (1.5 us) become the nearest double.
+/// A unit of a quantity. A number in this unit is `number * times / per` in the quantity's first unit. There are two
+/// factors so that decimals of small units (1.5 us) become the nearest double.
 struct Unit {
   std::string_view name;
   double times = 1;
   double per = 1;
 };
 
-/// What can be said in the same units.
+/// A quantity and its units.
 struct Quantity {
-  std::span<const Unit> units;  ///< the first one is that of values in memory
+  std::span<const Unit> units;  ///< the first one is the unit of values in memory
   bool counted = false;         ///< a number is written without its unit: ranks, shares
 };
 
-/// A constant of a machine file.
+/// A constant in a machine file.
 struct Field {
   std::string_view key;
   const Quantity& quantity;
-  double least;  ///< what is below or above is a slip, e.g. a latency above 1 s
+  double least;  ///< values outside least to most are taken for mistakes, e.g. a latency above 1 s
   double most;
   double example;
   bool whole = false;
@@ -52,19 +52,19 @@ constexpr Quantity time{of_time}, bytes{of_bytes}, bandwidth{of_bandwidth}, arit
     share{of_share, true};
 constexpr const Quantity* all[] = {&time, &bytes, &bandwidth, &arithmetic, &operations, &ranks, &links, &ratio, &share};
 
-/// "s, ms, us or ns".
+/// Returns the units as text: "s, ms, us or ns".
 std::string list(const Quantity& quantity);
-/// The names, as keys.
+/// Returns the units' names, as TOML keys.
 std::vector<std::string> names(const Quantity& quantity);
-/// The unit of this name, or null.
+/// Returns the unit of this name, or null.
 const Unit* find(const Quantity& quantity, std::string_view name);
-/// The unit in which the values are shortest to write, of those that give them back exactly.
+/// Returns the unit in which the values are shortest to write, among those that reproduce them exactly.
 const Unit& shortest(const Quantity& quantity, std::span<const double> values);
-/// A value as a number of a unit.
+/// Prints a value as a number of a unit.
 std::string number(double value, const Unit& unit);
-/// e.g. "1.5 us"; "4" if it is counted.
+/// Prints a value with its unit, e.g. "1.5 us"; without it, e.g. "4", if the quantity is counted.
 std::string text(const Quantity& quantity, double value);
-/// A unit as a key of TOML: in quotes if it is no word.
+/// Returns a unit as a TOML key, in quotes if it is not a bare word.
 std::string key(std::string_view name);
 
 }  // namespace units
@@ -83,7 +83,7 @@ constexpr Field bandwidth{"bandwidth", units::bandwidth, 1e6, 1e14, 300e9};
 constexpr Field links{"links", units::links, 1, most_ranks, 8, true};
 constexpr Field fan_out{"fan-out", units::ratio, 1, 1000, 2};
 constexpr Field overlap{"overlap", units::share, 0, 1, 0.5};
-// Of the points of curves.
+// The points of curves.
 constexpr Field operations{"operations", units::operations, 1, 1e24, 1e9};
 constexpr Field efficiency{"efficiency", units::share, 1e-6, 1, 0.5};
 constexpr Field bytes{"bytes", units::bytes, 1, 1024 * units::ti, 1024};

@@ -1,6 +1,4 @@
 #include "partita/base/error.hpp"
-#include "partita/strategies/plan/plan.hpp"
-#include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/declare/rules.hpp"
 #include "strategies/plan/stages.hpp"
 
@@ -336,7 +334,10 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
     fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
   check_uses(model);
   if (strategy.stage_count() > 1)
-    return bind(model, place_stages(model, strategy, workload, default_machine(), {}), workload, made);
+    fail(
+        "the boundaries of the {} stages are open; close them with place_stages(), or name each stage's layers by "
+        "[[group]] entries",
+        strategy.stage_count());
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   Workload one = workload;
   one.batch = (workload.batch + microbatches - 1) / microbatches;
@@ -358,7 +359,6 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
 }
 
 Strategy pin_weight_layouts(Strategy strategy, const Plan& plan) {
-  if (strategy.stage_count() > 1) strategy = close_boundaries(strategy, plan.layers);
   for (const auto& layer : plan.layers)
     if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
   return strategy;

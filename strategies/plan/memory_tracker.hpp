@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <algorithm>

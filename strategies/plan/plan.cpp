@@ -2,10 +2,10 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
-#include "strategies/plan/memory_replay.hpp"
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace partita {
 
@@ -63,56 +63,6 @@ const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
   const bool less = samples(microbatch).extent() < samples(0).extent();
   if (replica_of(microbatch) == 1) return less ? second_replica->remainder_layers : second_replica->layers;
   return less ? remainder_layers : layers;
-}
-
-void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
-  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
-  for (std::size_t i = 0; i < layer->weights.size(); ++i) {
-    const Index elements = layer->at.w[i].owned(rank).volume();
-    const bool rounded =
-        layer->weights[i].trained && element != master;  // kept twice: the master, and what kernels read
-    if (rounded) use[MemoryClass::weights] += elements * element;
-    if (!layer->weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
-  }
-}
-
-void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer) {
-  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
-  const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
-  const auto offsets = plan.offsets(bucket, rank);
-  const Interval share = plan.share(bucket, rank);
-  for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
-    if (layer && bucket.entries[i].layer != *layer) continue;
-    const Interval place{offsets[i], offsets[i + 1]};
-    use[MemoryClass::weights] += place.extent() * master;
-    use[MemoryClass::gradients] += place.extent() * element;
-    use[MemoryClass::optimizer] += intersect(place, share).extent() * master * states;
-  }
-}
-
-MemoryUse Plan::memory(int layer, int world_rank) const {
-  const auto& bound = layers[static_cast<std::size_t>(layer)];
-  if (replica_on(bound.group, stage_of_rank(world_rank)) < 0) return {};
-  const int rank = rank_in_stage(world_rank);
-  const Index element = size_of(workload.dtype);
-  MemoryUse use;
-  add_weights(*this, bound, rank, use);
-  for (const auto& bucket : buckets)
-    if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
-      add_bucket(*this, bucket, rank, use, layer);
-  use[MemoryClass::activations] +=
-      bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
-  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
-  if (!bound.op->is_loss() && !bound->redistribute_output.empty())
-    use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
-  for (std::size_t i = 0; i < bound->redistribute_input.size(); ++i)
-    if (!bound->redistribute_input[i].empty())
-      use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
-  if (bound->at.x_halo) {
-    const Box needed = bound->at.x_halo->needed(rank);
-    if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
-  }
-  return use;
 }
 
 std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
@@ -221,6 +171,49 @@ std::uint64_t Plan::hash() const {
   }
   for (const auto& bucket : buckets) text += fmt::format("{} {} ", bucket.axes, bucket.entries.size());
   return partita::hash(text + schedule.print());
+}
+
+GroupGraph graph_of(const Plan& plan) {
+  std::set<std::pair<int, int>> edges;
+  const auto stage = [&](int group) { return plan.stage_of_group[static_cast<std::size_t>(group)]; };
+  for (const auto& layer : plan.layers)
+    for (const int input : layer.inputs) {
+      const auto& from = plan.layers[static_cast<std::size_t>(input)];
+      if (from.group == layer.group) continue;
+      int producer = from.group;
+      for (const auto& boundary : from.sends_to_stages)  // another group of the stage may have taken it in
+        if (stage(boundary.group) == stage(layer.group) && boundary.group != layer.group) producer = boundary.group;
+      edges.insert({producer, layer.group});
+    }
+  return {static_cast<int>(plan.stage_of_group.size()), {edges.begin(), edges.end()}};
+}
+
+// Stages have no rank in common, so that of those that own the same all are as far away, and the first sends.
+TransferPlan StageBoundary::transfer(int rank, bool back) const {
+  const Layout &have = back ? to : from, &need = back ? from : to;
+  const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
+  const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
+  TransferPlan plan;
+  const auto add = [](std::vector<Transfer>& transfers, const Grid& grid, int inside, const Box& part) {
+    if (!part.empty()) transfers.push_back({grid.first_rank() + inside, part});
+  };
+  if (on(have.grid(), sender) && representative_rank(have.grid(), sender, ~have.sharding()) == sender) {
+    const Box owned = have.owned(sender);
+    for (int r = 0; r < need.grid().size(); ++r) add(plan.sends, need.grid(), r, intersect(owned, need.owned(r)));
+  }
+  if (on(need.grid(), receiver)) {
+    const Box needed = need.owned(receiver);
+    for (const int r : have.grid().group(0, have.sharding()))
+      add(plan.recvs, have.grid(), r, intersect(have.owned(r), needed));
+  }
+  return plan;
+}
+
+int Plan::stage_of_rank(int rank) const {
+  int stage = 0;
+  while (rank >= grids[static_cast<std::size_t>(stage)].first_rank() + grids[static_cast<std::size_t>(stage)].size())
+    ++stage;
+  return stage;
 }
 
 }  // namespace partita

@@ -2,7 +2,6 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
-#include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>
 #include <set>
@@ -48,21 +47,6 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) 
     fail("{}: '{}' would be in no group; the last group ends with '{}'", strategy.groups().back().place,
          layers[groups.size()].name, layers.back().name);
   return groups;
-}
-
-GroupGraph graph_of(const Plan& plan) {
-  std::set<std::pair<int, int>> edges;
-  const auto stage = [&](int group) { return plan.stage_of_group[static_cast<std::size_t>(group)]; };
-  for (const auto& layer : plan.layers)
-    for (const int input : layer.inputs) {
-      const auto& from = plan.layers[static_cast<std::size_t>(input)];
-      if (from.group == layer.group) continue;
-      int producer = from.group;
-      for (const auto& boundary : from.sends_to_stages)  // another group of the stage may have taken it in
-        if (stage(boundary.group) == stage(layer.group) && boundary.group != layer.group) producer = boundary.group;
-      edges.insert({producer, layer.group});
-    }
-  return {static_cast<int>(plan.stage_of_group.size()), {edges.begin(), edges.end()}};
 }
 
 ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches) {
@@ -121,34 +105,6 @@ Layout same_placement(const Layout& layout, const Grid& grid) {
     placed = placed.with(d, axes);
   }
   return placed;
-}
-
-// Stages have no rank in common, so that of those that own the same all are as far away, and the first sends.
-TransferPlan StageBoundary::transfer(int rank, bool back) const {
-  const Layout &have = back ? to : from, &need = back ? from : to;
-  const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
-  const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
-  TransferPlan plan;
-  const auto add = [](std::vector<Transfer>& transfers, const Grid& grid, int inside, const Box& part) {
-    if (!part.empty()) transfers.push_back({grid.first_rank() + inside, part});
-  };
-  if (on(have.grid(), sender) && representative_rank(have.grid(), sender, ~have.sharding()) == sender) {
-    const Box owned = have.owned(sender);
-    for (int r = 0; r < need.grid().size(); ++r) add(plan.sends, need.grid(), r, intersect(owned, need.owned(r)));
-  }
-  if (on(need.grid(), receiver)) {
-    const Box needed = need.owned(receiver);
-    for (const int r : have.grid().group(0, have.sharding()))
-      add(plan.recvs, have.grid(), r, intersect(have.owned(r), needed));
-  }
-  return plan;
-}
-
-int Plan::stage_of_rank(int rank) const {
-  int stage = 0;
-  while (rank >= grids[static_cast<std::size_t>(stage)].first_rank() + grids[static_cast<std::size_t>(stage)].size())
-    ++stage;
-  return stage;
 }
 
 }  // namespace partita

@@ -1,4 +1,6 @@
-#include "strategies/plan/traffic.hpp"
+#include "partita/strategies/plan/traffic.hpp"
+
+#include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 
@@ -6,32 +8,43 @@ namespace partita {
 
 namespace {
 
-/// Collects what one layer moves on one rank, in the order of execution; the executor's calls mirror this.
+/// Collects what one layer sends on one rank: what the operations of a microbatch send, times the number of microbatches.
 class TrafficList {
  public:
-  /// Of `times` microbatches that `layer` of a replica is bound for; `crosses`: with what goes to other stages.
-  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times, bool crosses = true)
+  TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times)
       : plan_(plan),
         layer_(layer),
         replica_(replica),
         grid_(plan.grids[static_cast<std::size_t>(plan.stage_running(layer.group, replica))]),
+        world_rank_(world_rank),
         rank_(world_rank - grid_.first_rank()),
         times_(times),
-        crosses_(crosses),
-        element_(size_of(plan.workload.dtype)) {
-    if (times == 0) return;  // what comes once a step alone is asked for
-    if (runs()) {
-      forward();
-      if (plan.workload.training) {
-        pass_ = Pass::backward_data;
-        if (layer_.recompute) forward();
-        backward();
-      }
-    }
-    for (const auto& boundary : layer_.sends_to_stages) cross(boundary, world_rank);
+        element_(size_of(plan.workload.dtype)) {}
+
+  /// What one microbatch sends inside the layer's stage.
+  void add_microbatch() {
+    if (times_ > 0 && runs())
+      each_microbatch_op(layer_, 0, plan_.workload.training, [this](const StepOp& op) { add_op(op); });
   }
 
-  /// What the buckets move that this layer completes, once a step.
+  /// What one microbatch's output, and its gradient, send between stages.
+  void add_boundaries() {
+    if (times_ == 0) return;
+    for (const auto& boundary : layer_.sends_to_stages) {
+      complete_sums(boundary);
+      cross(boundary);
+    }
+  }
+
+  /// What completes the pending sums of an output before it goes to another stage.
+  void complete_sums(const StageBoundary& boundary) {
+    pass_ = Pass::stages;
+    if (runs())
+      add_steps(Purpose::stages, fmt::format("y to stage {}", plan_.stage_running(boundary.group, replica_)),
+                boundary.complete_sums);
+  }
+
+  /// What the buckets that the layer completes send, once a step.
   void add_reduce(int layer) {
     times_ = 1;
     pass_ = Pass::update;
@@ -47,17 +60,68 @@ class TrafficList {
   /// True if the rank is one of the layer's stage.
   bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }
 
+  void add_op(const StepOp& op) {
+    using enum StepOp::Kind;
+    const auto part = static_cast<std::size_t>(op.part);
+    pass_ = op.kind == backward_filter ? Pass::backward_filter : Pass::backward_data;
+    if (!op.recompute && (op.kind == redistribute_input || op.kind == forward || op.kind == redistribute_output))
+      pass_ = Pass::forward;
+    switch (op.kind) {
+      case redistribute_input: return add_steps(Purpose::input, "x", layer_->redistribute_input[part]);
+      case redistribute_output: return add_steps(Purpose::output, "y", layer_->redistribute_output);
+      case redistribute_dy: return add_steps(Purpose::output, "dy", layer_->redistribute_dy);
+      case redistribute_dx: return add_steps(Purpose::input, "dx", layer_->redistribute_dx[part]);
+      case forward: return add_forward();
+      case start_backward: return add_start_backward();
+      case backward_filter: return add_product(2, "product dw");
+      case backward_data: return add_backward_data();
+      default: return;  // it sends nothing
+    }
+  }
+
+  void add_forward() {
+    if (moves(layer_->at.x_halo)) add_halo(Purpose::halo_x, "halo x", x_halo());
+    add_collectives(Collective::When::forward);
+    add_product(0, "product y");
+  }
+
+  void add_start_backward() {
+    if (moves(layer_->at.dy_halo) && layer_.needs_any_dx())
+      add_halo(Purpose::halo_dy, "halo dy", layer_->at.dy_halo->transfer(rank_));
+    add_collectives(Collective::When::backward);
+  }
+
+  /// Without a halo of dy, the halo of x goes back as its adjoint: what was received is sent.
+  void add_backward_data() {
+    if (moves(layer_->at.x_halo) && !layer_->at.dy_halo) {
+      const TransferPlan& plan = x_halo();
+      Index elements = 0;
+      for (const auto& recv : plan.recvs) elements += recv.box.volume();
+      purpose_ = Purpose::halo_dx;
+      add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
+    }
+    add_product(1, "product dx");
+  }
+
+  void add_halo(Purpose purpose, const std::string& role, const TransferPlan& plan) {
+    purpose_ = purpose;
+    add_exchange(role, grid_.all(), plan, sent(plan), rank_);
+  }
+
+  void add_steps(Purpose purpose, const std::string& role, const LayerPlan::Steps& steps) {
+    purpose_ = purpose;
+    add(role, steps);
+  }
+
   /// What goes to another stage, and its gradient that comes back.
-  void cross(const StageBoundary& boundary, int world_rank) {
+  void cross(const StageBoundary& boundary) {
     const auto send = [&](const std::string& role, bool back) {
-      const TransferPlan plan = boundary.transfer(world_rank, back);
-      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank);
+      const TransferPlan plan = boundary.transfer(world_rank_, back);
+      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank_);
     };
     pass_ = Pass::stages;
-    purpose_ = Purpose::stages;
     const int stage = plan_.stage_running(boundary.group, replica_);
-    if (runs()) add(fmt::format("y to stage {}", stage), boundary.complete_sums);
-    if (!crosses_) return;
+    purpose_ = Purpose::stages;
     send(fmt::format("y to stage {}", stage), false);
     if (plan_.workload.training && layer_.has_backward()) send(fmt::format("dy from stage {}", stage), true);
   }
@@ -113,17 +177,6 @@ class TrafficList {
     if (elements > 0 && grid_.group_size(axes) > 1) add(role, verb, axes, {1, elements * element_size});
   }
 
-  void forward() {
-    purpose_ = Purpose::input;
-    for (const auto& steps : layer_->redistribute_input) add("x", steps);
-    purpose_ = Purpose::halo;
-    if (moves(layer_->at.x_halo)) add_exchange("halo x", grid_.all(), x_halo(), sent(x_halo()), rank_);
-    add_collectives(Collective::When::forward);
-    add_product(0, "product y");
-    purpose_ = Purpose::output;
-    add("y", layer_->redistribute_output);
-  }
-
   void add_product(std::size_t which, const std::string& role) {
     if (which >= layer_->at.products.size()) return;
     const ProductPlan& product = layer_->at.products[which];
@@ -136,39 +189,12 @@ class TrafficList {
     add(role, product.redistribute_c);
   }
 
-  void backward() {
-    const bool needs_dx = layer_.needs_any_dx();
-    if (!needs_dx && !layer_.trains()) return;
-    pass_ = Pass::backward_data;
-    purpose_ = Purpose::output;
-    add("dy", layer_->redistribute_dy);
-    purpose_ = Purpose::halo;
-    if (moves(layer_->at.dy_halo) && needs_dx) {
-      const TransferPlan plan = layer_->at.dy_halo->transfer(rank_);
-      add_exchange("halo dy", grid_.all(), plan, sent(plan), rank_);
-    }
-    if (moves(layer_->at.x_halo) && !layer_->at.dy_halo && needs_dx) {  // the adjoint: what came goes back
-      const TransferPlan& plan = x_halo();
-      Index elements = 0;
-      for (const auto& recv : plan.recvs) elements += recv.box.volume();
-      add_exchange("halo dx", grid_.all(), plan, {static_cast<Index>(plan.recvs.size()), elements * element_}, rank_);
-    }
-    add_collectives(Collective::When::backward);
-    pass_ = Pass::backward_filter;
-    add_product(2, "product dw");
-    pass_ = Pass::backward_data;
-    if (needs_dx) add_product(1, "product dx");
-    purpose_ = Purpose::input;
-    for (std::size_t i = 0; i < layer_->redistribute_dx.size(); ++i)
-      if (layer_->needs_dx[i]) add("dx", layer_->redistribute_dx[i]);
-  }
-
   /// What the buckets move that this layer, of this number, completes.
   void reduce(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     for (const auto& bucket : plan_.buckets) {
       if (bucket.last() != layer) continue;
-      const Index elements = partita::elements(plan_, bucket, rank_);
+      const Index elements = plan_.offsets(bucket, rank_).back();
       purpose_ = Purpose::sum;
       add_collective("dw", plan_.sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes, elements,
                      master);
@@ -194,8 +220,7 @@ class TrafficList {
   const LayerPlan& layer_;
   int replica_;
   const Grid& grid_;
-  int rank_, times_;
-  bool crosses_;
+  int world_rank_, rank_, times_;  // of the world; of the stage's grid
   std::optional<TransferPlan> x_halo_;
   Pass pass_ = Pass::forward;
   Purpose purpose_ = Purpose::input;
@@ -205,66 +230,65 @@ class TrafficList {
 }  // namespace
 
 std::vector<PlannedTraffic> traffic_in_stage(const Plan& plan, const LayerPlan& layer, int rank) {
-  return std::move(TrafficList(plan, layer, 0, rank, 1, false).list);
+  TrafficList list(plan, layer, 0, rank, 1);
+  list.add_microbatch();
+  for (const auto& boundary : layer.sends_to_stages) list.complete_sums(boundary);
+  return std::move(list.list);
 }
 
-Index elements(const Plan& plan, const Bucket& bucket, int rank) {
-  Index all = 0;
-  for (const auto& [layer, weight] : bucket.entries) {
-    const LayerPlan& bound = plan.layers[static_cast<std::size_t>(layer)];
-    const Index each = bound->at.w[static_cast<std::size_t>(weight)].owned(rank).volume();
-    all += (each + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
-  }
-  return all;
-}
-
-std::vector<PlannedTraffic> Plan::traffic(int layer, int rank) const {
+std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank) {
   const auto i = static_cast<std::size_t>(layer);
-  const auto times = [&](const std::vector<LayerPlan>& bound) {
+  const auto times = [&](const std::vector<LayerPlan>& layers) {
     int count = 0;
-    for (int j = 0; j < microbatches; ++j) count += &layers_of(j) == &bound ? 1 : 0;
+    for (int j = 0; j < plan.microbatches; ++j) count += &plan.layers_of(j) == &layers ? 1 : 0;
     return count;
   };
   std::vector<PlannedTraffic> all;
-  const auto append = [&](const std::vector<LayerPlan>& bound, int replica) {
-    if (bound.empty()) return;
-    const TrafficList list(*this, bound[i], replica, rank, times(bound));
+  const auto append = [&](const std::vector<LayerPlan>& layers, int replica) {
+    if (layers.empty()) return;
+    TrafficList list(plan, layers[i], replica, rank, times(layers));
+    list.add_microbatch();
+    list.add_boundaries();
     all.insert(all.end(), list.list.begin(), list.list.end());
   };
-  append(layers, 0);
-  append(remainder_layers, 0);
-  if (second_replica) {
-    append(second_replica->layers, 1);
-    append(second_replica->remainder_layers, 1);
+  append(plan.layers, 0);
+  append(plan.remainder_layers, 0);
+  if (plan.second_replica) {
+    append(plan.second_replica->layers, 1);
+    append(plan.second_replica->remainder_layers, 1);
   }
-  const auto once = step_traffic(layer, rank);
+  const auto once = step_traffic(plan, layer, rank);
   all.insert(all.end(), once.begin(), once.end());
   return all;
 }
 
-std::vector<PlannedTraffic> Plan::step_traffic(int layer, int rank) const {
-  const auto& bound = layers[static_cast<std::size_t>(layer)];
-  TrafficList once(*this, bound, std::max(replica_on(bound.group, stage_of_rank(rank)), 0), rank, 0);
+std::vector<PlannedTraffic> step_traffic(const Plan& plan, int layer, int rank) {
+  const auto& of_layer = plan.layers[static_cast<std::size_t>(layer)];
+  TrafficList once(plan, of_layer, std::max(plan.replica_on(of_layer.group, plan.stage_of_rank(rank)), 0), rank, 0);
   once.add_reduce(layer);
   return std::move(once.list);
 }
 
-std::vector<PlannedTraffic> Plan::microbatch_traffic(int layer, int rank, bool of_remainder) const {
-  const auto& bound = (of_remainder ? remainder_layers : layers)[static_cast<std::size_t>(layer)];
-  return std::move(TrafficList(*this, bound, 0, rank, 1).list);
+std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder) {
+  const auto& layers = of_remainder ? plan.remainder_layers : plan.layers;
+  TrafficList list(plan, layers[static_cast<std::size_t>(layer)], 0, rank, 1);
+  list.add_microbatch();
+  list.add_boundaries();
+  return std::move(list.list);
 }
 
-Traffic Plan::traffic(int rank) const {
-  const int stage = stage_of_rank(rank);
+Traffic rank_traffic(const Plan& plan, int rank) {
+  const int stage = plan.stage_of_rank(rank);
   const auto concerns = [&](const LayerPlan& layer) {
-    const auto arrives = [&](const StageBoundary& boundary) { return stage_running(boundary.group) == stage; };
-    return second_replica || stage_running(layer.group) == stage || layer.op->is_loss() ||  // of which all stages hear
+    const auto arrives = [&](const StageBoundary& boundary) { return plan.stage_running(boundary.group) == stage; };
+    return plan.second_replica || plan.stage_running(layer.group) == stage ||
+           layer.op->is_loss() ||  // all stages receive the loss
            std::any_of(layer.sends_to_stages.begin(), layer.sends_to_stages.end(), arrives);
   };
   Traffic total;
-  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer)
-    if (concerns(layers[static_cast<std::size_t>(layer)]))
-      for (const auto& item : traffic(layer, rank)) total += item.traffic;
+  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
+    if (concerns(plan.layers[static_cast<std::size_t>(layer)]))
+      for (const auto& item : layer_traffic(plan, layer, rank)) total += item.traffic;
   return total;
 }
 

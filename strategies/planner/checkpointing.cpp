@@ -1,4 +1,5 @@
 #include "strategies/planner/checkpointing.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +12,12 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Cuts of a chain of layers into stretches; the cut `i` lies before layer i.
+/// The ways to cut a chain of layers into segments. Cut `i` lies before layer i.
 class Stretches {
  public:
   explicit Stretches(const Plan& plan) {
     for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      const MemoryUse use = plan.memory(i, 0);
+      const MemoryUse use = layer_memory(plan, i, 0);
       bytes_.push_back(static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]));
       const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
       double inputs = 0;
@@ -28,7 +29,7 @@ class Stretches {
     }
   }
 
-  /// What is kept with the cuts that are best.
+  /// Returns the layers to keep for the best cuts.
   std::vector<int> best() const {
     const double all = std::accumulate(bytes_.begin(), bytes_.end(), 0.0);
     Cuts best;
@@ -45,12 +46,13 @@ class Stretches {
 
  private:
   struct Cuts {
-    std::vector<int> places;  // 0, ..., the number of layers
+    std::vector<int> places;  // first layer of each segment, and the number of layers
     double kept = never, largest = 0;
     double held() const { return kept + largest; }
   };
 
-  /// Layers from `first` on whose output is read behind the cut `end`. Those before `first` cross it too, and so are kept already.
+  /// Returns the layers from `first` on whose output is read after the cut `end`. Layers before `first` that cross this
+  /// cut also cross the cut at `first`, so they are kept already.
   std::vector<int> crossing(int first, int end) const {
     std::vector<int> layers;
     for (int i = first; i < end; ++i)
@@ -58,7 +60,8 @@ class Stretches {
     return layers;
   }
 
-  /// With stretches of at most so many bytes, those cuts over which least crosses; `never` where some layer alone takes more.
+  /// Returns the cuts with the least bytes crossing them if no segment may hold more than `most` bytes. `kept` is
+  /// `never` if a single layer holds more.
   Cuts within(double most) const {
     const auto layers = static_cast<int>(bytes_.size());
     struct Best {
@@ -84,9 +87,9 @@ class Stretches {
     return cuts;
   }
 
-  std::vector<double> bytes_;    // by layer: its output and what else its backward needs
-  std::vector<double> to_keep_;  // the same with the inputs that it keeps
-  std::vector<int> last_;        // reader; itself, where nobody reads it
+  std::vector<double> bytes_;    // by layer: its output and everything else that its backward pass needs
+  std::vector<double> to_keep_;  // by layer: the same plus the inputs that it keeps
+  std::vector<int> last_;        // by layer: its last reader; itself if nothing reads it
 };
 
 }  // namespace

@@ -4,16 +4,17 @@
 
 namespace partita {
 
-/// Layers that keep what backward needs while all others compute it once more: those of which an output crosses one of the cuts of the
-/// model into stretches. Held at most is then about what crosses, and what the largest stretch takes while it is computed again. Of all
-/// cuts some with which that is near the least (after Chen et al. 2016, here for any graph and by what each layer takes on rank 0). None where
-/// there are several stages, each of which is a stretch.
+/// Returns the layers that keep their data for the backward pass while all other layers recompute it. The model is cut
+/// into segments, and a layer is kept if its output crosses a cut. The peak memory is then about the kept data plus the
+/// data of the largest segment, which is held while the segment is recomputed. The cuts are chosen so that this sum is
+/// near its minimum (after Chen et al. 2016, here for any graph and with the memory that each layer takes on rank 0).
+/// Returns an empty vector if the plan has several stages, because each stage already is a segment.
 std::vector<std::string> layers_to_keep(const Plan& plan);
 
-/// Computes once more all layers but these.
+/// Returns the strategy with recomputation for all layers except `kept`.
 Strategy recomputing(Strategy strategy, const std::vector<std::string>& kept);
 
-/// What that says in a file: "recompute = true in all layers but conv1, pool1".
+/// Returns this setting as text for messages: "recompute = true in all layers but conv1, pool1".
 std::string recompute_text(const std::vector<std::string>& kept);
 
 }  // namespace partita

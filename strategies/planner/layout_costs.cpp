@@ -1,4 +1,5 @@
 #include "strategies/planner/layout_costs.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include "partita/base/error.hpp"
 #include "strategies/cost/piece_cost.hpp"
@@ -10,10 +11,10 @@ namespace partita {
 
 namespace {
 
-/// Ranks of the first axis that a grid is bound with: an axis of two stands for all longer ones.
+/// Grids are bound with at most this many ranks along the data axis: two ranks stand for any larger number.
 constexpr int shortened = 2;
 
-/// "H@(y,x)" for those of the axes that the grid has; "" for none.
+/// Returns the rule text " H@(y,x)" for those of `axes` with more than one rank; "" if there are none.
 std::string word(char dim, const std::vector<std::pair<std::string, int>>& axes) {
   std::string text;
   int count = 0;
@@ -23,7 +24,7 @@ std::string word(char dim, const std::vector<std::pair<std::string, int>>& axes)
   return count == 1 ? fmt::format(" {}@{}", dim, text) : fmt::format(" {}@({})", dim, text);
 }
 
-/// Each once.
+/// Returns the layout patterns of a grid, each once.
 std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
   const std::pair<std::string, int> data{"data", s.data}, y{"y", s.y}, x{"x", s.x}, c{"c", s.c};
   const auto space = [&] {
@@ -39,15 +40,17 @@ std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
   return all;
 }
 
-/// True if a dimension has fewer elements than blocks.
+/// Returns true if some dimension has fewer elements than blocks.
 bool leaves_empty(const Layout& layout) {
   for (int d = 0; d < layout.shape().dims(); ++d)
     if (layout.shape().extent(d) < layout.grid().group_size(layout.sharding(d))) return true;
   return false;
 }
 
-/// What the rank is sent that lacks most in an exchange; or what the first rank sends, if that is more: of a dimension with fewer elements
-/// than ranks it has all, and receives nothing. To know what it sends takes a look at every rank.
+/// Returns the traffic of an exchange on its busiest rank: what the rank that lacks most receives, or what the first
+/// rank sends if that is more. The first rank may send more if a dimension has fewer elements than ranks: it then owns
+/// all of them and receives nothing. The sends are computed only in that case, because they require a look at every
+/// rank.
 Traffic exchanged(const RedistributionStep& step, Index element) {
   const Index lacking = most_missing(step.from, step.to) * element;
   const Traffic in{std::max<Index>(received(step, 0, element).messages, lacking > 0 ? 1 : 0), lacking};
@@ -68,7 +71,7 @@ std::string Shares::grid() const {
 LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   std::map<std::string, int> numbers;
   const auto shapes = whole.shapes(1);
-  std::vector<bool> trains;  // by layer: it or something before it
+  std::vector<bool> trains;  // by layer: whether it or a layer before it has trained weights
   for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
     const Layer& layer = whole.layers()[static_cast<std::size_t>(i)];
     const auto inputs = whole.inputs_of(i, shapes);
@@ -92,7 +95,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   }
 }
 
-/// Numbers layouts that differ, and prices each way from one to another once.
+/// Numbers distinct layouts, and computes the cost of each redistribution between two of them once.
 class LayoutCosts::Moves {
  public:
   std::size_t number(const Layout& layout) {
@@ -103,7 +106,7 @@ class LayoutCosts::Moves {
     layouts_.push_back(layout);
     return alike.back();
   }
-  /// As price(from, to) says.
+  /// Returns price(from, to), computed on the first call and remembered.
   template <class PieceCost>
   double seconds(std::size_t from, std::size_t to, const PieceCost& price) {
     if (from == to) return 0;
@@ -133,7 +136,7 @@ const LayoutCosts::Bound& LayoutCosts::bind_patterns(const Shares& shares, Index
     try {
       bound.plans.push_back(bind_layers(classes_.model, strategy, block));
       bound.costs.patterns.push_back(pattern);
-    } catch (const Error& error) {  // a layout that some layer cannot run in is no candidate
+    } catch (const Error& error) {  // a layout in which some layer cannot run is not a candidate
       leave_out({shares.grid(), pattern, error.what()});
     }
   }
@@ -141,7 +144,7 @@ const LayoutCosts::Bound& LayoutCosts::bind_patterns(const Shares& shares, Index
   return bound;
 }
 
-/// Blocks of other samples are no other pattern.
+/// Records a pattern once per grid, whatever the number of samples.
 void LayoutCosts::leave_out(LeftOut pattern) {
   if (std::none_of(left_out_.begin(), left_out_.end(), [&](const LeftOut& known) {
         return known.grid == pattern.grid && known.pattern == pattern.pattern;
@@ -164,7 +167,7 @@ void LayoutCosts::price_shortened(Bound& bound, const Shares& shares) const {
     const PieceCost price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
     for (std::size_t i = 0; i < layers; ++i) {
       costs.microbatch[i][p] = microbatch(price, i);
-      for (const auto& item : bound.plans[p].microbatch_traffic(static_cast<int>(i), 0))
+      for (const auto& item : microbatch_traffic(bound.plans[p], static_cast<int>(i), 0))
         if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
     }
   }
@@ -190,13 +193,13 @@ CandidateLayoutCosts LayoutCosts::price(const Bound& bound, const Shares& shares
   return costs;
 }
 
-/// Seconds of one microbatch, without what is between layouts.
+/// Seconds of one microbatch in a layer, without redistributions between layouts.
 double LayoutCosts::microbatch(const PieceCost& price, std::size_t layer) const {
   const LayerCost cost = price.layer(static_cast<int>(layer), false);
   return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() - cost.inputs;
 }
 
-/// Seconds of an output on its way from the first rank to the next stage, so many ranks away.
+/// Seconds to send an output from the first rank to the next stage, `ranks` ranks away.
 double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) const {
   const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
   return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(),
@@ -216,7 +219,8 @@ CandidateLayoutCosts::Between LayoutCosts::price_between(const std::vector<Plan>
   return tables;
 }
 
-/// By the pattern of class `from`, and of class `to`, which reads it as input k.
+/// Returns the redistribution costs, indexed by the pattern of class `from` and that of class `to`, which reads it as
+/// input k.
 std::vector<std::vector<double>> LayoutCosts::price_between(const std::vector<Plan>& plans, int from, int to,
                                                             std::size_t k, Moves& moves) const {
   struct Ends {
@@ -243,7 +247,7 @@ std::vector<std::vector<double>> LayoutCosts::price_between(const std::vector<Pl
   return table;
 }
 
-/// About the bytes of a bucket, if each is as full as it may be.
+/// Estimates the bytes of a gradient bucket, assuming that each bucket is as full as possible.
 double LayoutCosts::bucket_bytes() const {
   Index all = 0;
   const auto shapes = model_.shapes(1);
@@ -256,7 +260,8 @@ double LayoutCosts::bucket_bytes() const {
   return static_cast<double>(all) / std::max(buckets, 1);
 }
 
-/// Of the gradients that a layer forms, as its share of a bucket's, and of these what nothing hides.
+/// Returns two numbers of seconds for a layer's gradient sums: in total, as its share of full buckets, and the part
+/// that no computation can hide.
 std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const {
   if (!workload_.training) return {};
   const Index master = size_of(master_dtype(workload_.dtype));
@@ -280,7 +285,8 @@ std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerP
   return {all, waits};
 }
 
-/// Of a redistribution, on the first rank, which has the largest block, where it is no exchange.
+/// Seconds of a redistribution. Steps that are not exchanges are estimated on the first rank, which has the largest
+/// block.
 double LayoutCosts::between(const PieceCost& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
@@ -308,7 +314,7 @@ std::pair<double, double> LayoutCosts::bound(const CandidateLayoutCosts& costs, 
 
 std::vector<double> LayoutCosts::crossings(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const {
   const auto& layers = model_.layers();
-  std::vector<std::size_t> last(layers.size(), 0);  // to read it
+  std::vector<std::size_t> last(layers.size(), 0);  // the last layer that reads each layer's output
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const int input : layers[i].inputs) last[static_cast<std::size_t>(input)] = i;
   std::vector<double> seconds(layers.size(), 0);

@@ -15,39 +15,44 @@ namespace partita {
 
 class PieceCost;
 
-/// How the ranks of one stage share a microbatch.
+/// How the ranks of one stage share a microbatch: the extents of the grid's axes.
 struct Shares {
   int data = 1, y = 1, x = 1, c = 1;
   int split() const { return y * x * c; }
   auto operator<=>(const Shares&) const = default;
 
-  /// Axes of one rank are left out.
+  /// Returns the grid's text, without axes of one rank.
   std::string grid() const;
 };
 
-/// A model with one layer of each kind, so that repeated blocks are bound and priced once. Layers of one class are alike under any
-/// pattern that all layers follow: operator, shapes and whose gradients they form.
+/// A model with one layer of each class, so that repeated blocks are bound and estimated once. Layers of one class have
+/// equal costs under any pattern that all layers follow: they have the same operator and shapes, and compute gradients
+/// of the same inputs.
 struct LayerClasses {
-  Model model;                      ///< the first layer of each class, in their order
-  std::vector<int> of_layer;        ///< position in this model
-  std::vector<double> occurrences;  ///< of each class
+  Model model;                      ///< the first layer of each class, in model order
+  std::vector<int> of_layer;        ///< by layer of the original model: its class
+  std::vector<double> occurrences;  ///< by class: number of layers
   explicit LayerClasses(const Model& model);
 };
 
-/// What layers cost in each pattern of one grid, and what lies between unlike ones: seconds by class.
+/// Costs of layers for each layout pattern of one grid, and of redistributions between patterns, in seconds, by layer
+/// class.
 struct CandidateLayoutCosts {
-  std::vector<std::string> patterns;              ///< those in which every layer can run
-  std::vector<std::vector<double>> microbatch;    ///< by class and pattern, without what is between layouts
-  std::vector<std::vector<double>> sums;          ///< likewise, of gradients in a step
-  std::vector<std::vector<double>> exposed_comm;  ///< the part of these that no computing hides
-  std::vector<std::vector<double>> leaving;       ///< likewise, of a microbatch's output on its way to the next stage
-  /// By the pattern of the producer and of the layer; of class of the producer, class of the layer, its input.
+  std::vector<std::string> patterns;            ///< the patterns in which every layer can run
+  std::vector<std::vector<double>> microbatch;  ///< by class and pattern: one microbatch, without redistributions
+  std::vector<std::vector<double>> sums;        ///< by class and pattern: gradient sums in a step
+  /// by class and pattern: the part of `sums` that no computation can hide
+  std::vector<std::vector<double>> exposed_comm;
+  /// by class and pattern: sending a microbatch's output to the next stage
+  std::vector<std::vector<double>> leaving;
+  /// Redistribution costs. Key: class of the producer, class of the layer, input number. Value: table by the producer's
+  /// pattern and the layer's pattern.
   using Between = std::map<std::tuple<int, int, std::size_t>, std::vector<std::vector<double>>>;
   std::shared_ptr<const Between> between;
 };
 
-/// Prices patterns, the ways in which a layer can lie on a grid, each as the text of a rule; `spatial` are the two dimensions that y
-/// and x cut. Grids of equal blocks share their binding.
+/// Estimates the costs of layout patterns. A pattern is a layout of a grid, written as the text of a rule. `spatial`
+/// names the dimensions, at most two, that the axes y and x shard. Grids with equal blocks share their bound plans.
 class LayoutCosts {
  public:
   LayoutCosts(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
@@ -60,24 +65,28 @@ class LayoutCosts {
         spatial_(std::move(spatial)),
         bucket_(bucket_bytes()) {}
 
-  /// Of microbatches with at most so many samples a rank along the data axis.
+  /// Returns the costs for microbatches with at most `samples` samples per rank of the data axis.
   const CandidateLayoutCosts& costs(const Shares& shares, Index samples);
-  /// Patterns of the grids asked for so far that are in no costs.
+  /// The patterns left out of all calls of costs() so far, because some layer cannot run in them.
   const std::vector<LeftOut>& left_out() const { return left_out_; }
-  /// Least seconds of a step's work, and of the layer that has most of it, if nothing lay between layouts.
+  /// Returns two lower bounds in seconds: for the work of a step, and for the work of its longest layer. Both assume
+  /// that redistributions are free.
   std::pair<double, double> bound(const CandidateLayoutCosts& costs, int microbatches) const;
-  /// Seconds that a microbatch's outputs take to the next stage if a stage ends before a layer, by layer.
+  /// Returns for each layer the seconds to send a microbatch's outputs to the next stage if a stage ends before this
+  /// layer. `ways` has the pattern of each layer.
   std::vector<double> crossings(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const;
-  /// The choices of all layers in a step, of whose sums of gradients so much of what computing could hide counts (0, all is hidden, to 1).
+  /// Returns the layout choices of all layers for a step. `exposed` (0 to 1) is the share of the hideable gradient sums
+  /// that counts as cost; 0 means that computation hides all of them.
   ChoiceGraph graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const;
-  /// Seconds that the sums take longer than a last microbatch of `backward` seconds hides.
+  /// Seconds of gradient sums that remain after a last microbatch, whose backward pass of `backward` seconds hides the
+  /// others.
   double exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& ways, double backward) const;
 
  private:
   struct Bound {
     std::vector<Plan> plans;     // by pattern
-    CandidateLayoutCosts costs;  // with the shortened first axis
-    std::vector<bool> sums;      // by class: that something of a microbatch is summed over the first axis
+    CandidateLayoutCosts costs;  // with the shortened data axis
+    std::vector<bool> sums;      // by class: whether some sum in a microbatch runs over the data axis
   };
   const Bound& bind_patterns(const Shares& shares, Index samples);
   void leave_out(LeftOut pattern);
@@ -91,7 +100,7 @@ class LayoutCosts {
                                                  Moves& moves) const;
   double bucket_bytes() const;
   using SumRates =
-      std::map<AxisSet, std::pair<double, double>>;  // seconds of a byte, and the share that computing hides
+      std::map<AxisSet, std::pair<double, double>>;  // seconds per byte, and the share that computation hides
   std::pair<double, double> sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const;
   double between(const PieceCost& price, const Layout& from, const Layout& to) const;
 
@@ -101,8 +110,8 @@ class LayoutCosts {
   const Machine& machine_;
   const KernelTimes& times_;
   std::string spatial_;
-  double bucket_;                                    // bytes
-  std::map<std::pair<Shares, Index>, Bound> bound_;  // by shares with a shortened first axis
+  double bucket_;                                    // estimated bytes of a bucket
+  std::map<std::pair<Shares, Index>, Bound> bound_;  // key: shares with the shortened data axis, samples
   std::map<std::pair<Shares, Index>, CandidateLayoutCosts> costs_;
   std::vector<LeftOut> left_out_;
 };

@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// Costs by the ways of two nodes.
+/// Costs by the choices of two nodes.
 class Table {
  public:
   Table(std::size_t rows, std::size_t columns) : columns_(columns), costs_(rows * columns) {}
@@ -20,13 +20,13 @@ class Table {
   std::vector<double> costs_;
 };
 
-/// A node that was eliminated, for when its neighbours' ways are known.
+/// A node that was eliminated. Its choice follows from its neighbors' choices.
 struct Eliminated {
   int node = 0;
-  std::vector<std::pair<int, Table>> neighbours;  ///< by its own way, then the neighbour's
+  std::vector<std::pair<int, Table>> neighbours;  ///< costs by its own choice, then the neighbor's
 };
 
-/// A graph without parallel edges that shrinks.
+/// A graph without parallel edges, which shrinks as nodes are eliminated.
 class Elimination {
  public:
   explicit Elimination(const ChoiceGraph& graph) : nodes_(graph.nodes), neighbours_(graph.nodes.size()) {
@@ -65,7 +65,7 @@ class Elimination {
       }
   }
 
-  /// Takes a node out of the graph; what its edges cost is returned.
+  /// Removes a node from the graph and returns its edges.
   Neighbours remove(int i) {
     Neighbours mine = std::move(neighbours(i));
     neighbours(i).clear();
@@ -77,7 +77,7 @@ class Elimination {
     return mine;
   }
 
-  /// Fills in the ways of all nodes that are left.
+  /// Fills in the choices of all remaining nodes.
   void solve(Choice& choice) {
     std::vector<Eliminated> order;
     std::vector<std::vector<double>> own(nodes_.size());
@@ -98,7 +98,8 @@ class Elimination {
     }
   }
 
-  /// What its best way costs goes over to its neighbours, at most two.
+  /// Removes a node with at most two neighbors. The cost of its best choice moves to the neighbors, or to the edge
+  /// between them.
   Eliminated eliminate(int i, std::vector<std::vector<double>>& own, double& cost) {
     Neighbours mine = remove(i);
     const auto costs = std::move(node(i));
@@ -125,7 +126,7 @@ class Elimination {
     return {i, std::move(mine)};
   }
 
-  /// Takes each way of one node in turn.
+  /// Tries every choice of one node in turn, the node with the fewest choices.
   void try_all(Choice& choice) {
     int i = -1;
     for (int each = 0; each < static_cast<int>(nodes_.size()); ++each)
@@ -146,9 +147,9 @@ class Elimination {
     choice = best;
   }
 
-  std::vector<std::vector<double>> nodes_;  // costs by way; none of one that was eliminated
+  std::vector<std::vector<double>> nodes_;  // costs by choice; empty for an eliminated node
   std::vector<Neighbours> neighbours_;
-  std::vector<int> ready_;  // that may have few enough neighbours
+  std::vector<int> ready_;  // nodes that may have at most two neighbors
   std::size_t left_ = 0;
 };
 

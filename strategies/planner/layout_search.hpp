@@ -4,27 +4,29 @@
 
 namespace partita {
 
-/// Nodes that choose one of several ways each, at a cost; edges cost what both ends' ways make together.
+/// A graph in which each node chooses one of several ways. Each choice has a cost, and each edge adds a cost that
+/// depends on the choices at both ends.
 struct ChoiceGraph {
   struct Edge {
     int from = 0, to = 0;
-    std::vector<std::vector<double>> costs;  ///< by the way of `from`, then of `to`
+    std::vector<std::vector<double>> costs;  ///< indexed by the choice of `from`, then of `to`
   };
-  std::vector<std::vector<double>> nodes;  ///< by node and way
+  std::vector<std::vector<double>> nodes;  ///< cost by node and choice
   std::vector<Edge> edges;
 };
 
-/// What every node chooses, and the sum of all costs, the least there is.
+/// The choice of every node, and the minimum total cost.
 struct Choice {
   std::vector<int> ways;
   double cost = 0;
 };
 
-/// What each node costs with these ways, with the edges that lead to it.
+/// Returns the cost of each node for these choices. An edge counts for the node it leads to.
 std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& ways);
 
-/// Exact: nodes with one or two neighbours are eliminated into those, parallel edges added, until one is left; where none can be,
-/// the ways of the node with the fewest are tried one after the other (Jia, Lin, Qi, Aiken 2018: node and edge elimination).
+/// Finds the choices of minimum total cost, exactly. Nodes with one or two neighbors are eliminated into these, and
+/// parallel edges are added, until one node is left. If no node can be eliminated, each choice of the node with the
+/// fewest choices is tried in turn (node and edge elimination: Jia, Lin, Qi, Aiken 2018).
 Choice eliminate_choices(const ChoiceGraph& graph);
 
 }  // namespace partita

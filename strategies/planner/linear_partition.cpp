@@ -22,7 +22,8 @@ Segments minimize_max_segment(const std::vector<double>& costs, int parts) {
   };
   const auto fits = [&](double most) { return static_cast<int>(cut(most).begins.size()) < parts; };
   if (fits(low)) high = low;
-  constexpr double near = 1e-3;  // far nearer than prices are; nearer ones take a few sums more each
+  // relative tolerance, much finer than the accuracy of cost estimates; each bisection takes one more pass
+  constexpr double near = 1e-3;
   while (high - low > near * low) {
     const double middle = (low + high) / 2;
     (fits(middle) ? high : low) = middle;

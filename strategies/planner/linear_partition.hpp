@@ -5,13 +5,14 @@
 
 namespace partita {
 
-/// Consecutive parts: where they begin, but the first, and the greatest sum of one.
+/// A division of a sequence into consecutive segments: the starts of all segments but the first, and the largest sum of
+/// a segment.
 struct Segments {
   std::vector<std::size_t> begins;
   double longest = 0;
 };
 
-/// At most so many parts with the least greatest sum, to a thousandth.
+/// Splits costs into at most `parts` consecutive segments and minimizes the largest sum (relative tolerance 1e-3).
 Segments minimize_max_segment(const std::vector<double>& costs, int parts);
 
 }  // namespace partita

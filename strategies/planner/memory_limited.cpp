@@ -1,4 +1,6 @@
 #include "strategies/planner/memory_limited.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "strategies/planner/checkpointing.hpp"
 
@@ -10,7 +12,8 @@ namespace partita {
 
 namespace {
 
-/// Steps as near to each other as this are of strategies that differ in the names of axes; were it larger, other ones would be lost.
+/// Two strategies whose step times differ by less than this fraction are taken to differ only in the names of axes. A
+/// larger value would drop distinct strategies.
 constexpr double same_step = 1e-4;
 
 Strategy cut(const Strategy& strategy, int microbatches) {
@@ -20,7 +23,7 @@ Strategy cut(const Strategy& strategy, int microbatches) {
   return more.schedule(single ? "1f1b" : strategy.schedule(), microbatches, single ? 0 : strategy.groups_per_stage());
 }
 
-/// Ranks that share samples, by the name that the planner gives their axis.
+/// Number of ranks that share samples. The planner names their axis "data".
 int data_ranks(const Strategy& strategy) {
   const int axis = strategy.grid().find("data");
   return axis < 0 ? 1 : strategy.grid().extent(axis);
@@ -41,14 +44,15 @@ Strategy MemoryLimitedSearch::placed(const Plan& uncut, const Strategy& strategy
   const auto within = [&](Index limit) {
     return partition_stages(uncut, strategy, workload_, machine_, times_, limit, effort, made_);
   };
-  Placed one = within(limit_);
+  PlacedStages one = within(limit_);
   return one.held <= limit_ ? std::move(one.strategy) : within(0).strategy;
 }
 
 void MemoryLimitedSearch::offer(const Strategy& strategy, double seconds) {
   if (!would_keep(seconds)) return;
   auto best = fitting(
-      strategy, limited_ ? quick : thorough);  // where nothing is known to pass the limit, the first price is the last
+      // until something exceeds the limit, the first evaluation is the final one, so it is thorough
+      strategy, limited_ ? quick : thorough);
   if (!best) {
     limited_ = true;
     best = fastest_variant(strategy);
@@ -56,10 +60,12 @@ void MemoryLimitedSearch::offer(const Strategy& strategy, double seconds) {
   if (best) keep(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned));
 }
 
-/// Of those that fit, with more microbatches, a distributed update, recomputing, and all of these. What does not fit with all of them is
-/// given up; once what computes nothing again fits, more microbatches are tried as long as they gain, by a shorter bubble.
+/// Returns the fastest variant that fits the memory limit, among variants with more microbatches, a sharded optimizer,
+/// recomputation, and combinations of these. Returns nothing if even the combination of all does not fit. Once a
+/// variant without recomputation fits, more microbatches are tried only as long as a shorter bubble makes the step
+/// faster.
 std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant(const Strategy& strategy) {
-  // Where there is no state to share, a distributed update only takes room.
+  // Without optimizer state to share, a sharded optimizer only needs more memory.
   const bool shares = !workload_.optimizer.states().empty();
   const auto smaller = shares ? Strategy::OptimizerState::sharded : Strategy::OptimizerState::replicated;
   const auto larger = shares ? Strategy::OptimizerState::replicated : Strategy::OptimizerState::sharded;
@@ -76,20 +82,21 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   };
   const auto either_update = [&](int microbatches, bool recompute) {
     const bool fits = consider(microbatches, recompute, smaller);
-    if (fits) consider(microbatches, recompute, larger);  // it may be faster
+    if (fits) consider(microbatches, recompute, larger);  // the variant with more memory may be faster
     return fits;
   };
   const int most = most_microbatches(strategy);
   if (!consider(most, true, smaller) && !consider(most, false, smaller)) return fastest;
   for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2) {
     const double before = fastest ? fastest->planned.cost.seconds : std::numeric_limits<double>::infinity();
-    either_update(microbatches, true);  // to compute once more does not always hold less
+    either_update(microbatches, true);  // tried too, since recomputation does not always save memory
     if (either_update(microbatches, false) && fastest->planned.cost.seconds >= before) break;
   }
   return fastest;
 }
 
-/// As often twice those of the strategy as leaves each rank a sample.
+/// Doubles the strategy's number of microbatches while each rank still has a sample of every microbatch, within the
+/// options' maximum.
 int MemoryLimitedSearch::most_microbatches(const Strategy& strategy) const {
   int most = strategy.microbatches();
   while (2 * most * data_ranks(strategy) <= workload_.batch &&
@@ -98,7 +105,7 @@ int MemoryLimitedSearch::most_microbatches(const Strategy& strategy) const {
   return most;
 }
 
-/// Nothing if it does not fit.
+/// Returns nothing if the strategy does not fit the memory limit.
 std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fitting(const Strategy& unplaced, double effort) {
   Planned one = priced(unplaced, effort);
   if (fits(one)) return Variant{unplaced, std::move(one)};
@@ -126,7 +133,7 @@ Planned MemoryLimitedSearch::priced(const Strategy& unplaced, double effort) {
   return *std::min_element(tried.begin(), tried.end(), less);
 }
 
-/// True if it is among the best; of those that differ in the names of axes alone, one is kept.
+/// See the header. Among strategies that differ only in the names of axes, one is kept.
 bool MemoryLimitedSearch::would_keep(double seconds) const {
   const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < same_step * seconds; };
   return std::none_of(found_.begin(), found_.end(), same) && (!full() || seconds < found_.back().cost.seconds);
@@ -142,11 +149,9 @@ void MemoryLimitedSearch::keep(Planned planned) {
 
 void MemoryLimitedSearch::fail_unfit() const {
   const MemoryPeak& least = smallest_->cost.memory;
-  throw NothingFits(fmt::format("the model '{}' fits {} ranks with a batch of {} under none of the {} strategies that "
-                                "were tried: the smallest of "
-                                "them holds {} on a rank ({}), {} more than the limit of {}; give more ranks, a "
-                                "smaller batch, or ranks with more "
-                                "memory",
+  throw NothingFits(fmt::format("the model '{}' does not fit {} ranks with a batch of {}: of the {} strategies tried, "
+                                "the smallest holds {} on a rank ({}), {} more than the limit of {}; use more ranks, a "
+                                "smaller batch, or ranks with more memory",
                                 model_.name(), options_.ranks, workload_.batch, unfit_, print_bytes(least.total),
                                 least.each.print(), print_bytes(least.total - limit_), print_bytes(limit_)),
                     *smallest_);

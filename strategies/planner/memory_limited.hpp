@@ -1,42 +1,44 @@
 #pragma once
 
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
-#include "strategies/plan/stages.hpp"
+#include "strategies/planner/stage_search.hpp"
 
 #include <optional>
 
 namespace partita {
 
-/// The strategies that take least of those that fit a limit. What would be among them but does not fit is tried with what lets it hold
-/// less.
+/// Keeps the fastest strategies that fit the memory limit. If a candidate would be among them but exceeds the limit,
+/// tries variants that hold less.
 class MemoryLimitedSearch {
  public:
-  /// What the searches for the places of stages may take, in simulated actions (`affordable`, 2^22, is half a second): of all that are
-  /// looked at, 8 ms, and of those that may be kept, an eighth of a second. More of either finds better cuts of few models, and takes as
-  /// much longer.
+  /// Effort of a search for stage partitions, in simulated actions (2^22, `affordable`, takes half a second): `quick`
+  /// (8 ms) for every candidate, `thorough` (an eighth of a second) for those that may be kept. More effort finds
+  /// better partitions for only a few models, and takes proportionally longer.
   static constexpr double quick = 1 << 16, thorough = 1 << 20;
 
   MemoryLimitedSearch(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
                       const PlannerOptions& options);
 
-  /// With stages that fit the limit, about; if none do, as without one: something that holds less may run as fast.
+  /// Returns the strategy with a stage partition that fits the memory limit approximately. If none fits, the limit is
+  /// ignored, because a variant of the strategy that holds less may run as fast.
   Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
-  /// A strategy whose stages are placed.
+  /// Binds a strategy whose stages are placed.
   Plan bound(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }
 
-  /// Keeps a strategy whose stages are not placed yet, or its fastest variant that fits, if it is among the best. `seconds`: about what
-  /// it takes itself.
+  /// Offers a strategy whose stages are not placed yet. Keeps it, or its fastest variant that fits, if that is among
+  /// the best. `seconds` estimates its step time.
   void offer(const Strategy& strategy, double seconds);
 
-  /// True if what takes so long would be among the best, if it fits.
+  /// Returns true if a strategy with this step time would be among the best, provided that it fits.
   bool would_keep(double seconds) const;
-  /// The best first.
+  /// The strategies found so far, the fastest first.
   const std::vector<Planned>& found() const { return found_; }
-  /// True if there are as many as were asked for, and nothing that takes at least `seconds` can be among them. Where nothing that was
-  /// offered passed the limit, what takes least was offered first.
+  /// Returns true if the list has `best` strategies and no candidate that takes `seconds` or more can still enter it.
+  /// As long as nothing exceeded the limit, candidates were offered with the fastest first, so a full list is final.
   bool done(double seconds) const { return full() && (!limited_ || seconds >= found_.back().cost.seconds); }
 
-  /// Says of what was offered what comes nearest to the limit.
+  /// Throws NothingFits, which reports the offered strategy that comes nearest to the limit.
   [[noreturn]] void fail_unfit() const;
 
  private:
@@ -60,10 +62,10 @@ class MemoryLimitedSearch {
   const PlannerOptions& options_;
   Index limit_;
   ScheduleCache made_;
-  bool limited_ = false;  // something did not fit as it was offered
+  bool limited_ = false;  // some strategy exceeded the limit as offered
   int unfit_ = 0;
   std::vector<Planned> found_;
-  std::optional<Planned> smallest_;  // of those that did not fit
+  std::optional<Planned> smallest_;  // the strategy with the least memory among those that did not fit
 };
 
 }  // namespace partita

@@ -1,4 +1,5 @@
 #include "partita/strategies/planner/memory_remedies.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/layouts/notation.hpp"
@@ -20,24 +21,25 @@ Holding most_held(const Cost& cost, Index limit) {
 
 namespace {
 
-/// What is run, once it is changed.
+/// A changed strategy or workload.
 struct Variant {
   std::string change;
   Strategy strategy;
   Workload workload;
 };
 
-/// Makes it, where it can be made: no grid has more axes or ranks than there may be. Throws Error where not.
+/// Makes a variant. Throws Error if it cannot be made, for example if the grid would have too many axes or ranks.
 using Change = std::function<Variant()>;
 
-/// Steps of one change, the smallest first.
+/// The steps of one change, the smallest first.
 using Family = std::vector<Change>;
 
 Strategy sharded(Strategy strategy) { return strategy.optimizer_state(Strategy::OptimizerState::sharded); }
 
 constexpr const char* sharded_text = "optimizer = \"sharded\"";
 
-/// The grid with its axis `changed` (or one more) so many times as long.
+/// Returns the grid with the extent of axis `changed` multiplied by `times`. Adds the axis if the grid does not have
+/// it.
 Grid lengthened(const Grid& grid, const std::string& changed, int times) {
   std::string text;
   bool found = false;
@@ -50,7 +52,7 @@ Grid lengthened(const Grid& grid, const std::string& changed, int times) {
   return Grid::parse(text);
 }
 
-/// A layout's notation with one more axis that cuts a dimension, after those that cut it already.
+/// Returns a layout's notation in which `axis` also shards `dim`, after the axes that shard it already.
 std::string with_cut(const std::string& layout, const std::string& dim, const std::string& axis) {
   std::vector<Placement> words = parse_notation(layout);
   auto word = std::find_if(words.begin(), words.end(), [&](const Placement& each) { return each.dim.text == dim; });
@@ -103,11 +105,11 @@ class Search {
     return all;
   }
 
-  /// By layers that all others recompute between.
+  /// Returns the layers that keep their data when all other layers recompute.
   std::vector<std::string> kept() const {
     try {
       return layers_to_keep(bind(model_, placed({"", strategy_, workload_}), workload_));
-    } catch (const Error&) {  // it may be that a change can be bound all the same
+    } catch (const Error&) {  // some changes may be bindable nevertheless
       return {};
     }
   }
@@ -149,7 +151,7 @@ class Search {
         all.push_back(longer(axis, [this, dim = dim, axis = axis] { return cutting(dim, axis); }));
   }
 
-  /// The strategy on longer grids.
+  /// The steps of a longer axis: the strategy on a grid with 2, 4 and 8 times its extent.
   Family longer(const std::string& axis, const std::function<Strategy()>& strategy) const {
     Family family;
     for (const int times : {2, 4, 8})
@@ -160,13 +162,14 @@ class Search {
     return family;
   }
 
-  /// Every output cut once more, whatever it is cut over already. Later rules win, so all are said again, in their order.
+  /// Returns the strategy with every output also sharded along `dim` over `axis`. Later rules win, so all output rules
+  /// are repeated in their order.
   Strategy cutting(const std::string& dim, const std::string& axis) const {
     Strategy strategy = strategy_;
     bool said = false;
     for (const auto& each : strategy_.rules()) {
       if (!each.rule.output) continue;
-      const bool lacks = each.exact() && !has(each.match, dim[0]);  // such a rule must fit
+      const bool lacks = each.exact() && !has(each.match, dim[0]);  // a rule that names its layer exactly must fit it
       strategy.layer(each.match, {.output = lacks ? *each.rule.output : with_cut(*each.rule.output, dim, axis)},
                      each.place);
       said = true;
@@ -181,12 +184,12 @@ class Search {
     return false;
   }
 
-  /// With boundaries, where they are left open.
+  /// Returns the strategy with stage boundaries chosen if they were open.
   Strategy placed(const Variant& variant) const {
     return place_stages_nearest(model_, variant.strategy, variant.workload, machine_, times_, limit_);
   }
 
-  /// Nothing where the variant cannot be made or bound.
+  /// Returns nothing if the variant cannot be made or bound.
   std::optional<Remedy> price(const Change& change) const {
     try {
       const Variant variant = change();

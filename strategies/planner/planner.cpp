@@ -1,4 +1,5 @@
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
@@ -6,6 +7,7 @@
 #include "strategies/planner/layout_costs.hpp"
 #include "strategies/planner/linear_partition.hpp"
 #include "strategies/planner/memory_limited.hpp"
+#include "strategies/planner/stage_search.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,20 +22,22 @@ namespace partita {
 
 namespace {
 
-// What the search takes for granted; how much it looks at is in PlannerOptions.
+// Assumptions of the search. PlannerOptions says how much it searches.
 
-/// The part of a microbatch that its backward takes, two passes of three that are about as long: gradients' sums hide behind that of
-/// the last one. With a larger one grids with long sums would seem better than they are, and be examined in vain.
+/// The share of a microbatch's time that its backward pass takes: two of three passes of about equal length. Gradient
+/// sums hide behind the backward pass of the last microbatch. With a larger share, grids with long sums would look
+/// better than they are and would be examined in vain.
 constexpr double backward_share = 2.0 / 3;
-/// How much of the sums that computing could hide counts where layouts are chosen: from none (always tried) to all, as nobody knows
-/// before all layouts are chosen. With more values there are more choices a grid, few of them new.
+/// The shares of the hideable gradient sums that count as cost when layouts are chosen. The true share is known only
+/// once all layouts are chosen, so several are tried: 0 (see refined()) and these. More values give more choices per
+/// grid, few of them new.
 constexpr std::array exposed_shares{0.5, 1.0};
-/// Space is not cut into more parts than this, whatever the image: what is larger is no grid of ranks.
+/// Spatial dimensions are not split into more parts than this, whatever the image: no grid of ranks has a longer axis.
 constexpr Index most_parts = 1 << 14;
-/// The kind whose stages hold two groups of layers.
+/// The schedule kind whose stages each hold two groups of layers.
 constexpr const char* chimera = "chimera";
 
-/// Ascending.
+/// Returns the divisors of n in ascending order.
 std::vector<int> divisors(int n) {
   std::vector<int> all, larger;
   for (int d = 1; d <= n / d; ++d) {
@@ -45,34 +49,39 @@ std::vector<int> divisors(int n) {
   return all;
 }
 
-/// One way to run the model, before it is bound whole; the better its seconds are known, the more is known of it.
+/// One way to run the model, before it is bound. `known` says how good its time estimate is.
 struct Candidate {
   int stages = 1, microbatches = 1;
   Shares shares;
-  double seconds = 0;  // at least
+  double seconds = 0;  // estimated seconds of a step: at first a lower bound
+  /// ideal: even shares of computation; bound: a lower bound from layer costs; layouts: an estimate for chosen layouts
   enum class Known { ideal, bound, layouts } known = Known::ideal;
   std::vector<std::string> patterns{};
-  std::vector<int> ways{};  // by layer, of these
-  double even = 0;          // seconds that a stage works if all do as much
+  std::vector<int> ways{};  // by layer: index into `patterns`
+  double even = 0;          // seconds that each stage works if all stages work equally long
 
-  /// Of a step of one microbatch after the other through all stages: the first passes them all (`work` in a step is that of all
-  /// microbatches) and what is between them, there and back; the others follow at the pace of the longest stage and transfer.
+  /// Seconds of a step in which microbatches pass through all stages one after the other. The first microbatch passes
+  /// through all stages, and the transfers between them forward and backward. The other microbatches follow at the pace
+  /// of the longest stage and the longest transfer. `work` and `longest_stage` are the seconds of all microbatches in a
+  /// step.
   double pipelined(double work, double longest_stage, const std::vector<double>& transfers = {}) const {
     const double between = transfers.empty() ? 0 : *std::max_element(transfers.begin(), transfers.end());
     return work / microbatches + 2 * std::accumulate(transfers.begin(), transfers.end(), 0.0) +
            (microbatches - 1) * (std::max(longest_stage, work / stages) / microbatches + between);
   }
-  bool operator<(const Candidate& other) const { return seconds > other.seconds; }  // the least is the first of a queue
+  // a priority queue then begins with the shortest
+  bool operator<(const Candidate& other) const { return seconds > other.seconds; }
 };
 
-/// What computing takes on a rank that has an even share of every layer: kernels of that share, each launched.
+/// Estimates computation on a rank that has an even share of every layer: smaller kernels, each launched separately.
 class Computing {
  public:
   Computing(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times)
       : whole_(bind(model, Strategy(), workload)), formula_(whole_, machine, times), machine_(machine) {}
 
-  /// Seconds of all layers, and of the longest one. A share of the work takes that share of the time that the whole takes on a
-  /// machine whose kernels take longer to launch, and are as slow as the shares are, by as much.
+  /// Returns the seconds of all layers, and of the longest layer, for a share of the work. This is `share` times the
+  /// time of the whole model on a modified machine: its kernels take 1/share times as long to launch, and are as
+  /// inefficient as kernels of the smaller size.
   std::pair<double, double> seconds(double share) const {
     Machine machine = machine_;
     machine.kernel.value /= share;
@@ -118,20 +127,22 @@ class Planner {
   }
 
  private:
-  /// A candidate as a strategy, its stages not yet placed, and about the seconds of its step; not yet whether it fits.
+  /// A candidate as a strategy whose stages are not placed yet, with an estimate of its step time. It may exceed the
+  /// memory limit.
   struct Offer {
     Strategy strategy;
     double seconds = 0;
   };
 
-  /// Best first: what may be least is looked at more closely, until the least are known. Of most outlines nothing is priced.
+  /// Best-first search: refines the candidate with the shortest estimate until the fastest strategies are known. Most
+  /// outlines are never refined.
   void search() {
     std::priority_queue<Candidate> queue;
     for (auto& outline : outlines()) queue.push(std::move(outline));
     LayoutCosts prices(model_, workload_, machine_, times_, spatial_);
     int examined = 0, rounds = 0;
-    bool offered = false;                         // under some schedule
-    std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same under other names of axes
+    bool offered = false;                         // whether any candidate has had a schedule
+    std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same strategy with other names of axes
     for (; !queue.empty() && !best_.done(queue.top().seconds) && (rounds < options_.rounds || !offered); ++rounds) {
       std::vector<Offer> offers, two_replicas;
       for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
@@ -169,7 +180,8 @@ class Planner {
     for (const auto& [strategy, seconds] : offers) best_.offer(strategy, seconds);
   }
 
-  /// What more is known of what it costs; none if it cannot run, or is another one too.
+  /// Returns the candidate with a better estimate, once per choice of layouts. Returns nothing if it cannot run, or if
+  /// it duplicates another candidate.
   std::vector<Candidate> refined(Candidate candidate, LayoutCosts& prices) const {
     const Index samples = (per_microbatch(candidate.microbatches) + candidate.shares.data - 1) / candidate.shares.data;
     const CandidateLayoutCosts& costs = prices.costs(candidate.shares, samples);
@@ -182,8 +194,8 @@ class Planner {
     }
     candidate.known = Candidate::Known::layouts;
     candidate.patterns = costs.patterns;
-    std::set<std::vector<int>>
-        choices;  // of layouts; prices are near enough to each other that one pattern for all may be best
+    // A choice has a pattern for every layer. Estimates differ so little that one pattern for all layers may be best.
+    std::set<std::vector<int>> choices;
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       choices.emplace(model_.layers().size(), static_cast<int>(p));
     const ChoiceGraph graph = prices.graph(costs, candidate.microbatches, 0);
@@ -199,7 +211,8 @@ class Planner {
     return all;
   }
 
-  /// Seconds of a step with these layouts; sums of gradients, of which the graph has what nothing hides, hide behind a last backward.
+  /// Estimates the seconds of a step with the candidate's layouts. `graph` contains the gradient sums that nothing can
+  /// hide; the others hide behind the backward pass of the last microbatch.
   static void estimate(Candidate& candidate, const LayoutCosts& prices, const CandidateLayoutCosts& costs,
                        const ChoiceGraph& graph) {
     const auto& ways = candidate.ways;
@@ -215,7 +228,8 @@ class Planner {
     candidate.even = work / candidate.stages;
   }
 
-  /// True if another axis than the data axis cuts nothing but samples, so that the grid with a longer data axis is the same.
+  /// Returns true if an axis other than the data axis shards only samples. Then the grid with a longer data axis gives
+  /// the same candidate.
   bool could_be_data(const Candidate& candidate) const {
     const Shares& shares = candidate.shares;
     const auto only_samples = [&](char axis) {
@@ -231,7 +245,8 @@ class Planner {
     return false;
   }
 
-  /// Stages, microbatches and grids, without layouts, as fast as if they did nothing but compute and shared it evenly.
+  /// Returns all combinations of stages, microbatches and grids, without layouts. Their time estimate counts only
+  /// computation, shared evenly.
   std::vector<Candidate> outlines() const {
     const Computing computing(model_, workload_, machine_, times_);
     std::vector<Candidate> all;
@@ -266,7 +281,7 @@ class Planner {
     return all;
   }
 
-  /// The pattern that most layers have.
+  /// Returns the pattern that most layers have.
   static int usual_way(const Candidate& candidate) {
     std::vector<int> count(candidate.patterns.size(), 0);
     for (const int way : candidate.ways) ++count[static_cast<std::size_t>(way)];
@@ -286,7 +301,8 @@ class Planner {
     return strategy;
   }
 
-  /// A pattern's words of the dimensions that a shape has: a rule with a layer's name must fit it.
+  /// Returns the entries of a pattern whose dimensions the shape has, because a rule that names a layer exactly must
+  /// fit it.
   static std::string fitting(const std::string& pattern, const Shape& shape) {
     std::string text;
     std::istringstream words(pattern);
@@ -295,8 +311,8 @@ class Planner {
     return text;
   }
 
-  /// A candidate under each schedule. chimera takes longer to price: it is only noted, with what it takes if all stages work as long and
-  /// none waits.
+  /// Turns a candidate into offers, one per schedule. chimera takes longer to estimate. It is only noted in
+  /// `two_replicas`, with the time that it takes if all stages work equally long and none waits.
   void examine(const Candidate& candidate, std::vector<Offer>& offers, std::vector<Offer>& two_replicas) {
     const Strategy layouts = strategy_of(candidate);
     if (candidate.stages == 1) {
@@ -305,7 +321,7 @@ class Planner {
       return;
     }
     const Strategy staged = Strategy(layouts).stages(candidate.stages);
-    std::optional<Plan> uncut;  // the same for all kinds
+    std::optional<Plan> uncut;  // the plan before stages are placed; the same for all kinds
     for (const auto& kind : options_.kinds) {
       const int groups = candidate.stages * schedule_kind(kind).groups_per_stage;
       if (kind == chimera || groups > static_cast<int>(model_.layers().size())) continue;
@@ -322,7 +338,7 @@ class Planner {
   }
 
   StepCost price(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_); }
-  /// With stages that are placed quickly.
+  /// Estimates a strategy after placing its stages with little effort.
   StepCost price(const Plan& uncut, const Strategy& strategy) {
     return price(best_.bound(best_.placed(uncut, strategy, MemoryLimitedSearch::quick)));
   }
@@ -333,7 +349,7 @@ class Planner {
   const KernelTimes& times_;
   PlannerOptions options_;
   MemoryLimitedSearch best_;
-  std::string spatial_;  // the dimensions that y and x cut
+  std::string spatial_;  // the dimensions that the axes y and x shard
   int most_y_ = 1, most_x_ = 1;
 };
 
@@ -342,12 +358,12 @@ class Planner {
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options) {
   if (options.ranks < 1 || options.ranks > most_ranks)
-    fail("a strategy for {} ranks; there must be 1 to {}", options.ranks, most_ranks);
-  if (options.best < 1) fail("the best {} strategies; ask for 1 or more", options.best);
-  if (options.examined < 1) fail("{} candidates to examine; there must be 1 or more", options.examined);
+    fail("the number of ranks is {}; it must be 1 to {}", options.ranks, most_ranks);
+  if (options.best < 1) fail("the number of strategies to find is {}; it must be 1 or more", options.best);
+  if (options.examined < 1) fail("the number of candidates to examine is {}; it must be 1 or more", options.examined);
   for (const int each : {options.rounds, options.most_split, options.most_microbatches})
     if (each < 1)
-      fail("the planner's rounds, ranks of a block and microbatches are limited to {}; give 1 or more", each);
+      fail("a limit of the planner's rounds, ranks per block or microbatches is {}; it must be 1 or more", each);
   return Planner(model, workload, machine, times, options).run();
 }
 

@@ -1,4 +1,5 @@
 #include "strategies/planner/stage_cost.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/symmetry.hpp"
@@ -16,7 +17,8 @@ T between(const std::vector<T>& sums, int first, int end) {
   return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
 }
 
-/// Between a rank of one stage and the same one of another, where these are on the farthest level: the slowest holds its stage up.
+/// Returns the route between equal ranks of two stages that crosses the farthest level: the slowest rank delays its
+/// stage.
 Route farthest_route(const Machine& machine, const Grid& grid, int from, int to) {
   const int first = std::min(from, to) * grid.size(), apart = std::abs(to - from) * grid.size();
   Route farthest = exchange_route(machine, first, 0, apart);
@@ -26,7 +28,7 @@ Route farthest_route(const Machine& machine, const Grid& grid, int from, int to)
   return farthest;
 }
 
-/// Prices layers of a plan of one stage, those that are alike once.
+/// Computes the costs of layers in a plan of one stage, once for layers of equal cost.
 class LayerCosts {
  public:
   LayerCosts(const Plan& plan, const PieceCost& price) : plan_(plan), price_(price) {}
@@ -42,7 +44,7 @@ class LayerCosts {
  private:
   const Plan& plan_;
   const PieceCost& price_;
-  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // by cost_hash
+  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // key: cost_hash
 };
 
 }  // namespace
@@ -56,7 +58,8 @@ StagePartitionCost::StagePartitionCost(const Plan& plan, const Machine& machine,
   add_outputs(plan);
 }
 
-/// As estimate() prices them: with the links that ranks share, what the network above them can take, and measured exchanges.
+/// Uses the same rates as estimate(): with the links that ranks share, the capacity of the network above them, and
+/// measured exchanges.
 void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
   const auto stages = static_cast<int>(schedule_.stages.size());
   CostTerms terms;
@@ -68,7 +71,7 @@ void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
   };
   for (int from = 0; from < stages; ++from) {
     auto& links = between_.emplace_back();
-    for (int to = 0; to < stages; ++to)  // there as back
+    for (int to = 0; to < stages; ++to)  // routes are symmetric
       links.push_back(to < from ? between_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)]
                                 : number(farthest_route(machine, plan.grid(), from, to)));
   }
@@ -108,7 +111,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
   std::vector<MemoryUse> uses;
   Index weights = 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    uses.push_back(plan.memory(i, 0));
+    uses.push_back(layer_memory(plan, i, 0));
     weights += uses.back()[MemoryClass::weights];
   }
   const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
@@ -116,7 +119,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
     const LayerCost cost = costs.of(i);
     const GradReduceCost sums = plan.workload.training ? price.sums(i) : GradReduceCost();
     const MemoryUse& use = uses[static_cast<std::size_t>(i)];
-    const double replicas =  // gradients of both meet, in two halves there and back
+    const double replicas =  // the replicas' all-reduce: each half of the gradients travels in both directions
         has_replicas ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
     forward_.push_back(forward_.back() + cost.forward.total());
     data_.push_back(data_.back() + cost.backward_data.total());
@@ -134,8 +137,8 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
 
 void StagePartitionCost::count_actions() {
   const auto groups = static_cast<std::size_t>(schedule_.groups());
-  Schedule apart;               // a stage for each group of each stage
-  std::vector<std::size_t> of;  // which group that is
+  Schedule apart;               // has one stage for each group of each stage
+  std::vector<std::size_t> of;  // by stage of `apart`: its group
   for (const auto& actions : schedule_.stages) {
     actions_ += actions.size();
     std::map<int, std::vector<Action>> by_group;
@@ -187,14 +190,15 @@ StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& en
   return groups;
 }
 
-/// A stage takes in what it reads once, with the first of its groups that reads it; groups of one stage hand over for nothing.
+/// A stage receives a layer's output once, for the first of its groups that reads it. Passing data between groups of
+/// one stage is free.
 void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
   std::map<std::pair<int, int>, double> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
   const auto group_of = [&](int layer) {
     return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
   };
   const auto place = [&](int group) { return places_[0][static_cast<std::size_t>(group)]; };
-  std::vector<std::pair<int, int>> taken;  // stages, and the group that takes it in there
+  std::vector<std::pair<int, int>> taken;  // the stages that have the output, and the group that receives it there
   for (int i = 0; i < layers(); ++i) {
     const Sent& sent = sent_[static_cast<std::size_t>(i)];
     const int from = group_of(i);

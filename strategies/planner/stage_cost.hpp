@@ -8,43 +8,48 @@
 
 namespace partita {
 
-/// Prices the ways to cut a model into groups of consecutive layers for a schedule, without binding each. A cut is where its groups
-/// end. Layers are priced once, for one microbatch, in a plan of one stage; what one stage leaves for another travels from each rank to
-/// the same one of the other, and holds both groups up as far as nothing is computed meanwhile.
+/// Estimates the cost of stage partitions for a schedule without binding each partition. A partition is given by
+/// `ends`: the layers at which its groups end. The cost of each layer is computed once, for one microbatch, in a plan
+/// of one stage. Transfers between stages go from each rank to the rank of equal number in the other stage. The part of
+/// a transfer that computation does not hide delays both groups.
 class StagePartitionCost {
  public:
-  /// `plan`: one stage, one microbatch. Refers to `made`.
+  /// `plan` has one stage and one microbatch.
+  /// @pre `made` outlives this object.
   StagePartitionCost(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
                      ScheduleCache& made);
 
   int layers() const { return static_cast<int>(forward_.size()) - 1; }
   int groups() const { return static_cast<int>(held_.size()); }
-  /// Forwards and backwards of the schedule: a measure of what makespan() takes.
+  /// Number of forward and backward actions in the schedule: a measure of the work of makespan().
   std::size_t actions() const { return actions_; }
-  /// Seconds of the layers from `first` up to `end` for one microbatch, forward and backward, with what they send and receive.
+  /// Seconds of the layers from `first` up to `end` (excluded) for one microbatch, forward and backward, including
+  /// their sends and receives.
   double seconds(int first, int end) const;
-  /// Seconds that what crosses a boundary before a layer travels, between the stages that are farthest apart.
+  /// Seconds to transfer everything that crosses a stage boundary before layer `cut`, between the stages that are
+  /// farthest apart.
   double crossing(int cut) const;
-  /// Bytes that a rank holds of the layers from `first` up to `end`, if they are this group: weights, gradients and state, and
-  /// activations of as many microbatches as the schedule has under way there.
+  /// Bytes that a rank holds if group `group` consists of the layers from `first` up to `end` (excluded): weights,
+  /// gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in this
+  /// group.
   Index bytes(int group, int first, int end) const;
-  /// Of all groups of a stage, on the stage where they are most.
+  /// Bytes of all groups of a stage, on the stage that holds most.
   Index bytes(const std::vector<int>& ends) const;
-  /// Seconds of a step that the stage works that works longest: no order of actions takes less.
+  /// Seconds per step of the stage with the most work: a lower bound for every order of actions.
   double work(const std::vector<int>& ends) const;
-  /// Seconds of a step: of the schedule with its transfers, sums and updates, simulated.
+  /// Seconds per step: simulates the schedule with its transfers, gradient sums and optimizer updates.
   double makespan(const std::vector<int>& ends);
 
  private:
-  /// What a cut makes of the schedule's groups: their times, and what feeds what.
+  /// The schedule's groups under one partition: their times, and which group feeds which.
   struct Groups {
     std::vector<GroupTimes> times;
     std::vector<std::pair<int, int>> edges;
-    std::vector<double> transfers;  // by edge, as GroupGraph numbers them
+    std::vector<double> transfers;  // by edge, in GroupGraph's numbering
   };
   Groups groups(const std::vector<int>& ends, bool edges) const;
   void add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const;
-  /// Of a stage once a step.
+  /// Seconds that a stage spends on gradient sums and updates, once per step.
   double after(std::size_t stage, const Groups& groups) const;
   void add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times);
   void add_links(const Plan& plan, const Machine& machine);
@@ -53,34 +58,35 @@ class StagePartitionCost {
 
   struct Link {
     double overlap = 0;
-    std::vector<double> seconds;  // by layer: of a microbatch's output
+    std::vector<double> seconds;  // by layer: to send a microbatch's output
   };
   const Link& link(int from, int to) const;
   const Link& farthest() const { return link(0, static_cast<int>(between_.size()) - 1); }
   struct Sent {
-    bool back = false;         // a microbatch's output, and its gradient too
+    bool back = false;         // whether the gradient returns as well
     std::vector<int> readers;  // ascending
   };
   ScheduleRequest request_;
   ScheduleCache& made_;
-  Schedule schedule_;  // forwards and backwards of all groups and microbatches
-  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>>
-      run_;  // the last cut's edges, and what is run with them
+  Schedule schedule_;  // forward and backward actions of all groups and microbatches
+  // the edges of the last partition, and the schedule with their communication
+  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>> run_;
   std::vector<std::vector<int>> places_;
   struct Count {
     std::size_t group = 0;
     int microbatches = 0;
   };
-  std::vector<std::vector<Count>> counts_;  // by stage: of its groups
-  std::vector<int> held_;                   // by group: microbatches at most
+  std::vector<std::vector<Count>> counts_;  // by stage: its groups and the number of microbatches that each runs
+  std::vector<int> held_;                   // by group: maximum number of microbatches in flight
   std::size_t actions_ = 0;
-  std::vector<Link> links_;                // that differ
-  std::vector<std::vector<int>> between_;  // stages: which of them
-  double bandwidth_ = 1;                   // between a rank's two replicas that are farthest apart
-  std::vector<double> forward_, data_, filter_, reduce_, step_;  // sums of seconds up to a layer
-  // Of bytes for good, of each microbatch under way, and of the one of which layers that recompute are restored.
+  std::vector<Link> links_;                // the distinct links
+  std::vector<std::vector<int>> between_;  // by pair of stages: index into links_
+  double bandwidth_ = 1;                   // between the two replicas of a rank that are farthest apart
+  std::vector<double> forward_, data_, filter_, reduce_, step_;  // prefix sums over layers, in seconds
+  // Prefix sums over layers, in bytes: held for the whole step; held per microbatch in flight; held by recomputed
+  // layers of the one microbatch that is being recomputed.
   std::vector<Index> kept_, under_way_, again_;
-  std::vector<double> crossing_;  // by layer: seconds of what crosses a boundary before it
+  std::vector<double> crossing_;  // by layer: seconds to transfer what crosses a stage boundary before it
   std::vector<Sent> sent_;        // by layer
 };
 

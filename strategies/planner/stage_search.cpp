@@ -1,5 +1,7 @@
 #include "strategies/planner/stage_search.hpp"
 
+#include "partita/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,13 +15,13 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Where groups end, for the least that the groups' costs combine to; cost(group, first, end) is `never` for a group that cannot
-/// be. Nothing if there is no cut.
+/// Returns where groups end in the partition with the least combined cost of its groups. cost(group, first, end) is
+/// `never` for an impossible group. Returns an empty vector if there is no partition.
 template <class Cost, class Combine>
 std::vector<int> best_partition(int layers, int groups, const Cost& cost, const Combine& combine) {
   struct Best {
     double cost = never;
-    int first = 0;  // of the last group
+    int first = 0;  // first layer of the last group
   };
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
                                       std::vector<Best>(static_cast<std::size_t>(layers) + 1));
@@ -28,10 +30,10 @@ std::vector<int> best_partition(int layers, int groups, const Cost& cost, const 
   };
   of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
-    for (int end = g; end <= layers - groups + g; ++end)  // each group that follows has a layer
+    for (int end = g; end <= layers - groups + g; ++end)  // each group that follows needs a layer
       for (int first = g - 1; first < end; ++first) {
         const double before = of(g - 1, first).cost;
-        if (before >= of(g, end).cost) continue;  // a group more costs no less
+        if (before >= of(g, end).cost) continue;  // adding a group never reduces the cost
         if (const double with = combine(before, cost(g - 1, first, end)); with < of(g, end).cost)
           of(g, end) = {with, first};
       }
@@ -42,7 +44,7 @@ std::vector<int> best_partition(int layers, int groups, const Cost& cost, const 
   return ends;
 }
 
-/// The cut whose largest group, by cost(group, first, end), is smallest; of equal ones that which sends least.
+/// Returns the partition whose largest group cost is smallest; among equal ones, the one that sends least.
 template <class Cost>
 std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cost) {
   const auto ends =
@@ -56,9 +58,9 @@ std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cos
   return ends.empty() ? ends : best_partition(price.layers(), price.groups(), sends, std::plus<>());
 }
 
-/// How good a cut is: what passes the limit is worse than what does not.
+/// How good a partition is. Exceeding the memory limit is always worse.
 struct Score {
-  Index beyond = 0;  // the limit
+  Index beyond = 0;  // bytes over the limit
   double seconds = 0, sends = 0;
 
   bool better_than(const Score& other) const {
@@ -70,16 +72,16 @@ struct Score {
 };
 
 struct Cut {
-  std::vector<int> ends;  // none: no cut yet
+  std::vector<int> ends;  // empty: no partition yet
   Score score;
 };
 
-/// Looks for the cut that takes least.
+/// Searches for the fastest partition.
 class Search {
  public:
   Search(StagePartitionCost& price, Index limit, double effort) : price_(price), limit_(limit), effort_(effort) {}
 
-  /// Of all cuts; nothing if their schedules have more than so many actions.
+  /// Returns the best of all partitions. Returns nothing if their schedules together have more than `most` actions.
   std::optional<Cut> of_all(double most) {
     double cuts = 1;
     for (int g = 1; g < price_.groups(); ++g) cuts *= static_cast<double>(price_.layers() - g) / g;
@@ -91,7 +93,8 @@ class Search {
     return best;
   }
 
-  /// From this cut, and then from the best one with some boundaries elsewhere.
+  /// Returns the best partition found from this start, and then repeatedly from the best one so far with some
+  /// boundaries moved at random.
   Cut from(const std::vector<int>& ends) {
     Cut best = descended(ends);
     std::mt19937_64 random(1);
@@ -105,7 +108,8 @@ class Search {
   enum class Judge { work, makespan };
   static constexpr int kicks = 64;
 
-  /// Moves boundaries as long as that gains: first for the stage that works longest, which is soon known, then for the schedule.
+  /// Moves boundaries as long as the score improves: first by the work of the busiest stage, which is cheap to compute,
+  /// then by the makespan.
   Cut descended(const std::vector<int>& ends) {
     Cut even, best;
     offer(ends, Judge::work, even);
@@ -116,13 +120,13 @@ class Search {
     return best;
   }
 
-  /// Puts a cut in the place of a worse one.
+  /// Replaces `best` if this partition is better. Returns true if it did.
   bool offer(const std::vector<int>& ends, Judge judge, Cut& best) {
     Score score{limit_ == 0 ? 0 : std::max<Index>(price_.bytes(ends) - limit_, 0), price_.work(ends), 0};
     for (const int end : ends) score.sends += price_.crossing(end);
     effort_ -= price_.layers();
     const auto gains = [&] { return best.ends.empty() || score.better_than(best.score); };
-    if (!gains()) return false;  // no order of actions takes less than their work
+    if (!gains()) return false;  // work is a lower bound of the makespan
     if (judge == Judge::makespan) {
       effort_ -= static_cast<double>(price_.actions());
       score.seconds = price_.makespan(ends);
@@ -147,7 +151,7 @@ class Search {
     }
   }
 
-  /// One boundary to any place where there is none.
+  /// Tries to move one boundary to any free position.
   bool move_one(Judge judge, Cut& best) {
     bool moved = false;
     for (std::size_t b = 0; b + 1 < best.ends.size(); ++b)
@@ -157,7 +161,7 @@ class Search {
     return moved;
   }
 
-  /// Two boundaries by a few layers each.
+  /// Tries to move two boundaries by a few layers each.
   bool move_two(Judge judge, Cut& best) {
     constexpr int reach = 2;
     for (std::size_t a = 0; a + 1 < best.ends.size(); ++a)
@@ -179,7 +183,8 @@ class Search {
     return ends;
   }
 
-  /// Some boundaries anywhere else. The numbers are the same in every run: all ranks must find the same cut.
+  /// Moves some boundaries at random. The random numbers are the same in every run, because all ranks must find the
+  /// same partition.
   std::vector<int> kicked(std::vector<int> ends, std::mt19937_64& random) const {
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     const std::size_t boundaries = ends.size() - 1;
@@ -192,10 +197,10 @@ class Search {
 
   StagePartitionCost& price_;
   Index limit_;
-  double effort_;  // that is left, about a simulated action each
+  double effort_;  // remaining effort; one unit is about one simulated action
 };
 
-/// What StagePartitionCost::seconds says, asked once of each range of layers.
+/// StagePartitionCost::seconds, computed once for each range of layers.
 class Seconds {
  public:
   explicit Seconds(const StagePartitionCost& price)
@@ -212,6 +217,23 @@ class Seconds {
   std::size_t ends_;
   std::vector<double> known_;
 };
+
+/// Returns the strategy with all layers in one stage and one microbatch.
+Strategy in_one_stage(const Strategy& strategy) {
+  Strategy alone = strategy;
+  return alone.stages(1).schedule("single", 1);
+}
+
+Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {
+  Strategy named = strategy;
+  named.stages(1);
+  int first = 0;
+  for (const int end : ends) {
+    named.group({names[static_cast<std::size_t>(first)], names[static_cast<std::size_t>(end) - 1]});
+    first = end;
+  }
+  return named;
+}
 
 }  // namespace
 
@@ -233,6 +255,46 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
   }
   const Index held = price.bytes(best->ends);
   return {std::move(best->ends), held};
+}
+
+Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload) {
+  const auto groups = strategy.stages_of_groups().size(), layers = model.layers().size();
+  if (groups > layers)
+    fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
+         strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
+  const Index microbatches = std::min<Index>(strategy.microbatches(), workload.batch);
+  Workload one = workload;
+  one.batch = (workload.batch + microbatches - 1) / microbatches;
+  return bind(model, in_one_stage(strategy), one);
+}
+
+PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                              ScheduleCache& made) {
+  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+  std::vector<std::string> names;
+  for (const auto& layer : uncut.layers) names.push_back(layer.name);
+  StagePartitionCost price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
+  const FoundPartition cut = search_partition(price, limit, effort, effort);
+  return {with_ends(strategy, names, cut.ends), cut.held};
+}
+
+PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                                    const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                                    ScheduleCache& made, const std::function<Index(const Strategy&)>& held) {
+  constexpr int most = 4;  // maximum number of tries
+  std::optional<PlacedStages> least;
+  Index aim = limit;
+  int tries = 0;
+  do {
+    PlacedStages next = partition_stages(uncut, strategy, workload, machine, times, aim, effort, made);
+    const Index counted = next.held;
+    const Index now = next.held = held(next.strategy);
+    if (!least || now < least->held) least = std::move(next);
+    if (now <= limit || counted > aim) break;  // the bound plan fits, or no partition is counted as smaller
+    aim = std::min(aim - (now - limit), counted - 1);
+  } while (++tries < most && aim > 0);
+  return std::move(*least);
 }
 
 }  // namespace partita

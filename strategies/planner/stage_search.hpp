@@ -1,24 +1,52 @@
 #pragma once
 
+#include "strategies/plan/stages.hpp"
 #include "strategies/planner/stage_cost.hpp"
+
+#include <functional>
 
 namespace partita {
 
-/// So many simulated actions take about half a second.
+/// Number of simulated actions that take about half a second.
 inline constexpr double affordable = 1 << 22;
 
 struct FoundPartition {
-  std::vector<int> ends;  ///< of groups
+  std::vector<int> ends;  ///< where groups end
   Index held = 0;         ///< bytes on the fullest rank, as StagePartitionCost counts them
 };
 
-/// Where groups end, for the least makespan on ranks that hold `limit` bytes (0: any); of equal ones that which sends least. Exact, if
-/// the schedules of all cuts have `most` actions together or fewer. Else local search: from the cut whose slowest group takes least
-/// (dynamic programming), boundaries move, one to any place or two by up to two layers, as long as the stage that works longest gains by
-/// it, then as long as the makespan does; then again with some of them elsewhere, as long as that is affordable. So without a limit
-/// it is never slower than that cut; `effort` is what that may take, in actions. If no cut that was found fits,
-/// the one that passes the limit least.
+/// Returns the stage partition with the shortest makespan on ranks that hold at most `limit` bytes (0: no limit); among
+/// equal ones, the one that sends least. If no partition that was found fits, returns the one that exceeds the limit
+/// least.
+///
+/// The result is exact if the schedules of all partitions together have at most `most` actions. Otherwise it comes from
+/// a local search. The search starts from the partition whose slowest group is fastest (dynamic programming). It moves
+/// one boundary to any position, or two boundaries by up to two layers, as long as the work of the busiest stage falls,
+/// and then as long as the makespan falls. It repeats this with some boundaries moved at random until `effort`, a
+/// number of actions, is spent. Without a limit the result is therefore never slower than the starting partition.
 FoundPartition search_partition(StagePartitionCost& price, Index limit, double most = affordable,
                                 double effort = affordable);
+
+/// Binds all layers of a strategy with several stages in one stage, for one microbatch. place_stages() partitions this
+/// bound plan, whatever the schedule.
+Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload);
+
+/// A strategy with placed stages, and the bytes that the fullest rank holds.
+struct PlacedStages {
+  Strategy strategy;
+  Index held = 0;
+};
+/// As place_stages_nearest(), for a strategy with several stages whose boundaries are not chosen. `uncut` comes from
+/// bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are counted
+/// as in StagePartitionCost, without workspaces and temporary tensors.
+PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                              ScheduleCache& made);
+
+/// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
+/// they exceed the limit, the search is repeated a few times with a lower limit.
+PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
+                                    const Machine& machine, const KernelTimes& times, Index limit, double effort,
+                                    ScheduleCache& made, const std::function<Index(const Strategy&)>& held);
 
 }  // namespace partita

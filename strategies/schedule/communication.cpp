@@ -10,11 +10,12 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// An action with its place in the global order: by time; at one time what is said before what is computed.
+/// An action and its place in the global order: by time; at equal times, transfers and reductions come before
+/// computation.
 struct Placed {
   double time = 0;
   enum { transfer, reduce, compute } what = compute;
-  std::tuple<int, int, int, int> tie{};  ///< alike at both ends
+  std::tuple<int, int, int, int> tie{};  ///< equal at both ends of a transfer
   Action action;
 
   bool operator<(const Placed& other) const {
@@ -22,7 +23,7 @@ struct Placed {
   }
 };
 
-/// All actions of all stages by the time that they would have if each took one unit.
+/// Orders all actions of all stages by the time that they would have if each action took one unit.
 class Placement {
  public:
   Placement(const Schedule& schedule, const GroupGraph& graph)
@@ -76,7 +77,7 @@ class Placement {
   const GroupGraph& graph_;
   Dependencies dependencies_;
   std::vector<std::vector<Placed>> stages_;
-  std::vector<double> last_;  // by group: when its last action ends
+  std::vector<double> last_;  // by group: the end of its last action
 };
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace partita {
 
 namespace {
 
-constexpr std::size_t computes = 5,
-                      updates = 2;  // kinds of actions that have a row a group; transfers have one an edge
+// Numbers of action kinds that have a row per group. Transfers have a row per edge.
+constexpr std::size_t computes = 5, updates = 2;
 
 }  // namespace
 

@@ -4,12 +4,12 @@
 
 namespace partita {
 
-/// What must be done before an action of a schedule: derived from what feeds what. Actions are numbered, so that tables of
-/// their states are vectors.
+/// What must be done before each action of a schedule, derived from which group feeds which. Actions are numbered, so
+/// that tables of their states are vectors.
 class Dependencies {
  public:
-  /// Throws Error for an action of a group that the graph lacks, or a transfer between groups of which neither feeds the
-  /// other.
+  /// Throws Error for an action of a group that the graph lacks, or for a transfer between groups that are not
+  /// connected.
   Dependencies(const Schedule& schedule, const GroupGraph& graph);
 
   std::size_t size() const { return present_.size(); }
@@ -20,10 +20,10 @@ class Dependencies {
   }
   const GroupGraph& graph() const { return graph_; }
   int microbatches() const { return microbatches_; }
-  /// That of its first action; 0 if it has none.
+  /// The replica of the microbatch's first action; 0 if it has none.
   int replica_of(int microbatch) const { return replica_of_[static_cast<std::size_t>(microbatch)]; }
 
-  /// The action that forms the gradient of a group's inputs, and the one that forms its weights'.
+  /// The actions that compute the gradients of a group's inputs and of its weights.
   Action data_gradient(int group, int microbatch, int replica) const {
     return either(Action::Kind::backward, Action::Kind::backward_data, group, microbatch, replica);
   }
@@ -31,7 +31,7 @@ class Dependencies {
     return either(Action::Kind::backward, Action::Kind::backward_filter, group, microbatch, replica);
   }
 
-  /// Calls visit(predecessor) for each.
+  /// Calls visit(predecessor) for each direct predecessor of an action.
   template <class Visit>
   void each(const Action& a, Visit&& visit) const;
 
@@ -42,7 +42,7 @@ class Dependencies {
     const Action one{first, group, microbatch, replica};
     return has(one) ? one : Action{second, group, microbatch, replica};
   }
-  /// True if what `from` leaves for `to` is sent and received by actions of their own.
+  /// Returns true if the output of `from` for `to` is sent and received by separate actions.
   bool travels(int from, int to, int replica) const { return transfers_ && stage(replica, from) != stage(replica, to); }
 
   template <class Visit>

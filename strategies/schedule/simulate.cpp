@@ -32,10 +32,10 @@ ScheduleTimes equal_times(int groups, int a_stage, const GroupTimes& stage, doub
 
 namespace {
 
-/// Works the lists off, a stage as far as it gets before the next one.
+/// Runs the lists: each stage as far as it can go, then the next stage.
 class Simulator {
  public:
-  /// `keeps`: when each action ran, and why then.
+  /// `keeps`: whether to record when each action ran, and what it waited for.
   Simulator(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times, bool keeps)
       : schedule_(schedule),
         keeps_(keeps),
@@ -78,13 +78,14 @@ class Simulator {
         fail_stuck(schedule_, heads_, [&](int waiting) { return wait(waiting); });
   }
 
-  /// Where an action was done, and the predecessor that let it start last.
+  /// Where an action was done, and when it ended.
   struct Done {
     int stage = -1, position = 0;
     double end = 0;
   };
+  /// The predecessor that ended last, which determined an action's start.
   struct Cause {
-    int stage = -1, position = 0;  // none: it started with the stage
+    int stage = -1, position = 0;  // -1: it started with the stage
   };
 
   bool advance(std::size_t stage) {
@@ -92,7 +93,7 @@ class Simulator {
     const std::size_t head = heads_[stage];
     if (head == actions.size()) return false;
     const Action& action = actions[head];
-    // A transfer is posted where it stands, and ends when it has arrived; the stage goes on meanwhile.
+    // A transfer is posted at its position and ends when it has arrived; the stage continues meanwhile.
     double start = clocks_[stage];
     Cause cause = last_[stage] < 0 ? Cause{} : Cause{static_cast<int>(stage), last_[stage]};
     bool ready = true;
@@ -172,8 +173,8 @@ class Simulator {
   Dependencies dependencies_;
   std::vector<Done> done_;
   Heads heads_;
-  std::vector<double> clocks_;              // by stage: the end of its last action that was no transfer
-  std::vector<int> last_;                   // and its position
+  std::vector<double> clocks_;              // by stage: the end of its last action that was not a transfer
+  std::vector<int> last_;                   // by stage: that action's position
   std::vector<std::vector<Cause>> causes_;  // by stage and position
   Simulation result_;
 };

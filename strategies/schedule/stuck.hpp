@@ -4,7 +4,7 @@
 
 namespace partita {
 
-/// Where every stage stands: the position of its next action.
+/// The position of every stage: the index of its next action.
 using Heads = std::vector<std::size_t>;
 
 /// What a stage waits for.
@@ -13,17 +13,18 @@ struct Wait {
   Action at, needed;
 };
 
-/// Lines below a message: every stage's list around its head, which stands in brackets.
+/// Returns lines to append to a message: every stage's list around its next action, which is in brackets.
 std::string draw_heads(const Schedule& schedule, const Heads& heads);
 
-/// The stage and the position of an action; (-1, 0) if no stage has it.
+/// Returns the stage and the position of an action; (-1, 0) if no stage has it.
 std::pair<int, std::size_t> find_action(const Schedule& schedule, const Action& action);
 
 [[noreturn]] void fail_circle(const Schedule& schedule, const Heads& heads, const std::vector<Wait>& waits);
 [[noreturn]] void fail_absent(const Schedule& schedule, const Heads& heads, const Wait& wait);
 
-/// Throws the Error of a schedule whose stages cannot go on: walks from the first that waits to what it waits for, until an
-/// action that nobody does, or stages that wait for each other. `wait(stage)` is what the stage waits for.
+/// Throws the Error for a schedule whose stages cannot continue. Follows the chain of waiting stages from the first
+/// one, until it reaches an action that no stage has, or stages that wait for each other. `wait(stage)` returns what a
+/// stage waits for.
 template <class WaitOf>
 [[noreturn]] void fail_stuck(const Schedule& schedule, const Heads& heads, WaitOf&& wait) {
   int stage = 0;

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// Reads one file; every message names the line and the cell.
+/// Reads one file. Every message names the line and the cell.
 class Reader {
  public:
   Reader(std::string_view text, const std::string& file) : text_(text), schedule_{file, {}} {}
@@ -17,7 +17,7 @@ class Reader {
   Schedule read() && {
     constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
     if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());
-    int empty = 0;  // the first line that is, of those that follow the last one with actions
+    int empty = 0;  // the first of the empty lines since the last line with actions
     for (std::string_view rest = text_; !rest.empty();) {
       const auto end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
@@ -25,10 +25,8 @@ class Reader {
       if (trim(line).empty()) {
         if (empty == 0) empty = line_;
       } else if (empty > 0) {
-        fail(
-            "{}, line {}: an empty line is a stage without actions; take it out, or write commas for a stage that "
-            "idles",
-            schedule_.kind, empty);
+        fail("{}, line {}: an empty line is a stage without actions; remove it, or write commas for a stage that idles",
+             schedule_.kind, empty);
       }
       read_line(line);
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
@@ -37,7 +35,7 @@ class Reader {
       schedule_.stages.pop_back();
       schedule_.cells.pop_back();
     }
-    if (schedule_.stages.empty()) fail("{}: there is no action in it", schedule_.kind);
+    if (schedule_.stages.empty()) fail("{}: it contains no actions", schedule_.kind);
     check_full();
     return std::move(schedule_);
   }
@@ -61,14 +59,14 @@ class Reader {
     }
   }
 
-  /// An action, nothing, or "(0F1;3B0)OVERLAP_F_B": both, in this order.
+  /// Reads an action, nothing, or "(0F1;3B0)OVERLAP_F_B", which is both actions in this order.
   void read_cell(std::string_view cell) {
     if (cell.empty()) return;
     if (cell.front() != '(') return add(read_action(cell));
     const auto middle = cell.find(';'), end = cell.find(')');
     if (middle == std::string_view::npos || end == std::string_view::npos || middle > end ||
         cell.substr(end + 1) != "OVERLAP_F_B")
-      refuse("\"{}\" is no pair; write it as \"(0F1;3B0)OVERLAP_F_B\"", cell);
+      refuse("\"{}\" is not a pair; write it as \"(0F1;3B0)OVERLAP_F_B\"", cell);
     add(read_action(trim(cell.substr(1, middle - 1))));
     add(read_action(trim(cell.substr(middle + 1, end - middle - 1))));
   }
@@ -89,7 +87,7 @@ class Reader {
     at = microbatch.ptr;
     while (at != end && *at == '\'') ++at, ++action.replica;
     if (group.ec != std::errc{} || name.empty())
-      refuse("\"{}\" is no action; write one as \"2F0\": group, what, microbatch", text);
+      refuse("\"{}\" is not an action; write one as \"2F0\": group, what, microbatch", text);
     action.kind = kind(name, text);
     if (microbatch.ec != std::errc{} || at != end)
       refuse("\"{}\" has no microbatch; write an action as \"2F0\": group, what, microbatch", text);
@@ -104,17 +102,17 @@ class Reader {
       if (const auto own = Action{kind}.print(); name == std::string_view(own).substr(1, own.size() - 2)) return kind;
     for (const std::string_view derived : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B",
                                            "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
-      if (name == derived) refuse("\"{}\" is derived from the schedule; leave it out", text);
+      if (name == derived) refuse("\"{}\" is derived from the schedule; remove it", text);
     refuse("\"{}\": there is no action {}; there are F, B, I, W and R", text, name);
   }
 
   void check_number(std::string_view what, int number, std::string_view text) const {
     constexpr int most = 1 << 20;
-    if (number < 0) refuse("\"{}\": {} {}; the first is 0", text, what, number);
-    if (number >= most) refuse("\"{}\": {} {}; {} is the most", text, what, number, most - 1);
+    if (number < 0) refuse("\"{}\": {} {}; the least is 0", text, what, number);
+    if (number >= most) refuse("\"{}\": {} {}; the most is {}", text, what, number, most - 1);
   }
 
-  /// A schedule has a forward for each of its groups and microbatches; one that lacks most of them is none.
+  /// A schedule has a forward for each of its groups and microbatches. One that lacks most of them is refused.
   void check_full() const {
     constexpr std::size_t share = 16;
     std::size_t actions = 0;
@@ -146,7 +144,7 @@ std::string print_csv(const Schedule& schedule) {
     std::string line;
     for (const auto& action : actions)
       if (action.is_compute()) line += fmt::format("{}{}", line.empty() ? "" : ",", action.print());
-    text += (line.empty() ? "," : line) + "\n";  // an empty line is read as a slip
+    text += (line.empty() ? "," : line) + "\n";  // an empty line would be read as a mistake
   }
   return text;
 }

@@ -31,7 +31,7 @@ Look look(Kind kind) {
   }
 }
 
-/// The lowest group of each stage, to tell a stage's groups apart.
+/// The lowest group of each stage, which is drawn lighter than the others.
 std::vector<int> lowest_groups(const Simulation& simulation) {
   std::vector<int> lowest;
   for (const auto& spans : simulation.stages) {
@@ -42,7 +42,7 @@ std::vector<int> lowest_groups(const Simulation& simulation) {
   return lowest;
 }
 
-/// What is written into text between tags.
+/// Escapes a text for use between tags.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -119,8 +119,8 @@ std::string timeline_svg(const Simulation& simulation, const std::string& title)
       key += 150;
     }
   }
-  out +=
-      fmt::format("<text x=\"{}\" y=\"42\">in a bar its microbatch; darker: a later group of the stage</text>\n", key);
+  out += fmt::format(
+      "<text x=\"{}\" y=\"42\">number in a bar: its microbatch; darker: a later group of the stage</text>\n", key);
   out += bars;
   out += fmt::format(
       "<text x=\"{}\" y=\"{:.1f}\">0</text><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.6g}</text>\n</svg>\n",

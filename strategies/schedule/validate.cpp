@@ -20,15 +20,15 @@ using Kind = Action::Kind;
        draw_heads(schedule, heads));
 }
 
-/// Why an action cannot be where it is, or "".
+/// Returns why an action cannot be where it is; "" if it can.
 std::string wrong_with(const Action& action, std::size_t stage, const Dependencies& dependencies, bool training) {
   const int place = dependencies.stage(action.replica, action.group);
   if (place != static_cast<int>(stage))
-    return fmt::format("is of a group that stage {} runs; a group lies on one stage", place);
+    return fmt::format("belongs to a group that stage {} runs; a group must be on one stage", place);
   if (!action.is_compute()) return "";
   if (action.replica != dependencies.replica_of(action.microbatch))
-    return fmt::format("is of another replica than what comes before of microbatch {}", action.microbatch);
-  if (!training && action.kind != Kind::forward) return "has no place where nothing is trained";
+    return fmt::format("is on another replica than earlier actions of microbatch {}", action.microbatch);
+  if (!training && action.kind != Kind::forward) return "must not be in a schedule without training";
   return "";
 }
 
@@ -55,7 +55,7 @@ void check_there(int group, int microbatch, const Schedule& schedule, const Depe
          Action{Kind::backward_data, group, microbatch, replica}.print());
 }
 
-/// Where one group is updated, all are, on every replica.
+/// If one group is updated, all groups must be, on every replica.
 void check_updates(const Schedule& schedule, const Dependencies& dependencies) {
   const auto is_update = [](const Action& a) { return a.kind == Kind::reduce || a.kind == Kind::step; };
   if (std::none_of(schedule.stages.begin(), schedule.stages.end(),
@@ -92,7 +92,7 @@ void check_order(const Schedule& schedule, const GroupGraph& graph) {
 
 namespace {
 
-/// The actions that an action meets on other stages: a transfer its other end, a reduce those of the other replicas.
+/// The actions on other stages that an action meets: a transfer's counterpart, or the reduces of the other replicas.
 std::vector<Action> others(const Action& a, int replicas) {
   if (a.kind == Kind::reduce) {
     std::vector<Action> all;
@@ -110,7 +110,7 @@ std::vector<Action> others(const Action& a, int replicas) {
   }
 }
 
-/// Stages whose sends end only when they are received; adjacent ones are posted together.
+/// Runs a schedule in which a send ends only when it is received. Adjacent transfers are posted together.
 class Rendezvous {
  public:
   Rendezvous(const Schedule& schedule, const GroupGraph& graph)
@@ -134,7 +134,8 @@ class Rendezvous {
  private:
   bool posted(const Action& action) const { return posted_[dependencies_.index(action)]; }
 
-  /// Of the actions that are posted together at the stage's head, what the first unmet one waits for.
+  /// Returns what the first unmet action waits for, among the actions posted together at the stage's head. Nothing if
+  /// all are met.
   std::optional<Wait> unmet(std::size_t stage, std::size_t end) const {
     for (std::size_t i = heads_[stage]; i < end; ++i)
       for (const Action& other : others(schedule_.stages[stage][i], replicas_))
@@ -175,7 +176,7 @@ class Rendezvous {
   Heads heads_;
 };
 
-/// Messages between two stages arrive in the order in which they were sent.
+/// Checks that messages between two stages are received in the order in which they are sent.
 void check_same_order(const Schedule& schedule, const GroupGraph& graph) {
   const Dependencies dependencies(schedule, graph);
   const auto stages = schedule.stages.size();
@@ -194,8 +195,8 @@ void check_same_order(const Schedule& schedule, const GroupGraph& graph) {
     const auto [s, r] = std::mismatch(sent[i].begin(), sent[i].end(), received[i].begin(), received[i].end());
     const auto named = [](auto at, auto end) { return at == end ? "nothing more" : at->print(); };
     if (s != sent[i].end() || r != received[i].end())
-      fail("stage {} sends {} to stage {} where that receives {}", i / stages, named(s, sent[i].end()), i % stages,
-           named(r, received[i].end()));
+      fail("stage {} sends {} to stage {}, which expects to receive {}", i / stages, named(s, sent[i].end()),
+           i % stages, named(r, received[i].end()));
   }
 }
 
@@ -210,8 +211,8 @@ void check_peak(const Schedule& schedule, const std::vector<GroupMemory>& memory
   const auto peaks = peak_memory(schedule, memory);
   for (std::size_t stage = 0; stage < peaks.size(); ++stage)
     if (peaks[stage] > limit * (1 + 1e-12))
-      fail("{}stage {}: it holds up to {:.6g} at one moment, more than the limit of {:.6g}", schedule.source(stage),
-           stage, peaks[stage], limit);
+      fail("{}stage {}: it holds up to {:.6g}, more than the limit of {:.6g}", schedule.source(stage), stage,
+           peaks[stage], limit);
 }
 
 void check_schedule(const Schedule& schedule, const GroupGraph& graph, bool training,

@@ -12,7 +12,7 @@ using naive::dot;
 using naive::Generator;
 using naive::whole;
 
-/// Operands of one case: x, w, bias, dy, and what the accumulating call starts from.
+/// The tensors of one case. y, dx and dw start with random content.
 struct Operands {
   Tensor x, w, bias, y, dy, dx, dw;
   Operands(Generator& random, const Case& c, DType dtype) {
@@ -23,7 +23,7 @@ struct Operands {
     w = random.tensor(dtype, naive::w_names[s], c.w);
     bias = random.tensor(dtype, "F", filters);
     dy = random.tensor(dtype, naive::x_names[s], c.y);
-    // What is there before must not matter to y and dx, and must be added to for dw.
+    // The old content of y and dx must not matter. That of dw is kept if the kernel adds to it.
     y = random.tensor(dtype, naive::x_names[s], c.y);
     dx = random.tensor(dtype, naive::x_names[s], c.x);
     dw = random.tensor(dtype, naive::w_names[s], c.w);
@@ -74,7 +74,7 @@ TEST_P(Conv, RoundsOnceInShorterTypes) {
   }
 }
 
-// The sweeps are worth something: most cases have outputs that touch inputs.
+// Checks that the random cases are useful: in most of them outputs read inputs.
 TEST_P(Conv, CasesAreSeldomEmpty) {
   Generator random(static_cast<unsigned>(100 + GetParam()));
   const auto backend = make_reference_backend();
@@ -105,8 +105,8 @@ TEST_P(Conv, GradientsAreAdjoints) {
   }
 }
 
-// Interior and boundary: two calls, each for its part of y, are one call for all of it. And the gradients of the parts
-// add up to those of the whole.
+// Interior and boundary: two calls, one for each part of y, give the same as one call for all of y. The gradients of
+// the parts add up to those of the whole.
 TEST_P(Conv, PartsOfYAreTheWhole) {
   Generator random(static_cast<unsigned>(400 + GetParam()));
   const auto backend = make_reference_backend();
@@ -153,7 +153,7 @@ TEST(ConvCase, EmptyBoxesGiveTheBiasAndNoGradient) {
   for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(y.get(i), 0);
 }
 
-// Several blocks of outputs, the last one short.
+// Several blocks of outputs; the last one is shorter.
 TEST(ConvCase, LargerThanOneBlock) {
   Generator random(7);
   Case c;

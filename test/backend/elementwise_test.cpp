@@ -1,5 +1,5 @@
-#include "test/support/naive.hpp"
 #include "partita/base/error.hpp"
+#include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ Box rows_box(Index rows, Index channels) {
   return box;
 }
 
-/// Values of PyTorch 2 (torch.nn.functional, float64) at -2, -0.5, 0, 0.5 and 2; slope 0.2, alpha 1.5.
+/// The expected values are PyTorch 2's (torch.nn.functional, float64) at -2, -0.5, 0, 0.5 and 2, with slope 0.2 and
+/// alpha 1.5.
 TEST(Activation, HasTheKnownValues) {
   using Kind = Activation::Kind;
   struct Known {
@@ -93,7 +94,7 @@ TEST(CrossEntropy, IsItsDefinition) {
       const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
       std::vector<std::int32_t> labels;
       for (Index n = 0; n < rows; ++n) labels.push_back(static_cast<std::int32_t>(random.draw(0, channels - 1)));
-      double want = 2, hits = 3, loss = 2, correct = 3;  // both are added to
+      double want = 2, hits = 3, loss = 2, correct = 3;  // nonzero, as the kernel must add to loss and correct
       backend->cross_entropy_forward(x, labels, loss, correct, {});
       backend->cross_entropy_backward(x, labels, 0.25, dx, {});
       for (Index n = 0; n < rows; ++n) {
@@ -129,7 +130,7 @@ TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {
   EXPECT_EQ(dx.get(2), 0);
 }
 
-/// A padded row-major matrix as a tensor without channels: rows `leading` apart.
+/// A padded row-major matrix, stored in a tensor without channels. The distance between rows is `leading` elements.
 struct Matrix {
   Index rows, columns, leading;
   Tensor data;

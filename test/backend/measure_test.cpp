@@ -1,7 +1,7 @@
 #include "partita/backend/measure.hpp"
 
-#include "src/backend/reference.hpp"
 #include "partita/base/clock.hpp"
+#include "src/backend/reference.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,8 @@
 namespace partita {
 namespace {
 
-/// Works for so many seconds in its ways "a" and "b", and in "b" at first sleeps besides, as if the core had gone to others.
+/// Has the algorithms "a" and "b", which compute for the given seconds. The first two runs of "b" also sleep, as if the
+/// core had been taken by other processes.
 class Ways : public ReferenceBackend {
  public:
   Ways(double a, double b, double asleep) : seconds_{{"a", a}, {"b", b}}, asleep_(asleep) {}
@@ -31,11 +32,11 @@ class Ways : public ReferenceBackend {
     if (way_ == "b" && run <= 2) std::this_thread::sleep_for(std::chrono::duration<double>(asleep_));
   }
 
-  /// Has a third way "slow".
+  /// Adds a third algorithm, "slow".
   void add_slow(double seconds) { seconds_["slow"] = seconds; }
 
   std::map<std::string_view, int> runs;
-  double lucky = 0;  ///< seconds of the third run in way "b", 0: as all
+  double lucky = 0;  ///< seconds of the third run of "b"; 0 means the same as its other runs
 
  private:
   std::map<std::string_view, double> seconds_;

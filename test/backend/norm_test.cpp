@@ -8,7 +8,7 @@ namespace {
 using naive::dot;
 using naive::Generator;
 
-/// Boxes that lie away from the origin, of 2 to 5 dimensions, some empty.
+/// Returns boxes of 2 to 5 dimensions that do not begin at the origin. Some are empty.
 std::vector<Box> boxes() {
   std::vector<Box> all;
   for (int dims = 2; dims <= 5; ++dims)
@@ -95,7 +95,7 @@ TEST_P(Norm, AffineMapsAreThoseOfEachChannel) {
   }
 }
 
-/// Batch normalisation put together from its parts, as a layer does on one rank, and its loss <y, dy>.
+/// Batch normalization built from the backend's kernels, as a layer does it on one rank, with the loss <y, dy>.
 struct BatchNorm {
   Backend& backend;
   std::vector<double> gamma, beta;
@@ -136,7 +136,7 @@ struct BatchNorm {
   }
 };
 
-// The five parts suffice for batch normalisation: its gradient is the difference quotient of its loss.
+// The five kernels suffice for batch normalization: its gradient equals the difference quotient of its loss.
 TEST(BatchNormalisation, GradientIsTheDifferenceQuotient) {
   const auto backend = make_reference_backend();
   Generator random(3);

@@ -1,7 +1,7 @@
-#include "test/support/error_of.hpp"
-#include "test/support/naive.hpp"
 #include "partita/backend/measure.hpp"
 #include "partita/base/error.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
 #include <thread>
@@ -12,13 +12,13 @@ namespace {
 using naive::Case;
 using naive::Generator;
 
-constexpr double tolerance = 1e-5;  // relative, in norm
+constexpr double tolerance = 1e-5;  // relative to the norm
 
-/// Skips where this build lacks oneDNN (-Donednn=disabled), which the line of counts of test/run.sh shows.
+/// The tests are skipped if this build lacks oneDNN (-Donednn=disabled).
 class OneDnn : public testing::Test {
  protected:
   void SetUp() override {
-    // test/run.sh installs it; its line of counts shows the skip where a build is configured without.
+    // test/run.sh installs oneDNN. It counts skipped tests, so that a build without oneDNN is noticed.
     if (make_backend("auto", DType::f32, 1)->name() != "onednn") GTEST_SKIP() << "this build lacks oneDNN";
     fast = make_backend("onednn", DType::f32, 1);
   }
@@ -34,7 +34,7 @@ class OneDnn : public testing::Test {
 class OneDnnConv : public OneDnn, public testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Spatial, OneDnnConv, testing::Values(1, 2, 3));
 
-/// Where oneDNN has Winograd's algorithm.
+/// True if the processor can run oneDNN's Winograd kernels.
 const bool has_avx512 = __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
                         __builtin_cpu_supports("avx512vl") != 0;
 
@@ -68,7 +68,7 @@ void OneDnn::compare(Generator& random, const Case& c) {
                             ConvProblem(ConvPass::backward_data, c.slides, c.x, c.w, c.y, false),
                             ConvProblem(ConvPass::backward_filter, c.slides, c.x, c.w, c.y, false)};
   for (const std::string_view algorithm :
-       {"", "nhwc", "blocked", "winograd", "gemm", "matmul"}) {  // first as the backend itself chooses
+       {"", "nhwc", "blocked", "winograd", "gemm", "matmul"}) {  // "": the backend's default
     SCOPED_TRACE(algorithm);
     bool chosen = algorithm.empty();
     for (const auto& problem : problems) {
@@ -96,7 +96,7 @@ TEST_P(OneDnnConv, IsTheReference) {
   for (int i = 0; i < 60; ++i) compare(random, random.conv(GetParam()));
 }
 
-/// A layer of a real network, whole.
+/// Returns a whole layer of a real network.
 Case layer(Index n, Index c, Index f, Index size, const Window& window) {
   Case k;
   k.slides = {window, window};
@@ -108,7 +108,7 @@ Case layer(Index n, Index c, Index f, Index size, const Window& window) {
   return k;
 }
 
-// Channel counts for which oneDNN takes its vectorised kernels, other kernels than the small ones above.
+// With these channel counts oneDNN uses its vectorized kernels; the small cases above use other ones.
 TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
   Generator random(9);
   compare(random, layer(3, 32, 64, 14, {3, 1, 1, 1, 1}));
@@ -119,7 +119,8 @@ TEST_F(OneDnn, IsTheReferenceForLayersOfNetworks) {
   compare(random, layer(2, 16, 16, 15, {3, 1, 2, 2, 2}));
 }
 
-/// Makes a case a rank's that has some of y's rows or columns, and all inputs; or some of x's, and the outputs that read them.
+/// Reduces a case to what one rank computes if dimension `d` is cut. If `of_x` is false, the rank has a part of y and
+/// all inputs; otherwise it has a part of x and the outputs that read it.
 void cut(Generator& random, Case& c, int d, bool of_x) {
   if (!of_x) {
     c.y[d] = random.part(c.y[d].extent());
@@ -152,7 +153,7 @@ TEST_F(OneDnn, IsTheReferenceByWinogradHoweverPaddedAndCut) {
   }
 }
 
-// Enough channels and places for its other schedules.
+// These layers have enough channels and positions for the other schedules of oneDNN's Winograd kernel.
 TEST_F(OneDnn, IsTheReferenceByWinogradOfManyChannels) {
   Generator random(11);
   for (const auto& [n, channels, size] : {std::array<Index, 3>{8, 64, 28}, {2, 256, 14}, {3, 272, 7}}) {
@@ -178,9 +179,10 @@ TEST_F(OneDnn, SaysWhichWaysThereAre) {
   const Case c = layer(1, 4, 4, 5, {3, 1, 1, 1, 1});
   const ConvProblem problem(ConvPass::forward, c.slides, c.x, c.w, c.y, false);
   EXPECT_EQ(problem.print(), "forward N=1 C=4 F=4 in 5x5 out 5x5 kernel 3x3 stride 1x1 dilation 1x1 pad 1x1,1x1");
-  EXPECT_EQ(test::error_of([&] { fast->choose(problem, "fft"); }), "backend 'onednn' has no convolution called 'fft'");
+  EXPECT_EQ(test::error_of([&] { fast->choose(problem, "fft"); }),
+            "backend 'onednn' has no convolution algorithm named 'fft'");
   EXPECT_EQ(test::error_of([&] { reference->choose(problem, "gemm"); }),
-            "backend 'reference' has one way to compute a convolution, and none called 'gemm'");
+            "backend 'reference' has only one convolution algorithm, and none named 'gemm'");
   EXPECT_TRUE(reference->algorithms(problem).empty());
 }
 
@@ -224,7 +226,7 @@ TEST_F(OneDnn, RefusesOtherTypesNamingWhoCan) {
     make_backend("onednn", DType::bf16, 1);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "backend 'onednn' computes in f32, not in bf16; backend 'reference' can");
+    EXPECT_STREQ(error.what(), "backend 'onednn' computes in f32 only, not in bf16; use backend 'reference'");
   }
   EXPECT_THROW(make_onednn_backend(0), Error);
 }

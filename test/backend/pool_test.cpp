@@ -11,7 +11,8 @@ using naive::dot;
 using naive::Generator;
 using naive::whole;
 
-/// A pooling made of a random convolution's windows: y a part of the outputs, x the inputs that it covers or more.
+/// A pooling with a random convolution's windows. y is a part of the outputs; x holds the inputs that y's windows
+/// cover, or all inputs.
 struct PoolCase {
   Case conv;
   Pooling pooling;
@@ -46,7 +47,7 @@ TEST_P(Pool, IsTheNaiveLoops) {
       for (int d = 2; d < box.dims(); ++d) box[d] = {0, c.conv.x_extents[static_cast<std::size_t>(5 - box.dims() + d)]};
       return box;
     }());
-    for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // many equal maxima
+    for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // gives equal maxima
     const Tensor x = extract(global, c.x, MemoryClass::workspace);
     const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked(DType::i32, names, c.conv.y);
     Array want(c.conv.y_extents), position(c.conv.y_extents);
@@ -61,7 +62,7 @@ TEST_P(Pool, IsTheNaiveLoops) {
   }
 }
 
-// With the picked inputs held fast, pooling is linear: <pool(x), dy> = <x, pool'(dy)>, also over what x was before.
+// For fixed picked inputs pooling is linear: <pool(x), dy> = <x, pool'(dy)>. The old content of dx is added to.
 TEST_P(Pool, GradientIsTheAdjoint) {
   Generator random(static_cast<unsigned>(20 + GetParam()));
   const auto backend = make_reference_backend();
@@ -74,7 +75,7 @@ TEST_P(Pool, GradientIsTheAdjoint) {
     const double before = dot(x, dx);
     backend->pool_forward(c.pooling, x, y, picked, {});
     for (Index e = 0; e < y.volume(); ++e)
-      if (std::isinf(y.get(e))) y.set(e, 0);  // windows over padding alone pass no gradient
+      if (std::isinf(y.get(e))) y.set(e, 0);  // windows that cover only padding pass no gradient
     backend->pool_backward(c.pooling, dy, picked, dx, {});
     EXPECT_NEAR(dot(y, dy), dot(x, dx) - before, 1e-11);
   }
@@ -89,7 +90,7 @@ TEST(PoolCases, ShortTypesRoundOverlappingGradientsOnce) {
   for (Index i = 0; i < dy.volume(); ++i) dy.set(i, 1 + static_cast<double>(i) / 64);
   for (Index i = 0; i < dx.volume(); ++i) dx.set(i, 2);
   backend->pool_backward(pooling, dy, {}, dx, {});
-  // dx[w=2, c=0] = 2 + (dy[1] + dy[2] + dy[3]) / 3 with elements 2, 4 and 6 of dy.
+  // dx[w=2, c=0] = 2 + (dy[1] + dy[2] + dy[3]) / 3, where these elements of dy are 2, 4 and 6.
   EXPECT_EQ(dx.at({0, 0, 2}), 3.0625);
 }
 

@@ -25,7 +25,7 @@ Points points(const Box& box) {
   return all;
 }
 
-/// Boxes of all kinds: empty, of one element, larger, beyond each other on every side.
+/// Boxes of all kinds: empty ones, single elements, larger ones, and boxes that overlap on any side.
 std::vector<Box> some_boxes() {
   std::mt19937 random(7);
   std::uniform_int_distribution<Index> low(-2, 4), extent(0, 5);

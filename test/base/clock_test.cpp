@@ -37,7 +37,7 @@ TEST(Stopwatch, WorkOfOtherThreadsIsNotTheThreadsOwn) {
 }
 
 TEST(Stopwatch, WorkIsNotLost) {
-  double most = 0;  // of one of many short spans, as others may take the core in any of them
+  double most = 0;  // the best of many short intervals, since other programs may take the core in any of them
   for (int i = 0; i < 1000; ++i) {
     const Stopwatch watch;
     while (watch.time().seconds < 1e-4) {
@@ -64,7 +64,7 @@ TEST(Undisturbed, LimitsCount) {
   EXPECT_EQ(undisturbed({{1, 0.2}, {1, 0.2}, {1, 0.3}}), (Numbers{0, 1}));
   EXPECT_EQ(undisturbed({{1, 0.201}, {1, 0.3}}), (Numbers{0, 1}));
   EXPECT_EQ(undisturbed({{1, 0.04}, {1, 0.05}, {1, 0.03}, {1, 0.06}}),
-            (Numbers{0, 2}));  // the quarter's border and below
+            (Numbers{0, 2}));  // at the limit of the quarter and below
   EXPECT_EQ(undisturbed({{0, 0}}), Numbers{0});
 }
 

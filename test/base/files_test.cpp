@@ -32,7 +32,7 @@ TEST_F(Files, OneOpeningAloneHoldsTheLock) {
   ASSERT_GE(first, 0);
   EXPECT_EQ(open_locked(file("a")), -1);
   EXPECT_EQ(errno, EWOULDBLOCK);
-  fs::rename(file("a"), file("b"));  // the name is free, the file is not
+  fs::rename(file("a"), file("b"));  // the name is free, but the file is still locked
   const int second = open_locked(file("a"));
   EXPECT_GE(second, 0);
   EXPECT_EQ(open_locked(file("b")), -1);
@@ -54,7 +54,7 @@ TEST_F(Files, PathsFollowLinksToWhatIsNotThereYet) {
     std::ofstream(file("a")) << "text";
   }
   fs::create_symlink("round", file("round"));
-  EXPECT_FALSE(real_path(file("round")).empty()) << "which cannot be opened";
+  EXPECT_FALSE(real_path(file("round")).empty()) << "a circular link, which cannot be opened";
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// From Random123's own known answers (kat_vectors, philox4x32 10).
+// The known answers that Random123 publishes (kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint32_t ones = 0xffffffff;
@@ -69,20 +69,20 @@ TEST(Random, UniformIsUniform) {
 TEST(Random, NormalHasMomentsOfTheNormalDistribution) {
   const Random random(1, 2);
   constexpr Index n = 100000;
-  double sum = 0, squares = 0, cubes = 0, fourths = 0, neighbours = 0;
+  double sum = 0, squares = 0, cubes = 0, fourths = 0, neighbors = 0;
   for (Index i = 0; i < n; ++i) {
     const double x = random.normal(i);
     sum += x;
     squares += x * x;
     cubes += x * x * x;
     fourths += x * x * x * x;
-    neighbours += x * random.normal(i + 1);
+    neighbors += x * random.normal(i + 1);
   }
   EXPECT_NEAR(sum / n, 0, 0.02);
   EXPECT_NEAR(squares / n, 1, 0.02);
   EXPECT_NEAR(cubes / n, 0, 0.05);
   EXPECT_NEAR(fourths / n, 3, 0.15);
-  EXPECT_NEAR(neighbours / n, 0, 0.02);
+  EXPECT_NEAR(neighbors / n, 0, 0.02);
 }
 
 TEST(Hash, IsFnv1a) {

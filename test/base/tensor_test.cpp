@@ -12,7 +12,7 @@ namespace {
 
 using At = std::array<Index, max_dims>;
 
-/// Calls f(coordinates) for every element of `box`, one by one.
+/// Calls f(coordinates) for every element of `box`.
 template <class F>
 void for_coordinates(const Box& box, F&& f) {
   for (Index i = 0; i < box.volume(); ++i) {
@@ -24,7 +24,7 @@ void for_coordinates(const Box& box, F&& f) {
   }
 }
 
-/// A value that tells coordinates apart, small enough for every floating-point type.
+/// A value that differs between neighboring coordinates and is exact in every floating-point type.
 double value(const At& at) {
   return static_cast<double>((at[0] * 31 + at[1] * 17 + at[2] * 5 + at[3] * 3 + at[4]) % 97);
 }
@@ -48,12 +48,12 @@ Box make_box(std::initializer_list<Interval> sides) {
   return box;
 }
 
-/// Draws intervals, boxes and dtypes.
+/// Draws random intervals, boxes and dtypes.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed, hash("tensor_test")) {}
   Index below(Index n) { return static_cast<Index>(random_.bits(next_++)) % n; }
-  /// Of extent 0 (seldom) to 4, also at negative coordinates.
+  /// Draws a box with extents from 0 (seldom) to 4, also at negative coordinates.
   Box box(int dims) {
     Box box(dims);
     for (int d = 0; d < dims; ++d) {
@@ -62,7 +62,7 @@ class Draw {
     }
     return box;
   }
-  /// Inside `whole`; often all of a side, sometimes empty.
+  /// Draws a part of `whole`. It often covers a whole side, and it is sometimes empty.
   Box part(const Box& whole) {
     Box part = whole;
     for (int d = 0; d < whole.dims(); ++d) {
@@ -141,7 +141,7 @@ TEST(Tensor, LikeKeepsAllocatorAndClass) {
   EXPECT_GE(allocator->now()[MemoryClass::halos], z.bytes());
 }
 
-/// Random tensors and parts of them; the expected content comes from loops over coordinates.
+/// Random tensors and parts of them. The expected content comes from loops over coordinates.
 class TensorBoxes : public testing::TestWithParam<int> {
  protected:
   Draw draw{static_cast<std::uint64_t>(GetParam())};
@@ -153,7 +153,7 @@ class TensorBoxes : public testing::TestWithParam<int> {
 TEST_P(TensorBoxes, PackWritesTheMemoryOrderOfThePart) {
   const Tensor x = filled(dtype, names, draw.box(dims));
   const Box part = draw.part(x.box());
-  const Tensor packed(dtype, names, part);  // dense, in the same format: its buffer is what pack is to write
+  const Tensor packed(dtype, names, part);  // dense and in the same format, so pack must write exactly its buffer
   pack(x, part, packed.data());
   for_coordinates(part, [&](const At& at) { EXPECT_EQ(packed.at(at), value(at)); });
 }
@@ -212,9 +212,9 @@ TEST(Convert, SharesTheBufferOfTheSameDtype) {
 
 TEST(Convert, RoundsToNearestEven) {
   const Tensor x(DType::f64, "L", make_box({{0, 3}}));
-  x.set(0, 1 + 0x1p-8);         // halfway between 1 and 1 + 2^-7: to 1, whose last bit is even
-  x.set(1, 1 + 3 * 0x1p-8);     // halfway between 1 + 2^-7 and 1 + 2^-6: to the latter
-  x.set(2, -1 - 15 * 0x1p-10);  // nearest: 1 + 2^-6, 16 * 2^-10
+  x.set(0, 1 + 0x1p-8);         // halfway between 1 and 1 + 2^-7: rounds to 1, whose last bit is even
+  x.set(1, 1 + 3 * 0x1p-8);     // halfway between 1 + 2^-7 and 1 + 2^-6: rounds to the latter
+  x.set(2, -1 - 15 * 0x1p-10);  // rounds to the nearest value, -1 - 16 * 2^-10 = -1 - 2^-6
   const Tensor y = convert(x, DType::bf16);
   EXPECT_EQ(y.get(0), 1);
   EXPECT_EQ(y.get(1), 1 + 0x1p-6);
@@ -232,7 +232,7 @@ TEST(Convert, KeepsIntegers) {
 TEST(TensorDeathTest, APartOutsideIsRefused) {
   const Tensor x(DType::f32, "L", make_box({{0, 2}}));
   std::array<std::byte, 64> out{};
-  EXPECT_DEATH(pack(x, make_box({{1, 3}}), out.data()), "the part lies inside the tensor");
+  EXPECT_DEATH(pack(x, make_box({{1, 3}}), out.data()), "the part must lie inside the tensor");
 }
 
 }  // namespace

@@ -8,14 +8,14 @@
 namespace partita {
 namespace {
 
-/// Every input that output o reads, padding included, by the definition.
+/// Every input that output o reads, including padding, computed from the definition.
 std::vector<Index> reads(const Window& window, Index o) {
   std::vector<Index> inputs;
   for (Index k = 0; k < window.kernel; ++k) inputs.push_back(o * window.stride - window.pad_lo + k * window.dilation);
   return inputs;
 }
 
-/// Outputs 0, 1, .. as long as the window lies inside the padded inputs.
+/// Counts the outputs 0, 1, ... as long as the window lies inside the padded inputs.
 Index count_outputs(const Window& window, Index n) {
   Index count = 0;
   while (reads(window, count).back() < n + window.pad_hi) ++count;
@@ -30,7 +30,7 @@ struct Hull {
   }
 };
 
-/// Equal, or both empty.
+/// Returns true if the intervals are equal or both empty.
 bool same(Interval a, Interval b) { return (a.empty() && b.empty()) || a == b; }
 
 template <class F>
@@ -111,7 +111,7 @@ TEST(Window, BoxesCopySamplesAndTakeAllChannels) {
   Box in(x);
   in[0] = {1, 3};
   in[2] = {0, 1};
-  in[3] = {8, 9};  // the last column is read by no window
+  in[3] = {8, 9};  // no window reads the last column
   EXPECT_EQ(outputs_of(windows, in, y).print(), "[1,3)x[0,8)x[0,2)x[4,4)");
   EXPECT_TRUE(outputs_of(windows, in, y).empty());
 }

@@ -1,5 +1,5 @@
-"""What a user can get wrong: one clear line on standard error, printed once, exit status 2, and nothing written.
-Arguments: the launcher build/mpiexec and the program build/partita."""
+"""Tests errors of the user: each gives one clear line on standard error, printed once, and exit status 2; nothing is
+written. Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import os
 import re
@@ -23,13 +23,13 @@ def files(folder):
 
 
 def expect(name, ranks, arguments, *patterns, prepare=lambda folder: None, verb="train"):
-    """Runs `partita VERB` in a fresh folder; its only line of complaint must match all patterns."""
+    """Runs `partita VERB` in a new folder. It must print exactly one error line, and that must match all patterns."""
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         before = files(folder)
         data = [] if "--data" in arguments or verb != "train" else ["--data", "synthetic"]
         result = run(ranks, verb, *data, *arguments, folder=folder)
-        # Open MPI's launcher adds paragraphs of its own between rules; they are not the program's.
+        # Open MPI's launcher adds paragraphs of its own between horizontal rules.
         ours = re.sub(r"^-{60,}\n.*?^-{60,}\n", "", result.stderr, flags=re.M | re.S)
         lines = [line for line in ours.splitlines() if line.strip()]
         problems = []
@@ -81,10 +81,10 @@ expect("explain", 3, ["--grid", "data=0"], "column 6", verb="explain")
 expect("folder for a file", 2, ["--save", ".", "--json", "r.json"], "--save .", "folder")
 expect("huge batch", 1, ["--batch", "9223372036854775807"], "2147483648 or less")
 expect("unknown optimizer", 1, ["--optimizer", "adma"], "did you mean 'adam'")
-expect("rate of nothing", 1, ["--rate", "0"], "learning rate is 0")
-expect("update of no kind", 2, S, r"s\.toml, line 2", "sharded", prepare=strategy('grid = "data=2"\noptimizer = "adam"\n'))
-expect("slip in a dropped word", 2, S, "no axis 'nosuch'", "column 3", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "H@nosuch"\n'))
-expect("slip in a pattern's weights", 2, S, "weights = ", "no axis 'nosuch'", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv*"\nweights = "V@nosuch"\n'))
+expect("learning rate of 0", 1, ["--rate", "0"], "learning rate is 0")
+expect("unknown kind of optimizer state", 2, S, r"s\.toml, line 2", "sharded", prepare=strategy('grid = "data=2"\noptimizer = "adam"\n'))
+expect("unknown axis in a dropped word", 2, S, "no axis 'nosuch'", "column 3", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "H@nosuch"\n'))
+expect("unknown axis in a pattern's weights", 2, S, "weights = ", "no axis 'nosuch'", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv*"\nweights = "V@nosuch"\n'))
 expect("unreadable strategy", 2, ["--strategy", "none.toml"], r"none\.toml", "No such file")
 expect("bad TOML", 2, S, r"s\.toml, line 2, column \d+", prepare=strategy('grid = "data=2"\n[[layer\n'))
 expect("unknown key", 2, S, r"s\.toml, line 4, column 1", "did you mean 'output'", prepare=strategy(RULE.format("*", "N").replace("output", "outptu")))
@@ -94,40 +94,40 @@ expect("unknown layer", 2, S, r"s\.toml, line 2", "did you mean 'conv2'", prepar
 expect("pattern without match", 2, S, r"match = \"res\*\"", prepare=strategy(RULE.format("res*", "N@data")))
 expect("unknown axis", 2, S, "conv1", "no axis 'dta'", "did you mean 'data'", prepare=strategy(RULE.format("conv1", "N@dta")))
 expect("unknown dimension", 2, S, "conv1", "no dimension 'D'", "N C H W", prepare=strategy(RULE.format("conv1", "D@data")))
-expect("dimension of no layer", 2, S, "dimension D", prepare=strategy(RULE.format("conv*", "D@data")))
+expect("dimension that no layer has", 2, S, "dimension D", prepare=strategy(RULE.format("conv*", "D@data")))
 expect("axis twice", 2, S, "used twice", "column 10", prepare=strategy(RULE.format("conv1", "N@data H@data")))
 expect("cannot run", 2, S, "'conv1'", "weights", "kernel's H",
        prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nweights = "H@data"\n'))
 expect("recomputed loss", 2, S, "'loss'", "line 2", "recompute", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "loss"\nrecompute = true\n'))
 expect("recompute as text", 2, S, "line 4", "true or false", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "*"\nrecompute = "yes"\n'))
 expect("memory limit", 2, ["--memory-limit", "1MiB", "--data", "synthetic"], "rank 0", "activations", "more than the memory limit of 1.0 MiB")
-expect("bad memory limit", 1, ["--memory-limit", "4 gigs"], "write a number of bytes, or one with KB")
+expect("bad memory limit", 1, ["--memory-limit", "4 gigs"], "write a number of bytes, or a number with the unit KB")
 for size in ("0", "-1", "0.5", "1e30", "1e999", "nan"):
-    expect(f"memory limit {size}", 1, [f"--memory-limit={size}"], f"--memory-limit {size}: it must be 1 B or more and less than 4194304 TiB; leave it out")
+    expect(f"memory limit {size}", 1, [f"--memory-limit={size}"], f"--memory-limit {size}: it must be 1 B or more and less than 4194304 TiB; leave the option out")
 expect("explain: no such layer", 1, ["--why", "conv*"], "^partita: --why conv\\*: the model '.*' has no such layer", verb="explain")
 expect("model too small", 1, ["--model", "resnet18", "--size", "-3"], "-3")
 expect("volumes missing", 2, ["--model", "unet3d", "--data", "hdf5", "--data-dir", "nowhere"], "nowhere/training.h5")
 expect("other targets", 1, ["--model", "unet3d", "--size", "32", "--data", "fashion-mnist"], "samples", "C=1 H=28 W=28")
-expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthetic", "--flip"], "--flip", "places")
+expect("moved labels", 1, ["--model", "unet3d", "--size", "8", "--data", "synthetic", "--flip"], "--flip", "spatial dimensions")
 expect("pending sum", 2, S, "'relu1'", "pending sum", prepare=strategy(RULE.format("relu1", "sum@data")))
 STAGES = '[[group]]\nlayers = ["image", "{}"]\n[[group]]\nlayers = ["{}", "{}"]\n'
 expect("stage of unknown layers", 2, S, r"s\.toml, line 1", "'pol1'", "did you mean 'pool1'", prepare=strategy(STAGES.format("pol1", "conv2", "loss")))
-expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no stage", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
-expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in stage 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
-expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no stage", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
+expect("stages with a gap", 2, S, r"s\.toml, line 3", "'conv2' would be in no group", prepare=strategy(STAGES.format("pool1", "bn2", "loss")))
+expect("stages that overlap", 2, S, r"s\.toml, line 3", "'relu1' is in group 0 already", "'conv2'", prepare=strategy(STAGES.format("pool1", "relu1", "loss")))
+expect("stages that end early", 2, S, r"s\.toml, line 3", "'loss' would be in no group", prepare=strategy(STAGES.format("pool1", "conv2", "fc2")))
 expect("stages in another order", 2, S, r"s\.toml, line 1", "in the model's order", r"'image' \(s\.toml, line 3, column 1\)",
        prepare=strategy('[[group]]\nlayers = ["conv2", "loss"]\n[[group]]\nlayers = ["image", "pool1"]\n'))
-expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is a number", r"\[\[stage\]\]",
-       prepare=strategy(STAGES.format("pool1", "conv2", "loss").replace("stage", "stages")))
+expect("[[stages]]", 2, S, r"s\.toml, line 1", "'stages' is", r"\[\[group\]\]",
+       prepare=strategy(STAGES.format("pool1", "conv2", "loss").replace("group", "stages")))
 expect("stage of one layer", 2, S, r"s\.toml, line 2", r"for 'image' alone write layers = \[.image., .image.\]",
        prepare=strategy('[[group]]\nlayers = "image"\n'))
-expect("grid beside those of stages", 2, [*S, "--grid", "data=2"], r"s\.toml, line 3", 'a grid of its own, "y=2"', '"data=2"',
+expect("grid beside those of stages", 2, [*S, "--grid", "data=2"], r"s\.toml, line 3", 'its own grid, "y=2"', '"data=2"',
        prepare=strategy(STAGES.format("pool1", "conv2", "loss") + 'grid = "y=2"\n'))
 expect("stage without layers", 2, S, r"s\.toml, line 1", "first layer", prepare=strategy('[[group]]\ngrid = "y=2"\n'))
 expect("ranks of stages", 3, S, "2 stages have 2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(STAGES.format("pool1", "conv2", "loss")))
 expect("microbatches", 2, S, r"s\.toml, line 3", "1 to 65536", prepare=strategy('grid = "data=2"\n[schedule]\nmicrobatches = 0\n'))
 expect("unknown schedule", 2, S, r"s\.toml, line 3", "did you mean '1f1b'", prepare=strategy('grid = "data=2"\n[schedule]\nkind = "1f1d"\n'))
-expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers a stage", r"\[\[stage\]\]",
+expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers (a|per) stage", r"\[\[group\]\]",
        prepare=strategy('grid = "data=2"\n[schedule]\nkind = "zb-v"\nmicrobatches = 4\n'))
 expect("algorithm", 2, S, "'conv1'", "algorithm", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nalgorithm = "summa"\n'))
 expect("ranks", 3, S, "2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(RULE.format("*", "N@data")))
@@ -142,14 +142,14 @@ expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No suc
 expect("two outputs of one name", 2, ["--save", "r.out", "--json", "./r.out"], r"--json and --save both name r\.out")
 expect("a name that is too long", 1, ["--json", "r" * 300], "its name is longer than 239 bytes")
 expect("a name that is too long, of explain", 1, ["--svg", "r" * 300], "its name is longer than 239 bytes", verb="explain")
-expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "--save /dev/null: it is no file that can be read again")
-expect("results in place of the strategy", 2, ["--strategy", "s.toml", "--json", "s.toml"], r"--strategy and --json both name s\.toml",
+expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "--save /dev/null: it is not seekable; pass a regular file")
+expect("results that would overwrite the strategy", 2, ["--strategy", "s.toml", "--json", "s.toml"], r"--strategy and --json both name s\.toml",
        prepare=strategy(RULE.format("*", "N")))
 expect("a shift that leaves nothing", 1, ["--shift", "28"], "--shift 28: an image's H is 28")
 expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=128 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",
        verb="explain")
 expect("a huge model", 1, ["--width", "1e18"], "a model's width is 1e.18", verb="explain")
-expect("ranks of very many stages", 1, ["--strategy", "s.toml"], "more than 1048576 ranks together", verb="explain",
+expect("ranks of very many stages", 1, ["--strategy", "s.toml"], "together have more than 1048576 ranks", verb="explain",
        prepare=strategy('grid = "data=16777216"\nstages = 3\n'))
 expect("missing checkpoint", 2, ["--load", "w.h5", "--json", "r.json"], r"w\.h5")
 expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.toml", prepare=strategy(RULE.format("*", "N")))
@@ -171,8 +171,8 @@ C = ["--csv-in", "s.csv"]
 expect("schedule: kind", 1, ["--kind", "zb-h3"], "did you mean 'zb-h1'", verb="schedule")
 expect("schedule: odd chimera", 1, ["--kind", "chimera", "--stages", "3"], "even number of stages", verb="schedule")
 expect("schedule: times", 1, ["--times", "1,2"], "F,B,W,COMM", verb="schedule")
-expect("schedule: endless times", 1, ["--kind", "zb-v", "--times", "inf,1,1,0"], "takes inf", verb="schedule")
-expect("schedule: times of a file", 1, [*C, "--times=-1,1,1,0"], "takes -1", verb="schedule", prepare=csv("0F0,0B0\n"))
+expect("schedule: endless times", 1, ["--kind", "zb-v", "--times", "inf,1,1,0"], "an action is inf", verb="schedule")
+expect("schedule: times of a file", 1, [*C, "--times=-1,1,1,0"], "an action is -1", verb="schedule", prepare=csv("0F0,0B0\n"))
 expect("schedule: negative group", 1, C, r"s\.csv, line 1, cell 1", "group -1", verb="schedule", prepare=csv("-1F0,0F0,0B0\n"))
 expect("schedule: too many", 1, ["--kind", "interleaved", "--microbatches", "2000000000"], "1 to 65536", verb="schedule")
 expect("schedule: no file", 1, C, r"s\.csv", "No such file", verb="schedule")
@@ -187,23 +187,23 @@ expect("schedule: cycle", 1, C,
        verb="schedule", prepare=csv("0F0,,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"))
 expect("schedule: order", 1, C, r"^partita: s\.csv, line 2, cell 2: stage 1: 1B0 comes before 1F0, which it needs$", verb="schedule",
        prepare=csv("0F0,0B0\n,1B0,1F0\n"))
-expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita: s\.csv, line 1: stage 0: it holds up to 2 ",
+expect("schedule: memory of a file", 1, [*C, "--memory-limit", "1"], r"^partita: s\.csv, line 1: stage 0: it holds up to 2, ",
        verb="schedule", prepare=csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"))
 expect("schedule: memory", 1, ["--kind", "gpipe", "--memory-limit", "4"], "holds up to 8", "limit of 4", verb="schedule")
-expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind beside --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
+expect("schedule: file and kind", 1, [*C, "--kind", "gpipe"], "--kind cannot be combined with --csv-in", verb="schedule", prepare=csv("0F0,0B0\n"))
 expect("explain: unwritable drawing", 2, ["--svg", "nowhere/x.svg"], "--svg nowhere/x.svg", "No such file", verb="explain")
 for option in (["--strategy", "s.toml"], ["--grid", "data=2"], ["--rule", "*: N"]):
     expect(f"plan: {option[0]}", 1, ["--ranks", "2", *option], f"no option '{option[0]}'", verb="plan")
-expect("plan: none among kinds", 1, ["--ranks", "2", "--kinds", "none", "1f1b"], "--kinds none 1f1b", "alone", verb="plan")
+expect("plan: none among kinds", 1, ["--ranks", "2", "--kinds", "none", "1f1b"], "--kinds none 1f1b", "cannot be combined", verb="plan")
 expect("plan: no rule", 1, ["--ranks", "2", "--why-not", "rubbish"], '--why-not "rubbish": write', verb="plan")
 expect("plan: no such layer", 1, ["--ranks", "2", "--why-not", "conv9: N C"], "no layer of the model '.*' is called 'conv9'", verb="plan")
-expect("plan: none examined", 1, ["--ranks", "2", "--examine", "0"], "0 candidates to examine", verb="plan")
+expect("plan: none examined", 1, ["--ranks", "2", "--examine", "0"], "candidates to examine is 0", verb="plan")
 expect("calibrate: memory limit", 1, ["--memory-limit", "1GiB"], "no option '--memory-limit'", verb="calibrate")
-expect("compare: a strategy beside others", 1, ["--strategy", "s.toml", "--strategies", "s.toml"], "--strategy s.toml beside --strategies",
+expect("compare: --strategy and --strategies", 1, ["--strategy", "s.toml", "--strategies", "s.toml"], "--strategy s.toml cannot be combined with --strategies",
        verb="compare", prepare=strategy(RULE.format("*", "N@data")))
-expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "fits 2 ranks", "weights .* activations",
-       "more than the limit of 1.0 KiB", "the nearest are .* too much", verb="plan")
-expect("plan: too many ranks", 1, ["--ranks", "2147483647"], "2147483647 ranks; there must be 1 to 1048576", verb="plan")
+expect("plan: fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "1KiB"], "does not fit 2 ranks", "weights .* activations",
+       "more than the limit of 1.0 KiB", "the closest are .* above the limit", verb="plan")
+expect("plan: too many ranks", 1, ["--ranks", "2147483647"], "the number of ranks is 2147483647; it must be 1 to 1048576", verb="plan")
 expect("schedule: unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
 
 print(f"{len(failures)} failed")

@@ -1,4 +1,4 @@
-"""calibrate as a user types it: for any number of ranks it writes files that compare reads, and measures nothing twice.
+"""Tests the verb calibrate: for any number of ranks it writes files that compare reads, and it measures nothing twice.
 Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import os
@@ -50,9 +50,9 @@ with tempfile.TemporaryDirectory() as folder:
         file.write(PIPELINE)
 
     shown = calibrate(1)
-    check("one rank says what is assumed", "note       one rank has nobody to send to" in shown and
+    check("with one rank it says what is assumed", "note       with one rank, latency and bandwidth cannot be measured" in shown and
           text(machine).count('latency = { us = 1.5, from = "assumed: ') == 1, shown + text(machine))
-    check("and its file is read", "ms a step" in run(0, "compare", *LENET, "--machine", machine))
+    check("compare reads its file", "ms/step" in run(0, "compare", *LENET, "--machine", machine))
 
     shown = calibrate(3)
     check("three ranks", re.search(r"levels: node; [\d.]+ s\n", shown) and "verb = \"all_reduce\"\nranks = 3" in text(machine),
@@ -61,17 +61,17 @@ with tempfile.TemporaryDirectory() as folder:
     calibrate(2, "--strategies", strategy)
     known = text(machine + ".times")
     shown = run(0, "compare", *LENET, "--machine", machine, "--strategies", strategy)
-    stages = re.search(r"kernels  (\d+) of (\d+) layers by measured times", shown)
-    check("two ranks measure both stages of four", stages and stages[1] == stages[2], shown)
+    stages = re.search(r"kernels  (\d+) of (\d+) layers use measured times", shown)
+    check("two ranks measure the stages of a strategy for four", stages and stages[1] == stages[2], shown)
     again = calibrate(2, "--strategies", strategy)
-    check("what is known is not measured again", re.search(r"\(1 of 1\): 0 measured, \d+ in all", again) and
+    check("known times are not measured again", re.search(r"\(1 of 1\): 0 measured, \d+ in total", again) and
           text(machine + ".times") == known, again)
 
     shown = calibrate(2, "--dtype", "f64")
-    check("another type is added", "begins anew" not in shown and len(text(machine + ".times")) > len(known), shown)
+    check("times of another data type are added", "will be replaced" not in shown and len(text(machine + ".times")) > len(known), shown)
     shown = run(0, "compare", *LENET, "--grid", "data=2", "--rule", "*: N@data", "--machine", machine, "--dtype", "f64")
-    measured = re.search(r"kernels  (\d+) of (\d+) layers by measured times", shown)
+    measured = re.search(r"kernels  (\d+) of (\d+) layers use measured times", shown)
     check("times in f64 are used", measured and measured[1] == measured[2], shown)
     if "onednn" in known:
         shown = run(0, "compare", *LENET, "--machine", machine, "--strategies", strategy, "--backend", "reference")
-        check("another backend's times are not", "kernels  0 of" in shown, shown)
+        check("times of another backend are not used", "kernels  0 of" in shown, shown)

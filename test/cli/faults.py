@@ -1,5 +1,5 @@
-"""What goes wrong around a run: a full disk, a folder or file without permission, checkpoints that do not fit, ranks that are
-killed while they save. The last whole checkpoint is always there and loads.
+"""Tests faults around a run: a full disk, a folder or file without permission, damaged checkpoints, and ranks that are
+killed while they save. The last complete checkpoint always stays and loads.
 Arguments: the launcher build/mpiexec, the program build/partita, the number of kills."""
 
 import fcntl
@@ -15,7 +15,8 @@ import time
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 KILLS = 50 if "PARTITA_LONG" in os.environ else int(sys.argv[3])
 SMALL = ["--data", "synthetic", "--samples", "32", "--batch", "16", "--no-test"]
-# Root may read and write every file: without its capabilities it may not, and still finds a project in its own home.
+# Root may read and write every file. Without its capabilities it may not, but it can still read a project in its own
+# home.
 AS_USER = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
 failures = []
 
@@ -51,19 +52,19 @@ with tempfile.TemporaryDirectory() as folder:
 
     with open(other + ".partial", "wb") as writer:
         fcntl.lockf(writer, fcntl.LOCK_EX)
-        refused("another job that saves there", run("train", *SMALL, "--epochs", "1", "--save", other), other, "another run is writing it now")
-        check("what it writes stays", os.path.exists(other + ".partial"))
-    check("what it left goes", run("train", *SMALL, "--epochs", "1", "--save", other).returncode == 0 and loads(other)[0])
+        refused("another job is saving to the same file", run("train", *SMALL, "--epochs", "1", "--save", other), other, "another run is writing it now")
+        check("the other job's partial file stays", os.path.exists(other + ".partial"))
+    check("a partial file without its job is replaced", run("train", *SMALL, "--epochs", "1", "--save", other).returncode == 0 and loads(other)[0])
     os.remove(other)
 
-    # A disk of our own, in a name space of mounts of our own, with room for the old file and half of the new one.
+    # A file system in a mount namespace of its own, with room for the old file and half of the new one.
     disk = os.path.join(folder, "disk")
     os.mkdir(disk)
     script = (f"mount -t tmpfs -o size={len(whole) * 3 // 2} none {disk} && cp {saved} {disk}/w.h5 && {LAUNCHER} -n 2 {PROGRAM} train "
               f"{' '.join(SMALL)} --epochs 2 --load {disk}/w.h5 --save {disk}/w.h5; echo status $?; ls {disk}; cmp {saved} {disk}/w.h5 && echo same")
     unshare = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-rm"]
     if subprocess.run([*unshare, "true"], check=False).returncode != 0:
-        print("skip full disk: this machine allows no mounts of one's own")
+        print("skip full disk: this machine does not allow mounts in a namespace")
     else:
         result = subprocess.run([*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
         ours = [line for line in result.stderr.splitlines() if line.startswith("partita: ")]
@@ -94,7 +95,7 @@ with tempfile.TemporaryDirectory() as folder:
             if line.startswith("ranks"):
                 ranks = [int(word.split(":")[1].rstrip(")")) for word in line.split() if ":" in word and "pid" not in word]
             if line.startswith("epoch"):
-                break  # it saves after every epoch from here on
+                break  # from here on it saves after every epoch
         time.sleep(random.uniform(0, 0.1))
         os.kill(ranks[0], signal.SIGKILL)
         job.stdout.read()
@@ -106,8 +107,8 @@ with tempfile.TemporaryDirectory() as folder:
     else:
         check(f"after each of {KILLS} kills while saving the checkpoint loads", True)
     rest = [name for name in os.listdir(folder) if name not in ("w.h5", "other.h5", "locked")]
-    print("left behind by kills:", rest)
-    check("a kill leaves one partial file at most", len(rest) <= 1, rest)
+    print("files that kills left:", rest)
+    check("kills leave at most one partial file", len(rest) <= 1, rest)
 
 print(f"{len(failures)} failed")
 sys.exit(1 if failures else 0)

@@ -1,7 +1,8 @@
-"""A rank that is killed in the middle takes the job down within 10 seconds, and what is printed tells which rank it was.
-Arguments: the launcher build/mpiexec, the program build/partita, the signal, and the rank that it is sent to, or
-"launcher", as Ctrl-C is: then any rank may be named, but as told to end (Open MPI's launcher passes SIGINT on as SIGTERM).
-A rank that is stopped is not dead: the others wait for it until the limit that they were given."""
+"""Tests that a signal to one rank during training ends the job within 10 seconds, and that the output names the rank.
+Arguments: the launcher build/mpiexec, the program build/partita, the signal, and the rank that gets it. Instead of a
+rank it may be "launcher", for a signal such as that of Ctrl-C. Then the output may name any rank, and says that it was
+interrupted or told to end (the launcher of Open MPI passes SIGINT on as SIGTERM). A stopped rank (SIGSTOP) is not dead:
+the other ranks wait for it up to their limit."""
 
 import os
 import re
@@ -30,10 +31,10 @@ try:
     rest, _ = job.communicate(timeout=10)
 except subprocess.TimeoutExpired:
     job.kill()
-    sys.exit("FAIL: the job goes on 10 seconds after a rank was killed")
+    sys.exit("FAIL: the job still runs 10 seconds after the signal")
 print(rest)
 print(f"ended after {time.monotonic() - start:.1f} s with status {job.returncode}")
-assert job.returncode != 0, "the job claims success"
+assert job.returncode != 0, "the job reports success"
 how = {"STOP": "has waited 2 s for other ranks: .*", "INT": r"was (?:interrupted \(SIGINT\)|told to end \(SIGTERM\))", "TERM": r"was told to end \(SIGTERM\)"}.get(name, "died")
 named = re.findall(rf"rank (\d+) \(process (\d+) on \S+\) {how}; the job ends", rest)
 assert len(named) == 1 == rest.count("the job ends"), f"printed: {named}"

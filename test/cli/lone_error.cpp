@@ -1,4 +1,4 @@
-// A program whose own layer fails on one rank alone, in the middle of training: what lone_error.py runs.
+// A program with a layer that fails on one rank only, during training. lone_error.py runs it.
 #include "partita/partita.hpp"
 
 #include <sys/time.h>
@@ -11,7 +11,7 @@ using namespace partita;
 
 namespace {
 
-/// Hands its input on.
+/// A layer that copies its input.
 class Fragile final : public Operator {
  public:
   std::string_view kind() const override { return "fragile"; }
@@ -21,21 +21,21 @@ class Fragile final : public Operator {
   }
 };
 
-/// As a heap that somebody has overwritten: the fault comes while the process holds the allocator's lock, so that nothing
-/// which allocates, as a backtrace does, comes to an end any more.
+/// Simulates a corrupted heap: the fault occurs while the process holds the allocator's lock. Whatever allocates memory
+/// afterwards, such as a backtrace, never returns.
 [[noreturn]] void fault_in_malloc() {
   std::signal(SIGALRM, [](int) { raise(SIGSEGV); });
   const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 50'000}};
   setitimer(ITIMER_REAL, &soon, nullptr);
   std::array<void*, 64> blocks{};
   while (true) {
-    std::size_t bytes = 2000;  // more than the thread's own cache of small blocks takes
+    std::size_t bytes = 2000;  // too large for the thread's cache of small blocks
     for (void*& block : blocks) block = std::malloc(bytes += 100);
     for (void* block : blocks) std::free(block);
   }
 }
 
-/// In step 3, rank FAIL_RANK fails as FAIL_HOW says.
+/// In step 3, the rank in the environment variable FAIL_RANK fails in the way that FAIL_HOW names.
 class FragileKernel final : public Kernel {
  public:
   explicit FragileKernel(int rank) : fails_(rank == std::atoi(std::getenv("FAIL_RANK"))) {}

@@ -1,4 +1,4 @@
-"""An error or a fault that one rank alone meets in the middle of training takes the whole job down at once, named with the
+"""Tests that an error or a fault on one rank during training ends the whole job at once, and that the output names the
 rank. Arguments: the launcher build/mpiexec and the program build/test/lone_error."""
 
 import os
@@ -9,7 +9,7 @@ import sys
 import time
 
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
-CASES = [  # rank, how, what is said, the job's status; a launcher may add 128 to a signal
+CASES = [  # rank, kind of failure, message, exit status of the job; a launcher may add 128 to a signal
     (1, "error", r"rank 1: layer 'weak': it broke", 2),
     (0, "memory", r"rank 0: out of memory", 1),
     (3, "exception", r"rank 3: something else", 1),
@@ -22,13 +22,13 @@ for rank, how, message, status in CASES:
                            env={**environment, "FAIL_RANK": str(rank), "FAIL_HOW": how}, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
     head = ""
-    while "\nranks" not in head and job.poll() is None:  # not their start, which may be slow
+    while "\nranks" not in head and job.poll() is None:  # do not count the start of the ranks, which may be slow
         head += job.stdout.readline()
     start = time.monotonic()
     try:
         out, err = job.communicate(timeout=10)
     except subprocess.TimeoutExpired:
-        job.terminate()  # the launcher takes its ranks along
+        job.terminate()  # the launcher also ends its ranks
         out, err = job.communicate()
     seconds = time.monotonic() - start
     ours = [line for line in err.splitlines() if line.startswith(("rank", "partita"))]

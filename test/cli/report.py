@@ -1,6 +1,6 @@
-"""The verb report: one page of what train, scale and compare write, looked at in headless Chromium: no complaint in its
-console, something drawn on every canvas, tables that sort, nothing loaded from elsewhere. And what it refuses.
-Arguments: the launcher build/mpiexec, the program build/partita, and Chromium."""
+"""Tests the verb report. Loads a page with results of train, scale and compare in headless Chromium and checks that the
+console has no messages, every canvas has a drawing, tables can be sorted, and nothing is loaded from elsewhere. Checks
+also which files are refused. Arguments: the launcher build/mpiexec, the program build/partita, and Chromium."""
 
 import base64
 import json
@@ -14,15 +14,15 @@ LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 CHROMIUM = sys.argv[3]
 MACHINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/two-cores.toml")
 PARTS = ["compute", "halo", "redistribution", "collective", "gradients", "transfer", "bubble", "optimizer"]
-# What the test looks for in the page once it is drawn, written where --dump-dom shows it.
+# A script that collects what the test checks in the drawn page, and writes it where --dump-dom shows it.
 PROBE = """<script>
 window.addEventListener("load", () => {
   const drawn = [...document.querySelectorAll("canvas")].map((canvas) => {
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    const colours = new Set();
+    const colors = new Set();
     for (let i = 0; i < pixels.length; i += 4)
-      if (pixels[i + 3] === 255) colours.add((pixels[i] << 16) + (pixels[i + 1] << 8) + pixels[i + 2]);
-    return {title: canvas.getAttribute("aria-label"), colours: [...colours].map((c) => c.toString(16).padStart(6, "0"))};
+      if (pixels[i + 3] === 255) colors.add((pixels[i] << 16) + (pixels[i + 1] << 8) + pixels[i + 2]);
+    return {title: canvas.getAttribute("aria-label"), colors: [...colors].map((c) => c.toString(16).padStart(6, "0"))};
   });
   const sort = (table, column) => {
     table.querySelectorAll("th button")[column].click();
@@ -53,7 +53,7 @@ def run(*words, status=0, folder=None):
 
 
 def timeline(stages, microbatches):
-    """Forwards, then backwards, with the bubbles of GPipe; all actions take 2 and 4 ms."""
+    """A GPipe schedule in which forwards take 2 ms and backwards 4 ms."""
     rows = []
     for stage in range(stages):
         forward = [{"action": f"{stage}F{m}", "start": (stage + m) * 2e-3, "end": (stage + m + 1) * 2e-3} for m in range(microbatches)]
@@ -95,7 +95,7 @@ def write(folder, name, content):
 
 
 def look(folder, page):
-    """What Chromium makes of the page: its console and the probe."""
+    """Loads the page in Chromium and returns its console messages, what the probe found, and the DOM."""
     with open(os.path.join(folder, page), encoding="utf-8") as file:
         text = file.read()
     assert text.count("</body>") == 1, "the end of the page"
@@ -121,32 +121,33 @@ def drawn_in(folder):
     write(folder, "compare.json", compared())
     run(PROGRAM, "report", "compare.json", "scale.json", "train.json", "--out", "page.html", folder=folder)
     console, probe, dom = look(folder, "page.html")
-    check("nothing in the console", console == [], console)
+    check("the console is empty", console == [], console)
     titles = [canvas["title"].split(":")[0] for canvas in probe["drawn"]]
-    check(f"a canvas a subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of pipeline",
-                                                     "Speed", "Efficiency", "Loss", "Time"])
-    check("something is drawn on each", all("0072b2" in canvas["colours"] for canvas in probe["drawn"]), probe["drawn"])
-    check("parts of a step in colours of their own", {"0072b2", "e69f00", "cc79a7", "c8c8c8"} <= set(probe["drawn"][0]["colours"]))
-    check("the fastest that fits is named", "<strong>samples</strong> takes 48.00 ms" in dom, dom[:2000])
-    check("what passes its limit is marked", dom.count('class="number bad">495.0 MiB') == 1)
-    check("the limit of memory", "c00000" in probe["drawn"][1]["colours"], probe["drawn"][1])
+    check(f"one canvas per subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of pipeline",
+                                                         "Speed", "Efficiency", "Loss", "Time"])
+    check("every canvas has a drawing", all("0072b2" in canvas["colors"] for canvas in probe["drawn"]), probe["drawn"])
+    check("each part of a step has its own color", {"0072b2", "e69f00", "cc79a7", "c8c8c8"} <= set(probe["drawn"][0]["colors"]))
+    check("the fastest strategy that fits is named", "<strong>samples</strong> is predicted to take 48.00 ms per step" in dom, dom[:2000])
+    check("memory above the limit is marked", dom.count('class="number bad">495.0 MiB') == 1)
+    check("the memory limit is drawn", "c00000" in probe["drawn"][1]["colors"], probe["drawn"][1])
     by_layer = [table for table in probe["sorted"] if table["names"][0] == "layer"]
     bytes_of = lambda text: float(text.split()[0]) * {"B": 1, "KiB": 1024, "MiB": 1 << 20}.get((text.split() + ["B"])[1], 0)
-    check("a table of layers a strategy that has some", len(by_layer) == 3)
+    check("a table of layers for each strategy that has layers", len(by_layer) == 3)
     for table in by_layer:
         down, up = ([bytes_of(text) for text in table[way]] for way in ("down", "up"))
-        check("sorted by bytes, both ways", len(down) == 12 and down == sorted(down, reverse=True) and up == sorted(up), (down, up))
-    check("conditions of each", dom.count("<h3>Conditions</h3>") == 3 and "a processor" in dom)
+        check("sorted by bytes in both directions", len(down) == 12 and down == sorted(down, reverse=True) and up == sorted(up), (down, up))
+    check("conditions of every file", dom.count("<h3>Conditions</h3>") == 3 and "a processor" in dom)
     check("names are text, not markup", "&lt;/script&gt;&lt;b&gt;too large" in dom and "it needs 9 GiB" in dom)
     with open(os.path.join(folder, "page.html"), encoding="utf-8") as file:
-        check("nothing from elsewhere", not re.search(r'(src|href)\s*=\s*["\']|@import|url\(', re.sub(r"<script>.*?</script>", "", file.read(),
+        check("nothing is loaded from elsewhere", not re.search(r'(src|href)\s*=\s*["\']|@import|url\(', re.sub(r"<script>.*?</script>", "", file.read(),
                                                                                                     flags=re.S)))
     with open(os.path.join(folder, "page.png"), "rb") as file:
-        check("a picture of it", len(file.read()) > 50000)
+        check("the screenshot is not empty", len(file.read()) > 50000)
 
 
 def as_written():
-    """What compare and scale themselves write, predicted and measured, with a strategy that does not fit."""
+    """Files that compare and scale wrote themselves, with predicted and measured times and a strategy that does not
+    fit."""
     with tempfile.TemporaryDirectory() as folder:
         small = ["--model", "lenet5", "--width", "0.25", "--batch", "8"]
         samples = 'grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'
@@ -164,21 +165,21 @@ def as_written():
               "measured" not in rows["samples.toml"], rows.keys())
         run(PROGRAM, "report", "c.json", "s.json", "--out", "page.html", folder=folder)
         console, probe, dom = look(folder, "page.html")
-        check("nothing in the console", console == [], console)
+        check("the console is empty", console == [], console)
         titles = [canvas["title"].split(":")[0] for canvas in probe["drawn"]]
-        check(f"a canvas a subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of stages.toml",
+        check(f"one canvas per subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of stages.toml",
                                                          "Pipeline of four.toml", "Speed", "Efficiency"], titles)
-        check("something is drawn on each", all("0072b2" in canvas["colours"] for canvas in probe["drawn"]), probe["drawn"])
-        check("measured beside predicted", {"predicted", "measured", "spread", "repeats", "error"} <= set(probe["sorted"][0]["names"]))
+        check("every canvas has a drawing", all("0072b2" in canvas["colors"] for canvas in probe["drawn"]), probe["drawn"])
+        check("measured and predicted times", {"predicted", "measured", "spread", "repeats", "error"} <= set(probe["sorted"][0]["names"]))
         tables = [table["down"] for table in probe["sorted"] if table["names"][0] == "layer"]
         check("every layer of every strategy", [len(rows) for rows in tables] == [13] * 3, tables)
         fits = next(r for r in rows["samples.toml"]["remedies"] if r["missing"] == 0)
-        check("what would make it fit", f"<strong>samples.toml</strong> does not fit its limit of memory; it would with {fits['change']} ("
+        check("changes that would make it fit", f"<strong>samples.toml</strong> does not fit in its memory limit; it would fit with {fits['change']} ("
               in dom, dom[:3000])
 
 
 def large():
-    """Many layers: the chart shows those that send most, the table all."""
+    """Many layers: the chart shows the layers that send most, the table shows all."""
     with tempfile.TemporaryDirectory() as folder:
         layers = [{"name": f"layer{i}", "bytes": i * 1000} for i in range(200)]
         write(folder, "compare.json", {**compared(), "strategies": [{"name": "s", "seconds": 1, "parts": {"compute": 1}, "layers": layers}]})
@@ -186,11 +187,11 @@ def large():
         console, probe, dom = look(folder, "page.html")
         check("the 30 layers that send most", console == [] and "the 30 of 199 layers that send most" in dom, console)
         check("a row for every layer", [len(table["down"]) for table in probe["sorted"]] == [0, 200], probe["sorted"])
-        check("columns that have values", probe["sorted"][0]["names"] == ["strategy", "predicted"], probe["sorted"])
+        check("only columns with values", probe["sorted"][0]["names"] == ["strategy", "predicted"], probe["sorted"])
 
 
 def printed():
-    """On paper, too, without a window."""
+    """The page can be printed."""
     with tempfile.TemporaryDirectory() as folder:
         write(folder, "compare.json", compared())
         run(PROGRAM, "report", "compare.json", "--out", "page.html", folder=folder)
@@ -226,12 +227,12 @@ printed()
 refused("no file", None, "needs the files", file=None)
 refused("no page", compared(), "--out page.html", out=())
 refused("a file that is not there", None, "r.json", "No such file")
-refused("no JSON", json.dumps(compared())[:1000], "r.json: it is no JSON")
+refused("not JSON", json.dumps(compared())[:1000], "r.json: it is not JSON")
 refused("another subject", {"subject": "weather"}, "its subject is 'weather'")
-refused("no subject", {"model": "m"}, "it has no subject")
-refused("a list", [1], "is no object")
-refused("no strategies", changed(lambda c: c.pop("strategies")), "it has no strategies")
-refused("a part that is no number", changed(lambda c: c["strategies"][1]["parts"].update(halo="x")),
+refused("no subject", {"model": "m"}, "the field subject is missing")
+refused("a list", [1], "is not a JSON object")
+refused("no strategies", changed(lambda c: c.pop("strategies")), "the field strategies is missing")
+refused("a part that is not a number", changed(lambda c: c["strategies"][1]["parts"].update(halo="x")),
         r"strategies\[1\]\.parts\.halo is not a number")
 refused("an action without end", changed(lambda c: c["strategies"][2]["timeline"][3][1].pop("end")),
         r"strategies\[2\]\.timeline\[3\]\[1\]\.end")

@@ -1,6 +1,7 @@
-"""Two hosts over TCP: name spaces of network, processes, shared memory and host name, joined by one virtual link. Training
-agrees with one host's, test programs of MPI pass, and when the link is cut the job ends and says why. Needs root and
-MPICH's launcher, else it is skipped (status 77). Arguments: the launcher build/mpiexec, build/partita, the programs."""
+"""Tests two hosts over TCP. The hosts are namespaces of network, processes, shared memory and host name, connected by a
+virtual link. Training gives the same losses as on one host, MPI test programs pass, and if the link is cut the job ends
+and says why. Needs root and the launcher of MPICH; otherwise the test is skipped (status 77). Arguments: the launcher
+build/mpiexec, build/partita, the test programs."""
 
 import json
 import os
@@ -28,7 +29,7 @@ def skip(reason):
 
 
 def on_hosts(folder, *command):
-    """Starts four ranks, two on each host; the launcher runs on A and reaches B as it would by ssh."""
+    """Starts four ranks, two on each host. The launcher runs on A and reaches B as if by ssh."""
     launch = os.path.join(folder, "launch")
     with open(launch, "w") as file:
         file.write(f"""#!/bin/bash
@@ -49,7 +50,7 @@ def finish(job, seconds):
         return job.communicate(timeout=seconds)[0]
     except subprocess.TimeoutExpired:
         job.terminate()
-        sys.exit(f"FAIL: the job goes on after {seconds} s\n{job.communicate(timeout=10)[0]}")
+        sys.exit(f"FAIL: the job still runs after {seconds} s\n{job.communicate(timeout=10)[0]}")
 
 
 def losses(path):
@@ -77,7 +78,7 @@ def agree(folder):
 def tests_pass(folder):
     for program in TESTS:
         job = on_hosts(folder, program)
-        printed = finish(job, 1500)  # with PARTITA_LONG 200 cases of the master test
+        printed = finish(job, 1500)  # with PARTITA_LONG the master test has 200 cases
         hung = "MPI_Finalize has not returned" in printed
         assert "[  PASSED  ]" in printed and "[  FAILED  ]" not in printed and (job.returncode == 0 or hung), printed
         print(f"ok   {os.path.basename(program)} passes over two hosts{'; MPI_Finalize hung' if hung else ''}")
@@ -97,7 +98,8 @@ def ranks_of(folder):
 
 
 def cut(folder):
-    """The ranks of both hosts end by themselves; MPICH's launcher does not notice the cut, and is interrupted as by Ctrl-C."""
+    """Cuts the link during training. The ranks of both hosts end by themselves. The launcher of MPICH does not notice the
+    cut, so the test ends it."""
     job = on_hosts(folder, *TRAIN, "--epochs", "100000", "--no-test", "--timeout", "5", "--kernels", folder)
     for line in job.stdout:
         if line.startswith("epoch"):
@@ -112,17 +114,17 @@ def cut(folder):
     printed = job.communicate(timeout=30)[0]
     said = re.findall(r"rank \d \(process \d+ on (\S+)\) has waited 5 s for other ranks: .*; the job ends", printed)
     assert not rest and job.returncode != 0 and said == [A], f"{len(rest)} ranks left, status {job.returncode}\n{printed}"
-    print(f"ok   a cut link ends the ranks of both hosts after {seconds:.1f} s, said on A")
+    print(f"ok   a cut link ends the ranks of both hosts after {seconds:.1f} s, reported on A")
 
 
 if os.geteuid() != 0:
-    skip("name spaces of network need root")
+    skip("network namespaces need root")
 if sh("ip", "netns", check=False).returncode != 0:
     skip("there is no 'ip netns' (package iproute2)")
 if "HYDRA" not in sh(LAUNCHER, "--version", check=False).stdout:
     skip("the launcher is not MPICH's")
 if sh("ip", "netns", "add", A, check=False).returncode != 0:
-    skip("this machine allows no name spaces of network")
+    skip("this machine does not allow network namespaces")
 try:
     sh("ip", "netns", "add", B)
     sh("ip", "link", "add", "link-a", "netns", A, "type", "veth", "peer", "name", "link-b", "netns", B)

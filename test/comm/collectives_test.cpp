@@ -31,7 +31,7 @@ Index count_between(const CollectiveCall& call, int from, int to) {
 }
 Index total(const CollectiveCall& call) { return std::accumulate(call.counts.begin(), call.counts.end(), Index{0}); }
 
-/// How many elements a rank gives.
+/// The number of elements that a rank contributes.
 Index given(const CollectiveCall& call, int rank) {
   if (call.verb == Verb::all_gather) return call.counts[static_cast<std::size_t>(rank)];
   if (call.verb != Verb::all_to_all) return total(call);
@@ -40,7 +40,8 @@ Index given(const CollectiveCall& call, int rank) {
   return sum;
 }
 
-/// What a rank gives: whole numbers whose sums over 16 ranks every dtype has; large ones where it has those.
+/// The elements that a rank contributes: integers whose sums over 16 ranks are exact in every dtype. They are larger if
+/// the dtype has more than 2 bytes.
 std::vector<double> input(const CollectiveCall& call, int rank) {
   const bool large = size_of(call.dtype) > 2;
   std::vector<double> values;
@@ -49,7 +50,7 @@ std::vector<double> input(const CollectiveCall& call, int rank) {
   return values;
 }
 
-/// op over all ranks' inputs.
+/// Reduces the inputs of all ranks.
 std::vector<double> combined(const CollectiveCall& call, ReduceOp op) {
   auto result = input(call, 0);
   for (int r = 1; r < call.ranks; ++r) {
@@ -64,7 +65,7 @@ std::vector<double> part(const std::vector<double>& values, Index first, Index c
   return {values.begin() + first, values.begin() + first + count};
 }
 
-/// What a rank has to get, by a serial program.
+/// The elements that a rank must receive, computed serially.
 std::vector<double> expected(const CollectiveCall& call, int rank, ReduceOp op) {
   const auto before = [&](int last) {
     return std::accumulate(call.counts.begin(), call.counts.begin() + last, Index{0});
@@ -87,7 +88,7 @@ std::vector<double> expected(const CollectiveCall& call, int rank, ReduceOp op) 
   return all;
 }
 
-/// Runs the call over `exchange`; `result` has the size that it needs.
+/// Runs the textbook collective. `result` already has the right size.
 void run(Communicator& comm, const CollectiveCall& call, ReduceOp op, const Bytes& in, Bytes& result) {
   switch (call.verb) {
     case Verb::all_reduce:
@@ -109,7 +110,7 @@ std::string describe(const CollectiveCall& call) {
                      fmt::join(call.counts, " "), call.ranks, call.root);
 }
 
-/// Even, empty and uneven counts of one block a rank.
+/// Equal, empty and unequal counts, one per block.
 std::vector<std::vector<Index>> block_counts(std::size_t blocks) {
   std::vector<std::vector<Index>> all{std::vector<Index>(blocks, 0), std::vector<Index>(blocks, 1),
                                       std::vector<Index>(blocks, 6)};
@@ -125,7 +126,7 @@ std::vector<std::vector<Index>> block_counts(std::size_t blocks) {
   return all;
 }
 
-/// Everything that a verb can be called with on so many ranks.
+/// All calls of a collective that are tested on `ranks` ranks.
 std::vector<CollectiveCall> calls(Verb verb, int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   std::vector<std::vector<Index>> counts;
@@ -144,8 +145,9 @@ std::vector<CollectiveCall> calls(Verb verb, int ranks) {
   return all;
 }
 
-/// What an exchange takes on a network where a message of b bytes takes alpha + b beta both ways at once, and waits for
-/// nobody but its senders: each message brings along when it was sent.
+/// Computes the time of exchanges on an ideal network. A message of b bytes takes alpha + b * beta, and a rank sends
+/// and receives at the same time. An exchange waits only for its senders: each message carries the time at which it was
+/// sent.
 class Clock final : public Communicator {
  public:
   Clock(std::shared_ptr<Communicator> inner, double alpha, double beta)
@@ -194,7 +196,7 @@ class Clock final : public Communicator {
   double alpha_, beta_, now_ = 0;
 };
 
-/// A call whose blocks are equal, whoever cuts them.
+/// A call whose blocks are equal in every algorithm.
 CollectiveCall equal_blocks(Verb verb, Algorithm algorithm, int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   if (verb == Verb::all_reduce || verb == Verb::broadcast)
@@ -202,7 +204,7 @@ CollectiveCall equal_blocks(Verb verb, Algorithm algorithm, int ranks) {
   return {verb, algorithm, ranks, std::vector<Index>(verb == Verb::all_to_all ? p * p : p, 5), DType::f32, 0};
 }
 
-/// Seconds until the last rank has run the call.
+/// The time on the ideal network until the last rank has completed the call.
 double clocked(Communicator& comm, const CollectiveCall& call, double alpha, double beta) {
   Clock clock(comm.split(0, comm.rank()), alpha, beta);
   const Bytes in = stored(input(call, comm.rank()), call.dtype);
@@ -229,7 +231,8 @@ TEST(Collectives, EveryAlgorithmDeliversAndSendsWhatTheClosedFormsSay) {
             counter->reset();
             run(*counted, call, op, stored(input(call, comm.rank()), call.dtype), result);
             ASSERT_EQ(result, right) << describe(call) << ", rank " << comm.rank();
-            ASSERT_EQ(counter->total(), collective_traffic(call, comm.rank())) << describe(call) << ", rank " << comm.rank();
+            ASSERT_EQ(counter->total(), collective_traffic(call, comm.rank()))
+                << describe(call) << ", rank " << comm.rank();
           }
     });
 }
@@ -240,7 +243,7 @@ TEST(Collectives, ReplicasOfASumAgreeBitForBit) {
       constexpr Index count = 61;
       for (const Algorithm algorithm : algorithms(Verb::all_reduce))
         for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-          std::vector<double> values;  // their sums depend on the order in any format
+          std::vector<double> values;  // their sums depend on the order in every dtype
           for (Index i = 0; i < count; ++i)
             values.push_back(static_cast<double>((comm.rank() * 37 + i * 11) % 23 - 11) / 7 *
                              ((comm.rank() + i) % 3 == 0 ? 1000 : 1));

@@ -10,7 +10,7 @@ namespace {
 
 using Counts = std::map<std::pair<std::string, Verb>, Traffic>;
 
-/// Each collective once, with 5 floats in all.
+/// Runs each collective once, with `elements` floats in total.
 void run_collectives(Communicator& comm, Index elements) {
   std::vector<Index> counts(static_cast<std::size_t>(comm.size()), 0);
   counts.back() = elements;
@@ -70,9 +70,9 @@ TEST(Counting, NothingToMoveCountsNothing) {
   run_threads(2, [](Communicator& comm) {
     const auto counter = std::make_shared<TrafficCounter>();
     const auto counted = counting(comm.split(0, comm.rank()), counter);
-    run_collectives(*counted, 0);                         // no element
-    run_collectives(*counted->split(comm.rank(), 0), 5);  // no peer
-    counted->exchange({}, {}, {}).wait();                 // no message
+    run_collectives(*counted, 0);                         // no elements
+    run_collectives(*counted->split(comm.rank(), 0), 5);  // no peers
+    counted->exchange({}, {}, {}).wait();                 // no messages
     EXPECT_EQ(counter->by_label(), Counts{});
   });
 }
@@ -99,7 +99,7 @@ TEST(Counting, SplitsCountToo) {
   run_threads(4, [](Communicator& comm) {
     const auto counter = std::make_shared<TrafficCounter>();
     const auto half = counting(comm.split(0, comm.rank()), counter)->split(comm.rank() % 2, 0);
-    EXPECT_EQ(counter->total(), Traffic{}) << "a split itself moves nothing";
+    EXPECT_EQ(counter->total(), Traffic{}) << "a split itself must count nothing";
     counter->set_label("fc");
     run_collectives(*half, 2);
     EXPECT_EQ(counter->by_label(), each_collective("fc", {1, 8}));

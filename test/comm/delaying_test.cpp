@@ -12,7 +12,8 @@ using namespace partita::test;
 
 namespace {
 
-/// Seconds from the start of a ring shift of 1000 bytes to its end, with `work` seconds of work in between.
+/// Returns the seconds that a ring shift of 1000 bytes takes, with `work` seconds of work between its start and its
+/// wait.
 double shift(Communicator& comm, double work) {
   const std::vector<std::byte> out(1000);
   std::vector<std::byte> in(1000);
@@ -32,7 +33,7 @@ TEST(Delaying, ChangesNothingElse) {
   run_threads(3, [](Communicator& comm) { check_transport(*delaying(comm.split(0, comm.rank()), {1e-6, 1e9})); });
 }
 
-// Lower bounds hold on any machine; upper ones leave room for a busy one.
+// The lower bounds hold on any machine. The upper bounds leave room for a busy machine.
 TEST(Delaying, WaitingTakesLatencyAndTransfer) {
   run_threads(2, [](Communicator& comm) {
     const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 0.05, .bandwidth = 1000 / 0.1});
@@ -50,7 +51,7 @@ TEST(Delaying, WorkBetweenStartAndWaitIsHidden) {
     const auto slow = delaying(comm.split(0, comm.rank()), {.latency = 0.3, .bandwidth = 0});
     const double time = shift(*slow, 0.29);
     EXPECT_GE(time, 0.3);
-    EXPECT_LT(time, 0.55) << "the work came on top of the transfer";
+    EXPECT_LT(time, 0.55) << "the work was added to the transfer";
   });
 }
 

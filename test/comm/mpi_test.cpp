@@ -43,14 +43,14 @@ TEST(Mpi, RefusesCountsThatMpiCannotSay) {
   const auto world = mpi_world();
   std::vector<Index> counts(static_cast<std::size_t>(world->size()), 0);
   counts.back() = Index{INT_MAX} + 1;
-  if (world->size() == 1) {  // else through shared memory, which can
+  if (world->size() == 1) {  // with more ranks these go through shared memory, which has no such limit
     EXPECT_THROW(world->all_gather(nullptr, nullptr, counts, DType::f32, {}), Error);
     EXPECT_THROW(world->reduce_scatter(nullptr, nullptr, counts, DType::f32, {}), Error);
   }
   EXPECT_THROW(world->all_to_all(nullptr, counts, nullptr, counts, DType::f32, {}), Error);
 }
 
-/// So many pieces of shared memory that some are stored past the caches and some are not.
+/// Enough pieces in shared memory that some of them bypass the caches and some do not.
 TEST(Mpi, SumsOfPiecesStoredEitherWay) {
   const auto world = mpi_world();
   const int p = world->size(), me = world->rank();
@@ -66,7 +66,7 @@ TEST(Mpi, SumsOfPiecesStoredEitherWay) {
     }
 }
 
-/// Blocks of many pieces of shared memory, uneven and empty ones, several collectives at a time.
+/// Several collectives at a time, with uneven and empty blocks that take many pieces of shared memory.
 TEST(Mpi, CollectivesOfManyPieces) {
   const auto world = mpi_world();
   const int p = world->size(), me = world->rank();

@@ -12,7 +12,7 @@ using namespace partita::test;
 
 namespace {
 
-/// The communicator that the ranks of run_threads own, as the shared pointer that a ProcessGrid wants.
+/// Returns a copy of the communicator of run_threads as the shared pointer that a ProcessGrid needs.
 std::shared_ptr<Communicator> whole(Communicator& comm) { return comm.split(0, comm.rank()); }
 
 template <class E>
@@ -79,7 +79,7 @@ TEST(Threads, AMessageFromARankThatHasFinishedIsAnError) {
       if (comm.rank() == 1) comm.exchange({}, {&recv, 1}, {}).wait();
     });
   });
-  EXPECT_EQ(message, "waited for a message from rank 2, which has finished");
+  EXPECT_EQ(message, "a message from rank 2 cannot arrive: that rank has finished");
 }
 
 TEST(Threads, AMessageOfAnotherSizeIsAnError) {
@@ -117,5 +117,5 @@ TEST(ProcessGrid, HasACommunicatorForEveryAxisSet) {
 TEST(ProcessGrid, NamesBothNumbersIfTheRanksDoNotFit) {
   const auto message = message_of<Error>(
       [] { run_threads(3, [](Communicator& comm) { ProcessGrid(Grid::parse("y=2 x=2"), whole(comm), {}); }); });
-  EXPECT_EQ(message, "the grid \"y=2 x=2\" arranges 4 ranks, but there are 3");
+  EXPECT_EQ(message, "the grid \"y=2 x=2\" has 4 ranks, but the job has 3");
 }

@@ -1,5 +1,5 @@
-// SpatialConv and SpatialPool on thread ranks against one rank of the reference backend: same values, bit for bit,
-// since all numbers are small integers. Windows, extents and layouts are drawn.
+// Compares SpatialConv and SpatialPool on thread ranks with the reference backend on one rank. Convolutions must agree
+// bit for bit, since all numbers are small integers. Windows, extents and layouts are random.
 #include "partita/distconv/conv.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/pool.hpp"
@@ -17,7 +17,7 @@ using namespace partita::test;
 
 namespace {
 
-/// Counts the calls of conv_forward: more than one means that the border was computed once more.
+/// Counts the calls of conv_forward. More than one call means that the border was recomputed.
 class CountingBackend final : public ReferenceBackend {
  public:
   void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -28,7 +28,7 @@ class CountingBackend final : public ReferenceBackend {
   int forwards = 0;
 };
 
-/// A window operator of a drawn shape and layout.
+/// A random window operator: its windows, shapes and layouts.
 struct Case {
   Case(const char* grid, const char* layout, const Shape& inputs, Index filters, std::vector<Window> slides)
       : windows(std::move(slides)) {
@@ -55,7 +55,7 @@ struct Case {
     if (!pooling) y = y.with(1, {});
   }
 
-  /// Maximum pooling has no value for a window in the padding alone.
+  /// False if a window covers only padding: maximum pooling then has no value.
   bool pools() const {
     for (int d = 2; d < y.shape().dims(); ++d)
       for (Index o = 0; o < y.shape().extent(d); ++o)
@@ -78,7 +78,7 @@ struct Case {
     return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
   }
 
-  /// Padding up to beyond the reach: some outputs read nothing but zeros, in every fourth case many.
+  /// Padding may exceed the window's reach, so that some outputs read only zeros; in every fourth case many do.
   Window conv_window() {
     if (between(0, 3) == 0) return {between(2, 3), 1, 1, between(0, 8), between(0, 8)};
     Window window{between(1, between(0, 1) == 0 ? 3 : 7), between(1, 3), between(1, 3)};
@@ -93,7 +93,7 @@ struct Case {
     return window;
   }
 
-  /// One axis to N, H or W (pooling: C too), before or behind those that are there, or to nothing.
+  /// Places the axis on N, H or W (or C, for pooling), before or after the axes that are already there, or nowhere.
   void place(int axis, bool pooling) {
     const int d = static_cast<int>(between(0, 4));
     if (d == 4 || (d == 1 && !pooling)) return;
@@ -121,13 +121,13 @@ void expect_part(const Tensor& part, const Tensor& whole, std::string_view what)
     ASSERT_EQ(part.get(i), same.get(i)) << what << " in " << part.box().print() << ", element " << i;
 }
 
-/// A local tensor summed over the ranks of which `counts` is true.
+/// Sums a local tensor over the ranks for which `counts` is true.
 void sum_parts(Communicator& comm, const Tensor& part, bool counts) {
   if (!counts) part.zero();
   comm.all_reduce(part.data(), part.volume(), part.dtype(), ReduceOp::sum, {}).wait();
 }
 
-/// What one rank computes of a whole convolution.
+/// The same convolution computed on one rank.
 struct WholeConv {
   explicit WholeConv(const Case& c) {
     Shape weights{{'F', c.y.shape()['C']}, {'C', c.x.shape()['C']}, {'H', c.windows[0].kernel}};
@@ -147,7 +147,7 @@ struct WholeConv {
   Tensor x, w, bias, y, dy, dx, dw;
 };
 
-/// One rank of a partitioned convolution; true if it computed its border once more.
+/// Checks one rank of a partitioned convolution. Returns true if the rank recomputed its border.
 bool check_conv(const Case& c, const WholeConv& whole, Communicator& comm, bool overlap) {
   const int me = comm.rank();
   const SpatialConv conv(c.windows, halo_of_inputs(c.x, c.y, c.windows), halo_of_outputs(c.x, c.y, c.windows), me);
@@ -167,7 +167,7 @@ bool check_conv(const Case& c, const WholeConv& whole, Communicator& comm, bool 
   return backend.forwards > 1;
 }
 
-/// <conv(x), dy> = <x, conv'(dy)> = <w, conv'(x, dy)>, each over the parts of all ranks.
+/// <conv(x), dy> = <x, conv'(dy)> = <w, conv'(x, dy)>, each summed over the parts of all ranks.
 void check_conv_adjoint(const Case& c, const WholeConv& whole, Communicator& comm) {
   const int me = comm.rank();
   const SpatialConv conv(c.windows, halo_of_inputs(c.x, c.y, c.windows), halo_of_outputs(c.x, c.y, c.windows), me);
@@ -186,7 +186,7 @@ void check_conv_adjoint(const Case& c, const WholeConv& whole, Communicator& com
   EXPECT_EQ(forward, sum_over(comm, counts ? inner_local(whole.w, dw) : 0));
 }
 
-/// What one rank computes of a whole pooling.
+/// The same pooling computed on one rank.
 struct WholePool {
   WholePool(const Case& c, const Pooling& pooling) {
     x = filled("NCHW", c.x.shape(), 1);
@@ -201,7 +201,7 @@ struct WholePool {
   Tensor x, y, dy, dx;
 };
 
-/// Averages round as they divide, and sums of rounded numbers depend on their order.
+/// Compares with a tolerance: averages round when they divide, and a sum of rounded numbers depends on its order.
 void expect_near(const Tensor& part, const Tensor& whole, std::string_view what) {
   const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
   for (Index i = 0; i < part.volume(); ++i)
@@ -220,7 +220,7 @@ void check_pool(const Case& c, const Pooling& pooling, const WholePool& whole, C
   expect_near(y, whole.y, "y");
   expect_near(dx, whole.dx, "dx");
   if (pooling.kind == PoolKind::max) return;
-  const bool counts = is_first(c.x.grid(), me, c.x.replicated());  // an average is linear
+  const bool counts = is_first(c.x.grid(), me, c.x.replicated());  // only an average is linear
   const double forward = sum_over(comm, counts ? inner_local(y, dy) : 0);
   EXPECT_NEAR(forward, sum_over(comm, counts ? inner_local(x, dx) : 0), 1e-9);
 }
@@ -241,12 +241,13 @@ TEST(SpatialConv, RandomLayoutsAgreeWithOneRank) {
       check_conv_adjoint(c, whole, comm);
     });
   }
-  EXPECT_GT(borders, 50) << "too few cases computed a border once more";
-  EXPECT_EQ(blocking, 0) << "without overlap one call computes all";
+  EXPECT_GT(borders, 50) << "too few cases recomputed a border";
+  EXPECT_EQ(blocking, 0) << "without overlap one call computes everything";
 }
 
 TEST(SpatialConv, OutputsOfPaddingAloneDoNotJoinTheInterior) {
-  // H, 3 inputs as 2 + 1 and 8 outputs: of the first 4, 0 reads own inputs, 1 and 2 a neighbour's, and 3 padding alone.
+  // H has 3 inputs, cut into 2 + 1, and 8 outputs. Of the first 4 outputs, output 0 reads own inputs, outputs 1 and 2
+  // read a neighbor's, and output 3 reads only padding.
   for (const auto& [lo, hi] : {std::pair<Index, Index>{0, 6}, {6, 0}, {6, 6}}) {
     const std::vector<Window> windows{{.kernel = 2, .pad_lo = lo, .pad_hi = hi},
                                       {.kernel = 3, .pad_lo = 1, .pad_hi = 1}};

@@ -1,6 +1,6 @@
-// Overlap proved by pretended times: transfers take a latency, kernels a sleep proportional to their output, so that
-// neither cores nor memory decide. Without overlap a step takes transfer + compute, with it max(transfer, compute) +
-// boundary.
+// Proves overlap with simulated times, so that neither cores nor memory matter: a transfer has a fixed latency, and a
+// kernel sleeps for a time proportional to its output. Without overlap a step takes transfer + compute. With overlap it
+// takes max(transfer, compute) + boundary.
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
@@ -21,14 +21,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double transfer = 0.15;
-constexpr int attempts = 3;  // a loaded machine may be late; it is never early
+constexpr int attempts = 3;  // a loaded machine may be late, but never early
 
-/// Kernels that take `forward`, `data` and `filter` seconds for all of a rank's outputs, inputs and outputs.
+/// Seconds that the kernels take for all outputs (`forward`), inputs (`data`) and outputs (`filter`) of a rank.
 struct Times {
   double forward = 0, data = 0, filter = 0;
 };
 
-/// The reference's results after pretended times.
+/// Sleeps for the simulated time, then computes as the reference backend does.
 class SlowBackend final : public ReferenceBackend {
  public:
   SlowBackend(Times times, Index elements) : times_(times), elements_(static_cast<double>(elements)) {}
@@ -69,7 +69,7 @@ class SlowBackend final : public ReferenceBackend {
   double elements_;
 };
 
-/// Seconds of one forward and one backward, the slower rank's.
+/// Seconds of one forward and one backward pass on the slower rank.
 struct Measured {
   double forward = 0, backward = 0;
 };
@@ -86,7 +86,7 @@ Clock::time_point start_together(Communicator& comm) {
   return Clock::now();
 }
 
-/// A layer with 3x3 windows on two ranks of 20 rows each, N C H@y W: one row in 20 reads the halo.
+/// A layer N C H@y W with 3x3 windows on two ranks of 20 rows each. One row in 20 reads the halo.
 struct Cut {
   Shape shape{{'N', 1}, {'C', 1}, {'H', 40}, {'W', 4}};
   Layout layout = Layout::parse("N C H@y W", shape, Grid::parse("y=2"));
@@ -94,7 +94,7 @@ struct Cut {
   Halo x = halo_of_inputs(layout, layout, windows), dy = halo_of_outputs(layout, layout, windows);
 };
 
-/// Times what `make(cut, rank, box)` gives, a pair of functions for forward and backward, behind a slow network.
+/// Measures the functions for forward and backward that `make(cut, rank, box)` returns, on a slow simulated network.
 template <class Make>
 Measured measure_on(const Times& times, bool overlap, Make&& make) {
   const Cut cut;
@@ -147,7 +147,8 @@ using Measure = Measured (*)(const Times& times, bool overlap);
 
 bool near(double measured, double expected) { return measured <= 1.25 * expected + 0.03; }
 
-/// Sleeps bound the times from below; from above a try in a few must come near.
+/// No run can be faster than its sleeps, so every attempt is checked against the lower bound. One attempt must come
+/// near the expected times.
 void expect_times(Measure measure, const Times& times, bool overlap, double forward, double backward) {
   Measured measured;
   for (int attempt = 0; attempt < attempts; ++attempt) {
@@ -176,6 +177,6 @@ TEST(Overlap, WithoutItTimesAddUp) {
 
 TEST(Overlap, OfPooling) {
   const Times times{.forward = 0.2, .data = 0.2, .filter = 0};
-  expect_times(measure_pool, times, true, 0.2 + 0.2 / 20, 0.2);  // backward forms nothing twice
+  expect_times(measure_pool, times, true, 0.2 + 0.2 / 20, 0.2);  // backward recomputes nothing
   expect_times(measure_pool, times, false, 0.2 + transfer, 0.2 + transfer);
 }

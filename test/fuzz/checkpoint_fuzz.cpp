@@ -1,9 +1,9 @@
-// A checkpoint of any bytes is loaded or refused with an Error.
-#include "test/fuzz/memory_file.hpp"
+// Arbitrary bytes are either loaded as a checkpoint or refused with an Error.
 #include "partita/base/error.hpp"
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/checkpoint.hpp"
+#include "test/fuzz/memory_file.hpp"
 
 using namespace partita;
 

@@ -1,7 +1,7 @@
-// An IDX file of any bytes, plain or gzipped, is read as images or refused with an Error.
-#include "test/fuzz/memory_file.hpp"
+// Arbitrary bytes, plain or gzipped, are either read as an IDX file of images or refused with an Error.
 #include "partita/base/error.hpp"
 #include "partita/train/data/dataset.hpp"
+#include "test/fuzz/memory_file.hpp"
 
 #include <numeric>
 

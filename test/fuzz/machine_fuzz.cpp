@@ -1,4 +1,5 @@
-// A machine's text is read, printed and read again to the same, and its curves give numbers, or there is an Error.
+// A machine file that can be read prints as text that reads back the same, and its curves give numbers; otherwise there
+// is an Error.
 #include "partita/base/error.hpp"
 #include "partita/strategies/machine/machine.hpp"
 

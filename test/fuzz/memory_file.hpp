@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-/// A file in memory, by a path that can be opened.
+/// A file in memory with a path that can be opened.
 class MemoryFile {
  public:
   MemoryFile(const std::uint8_t* data, std::size_t size) : descriptor_(memfd_create("fuzz", 0)) {

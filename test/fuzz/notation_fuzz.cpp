@@ -1,4 +1,4 @@
-// What is read as a grid or a layout is printed as text that reads back as the same; anything else is an Error.
+// A text that is read as a grid or a layout prints as text that reads back the same; otherwise there is an Error.
 #include "partita/base/error.hpp"
 #include "partita/layouts/layout.hpp"
 

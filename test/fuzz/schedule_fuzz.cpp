@@ -1,4 +1,5 @@
-// A schedule's CSV is read, written and read again to the same; it is proven, and then simulated, or gives an Error.
+// A schedule in CSV that can be read prints as text that reads back the same. If it passes the checks it is simulated;
+// otherwise there is an Error.
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/timeline.hpp"
 #include "partita/strategies/schedule/validate.hpp"

@@ -1,6 +1,7 @@
-// A strategy's text is read, printed and read again to the same; bound to a model it gives a plan or an Error.
+// A strategy that can be read prints as text that reads back the same. Binding it to a model gives a plan or an Error.
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <cstdlib>
@@ -11,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const Strategy strategy = Strategy::parse({reinterpret_cast<const char*>(data), size}, "fuzzed.toml");
     if (Strategy::parse(strategy.print(), "printed.toml").print() != strategy.print()) std::abort();
-    constexpr int enough = 64;  // larger grids take time, not other ways
+    constexpr int enough = 64;  // larger grids take time but no other code paths
     if (strategy.grid().size() > enough) return 0;
     for (const auto& grid : strategy.grids())
       if (grid.size() > enough) return 0;

@@ -16,7 +16,7 @@ const std::vector<std::string> placements{"",        "N@a",     "H@a",     "W@b"
 
 Shape shape_of(Index n, Index h, Index w) { return Shape{{'N', n}, {'C', channels}, {'H', h}, {'W', w}}; }
 
-/// The rows of [0, n) that the outputs `out` read, by the definition of a window.
+/// Returns the rows of [0, n) that the outputs `out` read, by the definition of a window.
 std::set<Index> reads(const Window& window, Interval out, Index n) {
   std::set<Index> inputs;
   for (Index o = out.lo; o < out.hi; ++o)
@@ -25,7 +25,7 @@ std::set<Index> reads(const Window& window, Interval out, Index n) {
   return inputs;
 }
 
-/// The smallest interval that holds all of `values`.
+/// Returns the smallest interval that holds all of `values`.
 Interval hull(const std::set<Index>& values) {
   return values.empty() ? Interval{} : Interval{*values.begin(), *values.rbegin() + 1};
 }
@@ -55,8 +55,8 @@ std::vector<Case> cases() {
 TEST(Halo, RefusesMoreWindowsThanDimensions) {
   const auto x = Layout::parse("H@b", shape_of(3, 12, 5), Grid::parse("a=2 b=3"));
   const std::vector<Window> windows(max_dims + 1);
-  EXPECT_DEATH(halo_of_inputs(x, x, windows), "a window a dimension");
-  EXPECT_DEATH(halo_of_outputs(x, x, windows), "a window a dimension");
+  EXPECT_DEATH(halo_of_inputs(x, x, windows), "at most one window per dimension");
+  EXPECT_DEATH(halo_of_outputs(x, x, windows), "at most one window per dimension");
 }
 
 TEST(Halo, IsAlongNoAxisWhereWindowsStayInTheirBlocks) {
@@ -69,8 +69,8 @@ TEST(Halo, IsAlongNoAxisWhereWindowsStayInTheirBlocks) {
   const Window halves{.kernel = 2, .stride = 2};
   EXPECT_EQ(axes_of("H@b", 12, halves), 0U);
   EXPECT_EQ(axes_of("H@a W@b", 12, Window{}), 0U);
-  EXPECT_NE(axes_of("H@b", 14, halves), 0U) << "blocks of 5, 5 and 4 places begin amid windows";
-  EXPECT_NE(axes_of("H@b", 13, halves), 0U) << "the last place is in no window";
+  EXPECT_NE(axes_of("H@b", 14, halves), 0U) << "blocks of 5, 5 and 4 elements begin in the middle of windows";
+  EXPECT_NE(axes_of("H@b", 13, halves), 0U) << "no window covers the last element";
   EXPECT_NE(axes_of("H@b", 12, Window{.kernel = 2, .stride = 2, .pad_lo = 1}), 0U);
   EXPECT_NE(axes_of("H@b", 12, Window{.kernel = 3, .pad_hi = 2}), 0U);
 }

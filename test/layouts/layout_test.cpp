@@ -39,12 +39,12 @@ TEST(Layout, CutsInNestedBalancedBlocks) {
 
 TEST(Layout, TheOrderOfAxesDecidesWhoOwnsWhat) {
   const auto layout = Layout::parse("H@(x,y)", Shape{{'H', 5}}, Grid::parse("y=2 x=3"));
-  // over x: 0 1 | 2 3 | 4, each over y: 0|1, 2|3, 4|-
+  // Cut over x: 0 1 | 2 3 | 4. Then each block is cut over y: 0|1, 2|3, 4|-.
   const std::vector<Interval> expected{{0, 1}, {2, 3}, {4, 5}, {1, 2}, {3, 4}, {5, 5}};
   for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(layout.owned(rank)[0], expected[static_cast<std::size_t>(rank)]);
 }
 
-/// How many ranks own each element.
+/// Counts how many ranks own each element.
 std::map<std::pair<Index, Index>, int> owners(const Layout& layout) {
   std::map<std::pair<Index, Index>, int> count;
   for (const auto& box : layout.owned())

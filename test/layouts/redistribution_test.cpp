@@ -24,10 +24,10 @@ std::vector<Point> points(const Box& box) {
   return all;
 }
 
-/// The global tensor's value.
+/// The value of an element of the global tensor.
 Index value(Point p) { return 100 + 10 * p.first + p.second; }
 
-/// Contents that have the layout: along partial axes the ranks' shares differ and add up to the value.
+/// Returns a state that has the layout: along partial axes the ranks' contributions differ and add up to the value.
 State fill(const Layout& layout) {
   const auto& grid = layout.grid();
   State state(static_cast<std::size_t>(grid.size()));
@@ -43,18 +43,18 @@ State fill(const Layout& layout) {
   return state;
 }
 
-/// What `state` would have to be summed over the group of `rank` along `axes`, at p.
+/// Returns the sum of element p over the group of `rank` along `axes`.
 Index sum_over(const State& state, const Grid& grid, int rank, AxisSet axes, Point p) {
   Index sum = 0;
   for (const int other : grid.group(rank, axes)) {
     const auto& local = state[static_cast<std::size_t>(other)];
-    EXPECT_TRUE(local.contains(p)) << "a sum over ranks that hold other elements";
+    EXPECT_TRUE(local.contains(p)) << "a rank of the sum does not hold the element";
     if (local.contains(p)) sum += local.at(p);
   }
   return sum;
 }
 
-/// Element p from whoever in the group holds it.
+/// Returns element p from a rank of the group that holds it.
 Index gathered(const State& state, const Grid& grid, int rank, AxisSet axes, Point p) {
   for (const int other : grid.group(rank, axes))
     if (const auto& local = state[static_cast<std::size_t>(other)]; local.contains(p)) return local.at(p);
@@ -62,12 +62,13 @@ Index gathered(const State& state, const Grid& grid, int rank, AxisSet axes, Poi
   return 0;
 }
 
-/// One rank's share after a local step: a slice, and zero on all but the first rank of an axis that becomes partial.
+/// Returns one rank's value after a local step: its own value, or zero on all but the first rank of an axis that
+/// becomes partial.
 Index sliced(const State& state, const RedistributionStep& step, int rank, Point p) {
   const AxisSet becomes = step.to.partial() & ~step.from.partial();
   const bool first = step.from.grid().group(rank, becomes)[0] == rank;
   const auto& local = state[static_cast<std::size_t>(rank)];
-  EXPECT_TRUE(local.contains(p)) << "a slice of what the rank does not hold";
+  EXPECT_TRUE(local.contains(p)) << "the rank slices an element that it does not hold";
   return first && local.contains(p) ? local.at(p) : 0;
 }
 
@@ -77,7 +78,7 @@ void check_received(const RedistributionStep& step, int rank) {
   EXPECT_EQ(received(step, rank, 4), planned) << step.from.print() << " to " << step.to.print();
 }
 
-/// The element as an exchange delivers it.
+/// Returns element p as an exchange delivers it.
 Index exchanged(const State& state, const RedistributionStep& step, int rank, Point p) {
   const auto plan = plan_transfer(step.from.owned(), step.to.owned(), rank, step.from.grid());
   for (const auto& parts : {plan.recvs, plan.locals})
@@ -88,7 +89,7 @@ Index exchanged(const State& state, const RedistributionStep& step, int rank, Po
   return 0;
 }
 
-/// True if the group's new boxes are the parts of its old one, as a reduce-scatter leaves them.
+/// True if the new boxes of the group together are its old one, as a reduce-scatter leaves them.
 bool scattered(const RedistributionStep& step, int rank) {
   Index volume = 0;
   for (const int other : step.from.grid().group(rank, step.axes)) volume += step.to.owned(other).volume();
@@ -108,7 +109,7 @@ State run(const State& state, const RedistributionStep& step) {
         case Verb::reduce_scatter: element = sum_over(state, grid, rank, step.axes, p); break;
         case Verb::all_gather: element = gathered(state, grid, rank, step.axes, p); break;
         case Verb::exchange: element = exchanged(state, step, rank, p); break;
-        default: ADD_FAILURE() << "no verb of a redistribution";
+        default: ADD_FAILURE() << "not a step of a redistribution";
       }
     }
     if (step.verb == Verb::exchange) check_received(step, rank);
@@ -160,7 +161,7 @@ TEST(Redistribution, TakesLayoutsOfThreeAxesToOthers) {
     for (std::size_t j = i % 7; j < layouts.size(); j += 7) check(layouts[i], layouts[j]);
 }
 
-/// Of all ranks.
+/// Returns the most elements that any rank lacks, over all ranks.
 Index most_lacking(const Layout& have, const Layout& need) {
   Index most = 0;
   for (int rank = 0; rank < have.grid().size(); ++rank) {
@@ -174,8 +175,9 @@ bool begins_with(const AxisList& all, const AxisList& first) {
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-/// True if no rank can lack more than those at the corners: blocks of one dimension at most are unequal, and there one layout cuts
-/// further what the other one does, or both cut over different axes; or everywhere blocks become unions of blocks.
+/// True if no rank can lack more than the ranks at the corners. In the first case at most one dimension has unequal
+/// blocks, and there one layout cuts further what the other one cuts, or they cut over different axes. In the second
+/// case the blocks of every dimension become unions of blocks.
 bool corners_lack_most(const Layout& have, const Layout& need) {
   int uneven = 0, coarser = 0;
   for (int d = 0; d < have.shape().dims(); ++d) {

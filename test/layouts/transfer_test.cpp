@@ -25,7 +25,7 @@ bool holds(const Box& box, Point p) {
   return p.first >= box[0].lo && p.first < box[0].hi && p.second >= box[1].lo && p.second < box[1].hi;
 }
 
-/// The owner nearest to `receiver` by distance on the grid, then the lowest; -1 if there is none.
+/// Returns the owner of p nearest to `receiver` by distance on the grid (the lowest of equally near ones), or -1.
 int nearest_owner(const std::vector<Box>& owned, Point p, int receiver, const Grid& grid) {
   int best = -1;
   for (int rank = 0; rank < grid.size(); ++rank)
@@ -35,7 +35,7 @@ int nearest_owner(const std::vector<Box>& owned, Point p, int receiver, const Gr
   return best;
 }
 
-/// Where each element that `rank` gets comes from; fails if one arrives twice.
+/// Returns for each element that the rank gets where it comes from. Fails if an element arrives twice.
 std::map<Point, int> arrivals(const TransferPlan& plan) {
   std::map<Point, int> from;
   for (const auto& part : {plan.recvs, plan.locals})
@@ -102,7 +102,7 @@ TEST(Transfer, WhatNoRankOwnsIsNotTransferred) {
   const auto grid = Grid::parse("a=2");
   std::vector<Box> owned(2, Box(2)), needed(2, Box(Shape{{'N', 4}, {'H', 4}}));
   owned[0][0] = {0, 1}, owned[0][1] = {0, 4};
-  owned[1][0] = {2, 3}, owned[1][1] = {0, 4};  // rows 1 and 3 belong to nobody
+  owned[1][0] = {2, 3}, owned[1][1] = {0, 4};  // no rank owns rows 1 and 3
   check(owned, needed, grid);
   const auto plan = plan_transfer(owned, needed, 0, grid);
   EXPECT_EQ(plan.sent(), 4);

@@ -1,5 +1,5 @@
-// Products of small whole numbers, so that sums in any order are exact, in random layouts on grids of 1 to 16 ranks, by every
-// algorithm: against the sum that they are, with the messages and bytes that the plan foretells.
+// Runs products of small integers, for which sums in any order are exact, in random layouts on grids of 1 to 16 ranks
+// with every algorithm. Checks the result, and the messages and bytes that the plan predicts.
 #include "partita/matmul/product.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
@@ -21,7 +21,7 @@
 namespace partita::test {
 namespace {
 
-/// Shapes of A, B and C with indices as a linear layer's three products have them, and A B and A' B'.
+/// Shapes and indices of A, B and C: the three products of a linear layer, A B and A' B'.
 struct Kind {
   Shape a, b, c;
   const char *a_indices, *b_indices;
@@ -78,7 +78,7 @@ class Draw {
     for (;;) try {
         return plan_product({layout(now.a, grid), now.a_indices}, {layout(now.b, grid), now.b_indices},
                             {layout(now.c, grid), "mn"}, request());
-      } catch (const Error& error) {  // an algorithm that these axes cannot run; "auto" always can
+      } catch (const Error& error) {  // these axes cannot run the algorithm; "auto" can always run
         const std::string message = error.what();
         if (message.find("cannot run") == std::string::npos || message.find("\"auto\"") != std::string::npos) throw;
       }
@@ -101,7 +101,7 @@ DistTensor make(const Layout& layout, int rank, std::uint64_t seed) {
   return x;
 }
 
-/// Entry (row, column) of the matrix of which `seed` is the content.
+/// Returns entry (row, column) of the matrix whose content `seed` determines.
 double entry(std::uint64_t seed, const ProductOperand& operand, char row_index, Index row, Index column) {
   const Shape& shape = operand.layout.shape();
   if (operand.indices[0] != row_index) std::swap(row, column);
@@ -116,7 +116,7 @@ Index extent_of(const ProductOperand& operand, char index) {
   return rest;
 }
 
-/// C's entries in logical order.
+/// Returns the entries of C in logical order.
 std::vector<double> truth(const ProductPlan& plan, Write write) {
   const Index m = extent_of(plan.c, 'm'), n = extent_of(plan.c, 'n'), k = extent_of(plan.a, 'k');
   std::vector<double> all;
@@ -252,7 +252,8 @@ ProductPlan square(const char* grid, const char* a, const char* b, const char* c
                       {layout({{'N', m}, {'C', n}}, c, grid), "mn"}, request);
 }
 
-// SUMMA's words a rank on r x c ranks, each operand cut over both: of what it gathers or sums it holds a share already.
+// On r x c ranks with every operand cut over both axes, a rank moves SUMMA's number of words. It already holds its own
+// share of what it gathers or sums.
 TEST(Product, WordsOfTheVariantsAreSummas) {
   const double m = 2400, n = 4800, k = 9600, r = 2, c = 4;
   const auto words = [&](const char* algorithm, const char* a, const char* b, const char* made) {
@@ -281,12 +282,12 @@ TEST(Product, OneAxisMovesWhatAHandWrittenOneMoves) {
   EXPECT_EQ(moved(plan("", "C@p", "C@p")), 0) << "columns";
   const auto rows = plan("C@p", "N@p", "");
   EXPECT_EQ(moved(rows), 0);
-  EXPECT_EQ(rows.c.layout.print(), "N C sum@p") << "rows: one all-reduce, by whoever needs it whole";
+  EXPECT_EQ(rows.c.layout.print(), "N C sum@p") << "rows: whoever needs the sum does one all-reduce";
   EXPECT_EQ(moved(plan("C@p", "C@p", "C@p")), 3 * block) << "an all-gather of A";
   EXPECT_EQ(moved(plan("C@p", "N@p", "N@p")), 3 * block) << "a reduce-scatter of C";
 }
 
-/// Products that take a time in proportion to their operations, so that neither cores nor memory decide.
+/// Products that take a time proportional to their operations, so that neither cores nor memory matter.
 class SlowBackend final : public ReferenceBackend {
  public:
   explicit SlowBackend(double seconds_an_operation) : seconds_(seconds_an_operation) {}
@@ -299,8 +300,9 @@ class SlowBackend final : public ReferenceBackend {
   double seconds_;
 };
 
-// Two ranks gather each other's half of A in four panels. All products take 0.4 s, each panel's transfer 0.05 s, as long as the
-// product of one slab: it hides behind the slab that lies here, and those of later panels behind the panel before.
+// Two ranks gather each other's half of A in four panels. All products together take 0.4 s. The transfer of a panel
+// takes 0.05 s, as long as the product of one slab. The first transfer hides behind the slab that needs no transfer,
+// and each later one behind the panel before it.
 TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
   constexpr Index n = 64;
   constexpr double products = 0.4, transfer = 0.05, whole = 1.15 * products + 0.03;
@@ -308,7 +310,7 @@ TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
   ASSERT_EQ(plan.algorithm, "summa-c");
   ASSERT_EQ(plan.panels.size(), 4U);
   double best = 1;
-  for (int attempt = 0; attempt < 3 && best > whole; ++attempt)  // a loaded machine may be late; it is never early
+  for (int attempt = 0; attempt < 3 && best > whole; ++attempt)  // a loaded machine may be late, but never early
     run_threads(2, [&](Communicator& comm) {
       const auto slow = delaying(comm.split(0, comm.rank()), {.latency = transfer, .bandwidth = 0});
       const ProcessGrid grid(plan.c.layout.grid(), slow, {});
@@ -321,7 +323,7 @@ TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
       EXPECT_GE(seconds, products);
       if (comm.rank() == 0) best = std::min(best, seconds);
     });
-  EXPECT_LE(best, whole) << "one after the other they take " << products + 4 * transfer;
+  EXPECT_LE(best, whole) << "without overlap they take " << products + 4 * transfer;
 }
 
 TEST(Product, AxesOfOneRankCutNothing) {
@@ -329,10 +331,10 @@ TEST(Product, AxesOfOneRankCutNothing) {
     for (const auto& algorithm : {"auto", "summa-a", "summa-b", "summa-c"})
       EXPECT_NO_THROW(square(grid, "N@r C@c", "N@c C@r", "N@r C@c", {.algorithm = algorithm, .pending = 0})) << grid;
   const auto plan = square("r=1 c=2", "C@r", "N@r", "C@c", {.pending = AxisSet{1}});
-  EXPECT_EQ(plan.c.layout.print(), "N C@c sum@r") << "a sum over one rank, which buckets name too";
+  EXPECT_EQ(plan.c.layout.print(), "N C@c sum@r") << "the layout names a sum over one rank too";
 }
 
-// Each panel of k would round the sum to two bytes once more.
+// Each panel of k would round a 16-bit sum once more.
 TEST(Product, LeavesKWholeWhereItIsAsked) {
   ProductRequest request{.algorithm = "summa-c", .narrowest_slab = 1, .panel_words = 1};
   const auto slabs = [&] {
@@ -345,7 +347,7 @@ TEST(Product, LeavesKWholeWhereItIsAsked) {
   EXPECT_EQ(slabs(), 1U);
 }
 
-// Rank 0 has all that it needs of a transposed layout, others nothing.
+// In the transposed layout rank 0 already holds all that it needs; the other ranks hold nothing that they need.
 TEST(Product, CountsTheRankThatLacksMost) {
   const ProductPlan plan = square("r=2 c=2", "N@r C@c", "N@c C@r", "N@c C@r", {}, 1024, 1024, 1024);
   Index most = 0;
@@ -360,7 +362,7 @@ TEST(Product, PanelsOfLinearLayersBehindConvolutions) {
   const Shape y{{'N', 512}, {'C', 4096}};
   const auto plan = plan_product({Layout::parse("C@p", y, grid), "km"}, {Layout::parse("N@p", x, grid), "kn"},
                                  {Layout::parse("F@p", w, grid), "mn"});
-  EXPECT_GT(plan.panels.size() * plan.panels[0].size(), 1U) << "a row of 7x7 places has 3584 columns";
+  EXPECT_GT(plan.panels.size() * plan.panels[0].size(), 1U) << "one row of the 7x7 positions has 3584 columns";
 }
 
 TEST(Product, RefusesWhatDoesNotMatch) {
@@ -382,7 +384,7 @@ TEST(Product, RefusesWhatDoesNotMatch) {
   expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "2.5d"}); },
                {"the grid \"p=2\" cannot run \"2.5d\"", "three axes"});
   expect_error([] { square("p=2", "", "", "", {.algorithm = "dot"}); }, {"cannot run \"dot\"", "an axis"});
-  expect_error([] { square("p=2", "N sum@p", "", "N@p"); }, {"takes no pending sum", "\"N C sum@p\""});
+  expect_error([] { square("p=2", "N sum@p", "", "N@p"); }, {"must not be a pending sum", "\"N C sum@p\""});
 }
 
 }  // namespace

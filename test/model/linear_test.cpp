@@ -1,5 +1,5 @@
-// What a linear layer takes is the best of all its ways: those that are left out, by a lower bound of what the gradients' products
-// cost, could not have been taken. On grids of 1 to 8 ranks, with uneven, prime and tiny extents.
+// A linear layer takes the best of all its algorithms: those that it skips, because of a lower bound on the cost of the
+// gradients' products, could not have been the best. On grids of 1 to 8 ranks, with uneven, prime and tiny extents.
 #include "partita/model/operators.hpp"
 #include "test/support/grids.hpp"
 
@@ -10,7 +10,7 @@
 namespace partita::test {
 namespace {
 
-/// Of x with these extents, which arrives and leaves in layouts drawn from all that there are.
+/// A request for x with these extents, with arriving and output layouts drawn from all possible ones.
 LayoutRequest drawn_request(const Grid& grid, const Shape& x, Index features, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto draw = [&](const Shape& shape) {
@@ -43,7 +43,7 @@ TEST(LinearLayer, NoWayThatIsLeftOutIsCheaper) {
   for (const Grid& grid : grids())
     for (std::uint64_t seed = 0; seed < 100; ++seed) {
       const std::vector<Index> extents{1, 2, 3, 7, 13, 64, 200, 1031};
-      // Each N with each C and with each number of features.
+      // Combines each N with each C and with each number of features.
       const auto extent = [&](std::uint64_t by) {
         return extents[(seed * by + seed / extents.size()) % extents.size()];
       };

@@ -12,7 +12,7 @@ using namespace partita::test;
 
 namespace {
 
-/// The output's shape of one convolution over `spatial` extents, for one sample.
+/// The output shape of one convolution over `spatial` extents, for one sample.
 std::string conv_shape(const std::vector<Index>& spatial, const Conv& conv) {
   Model m;
   m.conv("c", m.input("in", {.channels = 2, .spatial = spatial}), conv);
@@ -25,7 +25,7 @@ std::string pool_shape(const std::vector<Index>& spatial, const Pool& pool) {
   return m.shapes(1).back().print();
 }
 
-/// A model of one input layer, "in", of 2 channels.
+/// A model with one input layer, "in", of 2 channels.
 struct Begun {
   Model m;
   Value t;
@@ -33,7 +33,7 @@ struct Begun {
       : t(m.input("in", {.channels = 2, .spatial = std::move(spatial)})) {}
 };
 
-// torchvision's numbers of its models, and those of the papers by hand.
+// The numbers are torchvision's for its models, and computed by hand from the papers for the others.
 TEST(Builtin, WeightsAreAsPublished) {
   EXPECT_EQ(fashion_cnn().weights(), 421738);
   EXPECT_EQ(lenet5().weights(), 61706);
@@ -115,22 +115,22 @@ TEST(Model, WindowsThatCannotBe) {
   refused({.dilation = -1}, {"dilation is -1"});
   refused({.padding = {1, 1, 1}}, {"padding has 3 values for 2 spatial dimensions"});
   refused({.padding = {{0, -1}, {0, 0}}}, {"padding is 0,-1; it must be 0 or more"});
-  refused({.kernel = 7}, {"reaches over 7", "dimension H", "0 + 5 + 0"});
+  refused({.kernel = 7}, {"a reach of 7", "dimension H", "0 + 5 + 0"});
   expect_error([] { conv_shape({}, {}); }, {"layer 'c' (conv)", "needs spatial dimensions", "N=1 C=2"});
   expect_error(
       [] {
         pool_shape({5, 7}, {.window = 2, .padding = 2});
       },
-      {"layer 'p' (max_pool)", "window 0 of dimension H lies in the padding alone"});
+      {"layer 'p' (max_pool)", "window 0 of dimension H contains only padding"});
 }
 
 TEST(Model, LayersThatDoNotFitAreNamed) {
-  expect_error([] { Begun().m.input("in", {}); }, {"layer 'in'", "another layer of that name"});
+  expect_error([] { Begun().m.input("in", {}); }, {"layer 'in'", "another layer has this name"});
   expect_error([] { Begun().m.input("a b", {}); }, {"layer 'a b'", "without blanks"});
   expect_error([] { Begun().m.input("a*", {}); }, {"layer 'a*'"});
   expect_error([] { Begun().m.input("", {}); }, {"layer ''"});
-  expect_error([] { Begun().m.relu("r", {}); }, {"layer 'r'", "no layer of this model"});
-  expect_error([] { Begun().m.relu("r", {7}); }, {"layer 'r'", "no layer of this model"});
+  expect_error([] { Begun().m.relu("r", {}); }, {"layer 'r'", "not a layer of this model"});
+  expect_error([] { Begun().m.relu("r", {7}); }, {"layer 'r'", "not a layer of this model"});
   expect_error(
       [] {
         Begun b;
@@ -154,7 +154,7 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
         Begun b;
         b.m.softmax_dice("loss", b.m.global_average_pool("mean", b.t));
       },
-      {"layer 'loss' (softmax_dice)", "with places", "N=1 C=2"});
+      {"layer 'loss' (softmax_dice)", "with spatial dimensions", "N=1 C=2"});
 }
 
 TEST(Model, ParametersOutOfRange) {
@@ -166,7 +166,7 @@ TEST(Model, ParametersOutOfRange) {
   expect_error([] { Model().input("in", {.channels = 0, .spatial = {}}); }, {"channels is 0"});
   expect_error([] { Model().input("in", {.spatial = {1, 0}}); }, {"spatial extent is 0"});
   expect_error([] { Model().input("in", {.spatial = {1, 1, 1, 1}}); }, {"at most 3"});
-  EXPECT_EQ(b.m.layers().size(), 1U) << "a layer that failed was kept";
+  EXPECT_EQ(b.m.layers().size(), 1U) << "a refused layer was kept";
 }
 
 TEST(Model, Describes) {
@@ -216,7 +216,7 @@ TEST(Model, NormalisesGroups) {
     EXPECT_NE(text.find(line), std::string::npos) << text;
   expect_error([&] { b.m.group_norm("z", c, {.groups = 4}); }, {"layer 'z'", "4 groups do not divide 6 channels"});
   expect_error([&] { b.m.group_norm("z", c, {.groups = 0}); }, {"layer 'z'", "groups is 0"});
-  expect_error([&] { b.m.instance_norm("z", {17}); }, {"layer 'z'", "no layer of this model"});
+  expect_error([&] { b.m.instance_norm("z", {17}); }, {"layer 'z'", "not a layer of this model"});
 }
 
 TEST(Model, ConcatenatesChannels) {
@@ -224,7 +224,7 @@ TEST(Model, ConcatenatesChannels) {
   const auto c = b.m.conv("c", b.t, {.filters = 3});
   b.m.concatenate("cat", {b.t, c, b.t});
   EXPECT_EQ(b.m.shapes(1)[2].print(), "N=1 C=7 H=5 W=7");
-  expect_error([&] { b.m.concatenate("z", {}); }, {"layer 'z'", "concatenates nothing"});
+  expect_error([&] { b.m.concatenate("z", {}); }, {"layer 'z'", "nothing to concatenate"});
   expect_error(
       [&] {
         b.m.concatenate("z", {b.t, b.m.max_pool("p", c, {.window = 2})});
@@ -283,7 +283,7 @@ TEST(Optimizer, DecaysFromTheEndOfTheWarmUp) {
   EXPECT_NEAR(cosine.rate_at(4, 10), 0.5 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_NEAR(cosine.rate_at(6, 10), 0.5, 1e-15);
   EXPECT_NEAR(cosine.rate_at(12, 10), 0, 1e-15);
-  EXPECT_DOUBLE_EQ(linear.rate_at(2, 2), 1) << "no step behind the warm-up";
+  EXPECT_DOUBLE_EQ(linear.rate_at(2, 2), 1) << "no step after the warm-up";
 }
 
 TEST(Optimizer, ChecksAndPrints) {

@@ -1,11 +1,12 @@
-"""Dependencies point down only: who may include whose headers."""
+"""Dependencies point down only: which module, and which folder of a module, may include whose headers."""
 
 import re
 
+import includes
 import sources
 
-# A module may include those named and what they may include.
-BELOW = {
+# A module may include the modules named here and everything that those may include.
+MODULES = {
     "base": [],
     "layouts": ["base"],
     "model": ["layouts"],
@@ -18,63 +19,93 @@ BELOW = {
     "train": ["strategies", "model", "distconv", "matmul"],
     "cli": ["train"],
 }
-DECIDE = ["base", "layouts", "model", "strategies"]  # pure: no MPI, no GPU
+# The same inside a module, for its folders. "" is the module's own folder. A header lies in the deepest folder named.
+FOLDERS = {
+    "layouts": {"": [], "product": [""]},
+    "model": {"": [], "builtin": [""]},
+    "strategies": {
+        "declare": [],
+        "schedule": ["declare"],
+        "schedule/generators": ["schedule"],
+        "machine": ["declare"],
+        "plan": ["schedule", "machine"],
+        "cost": ["plan"],
+        "planner": ["cost"],
+    },
+    "train": {"files": [], "kernels": [], "data": ["files"], "run": ["kernels", "data"], "measure": ["run"]},
+    "cli": {"": [], "support": [""], "verbs": ["support"], "program": ["verbs"]},
+}
+SEPARATE = "cli/verbs/"  # its folders do not include each other
+PURE = ["base", "layouts", "model", "strategies"]  # these decide without MPI and without a GPU
 IMPURE = re.compile(r"^(mpi|cuda|cudnn|cublas|nccl)[\w./]*\.h")
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-UMBRELLA = "include/partita/partita.hpp"
+NO_MODULE = ("include/partita/partita.hpp", "src/pch.hpp")
 
 
-def allowed(module):
-    """The module itself and everything below it."""
-    return {module}.union(*(allowed(below) for below in BELOW[module]))
+def allowed(below, name):
+    """The name itself and everything below it."""
+    return {name}.union(*(allowed(below, other) for other in below[name]))
 
 
-def module_of(path):
-    """The module that a file belongs to, or None."""
-    parts = path.relative_to(sources.ROOT).parts
-    if parts[0] == "include":
-        return parts[2] if len(parts) > 3 else None
-    if parts[0] == "src":
-        return parts[1] if len(parts) > 2 else None
-    return parts[0]
+def folder_of(place, folders):
+    """The deepest of the folders that holds this place of a module, or None."""
+    inside = place.partition("/")[2]
+    holding = [folder for folder in folders if folder == "" and "/" not in inside or folder and inside.startswith(folder + "/")]
+    return max(holding, key=len, default=None)
 
 
-def complaint(path, module, quote, included):
-    """What is wrong with one include, or None."""
-    if module in DECIDE and IMPURE.match(included):
-        return f"{module} decides, and must not include {included}"
-    if included.startswith("partita/"):
-        other = included.split("/")[1] if included.count("/") > 1 else "cli"
-    elif quote == '"':
-        beside = (path.parent / included).resolve()
-        if not beside.exists() and not beside.with_name(beside.name + ".in").exists():
-            return f'"{included}" is neither partita/... nor a file beside this one'
-        other = module_of(beside)
-    else:
+def wrong_folder(place, other):
+    """The complaint about an include inside one module, or None."""
+    module = place.split("/")[0]
+    folders = FOLDERS.get(module)
+    if folders is None:
         return None
-    if other not in BELOW:
-        return f"there is no module {other}: {included}"
-    if other not in allowed(module):
-        return f"{module} must not include {included}: {module} may use {', '.join(sorted(allowed(module) - {module})) or 'nothing'}"
+    own, its = folder_of(place, folders), folder_of(other, folders)
+    if own is None or its is None:
+        return f"{place if own is None else other}: the module {module} has no such folder"
+    if its not in allowed(folders, own):
+        below = sorted(f"{module}/{name}".rstrip("/") for name in allowed(folders, own) - {own})
+        return f"{module}/{own} must not include {other}: it may use {', '.join(below) or 'nothing'}"
+    if place.startswith(SEPARATE) and other.startswith(SEPARATE) and place.split("/")[2] != other.split("/")[2]:
+        return f"one verb must not include another: {other}"
     return None
+
+
+def complaint(place, quote, included):
+    """What is wrong with one include of the file at this place, or None."""
+    module = place.split("/")[0]
+    if module in PURE and IMPURE.match(included):
+        return f"{module} decides without a device, and must not include {included}"
+    other = includes.place_of_include(included)
+    if other is None:
+        return f'"{included}" is neither partita/... nor a header by its path from the root' if quote == '"' else None
+    its = other.split("/")[0]
+    if included == "partita/partita.hpp":
+        return "the library must not include partita.hpp, which includes all of it"
+    if its not in MODULES:
+        return f"there is no module {its}: {included}"
+    if its not in allowed(MODULES, module):
+        below = ", ".join(sorted(allowed(MODULES, module) - {module})) or "nothing"
+        return f"{module} must not include {included}: {module} may use {below}"
+    if its == module:
+        return wrong_folder(place, other)
+    return None if included.startswith("partita/") else f"{included} is private to {its}"
 
 
 def check():
     complaints = []
-    for path in sources.files(["include", "src", "layouts", "distconv", "strategies"], sources.CODE):
-        module = module_of(path)
-        if module is None:
-            if sources.name(path) not in (UMBRELLA, "src/pch.hpp"):
-                complaints.append(f"{sources.name(path)}: belongs to no module")
+    for path in sources.files(includes.FOLDERS, sources.CODE):
+        name = sources.name(path)
+        place = includes.place(name)
+        if name in NO_MODULE:
             continue
-        if module not in BELOW:
-            complaints.append(f"{sources.name(path)}: there is no module {module}")
+        if place.split("/")[0] not in MODULES:
+            complaints.append(f"{name}: belongs to no module")
             continue
-        text = path.read_text()
-        for match in INCLUDE.finditer(text):
-            if wrong := complaint(path, module, *match.groups()):
-                complaints.append(f"{sources.name(path)}:{text.count(chr(10), 0, match.start()) + 1}: {wrong}")
+        for line, quote, included in includes.of(path):
+            if wrong := complaint(place, quote, included):
+                complaints.append(f"{name}:{line}: {wrong}")
     return complaints
 
 
-sources.report(check(), "dependencies")
+if __name__ == "__main__":
+    sources.report(check(), "dependencies")

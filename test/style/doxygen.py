@@ -1,5 +1,9 @@
-"""The public headers make documentation without warnings, and every class in them says what it is. Argument: doxygen."""
+"""Makes the documentation from the public headers, README.md and docs/, and fails on Doxygen's warnings. Every class
+must say what it is; members whose names say all need no comment. Arguments: doxygen, and the folder for the pages unless
+only the warnings matter."""
 
+import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -7,14 +11,22 @@ import tempfile
 import sources
 
 
-def check(doxygen):
-    """Members need no comment where their names say all; Doxygen's warnings about those are left out."""
-    settings = (sources.ROOT / "include/Doxyfile").read_text()
-    with tempfile.TemporaryDirectory() as folder:
-        settings += f"\nOUTPUT_DIRECTORY={folder}\nEXTRACT_ALL=NO\nWARN_IF_UNDOCUMENTED=YES\nWARN_AS_ERROR=NO\n"
-        run = subprocess.run([doxygen, "-"], input=settings, capture_output=True, text=True, cwd=sources.ROOT)
+def settings(folder):
+    """The project's Doxyfile with the pages in this folder, and without input that is not there."""
+    text = (sources.ROOT / "include/Doxyfile").read_text()
+    for name in ("INPUT", "IMAGE_PATH"):
+        paths = re.search(rf"^{name}\s*=(.*)$", text, re.MULTILINE)[1].split()
+        text += f"\n{name}=" + " ".join(path for path in paths if (sources.ROOT / path).exists())
+    output = pathlib.Path(folder).resolve()
+    return text + (f"\nOUTPUT_DIRECTORY={output.parent}\nHTML_OUTPUT={output.name}\n"
+                   "EXTRACT_ALL=NO\nWARN_IF_UNDOCUMENTED=YES\nWARN_AS_ERROR=NO\n")
+
+
+def check(doxygen, folder):
+    run = subprocess.run([doxygen, "-"], input=settings(folder), capture_output=True, text=True, cwd=sources.ROOT)
     warnings = [line for line in run.stderr.splitlines() if ": warning: Member " not in line]
     return warnings or ([] if run.returncode == 0 else [f"doxygen ended with status {run.returncode}"])
 
 
-sources.report(check(sys.argv[1]), "documentation")
+with tempfile.TemporaryDirectory() as temporary:
+    sources.report(check(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else temporary + "/pages"), "documentation")

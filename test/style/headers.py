@@ -1,4 +1,4 @@
-"""Every header stands alone: it compiles by itself and has #pragma once. Argument: a configured build folder, whose
+"""Checks that every header compiles on its own and has #pragma once. Argument: a configured build folder, whose
 compiler and include folders are used."""
 
 import concurrent.futures
@@ -13,7 +13,7 @@ import sources
 
 
 def compiler(build):
-    """The compiler, and every include folder and definition that some source of the build has."""
+    """The command of the compiler, with all include folders and definitions that any source of the build has."""
     commands = json.loads((build / "compile_commands.json").read_text())
     words = [word for command in commands for word in shlex.split(command["command"])]
     call = [word for word in shlex.split(commands[0]["command"])[:2] if os.path.basename(word) != "ccache"][:1]
@@ -25,12 +25,12 @@ def compiler(build):
 
 
 def complaint(call, build, header):
-    """What is wrong with one header, or None."""
+    """Returns what is wrong with a header, or None."""
     if "#pragma once" not in header.read_text():
-        return f"{sources.name(header)}: has no #pragma once"
+        return f"{sources.name(header)}: #pragma once is missing"
     code = f'#include "{header}"\n'
     run = subprocess.run([*call, "-"], input=code, capture_output=True, text=True, cwd=build)
-    return None if run.returncode == 0 else f"{sources.name(header)}: does not stand alone\n{run.stderr}"
+    return None if run.returncode == 0 else f"{sources.name(header)}: does not compile on its own\n{run.stderr}"
 
 
 def check(build):

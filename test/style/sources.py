@@ -1,16 +1,16 @@
-"""The files of the project, for the checks beside this one. Python's standard library only."""
+"""Lists the files of the project, for the checks in this folder. Uses only Python's standard library."""
 
 import os
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["include", "src", "distconv", "layouts", "strategies", "examples", "test", "bench"]
+FOLDERS = ["include", "src", "distconv", "layouts", "strategies", "examples", "test", "bench", "docs"]
 CODE = {".hpp", ".cpp", ".cu"}
 
 
 def files(folders=FOLDERS, suffixes=None):
-    """All files below the folders, sorted; with one of the suffixes if they are given."""
+    """All files below the folders, sorted. If suffixes are given, only files with one of them."""
     found = []
     for folder in folders:
         for path, _, names in os.walk(ROOT / folder):
@@ -19,12 +19,12 @@ def files(folders=FOLDERS, suffixes=None):
 
 
 def name(path):
-    """The path as seen from the root."""
+    """The path relative to the root."""
     return str(path.relative_to(ROOT))
 
 
 def report(complaints, what):
-    """Prints the complaints and ends the check."""
+    """Prints the complaints and exits: with status 1 if there are any."""
     for complaint in complaints:
         print(complaint)
     print(f"{what}: {len(complaints)} complaint(s)")

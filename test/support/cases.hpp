@@ -1,4 +1,4 @@
-// How long the sweeps are: usual, with --long, and under a sanitizer.
+// The number of cases of randomized tests: in a usual run, with --long, and under a sanitizer.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,18 @@ constexpr bool sanitized = false;
 constexpr bool sanitized = false;
 #endif
 
-/// Whether the big sweeps are asked for (`test/run.sh --long`).
+/// Returns true if the long runs are requested (`test/run.sh --long`).
 inline bool lengthy() { return std::getenv("PARTITA_LONG") != nullptr; }
 
-/// A number from the environment, or `otherwise`.
+/// Returns the number in environment variable `name`, or `otherwise` if it is not set.
 inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// How many of a sweep's `usual` cases to run: under a sanitizer a quarter, since it runs each five to ten times as long
-/// and looks for what every case could show; with --long all, however built.
+/// Returns how many of the `usual` cases to run. Under a sanitizer it is a quarter of them, because each case takes
+/// five to ten times as long and any case can show the errors that a sanitizer finds. With --long it is always all of
+/// them.
 inline std::uint64_t cases(std::uint64_t usual) { return sanitized && !lengthy() ? (usual + 3) / 4 : usual; }
 
 }  // namespace partita::test

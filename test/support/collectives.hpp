@@ -10,8 +10,8 @@
 
 namespace partita::test {
 
-/// Checks of a transport, the same for all: each is collective over `comm` and compares with what every rank can
-/// compute by itself. Counts are uneven, and some are zero.
+// Checks that every transport must pass. Each check compares with values that a rank can compute by itself. The counts
+// are uneven, and some are zero. All checks are collective: every rank of `comm` calls them.
 
 inline double element(int rank, Index i) { return 100.0 * rank + static_cast<double>(i); }
 
@@ -38,7 +38,7 @@ std::span<std::byte> writable(std::vector<T>& values) {
 
 inline void check_all_reduce(Communicator& comm) {
   const int p = comm.size();
-  for (const Index count : {0, 1, 3, 1000, 100003}) {  // the last goes in pieces
+  for (const Index count : {0, 1, 3, 1000, 100003}) {  // the last one is moved in several pieces
     auto sum = block(comm.rank(), count);
     auto max = sum;
     auto pending = comm.all_reduce(sum.data(), count, DType::f64, ReduceOp::sum, {});
@@ -50,13 +50,13 @@ inline void check_all_reduce(Communicator& comm) {
       EXPECT_EQ(max[at], element(p - 1, i)) << "max, element " << i;
     }
   }
-  std::int32_t large = (1 << 24) + 1;  // not a float
+  std::int32_t large = (1 << 24) + 1;  // not exact in float
   comm.all_reduce(&large, 1, DType::i32, ReduceOp::max, {}).wait();
   EXPECT_EQ(large, (1 << 24) + 1);
 }
 
 inline void check_short_floats(Communicator& comm) {
-  // 1.0 and 2.0 in both formats; sums of up to eight ones are exact.
+  // 1.0 and 2.0 as bf16 and f16. Sums of up to eight ones are exact.
   const std::uint16_t one[] = {0x3F80, 0x3C00}, two[] = {0x4000, 0x4000};
   const std::uint16_t sums[][9] = {{0, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0, 0x40E0, 0x4100},
                                    {0, 0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800}};
@@ -132,7 +132,7 @@ inline void check_all_to_all(Communicator& comm) {
   EXPECT_EQ(recv, expected);
 }
 
-/// Two messages to every other rank, one to come first; none where they are empty.
+/// Sends two messages to every other rank, which must arrive in order. Some messages are empty.
 inline void check_exchange(Communicator& comm) {
   const int p = comm.size();
   std::vector<std::vector<double>> out, in, expected;
@@ -154,7 +154,7 @@ inline void check_exchange(Communicator& comm) {
   EXPECT_EQ(in, expected);
 }
 
-/// A ring shift twice; the second is waited for first, and a collective runs meanwhile.
+/// Starts two ring shifts, runs a collective, and waits for the second shift first.
 inline void check_requests_in_any_order(Communicator& comm) {
   const int p = comm.size(), right = (comm.rank() + 1) % p, left = (comm.rank() + p - 1) % p;
   if (p == 1) return;
@@ -168,12 +168,12 @@ inline void check_requests_in_any_order(Communicator& comm) {
     check_all_reduce(comm);
     two.wait();
     EXPECT_EQ(second, block(left, 4, 50));
-  }  // not waited for: its destruction waits
+  }  // nobody waited for `one`: its destructor waits
   EXPECT_EQ(first, block(left, 4));
 }
 
-/// The box that `from` sends `to`: row `from` of the first dimension, inside a tensor of `shape`; some are empty, some
-/// large, and none reaches all around.
+/// Returns the box that `from` sends to `to`: row `from` of the first dimension of a tensor of `shape`, and a part of
+/// each other dimension. Some boxes are empty, some are large.
 inline Box box_of_pair(const Shape& shape, int from, int to) {
   Box box(shape);
   box[0] = {from, from + 1};
@@ -182,8 +182,8 @@ inline Box box_of_pair(const Shape& shape, int from, int to) {
   return box;
 }
 
-/// Boxes of all dimensions, from one element to more than any transport sends at once, written and added, two exchanges
-/// at a time.
+/// Exchanges boxes with 2 to 5 dimensions, from one element to more than any transport sends at once. They are written
+/// and added, in two exchanges at a time.
 inline void check_exchange_boxes(Communicator& comm) {
   const int p = comm.size();
   const auto allocator = std::make_shared<Allocator>();
@@ -204,11 +204,12 @@ inline void check_exchange_boxes(Communicator& comm) {
       from.set(i, static_cast<double>(i + 1));
       added.set(i, 0.5);
     }
-    if (comm.rank() % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // others run ahead
+    if (comm.rank() % 2 == 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the other ranks run ahead
     {
       auto one = comm.exchange_boxes({from, sends, written, recvs, false}, {});
       comm.exchange_boxes({from, sends, added, recvs, true}, {}).wait();
-    }  // the other is waited for here
+    }  // the destructor of `one` waits
     const Tensor expected = tensor();
     for (const auto& [peer, box] : recvs) copy_box(from, expected, box);
     for (Index i = 0; i < from.volume(); ++i) {
@@ -218,11 +219,12 @@ inline void check_exchange_boxes(Communicator& comm) {
   }
 }
 
-/// Boxes that overlap are added in the order of their list, whoever comes first, and also where a later exchange is waited for
-/// before: sums of so different numbers tell orders apart.
+/// Checks that overlapping boxes are added in the order in which they are listed. The order must depend neither on
+/// which message arrives first nor on waiting for a later exchange first. The numbers differ so much in size that sums
+/// in different orders differ.
 inline void check_sums_in_order(Communicator& comm) {
   const int p = comm.size(), me = comm.rank();
-  const Shape shape{{'N', 3}, {'L', 70001}};  // more than is on its way at once
+  const Shape shape{{'N', 3}, {'L', 70001}};  // more than a transport sends at once
   const Box all(shape);
   const auto part = [](int rank) { return std::array{1.0, 1e16, -1e16, 3.0}[static_cast<std::size_t>(rank % 4)]; };
   const Tensor from(DType::f64, shape.names(), all), sum = from.like(all), copy = from.like(all);
@@ -250,7 +252,7 @@ inline void check_sums_in_order(Communicator& comm) {
 }
 
 inline void check_split(Communicator& comm) {
-  // Odd and even ranks, in descending order.
+  // Splits odd and even ranks, each in descending order.
   const auto half = comm.split(comm.rank() % 2, -comm.rank());
   const int members = (comm.size() + 1 - comm.rank() % 2) / 2;
   EXPECT_EQ(half->size(), members);

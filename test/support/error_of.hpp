@@ -8,7 +8,7 @@
 
 namespace partita::test {
 
-/// The sentence of the Error that `f` throws; "" if it throws none.
+/// Returns the message of the Error that `f` throws, or "" if it throws none.
 template <class F>
 std::string error_of(F&& f) {
   try {
@@ -19,7 +19,7 @@ std::string error_of(F&& f) {
   return "";
 }
 
-/// Expects an Error that holds each of `parts`.
+/// Expects `f` to throw an Error whose message contains each of `parts`.
 template <class F>
 void expect_error(F&& f, std::initializer_list<std::string_view> parts) {
   const std::string message = error_of(f);

@@ -8,7 +8,7 @@
 
 namespace partita::test {
 
-/// Grids of 1 to 8 ranks: prime and uneven ones, both orders of unequal axes, and an axis of one rank.
+/// Returns grids of 1 to 8 ranks: prime sizes, unequal axes in both orders, and an axis of one rank.
 inline std::vector<Grid> grids() {
   std::vector<Grid> grids;
   for (const char* text :
@@ -17,8 +17,8 @@ inline std::vector<Grid> grids() {
   return grids;
 }
 
-/// Every layout of `shape` on `grid`: each axis shards one of the dimensions, in every order where several share one,
-/// is partial, or replicates.
+/// Returns every layout of `shape` on `grid`. Each axis shards one of the dimensions, is partial, or replicates. If
+/// several axes shard one dimension, all their orders occur.
 inline std::vector<Layout> all_layouts(const Shape& shape, const Grid& grid) {
   std::vector<Layout> layouts;
   const std::function<void(const Layout&, int)> place = [&](const Layout& layout, int axis) {
@@ -39,7 +39,7 @@ inline std::vector<Layout> all_layouts(const Shape& shape, const Grid& grid) {
   return layouts;
 }
 
-/// Every single axis of `grid`, and every set of them: the groups that any layout can need.
+/// Returns every set of axes of `grid`, and so the groups that any layout can need.
 inline std::vector<AxisSet> all_axis_sets(const Grid& grid) {
   std::vector<AxisSet> sets;
   for (AxisSet set = 0; set <= grid.all(); ++set) sets.push_back(set);

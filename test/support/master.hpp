@@ -1,9 +1,13 @@
 #pragma once
 
-// What the master tests on thread ranks and on MPI ranks share: a rank's run of a drawn case, and what it is held against.
+// What the master tests on thread ranks and on MPI ranks share. They train a random case on several ranks and compare
+// the results with a serial run and with the plan's predictions.
 
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "test/support/random_case.hpp"
 
@@ -16,10 +20,10 @@ namespace partita::test {
 
 inline constexpr int steps = 3;
 
-/// Images and targets by global index, in no file.
+/// A data set of random images and targets. Each element depends on its global index only.
 class DrawnData final : public Dataset {
  public:
-  /// `target` as for a batch of one.
+  /// `target` is the target of a batch of one sample.
   DrawnData(Shape sample, const Target& target, Index size, Index classes)
       : sample_(sample), size_(size), classes_(target.labels ? classes : 0) {
     for (int d = 1; d < target.shape.dims(); ++d) target_.push_back({target.shape.name(d), target.shape.extent(d)});
@@ -61,7 +65,7 @@ class DrawnData final : public Dataset {
   Index size_, classes_;
 };
 
-/// All that one rank can be asked for after a run.
+/// Everything that one rank reports after a run.
 struct RankResult {
   std::vector<double> losses;
   std::vector<Tensor> outputs;
@@ -72,7 +76,7 @@ struct RankResult {
   MemoryPeak memory;
 };
 
-/// The input's shape without N.
+/// Returns the shape of the model's input without N.
 inline Shape sample_of(const Model& model) {
   const Shape one = model.shapes(1)[0];
   Shape sample;
@@ -84,21 +88,21 @@ inline Workload workload_of(const RandomCase& drawn) {
   return {.batch = drawn.batch, .dtype = DType::f64, .training = true, .optimizer = drawn.optimizer};
 }
 
-/// Draws what starts at zero too: a zero bias beside padding makes exact ties (of a maximum, at the kink of a ReLU),
-/// which rounding would break differently on every grid.
+/// Draws random values for weights that start at zero, such as biases. A zero bias next to padding makes exact ties (in
+/// a maximum, or at the kink of a ReLU), which rounding would break differently on every grid.
 inline void draw_biases(Trainer& trainer) {
   const Plan& plan = trainer.plan();
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
     for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
       const auto& spec = plan.layers[i]->weights[j];
-      if (trainer.parameters().layer(i).master.empty()) continue;  // another stage's
+      if (trainer.parameters().layer(i).master.empty()) continue;  // the layer belongs to another stage
       if (!spec.trained || spec.init != Init::zeros) continue;
       const Random random(9, 100 * i + j);
       fill(trainer.parameters().layer(i).master[j].local, spec.shape, [&](Index k) { return 0.1 * random.normal(k); });
     }
 }
 
-/// Moves every weight by its last bit, up or down by chance: a rounding error.
+/// Changes the last bit of every weight, randomly up or down, to simulate a rounding error.
 inline void nudge_weights(Trainer& trainer) {
   const auto& layers = trainer.plan().layers;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -112,8 +116,11 @@ inline void nudge_weights(Trainer& trainer) {
 }
 
 enum class Weights { drawn, nudged };
-/// Whether all outputs are kept, to be looked at, or released when nobody needs them any more.
+/// Whether all outputs are kept, so that tests can compare them, or released when no layer needs them any more.
 enum class Outputs { kept, released };
+
+/// Trains a case for `steps` steps on one rank of `comm`, evaluates it, and returns the rank's results.
+/// Collective: every rank of `comm` calls it.
 
 inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap,
                            Weights weights = Weights::drawn, Outputs outputs = Outputs::kept) {
@@ -146,20 +153,23 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   }
   result.counted = trainer.counter().by_label();
   result.memory = trainer.peak_memory();
-  trainer.counter().set_label("checkpoint");  // gathering a shared state is no part of a step
+  trainer.counter().set_label("checkpoint");  // gathering a sharded optimizer state is not part of a step
   result.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), true);
   result.evaluation = trainer.evaluate(data, {}).loss;
-  EXPECT_TRUE(trainer.predicted() == trainer.measured()) << "with the evaluation, on rank " << comm.rank();
+  EXPECT_TRUE(trainer.predicted() == trainer.measured())
+      << "predicted and measured traffic differ, including the evaluation, on rank " << comm.rank();
   return result;
 }
 
+/// Returns the largest absolute value.
 inline double largest(const Tensor& tensor) {
   double most = 0;
   for (Index i = 0; i < tensor.volume(); ++i) most = std::max(most, std::abs(tensor.get(i)));
   return most;
 }
 
-/// Largest difference between `part` and the same box of `whole`, relative to the largest element of `whole` or `scale`.
+/// Returns the largest difference between `part` and the same box of `whole`. It is relative to the largest element of
+/// `whole`, or to `scale` if that is larger.
 inline double difference(const Tensor& part, const Tensor& whole, double scale) {
   if (part.volume() == 0) return 0;
   double most = 0;
@@ -175,22 +185,23 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.box() == b.box() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-/// What one rank computes, and what it computes from weights that differ in their last bit.
+/// The results of one rank, and its results from weights that differ in their last bit.
 struct SerialResult {
   RankResult run, nudged;
 };
 
 inline SerialResult run_serially(const RandomCase& drawn) {
   SerialResult serial;
-  Strategy one;  // with the same microbatches, which batch normalisation sees one by one
+  Strategy one;  // with the same microbatches, since batch normalization computes its statistics per microbatch
   if (drawn.strategy.microbatches() > 1) one.schedule("gpipe", drawn.strategy.microbatches());
   run_threads(1, [&](Communicator& comm) { serial.run = run_rank(drawn, one, comm, true); });
   run_threads(1, [&](Communicator& comm) { serial.nudged = run_rank(drawn, one, comm, true, Weights::nudged); });
   return serial;
 }
 
-/// How far a result may be from the serial one. Some drawn cases magnify rounding (RMSProp of a gradient that is zero but
-/// for rounding, say): no order of sums is the right one beyond what one last bit of the weights changes.
+/// The largest allowed difference between a result and the serial one. Some drawn cases magnify rounding errors, e.g.
+/// RMSProp with a gradient that is zero except for rounding. For them the bound is ten times the change that follows
+/// from changing the last bit of the weights, since no order of sums is more correct than that.
 class Bound {
  public:
   double operator()(double fixed, double moved_by_nudge) {
@@ -204,7 +215,8 @@ class Bound {
   bool widened_ = false;
 };
 
-/// Whether rounding decides more of this case than the fixed bounds allow; master tests limit how many such cases there are.
+/// Expects the results of a rank to be near the serial ones. Returns true if the case magnifies rounding so much that a
+/// fixed bound had to be widened; the master tests limit the number of such cases.
 [[nodiscard]] inline bool expect_near_serial(const RandomCase& drawn, const RankResult& rank,
                                              const SerialResult& both) {
   const RankResult &serial = both.run, &nudged = both.nudged;
@@ -219,15 +231,16 @@ class Bound {
   for (std::size_t i = 0; i < serial.losses.size(); ++i)
     expect_near(rank.losses[i], serial.losses[i], nudged.losses[i], fmt::format("loss of step {}", i));
   expect_near(rank.evaluation, serial.evaluation, nudged.evaluation, "evaluation");
-  // A gradient that is zero but for rounding (of a bias before a normalisation) is small beside the others, not beside itself.
+  // A gradient that is zero except for rounding (of a bias before a normalization) is compared with the largest
+  // gradient of the model, not with itself.
   double scale = 1e-3;
   for (const auto& [name, gradient] : serial.gradients) scale = std::max(scale, largest(gradient));
   const Plan plan = bind(drawn.model, drawn.strategy, workload_of(drawn));
-  for (std::size_t i = 0; i + 1 < serial.outputs.size(); ++i)  // the loss's output is its number
-    if (plan.layers[i]->y.partial() == 0 && rank.outputs[i])   // else it has a part of a sum, or is of another stage
+  for (std::size_t i = 0; i + 1 < serial.outputs.size(); ++i)  // without the output of the loss, compared above
+    if (plan.layers[i]->y.partial() == 0 && rank.outputs[i])   // not a part of a sum, nor of another stage
       expect_same(rank.outputs[i], serial.outputs[i], nudged.outputs[i], 1e-3,
                   "output of " + drawn.model.layers()[i].name);
-  std::map<std::string, std::size_t> place;  // the optimizer's state comes in the order of buckets
+  std::map<std::string, std::size_t> place;  // by name, since the optimizer state comes in the order of buckets
   for (std::size_t i = 0; i < serial.weights.size(); ++i) place[serial.weights[i].name] = i;
   if (drawn.strategy.groups().empty() && drawn.strategy.stage_count() == 1) {
     EXPECT_EQ(rank.weights.size(), place.size());
@@ -236,26 +249,28 @@ class Bound {
     const std::size_t i = place.at(name);
     expect_same(tensor.local, serial.weights[i].tensor.local, nudged.weights[i].tensor.local, scale, name);
   }
-  // Under the distributed optimizer a rank sees the sum of its share alone.
+  // With a sharded optimizer a rank has the gradient sum of its own shard only.
   const bool whole = drawn.strategy.optimizer_state() == Strategy::OptimizerState::replicated;
   for (const auto& [name, gradient] : rank.gradients)
     if (whole) expect_same(gradient, serial.gradients.at(name), nudged.gradients.at(name), scale, name);
   return bound.widened();
 }
 
-/// Of a run that released its outputs. Messages between thread ranks go through workspace, and their borders too.
+/// Expects the predicted peak memory for a run that released its outputs. The workspace may be larger than predicted:
+/// messages between thread ranks and the thin boundary tensors of convolutions and pooling use it as well.
 inline void expect_predicted_memory(const Plan& plan, int rank, const RankResult& result) {
-  const MemoryPeak peak = plan.peak(rank);
+  const MemoryPeak peak = peak_memory(plan, rank);
   for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer,
                           MemoryClass::activations, MemoryClass::halos})
     EXPECT_EQ(peak.each[kept], result.memory.each[kept]) << name(kept) << " of rank " << rank;
   EXPECT_GE(result.memory.each[MemoryClass::workspace], peak.each[MemoryClass::workspace]);
 }
 
+/// Expects the counted traffic to equal the plan's prediction.
 inline void expect_predicted(const Plan& plan, int rank, const RankResult& result) {
   std::map<std::pair<std::string, Verb>, Traffic> predicted;
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
-    for (const auto& item : plan.traffic(layer, rank))
+    for (const auto& item : layer_traffic(plan, layer, rank))
       for (int step = 0; step < steps; ++step)
         predicted[{plan.layers[static_cast<std::size_t>(layer)].name + " " + item.role, item.verb}] += item.traffic;
   const auto print = [](const auto& counts) {

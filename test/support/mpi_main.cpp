@@ -1,5 +1,6 @@
-// The main of tests that run under MPI: every rank runs every test. Rank 0 reports the course of the tests, every rank
-// its own failures. A rank that leaves a test in the middle would make the others wait forever, so it ends the job.
+// The main function of tests that run under MPI. Every rank runs every test. Rank 0 reports the progress, and every
+// rank reports its own failures. A fatal failure ends the job, because the other ranks would wait forever for a rank
+// that leaves a test in the middle.
 
 #include "partita/comm/mpi.hpp"
 #include "test/support/mpi_world.hpp"
@@ -28,7 +29,7 @@ class RankPrinter : public testing::EmptyTestEventListener {
   }
 };
 
-/// The arguments that must not differ between ranks, or that only one rank may follow.
+/// Sets the options that must be equal on all ranks, and removes the output that only rank 0 may write.
 void configure(int rank) {
   testing::GTEST_FLAG(catch_exceptions) = false;
   testing::GTEST_FLAG(shuffle) = false;
@@ -39,7 +40,7 @@ void configure(int rank) {
   delete listeners.Release(listeners.default_xml_generator());
 }
 
-/// The same on every rank: 1 if a test failed on any.
+/// Runs the tests. Returns 1 on every rank if a test failed on any rank, else 0.
 int run_tests(Communicator& world) {
   std::int32_t failed = RUN_ALL_TESTS();
   world.all_reduce(&failed, 1, DType::i32, ReduceOp::max, {}).wait();
@@ -62,6 +63,6 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     session.abort(e.what(), 1);
   } catch (...) {
-    session.abort("an unknown exception", 1);
+    session.abort("unknown exception", 1);
   }
 }

@@ -6,7 +6,7 @@
 
 namespace partita::test {
 
-/// All ranks of the job, in programs that are linked with mpi_main.
+/// Returns the communicator of all ranks of the job. For programs that are linked with mpi_main.
 std::shared_ptr<Communicator> mpi_world();
 
 }  // namespace partita::test

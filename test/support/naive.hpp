@@ -11,13 +11,14 @@
 #include <string>
 #include <vector>
 
-/// What the operators mean, in named loops, in double, over whole arrays N C D H W: no boxes, no formats, no speed.
+/// Reference implementations of the operators: plain loops in double over whole arrays N C D H W, without boxes,
+/// formats or optimization.
 namespace partita::naive {
 
-/// n c d h w, or f c d h w for weights.
+/// Coordinates n c d h w, or f c d h w for weights.
 using At = std::array<Index, 5>;
 
-/// A global array with origin 0; zero outside.
+/// A global array with origin 0. `get` returns 0 outside.
 struct Array {
   At extents{};
   std::vector<double> values;
@@ -49,11 +50,11 @@ void for_all(const At& extents, F&& f) {
 
 using Windows = std::array<Window, 3>;
 
-/// Calls f(y's position, x's, w's) for each product of a convolution; x's position may lie outside. Filters are of as many
-/// groups as w has fewer channels than x.
+/// Calls f(position in y, position in x, position in w) for each product of a convolution. The position in x may lie
+/// outside x. The number of groups is the number of channels of x divided by that of w.
 template <class F>
 void for_products(const Windows& windows, const At& x, const At& y, const At& w, F&& f) {
-  const Index groups = x[1] / w[1], filters = w[0] / groups;  // of a group
+  const Index groups = x[1] / w[1], filters = w[0] / groups;  // filters per group
   for_all(y, [&](const At& o) {
     for_all({1, w[1], w[2], w[3], w[4]}, [&](const At& k) {
       At i{o[0], o[1] / filters * w[1] + k[1]};
@@ -78,7 +79,7 @@ inline void conv_backward_filter(const Windows& windows, const Array& x, const A
                [&](const At& o, const At& i, const At& k) { dw(k) += x.get(i) * dy.get(o); });
 }
 
-/// y = pool(x) over all of x; `picked` the position in the window of the first maximum.
+/// Computes y = pool(x). `picked` receives the position of the first maximum in each window.
 inline void pool(const Pooling& pooling, const Windows& windows, const Array& x, Array& y, Array& picked) {
   const At window{1, 1, windows[0].kernel, windows[1].kernel, windows[2].kernel};
   for_all(y.extents, [&](const At& o) {
@@ -102,9 +103,9 @@ inline void pool(const Pooling& pooling, const Windows& windows, const Array& x,
   });
 }
 
-// Between tensors and arrays.
+// Conversion between tensors and arrays.
 
-/// Global coordinates of a tensor's element as n c d h w; missing dimensions are 0, D goes first.
+/// Returns the global coordinates of a tensor's element as n c d h w. Missing dimensions are 0: first D, then H.
 inline At spread(const Tensor& tensor, const std::array<Index, max_dims>& at) {
   const auto dims = static_cast<std::size_t>(tensor.box().dims());
   At all{at[0], at[1]};
@@ -127,7 +128,7 @@ void for_elements(const Tensor& tensor, F&& f) {
   visit(visit, 0);
 }
 
-/// The whole array, zero outside of the tensor's box.
+/// Returns a whole array with the tensor's elements, zero outside the tensor's box.
 inline Array whole(const Tensor& tensor, const At& extents) {
   Array array(extents);
   for_elements(tensor, [&](const At& at, Index i) { array(at) = tensor.get(i); });
@@ -136,7 +137,7 @@ inline Array whole(const Tensor& tensor, const At& extents) {
 
 // Random cases.
 
-/// A convolution over sub-boxes of global tensors, its channels and filters intervals of more.
+/// A convolution over boxes of global tensors. Its channels and filters may be parts of those of the global tensors.
 struct Case {
   int spatial = 2;
   std::vector<Window> slides;
@@ -146,6 +147,7 @@ struct Case {
   std::string text;
 };
 
+/// Draws random cases.
 class Generator {
  public:
   explicit Generator(unsigned seed) : engine_(seed) {}
@@ -153,13 +155,13 @@ class Generator {
   bool one_in(Index n) { return draw(1, n) == 1; }
   double real() { return static_cast<double>(engine_()) / 2147483648.0 - 1; }
 
-  /// Uniform in [-1, 1).
+  /// Returns a tensor with elements that are uniform in [-1, 1).
   Tensor tensor(DType dtype, std::string_view names, const Box& box) {
     Tensor t(dtype, names, box);
     for (Index i = 0; i < t.volume(); ++i) t.set(i, real());
     return t;
   }
-  /// All of [0, n) or a part of it, now and then an empty one.
+  /// Returns [0, n) or a part of it, sometimes an empty one.
   Interval part(Index n) {
     if (!one_in(3)) return {0, n};
     const Index lo = draw(0, n - 1);
@@ -187,7 +189,7 @@ class Generator {
     if (groups == 1) {
       c.x[1] = c.w[1] = part_c;
       c.y[1] = c.w[0] = part_f;
-    } else {  // whole groups, all channels of each
+    } else {  // whole groups, with all channels of each
       const Interval some = one_in(3) ? part(groups) : Interval{0, groups};
       const auto of = [&](Index all) { return Interval{some.lo * all / groups, some.hi * all / groups}; };
       c.x[1] = of(channels);
@@ -223,7 +225,7 @@ class Generator {
 constexpr std::array<std::string_view, 4> x_names{"NC", "NCW", "NCHW", "NCDHW"};
 constexpr std::array<std::string_view, 4> w_names{"FC", "FCW", "FCHW", "FCDHW"};
 
-/// |a - b| / |b| over the tensor's box, 0 for nothing.
+/// Returns |a - b| / |b| over the tensor's box, and 0 if the box is empty.
 inline double distance(const Tensor& a, const Array& b) {
   double difference = 0, norm = 0;
   for_elements(a, [&](const At& at, Index i) {
@@ -234,7 +236,7 @@ inline double distance(const Tensor& a, const Array& b) {
   return difference == 0 ? 0 : std::sqrt(difference) / std::max(std::sqrt(norm), 1e-3);
 }
 
-/// <a, b> of tensors of one box.
+/// Returns the inner product <a, b> of tensors that hold the same box.
 inline double dot(const Tensor& a, const Tensor& b) {
   double sum = 0;
   for (Index i = 0; i < a.volume(); ++i) sum += a.get(i) * b.get(i);

@@ -1,5 +1,5 @@
-"""Installs Partita into a fresh prefix and builds and runs examples/outside against it, as a project of its own would.
-Arguments: the build folder."""
+"""Installs Partita into a fresh prefix, then builds and runs examples/outside against it, as an independent project
+would. Argument: the build folder."""
 
 import os
 import pathlib

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +13,9 @@
 
 namespace partita::test {
 
-/// A model, a strategy and a batch drawn from a seed: extents prime, tiny or smaller than the grid; any kernel, stride,
-/// dilation, padding and groups; 1, 2 or 3 dimensions of space; every grid of 1, 2, 3, 4, 6 and 8 ranks; axes in any order, unused ones too.
+/// A model, a strategy, a batch size and an optimizer, drawn from a seed. Extents are prime, tiny or smaller than the
+/// grid; kernels, strides, dilations, paddings and groups are arbitrary; there are 1, 2 or 3 spatial dimensions. Grids
+/// have 1, 2, 3, 4, 6 or 8 ranks, with axes in any order, some of them unused.
 class RandomCase {
  public:
   explicit RandomCase(std::uint64_t seed) : random_(seed) {
@@ -46,25 +48,25 @@ class RandomCase {
     return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
   }
 
-  /// What a drawn rule may run into: groups that it cuts, and an algorithm that its cuts do not fit. Any other refusal is a
-  /// fault.
+  /// Returns true for the errors that a drawn rule may cause: it shards within a group of channels, or its layouts do
+  /// not fit its algorithm. Any other error is a bug.
   static bool may_be_refused(const std::string& message) {
-    if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // there is always a way
+    if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
     for (const char* reason :
-         {"cuts a group of channels", "groups of channels stay whole", "does not fit the input", "cannot run"})
+         {"splits a group of channels", "groups of channels stay whole", "does not fit the input", "cannot run"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
 
-  /// Two to four stages, cut anywhere, on grids of the same axes and other extents.
+  /// Draws two to four groups with random boundaries, on grids with the same axes and other extents.
   void draw_stages() {
     const auto& layers = model.layers();
     const auto last = static_cast<Index>(layers.size()) - 1;
-    const bool alike = chance(0.4);  // then schedules of two groups a stage fit
+    const bool equal_grids = chance(0.4);  // then schedules with two groups per stage are possible
     std::string grid;
     for (Index first = 0; first <= last;) {
       const Index end = strategy.groups().size() == 3 ? last : between(first, last);
-      if (!alike) grid.clear();
+      if (!equal_grids) grid.clear();
       if (grid.empty())
         for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
       strategy.group({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,
@@ -73,7 +75,7 @@ class RandomCase {
     }
   }
 
-  /// Of two groups a stage where the stages' entries allow it.
+  /// Draws a schedule, with two groups per stage if the groups allow it.
   void draw_schedule() {
     const auto microbatches = static_cast<int>(between(1, 5));
     strategy.schedule(pick(std::vector<std::string>{"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"}),
@@ -85,7 +87,7 @@ class RandomCase {
     try {
       static_cast<void>(bind(model, folded, {.batch = batch, .optimizer = {}}));
       strategy = folded;
-    } catch (const Error& error) {  // an odd number of entries, or of unlike grids
+    } catch (const Error& error) {  // an odd number of groups, or different grids
       const std::string_view what = error.what();
       for (const auto* allowed : {"a multiple of", "even number", "grid is", "grids are"})
         if (what.find(allowed) != what.npos) return;
@@ -93,7 +95,7 @@ class RandomCase {
     }
   }
 
-  /// Draws again where the plan refuses it; a layer that refuses all has no rule.
+  /// Draws a rule for a layer, and draws again if `bind` refuses it. After five refusals the layer has no rule.
   void draw_rule(const Layer& layer, const std::vector<Shape>& shapes, std::size_t i) {
     for (int attempt = 0; attempt < 5; ++attempt) {
       LayerRule rule;
@@ -124,7 +126,7 @@ class RandomCase {
     return draw_layout(layer, layer.op->weights(inputs)[0].shape);
   }
 
-  /// One for each product of the layer, or for the first ones.
+  /// Draws one algorithm for each product of the layer, or only for the first ones.
   std::optional<std::string> draw_algorithm(const Operator& op) {
     auto algorithms = op.algorithms();
     if (algorithms.empty()) return std::nullopt;
@@ -134,7 +136,8 @@ class RandomCase {
     return text;
   }
 
-  /// Every term; epsilon so large that a gradient of rounding errors alone is not blown up to a step of its own.
+  /// Draws an optimizer that uses every term. Epsilon is so large that a gradient of mere rounding errors does not
+  /// become a large step.
   void draw_optimizer() {
     optimizer.method = pick(std::vector<Method>{Method::sgd, Method::sgd, Method::adagrad, Method::rmsprop,
                                                 Method::adam, Method::adamw, Method::lars, Method::lamb});
@@ -148,7 +151,7 @@ class RandomCase {
     strategy.bucket_bytes(pick(std::vector<Index>{1, 300, 4000, Index{4} << 20}));
   }
 
-  /// Calls `add` with fresh draws until one fits the shapes.
+  /// Calls `add`, which draws a layer, until the layer fits the shapes.
   template <class Add>
   Value until_it_fits(Add&& add) {
     for (int attempt = 0; attempt < 10000; ++attempt) try {
@@ -156,10 +159,10 @@ class RandomCase {
       } catch (const Error&) {
         continue;
       }
-    throw std::logic_error("nothing that is drawn fits");
+    throw std::logic_error("no drawn layer fits the shapes");
   }
 
-  /// One value for all spatial dimensions or one each, as often.
+  /// Draws one value for each spatial dimension.
   template <class Each>
   PerDim per_dim(Each&& each) {
     switch (dims_) {
@@ -177,7 +180,7 @@ class RandomCase {
     }
   }
 
-  /// Of as many groups as fit often; kernels are smaller where there are more dimensions.
+  /// Draws a convolution. The number of groups often divides the channels, and kernels are smaller in 3 dimensions.
   Conv draw_conv(Index channels) {
     const auto kernel = [&] { return between(1, chance(0.5) || dims_ == 3 ? 3 : 7); };
     const auto stride = [&] { return between(1, 3); };
@@ -251,7 +254,8 @@ class RandomCase {
     }
   }
 
-  /// `until_it_fits`, and is not so large that the reference would take long; an activation where all that is drawn is.
+  /// As `until_it_fits`, but also draws again if the output is so large that the reference would take long. After 20
+  /// draws it adds an activation instead.
   template <class Add>
   Value until_small(Add&& add, Model& m, Value t, const std::string& name) {
     const Model before = m;
@@ -281,10 +285,10 @@ class RandomCase {
 
   static Index channels_of(const Model& m, Value t) { return m.shapes(1)[static_cast<std::size_t>(t.layer)]['C']; }
 
-  /// A convolution that keeps the shape, so that its output can be added to its input.
+  /// Returns a convolution that keeps the shape, so that its output can be added to its input.
   Conv same_shape(const Model& m, Value t) {
     const Index kernel = between(1, 4);
-    bool down = false;  // the longer side in turns
+    bool down = false;  // alternates the side with the larger padding
     const auto padding = [&] {
       down = !down;
       return down ? Sides((kernel - 1) / 2, kernel / 2) : Sides(kernel / 2, (kernel - 1) / 2);
@@ -292,7 +296,7 @@ class RandomCase {
     return {.filters = channels_of(m, t), .kernel = kernel, .padding = sides(padding)};
   }
 
-  /// Of an input with places.
+  /// Draws a loss for an input with spatial dimensions.
   void draw_loss(Model& m, Value t) {
     switch (between(0, 3)) {
       case 0: m.softmax_dice("loss", t); return;
@@ -315,7 +319,8 @@ class RandomCase {
       draw_loss(m, m.conv("scores", t, {.filters = between(2, 4)}));
       return m;
     }
-    // Not right behind a normalisation: the mean of what has mean zero has no gradient but rounding, which LARS tells from 0.
+    // The ReLU keeps the mean from following a normalization directly. The mean of values with mean zero has a gradient
+    // of rounding errors only, and LARS distinguishes that from 0.
     if (chance(0.2)) t = m.global_average_pool("mean", m.relu("bent", t));
     if (chance(0.5)) t = m.relu("act", m.linear("hidden", t, {.features = between(1, 7), .bias = chance(0.5)}));
     if (chance(0.4)) t = m.linear("fused", t, {.features = between(1, 9), .activation = draw_activation()});
@@ -324,7 +329,7 @@ class RandomCase {
     return m;
   }
 
-  /// Axes at random places of any dimension that the layer takes.
+  /// Draws a layout: each axis shards a random dimension that the layer can shard, or replicates.
   std::string draw_layout(const Layer& layer, const Shape& shape) {
     std::vector<std::string> axes = strategy.grid().names();
     std::shuffle(axes.begin(), axes.end(), random_);
@@ -344,7 +349,7 @@ class RandomCase {
   }
 
   std::mt19937_64 random_;
-  int dims_ = 2;  // of space
+  int dims_ = 2;  // number of spatial dimensions
 };
 
 }  // namespace partita::test

@@ -1,7 +1,7 @@
-"""Runs the commands that a document shows, from the root of the project, and compares what they print with the lines
-below them: the "// $ ..." of an example's header, or the "$ build/..." of the README's blocks. A line "..." stands for
-any lines. Times, speeds and process numbers differ from run to run and are not compared.
-Arguments: the document and the build folder, which stands for build/ in commands."""
+"""Runs the commands that a document shows, from the root of the project, and compares their output with the lines below
+them. Commands are the lines "// $ ..." in the header of an example, or "$ build/..." in the code blocks of the README
+and of the pages in docs/. A line "..." stands for any number of lines. Times, speeds and process numbers differ from run
+to run and are not compared. Arguments: the document, and the build folder, which replaces build/ in the commands."""
 
 import pathlib
 import re
@@ -18,7 +18,7 @@ def steady(line):
 
 
 def header(text):
-    """The lines of the first comment of a source."""
+    """Returns the lines of the first comment of a source file."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("//"):
@@ -28,7 +28,7 @@ def header(text):
 
 
 def fences(text):
-    """The lines of each fenced block."""
+    """Returns the lines of each fenced code block."""
     blocks, inside = [], False
     for line in text.splitlines():
         if line.startswith("```"):
@@ -41,7 +41,7 @@ def fences(text):
 
 
 def commands(document):
-    """(command, the lines that it prints) of every command shown."""
+    """Returns (command, expected lines of output) for every command in the document."""
     text = document.read_text()
     shown = []
     for block in [header(text)] if document.suffix == ".cpp" else fences(text):
@@ -56,7 +56,7 @@ def commands(document):
 
 
 def difference(expected, found):
-    """What does not match, or "". """
+    """Returns a description of the first difference, or "" if everything matches."""
     at = 0
     skipping = False
     for line in map(steady, expected):
@@ -70,7 +70,7 @@ def difference(expected, found):
             near = found[start:start + 3]
             return f"expected: {line}\nfound:    {near}"
         at, skipping = at + 1, False
-    return "" if skipping or at == len(found) else f"more is printed: {found[at:at + 3]}"
+    return "" if skipping or at == len(found) else f"unexpected output: {found[at:at + 3]}"
 
 
 def main():

@@ -1,5 +1,6 @@
-"""Adds up the tests of several Meson runs and prints "N passed, N failed, N skipped" as its last line; exit status 1 if
-any failed or none ran. Arguments: the number of steps that failed before they had tests, and the runs' testlog.json."""
+"""Adds up the tests of several Meson runs and prints "N passed, N failed, N skipped" as its last line. The exit status
+is 1 if a test failed or none passed. Arguments: the number of steps that failed before they ran tests, and the
+testlog.json of each run."""
 
 import json
 import re
@@ -7,7 +8,7 @@ import sys
 
 
 def cases(test):
-    """(passed, failed, skipped) of one Meson test: GoogleTest's cases if it says so, else one."""
+    """Returns (passed, failed, skipped) of one Meson test: GoogleTest's counts if it prints them, else one case."""
     text = test.get("stdout") or ""
     counts = [sum(map(int, re.findall(rf"^\[  {word} \] (\d+) tests?", text, re.MULTILINE)))
               for word in ("PASSED ", "FAILED ", "SKIPPED")]
@@ -15,7 +16,7 @@ def cases(test):
     if not any(counts):
         return (0, 0, 1) if test["result"] == "SKIP" else (int(good), int(not good), 0)
     if not good and counts[1] == 0:
-        counts[1] = 1  # it failed outside of its cases: a crash, a leak, a time-out
+        counts[1] = 1  # it failed outside its cases: a crash, a leak, a timeout
     return tuple(counts)
 
 

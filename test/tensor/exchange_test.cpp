@@ -23,7 +23,8 @@ void fill_random(const Tensor& tensor, std::uint64_t seed) {
   for (Index i = 0; i < tensor.volume(); ++i) tensor.set(i, static_cast<double>(random.bits(i) % 19) - 9);
 }
 
-/// A random halo: sides shorter than the grid, windows that reach over several ranks, strides that skip inputs.
+/// A random halo. Dimensions may be shorter than the grid, windows may reach over several ranks, and strides may skip
+/// inputs.
 struct Case {
   Layout x, y;
   std::vector<Window> windows;
@@ -57,7 +58,7 @@ struct Case {
 
 const Box& at(const std::vector<Box>& boxes, int rank) { return boxes[static_cast<std::size_t>(rank)]; }
 
-/// Every element that a rank needs has its value, and what was counted is what the halo foretells.
+/// Checks that every element that a rank needs has its value, and that the traffic is what the halo predicts.
 void check_forward(const Halo& halo, const Shape& shape, Communicator& comm) {
   const auto counter = std::make_shared<TrafficCounter>();
   const auto counted = counting(comm.split(0, comm.rank()), counter);
@@ -70,7 +71,7 @@ void check_forward(const Halo& halo, const Shape& shape, Communicator& comm) {
   EXPECT_EQ(counter->total(), halo.traffic(comm.rank(), 8));
 }
 
-/// <F x, y> = <x, F* y>, over the parts of all ranks. F* adds to what is there.
+/// <F x, y> = <x, F* y>, summed over the parts of all ranks. F* adds to the old content.
 void check_adjoint(const Halo& halo, Communicator& comm) {
   const auto plan = halo.transfer(comm.rank());
   const auto x = part(halo.owned(comm.rank())), fx = part(halo.needed(comm.rank()));
@@ -113,7 +114,7 @@ TEST(Exchange, RandomHalosArriveAndGoBack) {
 }
 
 TEST(Exchange, WorksBesideOthersAndInEveryDtype) {
-  // Two ranks swap the halves of W, in all types at once; the first is finished last.
+  // Two ranks swap the halves of W in all dtypes at once. The first exchange is finished last.
   run_threads(2, [](Communicator& comm) {
     const Shape shape{{'N', 1}, {'C', 2}, {'H', 1}, {'W', 5}};
     const auto grid = Grid::parse("x=2");

@@ -15,7 +15,7 @@ using namespace partita::test;
 
 namespace {
 
-/// Prime, shorter than the shards, and without any element.
+/// Shapes with prime extents, with extents below the number of shards, and without elements.
 const std::vector<Shape> shapes{{{'N', 5}, {'C', 7}, {'H', 3}}, {{'N', 2}, {'C', 1}}, {{'N', 0}, {'C', 4}}};
 
 DistTensor make(const Layout& layout, int rank, std::uint64_t seed) {
@@ -24,8 +24,8 @@ DistTensor make(const Layout& layout, int rank, std::uint64_t seed) {
   return x;
 }
 
-/// The layouts of a gradient of a value laid out like this: replicated where it is partial, and over the axes where it
-/// is replicated either replicated too or partial.
+/// The layouts that the gradient of a value with this layout may have. Where the value is partial, the gradient is
+/// replicated. Where the value is replicated, the gradient is replicated or partial.
 std::vector<Layout> duals(const Layout& layout) {
   std::vector<Layout> duals{layout.dual()};
   if (layout.replicated() != 0) duals.push_back(layout.with_partial(layout.replicated()));
@@ -45,7 +45,7 @@ std::map<Verb, Traffic> foretold(const std::vector<RedistributionStep>& steps, i
   return counts;
 }
 
-/// One rank's checks of redistributions over one grid. All are collective.
+/// Checks redistributions over one grid, on one rank. All methods are collective.
 class Checker {
  public:
   Checker(const Grid& grid, Communicator& comm)

@@ -13,78 +13,83 @@
 
 namespace partita {
 
-/// What becomes of what lies where a result goes.
+/// How a kernel writes its result.
 enum class Write : std::uint8_t {
-  over,  ///< it does not count: result = value
-  add,   ///< result += value
+  over,  ///< overwrites: result = value
+  add,   ///< accumulates: result += value
 };
 
 enum class PoolKind : std::uint8_t { max, average };
 
-/// A pooling operator: windows over the spatial dimensions, and how an average counts padding.
+/// A pooling operator: one window per spatial dimension, and whether an average counts padding.
 struct Pooling {
   PoolKind kind = PoolKind::max;
   std::span<const Window> windows;
   bool count_padding =
-      false;  ///< average: divide by the whole window, padding included, or by the inputs that it covers
+      false;  ///< average only: true divides by the whole window, padding included; false by the inputs it covers
 };
 
-/// Sums over N and the spatial dimensions, one pair a channel, in double: they travel between ranks and decide
-/// variances.
+/// Sums over N and the spatial dimensions: two values for each channel. They are double because they are summed across
+/// ranks and because variances are computed from them.
 struct ChannelSums {
   std::span<double> first, second;
 };
 
-/// Local kernels. Tensors carry global boxes, and every operator is defined by them: it computes what its output's box
-/// asks for, and a tensor is zero (maximum pooling: minus infinity) outside its box. So padding, halos, interior and
-/// boundary are all the same call, and empty boxes are allowed everywhere. Windows slide over the dimensions behind N
-/// and C. All tensors of one call share a dtype; f64 sums in double, all others in float. Results depend on values and
-/// boxes only: replicas agree bit for bit.
+/// The local kernels of one rank. A tensor carries its box in global coordinates, and the boxes define every operator:
+/// it computes exactly the elements in its output's box. Outside its box a tensor counts as zero (for maximum pooling:
+/// minus infinity). Therefore padding, halos, interior and boundary all use the same call. Empty boxes are allowed
+/// everywhere. Windows slide over the dimensions after N and C. All tensors of one call share a dtype. Sums are formed
+/// in double for f64 and in float for all other dtypes. Results depend only on values and boxes, so replicas agree bit
+/// for bit.
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// "reference" or "onednn".
+  /// Returns "reference" or "onednn".
   virtual std::string_view name() const = 0;
-  /// Throws Error if the backend cannot compute in `dtype`, saying which can.
+  /// Throws Error if the backend cannot compute in `dtype`; the message names a backend that can.
   virtual void check(DType dtype) const = 0;
 
-  /// The ways in which this backend can compute a convolution, its own guess first; empty where there is no choice.
+  /// Returns the algorithms with which this backend can compute a convolution. The backend's default comes first. The
+  /// vector is empty if there is no choice.
   virtual std::vector<std::string_view> algorithms(const ConvProblem& /*problem*/) const { return {}; }
-  /// Which of them it takes from now on. Throws Error for a name that is not among them.
+  /// Sets the algorithm that the backend uses for `problem` from now on. Throws Error if `algorithm` is not one of
+  /// algorithms().
   virtual void choose(const ConvProblem& problem, std::string_view algorithm);
-  /// choose() keeps all ways that were chosen for one problem until it is called for another, so that they can be tried in turns; this
-  /// releases them, and the kernels' room, but for the one chosen last.
+  /// Releases the algorithms that choose() keeps, except those that are in use. While choose() is called for one
+  /// problem it keeps all algorithms that were chosen for that problem, so that a caller can try them in turns. This
+  /// call drops all but the last one, and the scratch memory of the kernels.
   virtual void forget_tried() {}
 
-  // Convolution: x[N C ...], w[F C ...], bias[F] or none, y[N C ...] with C = F of w.
-  // The channels of y are those of w's F, the n-th for the n-th. Where w has fewer channels than x, these are groups of as
-  // many, each with its share of the filters, in order.
+  // Convolution: x[N C ...], w[F C ...], bias[F] (may be empty), y[N C ...]. The n-th channel of y is computed with the
+  // n-th filter (F) of w. If w has fewer channels than x, the convolution is grouped: the channels of x are split into
+  // groups of w's channel count, and the filters are split, in order, among the groups.
 
   /// y = conv(x, w) + bias
   virtual void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
                             const Tensor& y, Stream stream) = 0;
-  /// dx = conv'(dy, w): dx of every input in its box from the outputs in dy's box
+  /// dx = conv'(dy, w): the gradients of all inputs in dx's box, from the outputs in dy's box
   virtual void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
                                   Stream stream) = 0;
-  /// dw = conv'(x, dy), or dw += it
+  /// dw = conv'(x, dy), or dw += conv'(x, dy)
   virtual void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy,
                                     const Tensor& dw, Write write, Stream stream) = 0;
   /// y += bias[c]; bias has one dimension
   virtual void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) = 0;
-  /// db[c] = sum of dy over all but C, or db += it; db has one dimension
+  /// db[c] = sum of dy over all dimensions except C, or db += this sum; db has one dimension
   virtual void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) = 0;
 
-  // Pooling. `picked` (i32, y's box) keeps which input of the window was the maximum, for the backward; averages leave
-  // it.
+  // Pooling. `picked` (i32, with y's box) stores which input of each window was the maximum, for the backward pass.
+  // Average pooling does not use it.
 
-  /// y = pool(x); x holds all inputs (inside the global tensor) that y's windows cover
+  /// y = pool(x). x must hold all inputs inside the global tensor that y's windows cover.
   virtual void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
                             Stream stream) = 0;
-  /// dx += pool'(dy), for x's box of pool_forward
+  /// dx += pool'(dy), where dx has the box that x had in pool_forward
   virtual void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
                              Stream stream) = 0;
 
-  // Batch normalisation, in parts, since its sums cross ranks. Vectors of doubles have one entry a local channel.
+  // Batch normalization. It is split into steps, since its sums are taken across ranks. A vector of doubles has one
+  // entry per local channel.
 
   /// first[c] = sum x, second[c] = sum x^2
   virtual void channel_sums(const Tensor& x, ChannelSums sums, Stream stream) = 0;
@@ -101,21 +106,22 @@ class Backend {
 
   /// y[n,c] = scale * sum over space of x[n,c,...]; y is N C
   virtual void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) = 0;
-  /// Its adjoint: dx[n,c,...] = scale * dy[n,c]
+  /// The adjoint of spatial_sum: dx[n,c,...] = scale * dy[n,c]
   virtual void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) = 0;
 
-  /// y = resample(x), one a spatial dimension; x holds all inputs that y is made of
+  /// y = resample(x), with one Resampling per spatial dimension. x must hold all inputs that y is computed from.
   virtual void resample_forward(std::span<const Resampling> dims, const Tensor& x, const Tensor& y, Stream stream) = 0;
-  /// Its adjoint: dx += resample'(dy)
+  /// The adjoint of resample_forward: dx += resample'(dy)
   virtual void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx,
                                  Stream stream) = 0;
-  /// y = blocks of places of x as channels: position i, j of its block and channel c of x are channel (c i j) of y; x holds
-  /// all blocks of y, `block` extents one a spatial dimension
+  /// Moves the elements of each spatial block of x into channels of y. The element at position (i, j) in its block and
+  /// channel c of x becomes channel (c i j) of y, with j varying fastest. `block` has one extent per spatial dimension.
+  /// x must hold all blocks of y.
   virtual void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) = 0;
-  /// Its inverse: the places of dx in the blocks of dy
+  /// The inverse of space_to_depth: copies the channels of dy to the positions in the blocks of dx.
   virtual void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) = 0;
 
-  // Element by element.
+  // Element-wise functions.
 
   /// y = f(x)
   virtual void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
@@ -123,45 +129,49 @@ class Backend {
   virtual void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                                    Stream stream) = 0;
 
-  // Matrix product, row-major: C[m,n] = alpha * op(A) op(B) + beta * C, op transposing where asked.
-  // lda, ldb and ldc are elements between rows.
+  // Matrix product, row-major: C[m,n] = alpha * op(A) op(B) + beta * C, where op transposes if the flag says so.
+  // lda, ldb and ldc are the distances between rows, in elements.
   virtual void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha,
                     const void* a, Index lda, const void* b, Index ldb, double beta, void* c, Index ldc,
                     Stream stream) = 0;
 
-  // Losses of labels: a place is a row of channels of x[N C ...], in the order of x's memory; labels[i] belongs to row i.
+  // Losses against labels. x[N C ...] is read as rows of channels, in the order of x's memory; labels[i] belongs to
+  // row i.
 
-  /// Adds to loss the sum over rows of -log softmax(x)[label], and to correct the rows whose largest entry is the
-  /// label.
+  /// Adds to `loss` the sum over rows of -log softmax(x)[label]. Adds to `correct` the number of rows whose largest
+  /// entry is the label.
   virtual void cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
                                      double& correct, Stream stream) = 0;
   /// dx = scale * (softmax(x) - onehot(label))
   virtual void cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
                                       const Tensor& dx, Stream stream) = 0;
-  /// For each sample and channel, sample by sample, with p = softmax(x) and g = onehot(label): common = sum of p g, both =
-  /// sum of p + g. Adds to correct as cross_entropy_forward does.
+  /// The sums of the Dice loss. With p = softmax(x) and g = onehot(label), computes for each sample and channel:
+  /// common = sum of p * g and both = sum of p + g. The channels of one sample are adjacent. Adds to `correct` as
+  /// cross_entropy_forward does.
   virtual void overlap_forward(const Tensor& x, std::span<const std::int32_t> labels, std::span<double> common,
                                std::span<double> both, double& correct, Stream stream) = 0;
-  /// dx = the gradient of sum over samples and channels of of_common * common + of_both * both.
+  /// dx = the gradient of the sum over samples and channels of of_common * common + of_both * both
   virtual void overlap_backward(const Tensor& x, std::span<const std::int32_t> labels,
                                 std::span<const double> of_common, std::span<const double> of_both, const Tensor& dx,
                                 Stream stream) = 0;
 
-  // Losses of values; the target is like x.
+  // Losses against values. The target has the same dtype, dimensions and extents as x.
 
-  /// The sum of (x - target)^2, or of |x - target|.
+  /// Returns the sum of (x - target)^2, or of |x - target| if `absolute`.
   virtual double difference_forward(bool absolute, const Tensor& x, const Tensor& target, Stream stream) = 0;
-  /// dx = scale * its gradient; 0 where x is the target.
+  /// dx = scale * gradient of difference_forward; 0 where x equals the target.
   virtual void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
                                    Stream stream) = 0;
 };
 
-/// The oracle: named loops and Eigen, every dtype.
+/// Makes the reference backend, against which the others are tested: plain loops and Eigen, for every floating-point
+/// dtype.
 std::unique_ptr<Backend> make_reference_backend();
-/// oneDNN's convolutions and GEMM in f32, `threads` threads. Throws Error if this build lacks oneDNN.
+/// Makes the backend that uses oneDNN's convolutions and GEMM, in f32, with `threads` threads. Throws Error if this
+/// build lacks oneDNN or if `threads` is less than 1.
 std::unique_ptr<Backend> make_onednn_backend(int threads);
-/// "auto" (onednn for f32 where it was built, else reference), "reference" or "onednn"; throws Error for another name
-/// or a dtype that it cannot compute.
+/// Makes a backend by name: "reference", "onednn", or "auto" (onednn for f32 if this build has it, else reference).
+/// Throws Error for another name or for a dtype that the backend cannot compute in.
 std::unique_ptr<Backend> make_backend(std::string_view name, DType dtype, int threads);
 
 }  // namespace partita

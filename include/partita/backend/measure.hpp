@@ -4,9 +4,10 @@
 
 namespace partita {
 
-/// Computes `problem` in each of the backend's ways, on arrays of its own, and returns the fastest: the backend's own
-/// guess unless another beats it by more than such measurements err. It is chosen when the call returns. The problem has
-/// a choice.
+/// Measures `problem` with each of the backend's algorithms, on arrays of its own, and returns the fastest. It prefers
+/// the backend's default unless another algorithm is faster by more than the measurement error. On return the backend
+/// uses the algorithm returned.
+/// @pre backend.algorithms(problem) is not empty.
 std::string_view measure_fastest(Backend& backend, const ConvProblem& problem);
 
 }  // namespace partita

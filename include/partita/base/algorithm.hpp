@@ -8,46 +8,49 @@
 
 namespace partita {
 
-/// How the messages of a collective are arranged; `algorithms` says which verbs have which. p ranks, n bytes of the full
-/// vector. Sources: [T] Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005;
-/// [B] Bruck et al.: Efficient Algorithms for All-to-All Communications, 1997; [G] Barnett, van de Geijn et al.:
-/// Interprocessor Collective Communication Library, 1994.
+/// The algorithm of a collective: who sends what to whom in which round. `algorithms` lists the algorithms of each
+/// collective. Below, p is the number of ranks.
+/// Sources: [T] Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005;
+/// [B] Bruck et al.: Efficient Algorithms for All-to-All Communications, 1997;
+/// [G] Barnett, van de Geijn et al.: Interprocessor Collective Communication Library, 1994.
 enum class Algorithm : std::uint8_t {
-  recursive_doubling,  ///< pairs at distances 1, 2, 4, ... exchange all that they have [T]
-  recursive_halving,   ///< pairs at distances ..., 4, 2, 1 exchange the halves that they do not keep [T]
-  ring,                ///< p-1 times a block of each rank moves to its right neighbour [T]
-  pairwise,            ///< in round k everyone sends to the rank k above it what is meant for that [T]
-  binomial,            ///< a tree that doubles in every round; an all_reduce goes up and down it [T]
-  rabenseifner,        ///< a reduce_scatter by recursive halving, an all_gather by recursive doubling [T]
-  bruck,               ///< in round k whatever has to travel 2^k ranks does so in one message [B]
-  scatter_all_gather,  ///< a scatter down a binomial tree, an all_gather round the ring [G]
+  recursive_doubling,  ///< ranks at distance 1, 2, 4, ... exchange everything they have [T]
+  recursive_halving,   ///< ranks at distance ..., 4, 2, 1 exchange the halves that they do not keep [T]
+  ring,                ///< in each of p-1 rounds every rank sends one block to its right neighbor [T]
+  pairwise,            ///< in round k every rank sends directly to the rank k above it [T]
+  binomial,            ///< a tree that doubles in every round; an all_reduce goes up and then down the tree [T]
+  rabenseifner,        ///< a reduce_scatter by recursive halving, then an all_gather by recursive doubling [T]
+  bruck,               ///< in round k one message carries every block that has to travel 2^k ranks [B]
+  scatter_all_gather,  ///< a scatter down a binomial tree, then an all_gather around the ring [G]
 };
 
-/// e.g. "recursive_doubling".
+/// Returns e.g. "recursive_doubling".
 std::string_view name(Algorithm algorithm);
 
-/// Those that a verb has; none for a verb that is no collective.
+/// Returns the algorithms of a collective; empty if `verb` is not a collective.
 std::span<const Algorithm> algorithms(Verb verb);
 
-/// Throws Error, naming those that there are, if the verb does not have the algorithm.
+/// Throws Error, with the list of valid algorithms, if `algorithm` is not an algorithm of `verb`.
 void check_algorithm(Verb verb, Algorithm algorithm);
 
-/// Ranks folded to a power of two, for algorithms that pair them: of the first 2*rest ranks each odd one hands what it
-/// has to its left neighbour, which acts for both in one place. The ranks of consecutive places are consecutive.
+/// Folds the ranks to a power of two, for algorithms that pair them. Let `rest` be the number of ranks beyond the power
+/// of two. Among the first 2*rest ranks, each odd rank hands its data to its left neighbor, which then acts for both in
+/// one place. All other ranks have a place of their own. Consecutive places hold consecutive ranks.
 ///
 ///     ranks   0 1 | 2 3 | 4 | 5        p = 6
 ///     places   0  |  1  | 2 | 3        core = 4, rest = 2
 struct Fold {
-  int core;  ///< places: the largest power of two that is no larger than the number of ranks
-  int rest;  ///< ranks beyond that
+  int core;  ///< number of places: the largest power of two that does not exceed the number of ranks
+  int rest;  ///< number of ranks minus `core`
 
   explicit constexpr Fold(int ranks)
       : core(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))), rest(ranks - core) {}
-  /// The rank that acts in a place, and the first behind the last place's ranks for `core`.
+  /// The first rank of a place, which acts for the place. first(core) is the number of ranks.
   constexpr int first(int place) const { return place < rest ? 2 * place : place + rest; }
   constexpr int place(int rank) const { return rank < 2 * rest ? rank / 2 : rank - rest; }
-  /// True for a rank that its left neighbour acts for, and for one that acts for its right neighbour.
+  /// Returns true if the left neighbor acts for `rank`.
   constexpr bool idle(int rank) const { return rank < 2 * rest && rank % 2 == 1; }
+  /// Returns true if `rank` acts for its right neighbor as well.
   constexpr bool doubled(int rank) const { return rank < 2 * rest && rank % 2 == 0; }
 };
 

@@ -7,11 +7,11 @@
 
 namespace partita {
 
-/// Most axes that a grid has.
+/// The maximum number of axes of a grid.
 inline constexpr int max_axes = 16;
 
-/// An ordered list of axes of one grid, e.g. those that shard a dimension, major first. A value that needs no memory of its own:
-/// plans hold thousands.
+/// An ordered list of axes of one grid, e.g. the axes that shard a dimension, major axis first. It stores its elements
+/// inline, without a heap allocation, because plans hold thousands of these lists.
 class AxisList {
  public:
   AxisList() = default;
@@ -32,7 +32,8 @@ class AxisList {
   int operator[](std::size_t i) const { return axes_[i]; }
 
   void push_back(int axis) { insert(count_, axis); }
-  /// Puts an axis before the one at `at`, or at the end; one of at most `max_axes`.
+  /// Inserts an axis before position `at`; `at` may be size().
+  /// @pre The list has fewer than `max_axes` axes.
   void insert(std::size_t at, int axis) {
     std::copy_backward(begin() + at, end(), axes_.data() + count_ + 1);
     axes_[at] = static_cast<std::uint8_t>(axis);
@@ -40,7 +41,7 @@ class AxisList {
   }
 
   bool operator==(const AxisList& other) const {
-    for (std::size_t i = 0; i < count_; ++i)  // of an axis or two: sooner compared than called for
+    for (std::size_t i = 0; i < count_; ++i)  // a list has one or two axes: the loop is faster than a call of memcmp
       if (axes_[i] != other.axes_[i]) return false;
     return count_ == other.count_;
   }

@@ -8,7 +8,7 @@
 
 namespace partita {
 
-/// The half-open interval [lo, hi) of coordinates; empty where hi <= lo.
+/// The half-open interval [lo, hi) of coordinates. It is empty if hi <= lo.
 struct Interval {
   Index lo = 0;
   Index hi = 0;
@@ -17,15 +17,15 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// The common part of two intervals.
+/// Returns the intersection of two intervals.
 Interval intersect(Interval a, Interval b);
 
-/// A half-open box in global coordinates, one interval a dimension. A value.
+/// A half-open box in global coordinates: one interval per dimension.
 class Box {
  public:
   Box() = default;
   explicit Box(int dims) : dims_(dims) {}
-  /// Everything of `shape`: [0, extent) in each dimension.
+  /// The whole of `shape`: [0, extent) in each dimension.
   explicit Box(const Shape& shape);
 
   int dims() const { return dims_; }
@@ -33,14 +33,14 @@ class Box {
   const Interval& operator[](int d) const { return sides_[static_cast<std::size_t>(d)]; }
   Index extent(int d) const { return (*this)[d].extent(); }
   bool empty() const;
-  /// Number of elements.
+  /// Returns the number of elements.
   Index volume() const;
-  /// True if every element of `other` is in this box.
+  /// Returns true if every element of `other` is in this box.
   bool contains(const Box& other) const;
-  /// e.g. "[0,4)x[3,7)".
+  /// Returns e.g. "[0,4)x[3,7)".
   std::string print() const;
 
-  /// Equal intervals; all empty boxes of the same number of dimensions are not equal by being empty.
+  /// Compares the intervals. Two empty boxes with different intervals are not equal.
   bool operator==(const Box&) const = default;
 
  private:
@@ -48,10 +48,12 @@ class Box {
   std::array<Interval, max_dims> sides_{};
 };
 
-/// The common part of two boxes of the same number of dimensions.
+/// Returns the intersection of two boxes.
+/// @pre The boxes have the same number of dimensions.
 Box intersect(const Box& a, const Box& b);
 
-/// The parts of `whole` outside `hole`, disjoint, at most two a dimension: faces of dimension 0 first, in full width.
+/// Returns `whole` without `hole` as disjoint boxes, at most two per dimension. The boxes below and above `hole` in
+/// dimension 0 come first and have the full width of `whole` in the other dimensions.
 std::vector<Box> subtract(const Box& whole, const Box& hole);
 
 }  // namespace partita

@@ -9,7 +9,8 @@
 
 namespace partita {
 
-/// Calls f(T{}) with the C++ type that stores `dtype`. Include only where elements are touched: it brings in Eigen.
+/// Calls f(T{}) with the C++ type T that stores `dtype`. Include this header only where elements are accessed, since it
+/// includes Eigen.
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
@@ -22,7 +23,7 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   broken("unknown dtype");
 }
 
-/// `dispatch` over the floating-point types only.
+/// As `dispatch`, for floating-point types only. Ends the process if `dtype` is an integer type.
 template <class F>
 decltype(auto) dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
@@ -35,7 +36,7 @@ decltype(auto) dispatch_float(DType dtype, F&& f) {
   broken("integers in floating-point arithmetic");
 }
 
-/// The type in which sums of T are formed: double for double, float for everything shorter.
+/// The type that accumulates sums of T: double for double, float for all shorter types.
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

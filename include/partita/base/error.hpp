@@ -11,21 +11,22 @@
 
 namespace partita {
 
-/// What a user did that cannot be: one clear sentence with the names that he used and what would be right.
-/// Thrown before any communication, or as AgreedError alike on every rank, it is printed once (exit status 2); by one rank alone,
-/// as of a data set's damaged file in the middle of training, it takes the job down.
+/// A mistake of the user. The message is one clear sentence with the user's own names and with a remedy.
+/// If every rank throws it, before any communication or as AgreedError, it is printed once and the exit status is 2.
+/// If a single rank throws it, e.g. because a data file is damaged in the middle of training, the whole job ends.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Throws an Error with a formatted sentence.
+/// Throws an Error with a formatted message.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
   throw Error(fmt::format(text, std::forward<Args>(args)...));
 }
 
-/// A place in the source; a default argument names the caller's. (std::source_location, which Clang 14 lacks.)
+/// A location in the source. As a default argument, `here()` gives the location of the caller. It replaces
+/// std::source_location, which Clang 14 lacks.
 struct Where {
   const char* file;
   int line;
@@ -36,21 +37,23 @@ struct Where {
   }
 };
 
-/// Ends the process because the code, not the user, is wrong: prints `what` and where.
+/// Ends the process because of a bug in the code, not a mistake of the user. Prints `what` and the source location.
 [[noreturn]] void broken(std::string_view what, Where where = Where::here());
 
-/// Checks an invariant of our own code in every build; use Error for what a user can cause.
+/// Checks an invariant of our own code, in every build type; `what` states the invariant. Use Error for whatever a user
+/// can cause.
 inline void require(bool holds, std::string_view what, Where where = Where::here()) {
   if (!holds) broken(what, where);
 }
 
-/// " (did you mean 'name'?)" with the candidate nearest to `word` by edit distance, or "" if none is near.
+/// Returns " (did you mean 'name'?)" with the candidate that is nearest to `word` by edit distance, or "" if no
+/// candidate is near.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
-/// "1 stage", "2 stages", or another ending of the plural.
+/// Returns e.g. "1 stage" or "2 stages". `ending` is the ending of the plural.
 std::string counted(std::int64_t count, std::string_view noun, std::string_view ending = "s");
 
-/// `items` joined by ", ", each in quotes.
+/// Returns `items` in single quotes, joined by ", ".
 std::string quoted_list(std::span<const std::string> items);
 
 }  // namespace partita

@@ -11,21 +11,21 @@
 
 namespace partita {
 
-/// A set of axes of one grid: bit a stands for axis a.
+/// A set of axes of one grid: bit a is set if axis a belongs to the set.
 using AxisSet = std::uint32_t;
 
-/// An ordered list of named axes and the ranks that they arrange, row-major: the last axis varies fastest. A value.
-/// Ranks are counted from 0 inside the grid; `first_rank` places the grid in the world.
+/// A grid of ranks: an ordered list of named axes. Ranks are arranged row-major, so the last axis varies fastest.
+/// Ranks count from 0 inside the grid; `first_rank` is the world rank of the grid's rank 0.
 class Grid {
  public:
-  /// One rank, no axis.
+  /// A grid of one rank, without axes.
   Grid();
 
-  /// Reads "data=2 y=2 x=2". Throws Error, with the column, for anything else: a name that repeats, an extent
-  /// below 1, a name that is no identifier. "" is one rank.
+  /// Parses a text such as "data=2 y=2 x=2"; "" is a grid of one rank. Throws Error, with the column, if a name is not
+  /// an identifier, a name repeats, an extent is missing or below 1, or there are too many axes or ranks.
   static Grid parse(std::string_view text, int first_rank = 0);
 
-  /// The same axes from another rank of the world on.
+  /// Returns a grid with the same axes that begins at world rank `first_rank`.
   Grid at(int first_rank) const;
 
   int size() const { return axes_->size; }
@@ -33,41 +33,46 @@ class Grid {
   int axes() const { return static_cast<int>(axes_->extents.size()); }
   const std::string& name(int axis) const;
   int extent(int axis) const { return axes_->extents[static_cast<std::size_t>(axis)]; }
-  /// Position of the axis called `name`, or -1.
+  /// Returns the position of the axis called `name`, or -1.
   int find(std::string_view name) const;
   const std::vector<std::string>& names() const;
-  /// All axes.
+  /// Returns the set of all axes.
   AxisSet all() const { return (AxisSet{1} << axes()) - 1; }
 
-  /// Ranks from one coordinate along `axis` to the next.
+  /// The difference in rank between neighbors along `axis`.
   int stride(int axis) const { return axes_->strides[static_cast<std::size_t>(axis)]; }
-  /// Coordinate of `rank` along `axis`.
+  /// The coordinate of `rank` along `axis`.
   int coordinate(int rank, int axis) const { return rank / stride(axis) % extent(axis); }
-  /// The ranks that differ from `rank` along `axes` only, ascending; `rank` is one of them.
+  /// Returns the ranks whose coordinates equal those of `rank` except along `axes`, in ascending order. `rank` itself
+  /// is one of them.
   std::vector<int> group(int rank, AxisSet axes) const;
-  /// Ranks in one such group.
+  /// Returns the number of ranks in such a group.
   int group_size(AxisSet axes) const;
-  /// How many coordinates of two ranks differ.
+  /// Returns the number of axes along which the coordinates of ranks `a` and `b` differ.
   int distance(int a, int b) const;
 
-  /// The inverse of `parse`.
+  /// Returns the text that `parse` reads.
   std::string print() const;
-  /// e.g. "(data,y)", in the grid's order; "()" for none.
+  /// Returns e.g. "(data,y)", in the grid's order; "()" for the empty set.
   std::string print(AxisSet axes) const;
 
+  /// Compares the axes and the first rank.
   bool operator==(const Grid& other) const;
-  /// Equal axes, wherever in the world they lie.
+  /// Compares the axes only.
   bool same_axes(const Grid& other) const;
 
  private:
   struct Axes {
     std::vector<std::string> names;
     std::vector<int> extents;
-    std::vector<int> strides;  // ranks between neighbours along an axis
+    std::vector<int> strides;  // difference in rank between neighbors along an axis
     int size = 1;
   };
-  std::shared_ptr<const Axes> axes_;  // shared by copies, wherever they lie
+  std::shared_ptr<const Axes> axes_;  // copies share it, whatever their first rank
   int first_rank_ = 0;
 };
+
+/// The rank with coordinate 0 along `axes` and with the coordinates of `rank` along all other axes.
+int representative_rank(const Grid& grid, int rank, AxisSet axes);
 
 }  // namespace partita

@@ -13,52 +13,53 @@
 
 namespace partita {
 
-/// What a buffer is for; a rank's memory is reported by these.
+/// What a buffer is for. Memory reports count bytes per class.
 enum class MemoryClass : std::uint8_t { weights, gradients, optimizer, activations, halos, workspace, data };
 inline constexpr std::size_t memory_classes = 7;
 
-/// e.g. "weights".
+/// Returns e.g. "weights".
 std::string_view name(MemoryClass memory);
 
-/// What a fresh buffer holds: zeros, or anything.
+/// What a fresh buffer holds: zeros, or (`none`) unspecified bytes.
 enum class Fill : std::uint8_t { zeros, none };
 
-/// e.g. "1.5 MiB".
+/// Returns e.g. "1.5 MiB".
 std::string print_bytes(Index count);
 
-/// Bytes by class. A value.
+/// Bytes per memory class.
 struct MemoryUse {
   std::array<Index, memory_classes> bytes{};
   Index& operator[](MemoryClass memory) { return bytes[static_cast<std::size_t>(memory)]; }
   Index operator[](MemoryClass memory) const { return bytes[static_cast<std::size_t>(memory)]; }
   Index total() const;
-  /// e.g. "weights 1.5 KiB, activations 2.0 MiB"; "none" without any.
+  /// Returns e.g. "weights 1.5 KiB, activations 2.0 MiB", or "none" if all classes are 0.
   std::string print() const;
   bool operator==(const MemoryUse&) const = default;
 };
 
-/// Hands out buffers and keeps account of them by class: what is in use now, and the most that ever was.
-/// One a rank; buffers may be released on any thread, and may outlive the allocator's other owners.
-/// Released memory is kept for the next buffer of its size: a step asks for the same sizes as the one before, and fresh
-/// pages from the system cost more than most kernels that fill them.
+/// Allocates buffers and counts their bytes per class: the bytes in use now, and the maximum so far.
+/// Each rank has one. A buffer may be released on any thread, and it keeps the allocator alive.
+/// The allocator keeps released memory for the next buffer of the same size. Each training step asks for the same sizes
+/// as the step before, and fresh pages from the system cost more than most kernels that fill them.
 class Allocator {
  public:
-  /// With a limit it gives released memory back to the system before it passes it, and throws Error where buffers in use
-  /// would; workspace, of which backends and messages may need more than a plan predicts, does not count.
+  /// `limit` is in bytes; 0 means no limit. Before an allocation would exceed the limit, kept memory is given back to
+  /// the system. `allocate` throws Error if the buffers in use would exceed the limit. Workspace does not count towards
+  /// it, because backends and messages may need more workspace than a plan predicts.
   explicit Allocator(Index limit = 0) : limit_(limit) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
 
-  /// Bytes in use now.
+  /// Returns the bytes in use now.
   MemoryUse now() const;
-  /// The most bytes in use at any one time, each class by itself.
+  /// Returns the maximum number of bytes in use at any one time, separately for each class.
   MemoryUse peak() const;
-  /// The most bytes in use at any one time, all classes together.
+  /// Returns the maximum number of bytes in use at any one time, summed over all classes.
   Index peak_total() const;
 
-  /// `bytes` bytes, aligned to 64 so that kernels round alike on every rank.
-  /// The buffer keeps `self` alive. Throws std::bad_alloc.
+  /// Returns a buffer of `bytes` bytes that keeps `self` alive. It is aligned to 64 bytes, so that kernels round in the
+  /// same way on every rank. Throws Error if the limit would be exceeded, std::bad_alloc if the system has no memory.
   static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
                                              Fill fill = Fill::zeros);
 
@@ -70,7 +71,7 @@ class Allocator {
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
   Index total_ = 0, peak_total_ = 0;
-  Index limit_ = 0, kept_ = 0;  // 0: none; bytes of released buffers
+  Index limit_ = 0, kept_ = 0;  // bytes: the limit (0: none), and the released buffers that are kept
   std::unordered_map<std::size_t, std::vector<void*>> released_;
 };
 

@@ -4,10 +4,13 @@
 
 namespace partita {
 
-/// Opens a file for reading and writing, made where it is missing, and locks it against all other openings by this function, here and in
-/// other processes, until the descriptor is closed or its process ends; not where the file system has no locks. What is locked has the
-/// name: another one may have removed or renamed what was opened first. Returns the descriptor, or -1 and errno: EWOULDBLOCK where
-/// another one holds the lock. (An OFD lock, fcntl(2); flock()'s, which HDF5 takes when it reads, are others.)
+/// Opens a file for reading and writing, creates it if it is missing, and locks it. The lock excludes every other call
+/// of this function for the same file, in this and in other processes, until the descriptor is closed or the process
+/// ends. Returns the descriptor. On failure returns -1 and sets errno; EWOULDBLOCK means that someone else holds the
+/// lock. The locked file is the one that `path` names when the function returns: if another process removes or renames
+/// the file between opening and locking, the function tries again. A file system without locks gives an unlocked
+/// descriptor. The lock is an OFD lock (fcntl(2)). It does not interact with the flock() locks that HDF5 takes for
+/// reading.
 int open_locked(const std::string& path);
 
 }  // namespace partita

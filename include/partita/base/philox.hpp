@@ -9,23 +9,23 @@
 
 namespace partita {
 
-/// Philox4x32-10, a counter-based generator (Salmon et al.: Parallel Random Numbers: As Easy as 1, 2, 3, SC'11):
-/// 128 random bits that are a pure function of a counter and a key.
+/// Philox4x32-10, a counter-based random number generator (Salmon et al.: Parallel Random Numbers: As Easy as 1, 2, 3,
+/// SC'11). Returns 128 random bits that are a pure function of the counter and the key.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Random numbers by name: each is a pure function of (seed, purpose, step, global index), whoever asks for it, so that
-/// no layout changes what is drawn. `purpose` tells uses apart (hash of a layer's or a tensor's name).
+/// Random numbers that depend only on (seed, purpose, step, global index) and not on the rank that asks. So no layout
+/// changes the numbers that are drawn. `purpose` separates different uses, e.g. the hash of a layer's or tensor's name.
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t purpose, std::uint64_t step = 0);
 
-  /// 32 random bits.
+  /// Returns 32 random bits.
   std::uint32_t bits(Index i) const;
-  /// Uniform in [0, 1), 53 bits.
+  /// Returns a number that is uniform in [0, 1), with 53 random bits.
   double uniform(Index i) const;
-  /// Standard normal (Box-Muller).
+  /// Returns a standard normal number (Box-Muller).
   double normal(Index i) const;
-  /// The same of out.size() indices in a row, from `first` on: several at a time.
+  /// Fills out[k] with the number of index `first` + k. Faster than single draws: it computes several at a time.
   void uniform(Index first, std::span<double> out) const;
   void normal(Index first, std::span<double> out) const;
 
@@ -35,7 +35,7 @@ class Random {
   std::uint64_t step_;
 };
 
-/// 64-bit FNV-1a hash of a text.
+/// Returns the 64-bit FNV-1a hash of a text.
 std::uint64_t hash(std::string_view text);
 
 }  // namespace partita

@@ -9,33 +9,34 @@
 
 namespace partita {
 
-/// Where a rank's time goes, by layer: every moment belongs to one part of one layer.
+/// Measures where a rank's time goes. Every moment is charged to one part of one layer.
 class Profile {
  public:
   enum class Part : std::uint8_t {
-    framework,  ///< all that is none of the others: walking the plan, buffers
-    compute,    ///< in a layer's kernel, communication aside
+    framework,  ///< everything else: walking the plan, managing buffers
+    compute,    ///< a layer's kernel, without communication
     exchange,   ///< packing, starting and unpacking communication
-    wait,       ///< for it to arrive
+    wait,       ///< waiting for communication to complete
   };
-  using Seconds = std::array<double, 4>;  ///< by Part
+  using Seconds = std::array<double, 4>;  ///< seconds, indexed by Part
 
-  /// Counts what this thread does from here on, until it is destroyed; one a thread at a time.
+  /// Measures the calling thread until the object is destroyed. A thread has at most one profile at a time.
   Profile();
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  /// This thread's, or null.
+  /// Returns the profile of the calling thread, or null.
   static Profile* current();
-  /// From here on this thread's time belongs to `layer` ("" for what is between the layers), if it has a profile.
+  /// Charges the calling thread's time to `layer` from now on; "" stands for the time between layers. Does nothing if
+  /// the thread has no profile.
   static void layer(std::string_view layer) {
     if (Profile* mine = current()) mine->set_layer(layer);
   }
   void set_layer(std::string_view layer);
-  /// From here on it belongs to `part`; returns the one before.
+  /// Charges the time to `part` from now on. Returns the part before.
   Part set_part(Part part);
-  /// All so far, up to now.
+  /// Returns the seconds of each layer up to now.
   const std::map<std::string, Seconds, std::less<>>& by_layer();
   void reset();
 
@@ -48,7 +49,7 @@ class Profile {
   std::chrono::steady_clock::time_point since_;
 };
 
-/// Counts a scope as `part` if this thread has a profile.
+/// Charges the time of a scope to `part`, if the calling thread has a profile.
 class Timed {
  public:
   explicit Timed(Profile::Part part) : profile_(Profile::current()) {

@@ -6,15 +6,15 @@
 
 namespace partita {
 
-/// The absolute path of the file that `path` means: where links lead, even if nothing is there yet. Writing beside it and
-/// renaming leaves the links as they are.
+/// Returns the absolute path of the file that `path` names, with all symbolic links resolved. The file need not exist.
+/// A program that writes a temporary file beside this path and renames it leaves the links intact.
 inline std::string real_path(const std::string& path) {
   namespace fs = std::filesystem;
-  constexpr int most_links = 40;  // as the system follows
+  constexpr int most_links = 40;  // the limit of Linux
   std::error_code error;
   fs::path at = fs::absolute(path, error);
   for (int links = 0; links < most_links && fs::is_symlink(fs::symlink_status(at, error)); ++links)
-    at = at.parent_path() / fs::read_symlink(at, error);  // an absolute link replaces all
+    at = at.parent_path() / fs::read_symlink(at, error);  // an absolute link replaces the whole path
   const fs::path real = fs::weakly_canonical(at, error);
   return (error ? at : real).string();
 }

@@ -9,39 +9,39 @@
 
 namespace partita {
 
-/// Most dimensions that a tensor has: N C D H W.
+/// The maximum number of dimensions of a tensor: N C D H W.
 inline constexpr int max_dims = 5;
 
-/// A named dimension. Names are single letters: N C D H W L V, and F for a weight's outputs.
+/// A named dimension. Names are single letters: N C D H W L V, and F for the outputs of a weight.
 struct Dim {
   char name = '?';
   Index extent = 0;
   bool operator==(const Dim&) const = default;
 };
 
-/// An ordered list of named extents: the global shape of a tensor, in logical order (N C D H W). A value.
+/// The global shape of a tensor: an ordered list of named extents, in logical order (N C D H W).
 class Shape {
  public:
   Shape() = default;
-  /// Throws Error if a name repeats, an extent is negative, or there are more than `max_dims`.
+  /// Throws Error if a name repeats, an extent is negative, or there are more than `max_dims` dimensions.
   Shape(std::initializer_list<Dim> dims);
 
-  /// Appends a dimension; throws as the constructor does.
+  /// Appends a dimension. Throws Error as the constructor does.
   void push_back(Dim dim);
 
   int dims() const { return dims_; }
   char name(int d) const { return names_[static_cast<std::size_t>(d)]; }
   Index extent(int d) const { return extents_[static_cast<std::size_t>(d)]; }
-  /// Position of the dimension called `name`, or -1.
+  /// Returns the position of the dimension called `name`, or -1.
   int find(char name) const;
   bool has(char name) const { return find(name) >= 0; }
-  /// Extent of the dimension called `name`; throws Error if there is none.
+  /// Returns the extent of the dimension called `name`. Throws Error if there is none.
   Index operator[](char name) const;
-  /// The dimensions' names in order, e.g. "NCHW".
+  /// Returns the names of the dimensions in order, e.g. "NCHW".
   std::string_view names() const { return {names_.data(), static_cast<std::size_t>(dims_)}; }
-  /// Number of elements.
+  /// Returns the number of elements.
   Index volume() const;
-  /// e.g. "N=128 C=1 H=28 W=28".
+  /// Returns e.g. "N=128 C=1 H=28 W=28".
   std::string print() const;
 
   bool operator==(const Shape& other) const {
@@ -56,7 +56,7 @@ class Shape {
   std::array<Index, max_dims> extents_{};
 };
 
-/// True for a dimension that a window slides over: D, H and W.
+/// Returns true for the dimensions that a window slides over: D, H and W.
 constexpr bool is_spatial(char dim) { return dim == 'D' || dim == 'H' || dim == 'W'; }
 
 }  // namespace partita

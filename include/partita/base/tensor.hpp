@@ -11,37 +11,39 @@
 
 namespace partita {
 
-/// A dense local array that knows which box of the global tensor it holds; elements are addressed by global
-/// coordinates. The format is channels last: dimension C varies fastest whatever its logical position (N C H W lies as
-/// N H W C, F C H W as F H W C), the others in logical order. A handle: copies share the buffer. Zero when made.
+/// A dense local array that holds one box of a global tensor. Elements are addressed by global coordinates.
+/// The format is channels last: dimension C varies fastest whatever its logical position, and the other dimensions keep
+/// their logical order (N C H W is stored as N H W C, F C H W as F H W C). A Tensor is a handle: copies share the
+/// buffer.
 class Tensor {
  public:
   Tensor() = default;
-  /// `names` are the dimensions of `box`, e.g. "NCHW".
+  /// Allocates a tensor. `names` are the names of the dimensions of `box`, e.g. "NCHW".
   Tensor(DType dtype, std::string_view names, const Box& box, const std::shared_ptr<Allocator>& allocator,
          MemoryClass memory, Fill fill = Fill::zeros);
-  /// For tests and small tools: accounted for nowhere.
+  /// Allocates a zeroed tensor with an allocator of its own, for tests and small tools.
   Tensor(DType dtype, std::string_view names, const Box& box);
 
-  /// `elements` in one row ("F"), of the dtype and allocator of `like`, with any content.
+  /// Returns a one-dimensional tensor ("F") of `elements` elements, uninitialized, with the dtype and allocator of
+  /// `like`.
   static Tensor flat(const Tensor& like, Index elements, MemoryClass memory);
-  /// A part of a flat tensor's buffer, from element `offset` on, as a tensor that holds `box`.
+  /// Returns a tensor that holds `box` in the buffer of a flat tensor, from element `offset` on. It shares the buffer.
   static Tensor view(const Tensor& flat, Index offset, std::string_view names, const Box& box);
 
-  /// False for a default-made tensor.
+  /// False for a default-constructed tensor.
   explicit operator bool() const { return data_ != nullptr; }
   DType dtype() const { return dtype_; }
   const Box& box() const { return box_; }
   std::string_view names() const { return {names_.data(), static_cast<std::size_t>(box_.dims())}; }
-  /// Position of the dimension called `name`, or -1.
+  /// Returns the position of the dimension called `name`, or -1.
   int find(char name) const;
-  /// Extent of the dimension called `name`; 1 if there is none.
+  /// Returns the extent of the dimension called `name`, or 1 if there is none.
   Index extent(char name) const;
-  /// Elements between neighbours along dimension d.
+  /// The distance in elements between neighbors along dimension d.
   Index stride(int d) const { return strides_[static_cast<std::size_t>(d)]; }
   Index volume() const { return box_.volume(); }
   Index bytes() const { return volume() * size_of(dtype_); }
-  /// Dimensions from the slowest to the fastest in memory.
+  /// Returns the dimensions from the slowest to the fastest in memory.
   std::array<int, max_dims> order() const;
 
   std::byte* data() const { return data_.get(); }
@@ -49,22 +51,22 @@ class Tensor {
   T* as() const {
     return reinterpret_cast<T*>(data_.get());
   }
-  /// Element offset of global coordinates (one a dimension).
+  /// Returns the offset, in elements, of the element at the given global coordinates.
   Index offset(const std::array<Index, max_dims>& at) const;
 
-  /// Element i in memory order, converted; for tests, printing and files, not for kernels.
+  /// Element i in memory order, converted to double. For tests, printing and files; too slow for kernels.
   double get(Index i) const;
   void set(Index i, double value) const;
-  /// The same for global coordinates.
+  /// Returns the element at the given global coordinates.
   double at(const std::array<Index, max_dims>& at) const { return get(offset(at)); }
 
-  /// A fresh tensor of the same names, dtype, allocator and class that holds another box.
+  /// Returns a new tensor that holds `box`, with the same names, dtype, allocator and memory class.
   Tensor like(const Box& box, Fill fill = Fill::zeros) const;
-  /// The same, in another class of memory.
+  /// Returns a new tensor that holds `box` in memory class `memory`, with the same names, dtype and allocator.
   Tensor like(const Box& box, MemoryClass memory, Fill fill = Fill::zeros) const;
-  /// The same box, allocator and class with elements of another type; zeroed.
+  /// Returns a new zeroed tensor with elements of type `dtype`, with the same names, box, allocator and memory class.
   Tensor like(DType dtype) const;
-  /// All elements zero.
+  /// Sets all elements to zero.
   void zero() const;
 
  private:
@@ -80,23 +82,27 @@ class Tensor {
   std::shared_ptr<std::byte> data_;
 };
 
-/// Copies the elements of `part` (inside both boxes) from one tensor to another of the same dtype.
+/// Copies the elements of `part` from one tensor to another.
+/// @pre `part` lies inside both boxes, and the dtypes are the same.
 void copy_box(const Tensor& from, const Tensor& to, const Box& part);
-/// The bytes of `part` in the tensor where they are neighbours in memory; nothing where they are not.
+/// Returns the bytes of `part` if they are contiguous in the tensor's memory, else an empty span.
 std::span<std::byte> run_of(const Tensor& tensor, const Box& part);
-/// Adds them: to += from, rounded to the dtype once an element.
+/// Adds the elements of `part`: to += from. Each sum is rounded to the dtype once.
+/// @pre `part` lies inside both boxes, and the dtypes are the same.
 void add_box(const Tensor& from, const Tensor& to, const Box& part);
 /// Writes the elements of `part` to `out`, densely, in the tensor's memory order.
 void pack(const Tensor& from, const Box& part, std::byte* out);
-/// The inverse of `pack`.
+/// Reads the elements of `part` from the bytes that `pack` wrote.
 void unpack(const std::byte* in, const Box& part, const Tensor& to);
-/// `unpack`, adding.
+/// Adds the bytes that `pack` wrote to the elements of `part`.
 void unpack_add(const std::byte* in, const Box& part, const Tensor& to);
-/// A dense copy of `box`, zero where `from` does not reach.
+/// Returns a new tensor with a copy of `box`, zero outside the box of `from`.
 Tensor extract(const Tensor& from, const Box& box, MemoryClass memory);
-/// to += from, element by element; both hold the same box.
+/// Adds element by element: to += from.
+/// @pre Both tensors hold the same box and have the same dtype.
 void add(const Tensor& from, const Tensor& to);
-/// Another dtype, rounded to nearest even; the same buffer if it is the same.
+/// Converts the elements to `dtype`, rounded to nearest even. Returns `from` itself, with its buffer, if the dtype is
+/// the same.
 Tensor convert(const Tensor& from, DType dtype);
 
 }  // namespace partita

@@ -4,7 +4,7 @@
 
 namespace partita {
 
-/// One box that moves between this rank and `peer`, in global coordinates.
+/// A box, in global coordinates, that moves between this rank and `peer`.
 struct Transfer {
   int peer = 0;
   Box box;

@@ -6,15 +6,15 @@
 
 namespace partita {
 
-/// The command line of a program that trains one model: verbs train, evaluate, explain, compare, plan,
-/// calibrate, schedule, scale and report; `--help` lists what they take.
-/// Returns the exit status: 0, 2 for what the user can correct (one line on standard error, from rank 0 alone), 1 for
-/// what he cannot.
+/// Runs the command line of a program that trains one model. The verbs are train, evaluate, explain, compare, plan,
+/// calibrate, schedule, scale and report; `VERB --help` lists their options.
+/// Returns the exit status: 0 for success, 2 for an error that the user can correct (rank 0 prints one line on standard
+/// error), 1 for any other error.
 ///
 ///     int main(int argc, char** argv) { return partita::main(argc, argv, small_cnn); }
 int main(int argc, char** argv, const std::function<Model()>& model);
 
-/// The same with the built-in models, chosen by `--model`: the program `partita`.
+/// Runs the command line of the program `partita`, where `--model` chooses a built-in model.
 int main(int argc, char** argv);
 
 }  // namespace partita

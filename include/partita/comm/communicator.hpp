@@ -16,36 +16,38 @@
 
 namespace partita {
 
-/// A contiguous buffer to be sent to rank `peer` of a communicator.
+/// A contiguous buffer to send to rank `peer` of a communicator.
 struct Send {
   int peer = 0;
   std::span<const std::byte> data;
 };
-/// A contiguous buffer to be received from rank `peer` of a communicator.
+/// A contiguous buffer to receive from rank `peer` of a communicator.
 struct Recv {
   int peer = 0;
   std::span<std::byte> data;
 };
 
-/// Boxes of `from` that go to other ranks, and boxes of `to` that come from them, to be written or to be added. Both ends
-/// of a message name the same box, of tensors with the same dimensions and dtype.
+/// An exchange of boxes between tensors. This rank sends boxes of `from` to other ranks and receives boxes of `to` from
+/// other ranks. The sender and the receiver of a message name the same box, and their tensors have the same dimensions
+/// and dtype.
 struct BoxExchange {
   const Tensor& from;
   std::span<const Transfer> sends;
   const Tensor& to;
   std::span<const Transfer> recvs;
-  bool add = false;
+  bool add = false;  ///< true: add received elements to `to`; false: overwrite them
 };
 
-/// How values are combined.
+/// The operation of a reduction.
 enum class ReduceOp : std::uint8_t { sum, max };
 
-/// A communication that was started; `wait` finishes it. The buffers given to the verb must live until then.
-/// Destroying a request that was not waited for waits, unless an exception unwinds: then the rank has failed and goes
-/// down. A default-made request is complete.
+/// A communication that was started; `wait` completes it. A default-constructed request is complete.
+/// The destructor waits if nobody has. It does not wait while an exception unwinds the stack, because then the rank has
+/// failed and its peers may never answer.
+/// @pre The buffers of the communication live until `wait` returns.
 class Request {
  public:
-  /// What a transport keeps of a communication under way.
+  /// The transport's own data of a communication that is under way.
   class State {
    public:
     virtual ~State() = default;
@@ -59,70 +61,79 @@ class Request {
   Request& operator=(Request&& other);  // NOLINT(performance-noexcept-move-constructor): waiting may fail
   ~Request();
 
-  /// Returns when the buffers may be used. Throws CommunicationError if the communication failed.
+  /// Returns when the buffers may be used again. Throws CommunicationError if the communication failed.
   void wait();
-  /// Lets it go on as far as it can without waiting: transports without a thread of their own move data only when called.
+  /// Advances the communication as far as possible without waiting. Transports without a thread of their own move data
+  /// only while they are called.
   void progress();
 
  private:
   std::unique_ptr<State> state_;
 };
 
-/// A transport failed (a peer died, a message was lost): no user's mistake, and the job cannot go on.
+/// A transport failed, e.g. because a peer died or a message was lost. It is not a mistake of the user, and the job
+/// cannot go on.
 class CommunicationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Ranks that exchange messages and run collectives: MPI processes, threads of one process, NCCL ranks.
-/// Every rank of the communicator calls the same verbs in the same order. Counts are elements, displacements follow
-/// from counts (blocks lie one after the other in rank order). All verbs may be waited for later, and buffers of size
-/// zero are allowed. Sums are formed in the same order on every rank, so that replicas agree bit for bit.
+/// Ranks that exchange messages and run collectives: MPI processes, threads of one process, or NCCL ranks.
+/// Every rank of the communicator calls the same operations in the same order. Each operation starts a communication
+/// and returns a request to wait for. Counts are in elements. Blocks lie one after the other in rank order, so their
+/// displacements follow from the counts. Empty buffers are allowed. Sums are formed in the same order on every rank, so
+/// that replicas agree bit for bit.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// True if messages travel while the ranks compute; false where the ranks' own cores copy them, as MPI ranks of one node
-  /// do: then nothing is hidden by computing ahead of them. Thread ranks say true, so that tests compute ahead.
+  /// Returns true if messages travel while the ranks compute, so that computation can hide them. Returns false if the
+  /// ranks' own cores copy the messages, as between MPI ranks of one node: then computation hides nothing. Thread ranks
+  /// return true, so that tests run the overlapping code.
   virtual bool asynchronous() const { return true; }
 
-  /// Sends and receives between pairs; messages of one pair match in the order in which both list them. No message to
-  /// oneself.
+  /// Sends and receives messages between pairs of ranks. Messages of one pair match in the order in which both ranks
+  /// list them. A rank sends no message to itself.
   virtual Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) = 0;
-  /// The same for boxes of tensors, which need not lie in one piece; messages of one pair match as above, apart from
-  /// those of the other exchange. The tensors' memory lives as long as the request. A transport that cannot read and
-  /// write boxes where they lie packs them.
+  /// Sends and receives boxes of tensors, which need not be contiguous in memory. Messages of one pair match in the
+  /// order in which both ranks list them, separately from the messages of `exchange`. The request keeps the memory of
+  /// the tensors alive. The default packs boxes into messages; a transport overrides it if it can access boxes in
+  /// place.
   virtual Request exchange_boxes(const BoxExchange& boxes, Stream stream);
-  /// data = op over ranks of data, in place.
+  /// Reduces `data` over all ranks, in place: every rank gets the result.
   virtual Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) = 0;
-  /// all = the ranks' `local` blocks in rank order; rank r gives counts[r].
+  /// Concatenates the ranks' `local` blocks in rank order in `all`. Block r has counts[r] elements.
   virtual Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype,
                              Stream stream) = 0;
-  /// local = block `rank` of the sum over ranks of `all`; block r has counts[r].
+  /// Sums `all` over all ranks; rank r gets block r of the sum in `local`. Block r has counts[r] elements.
   virtual Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
                                  Stream stream) = 0;
-  /// data of rank `root` on every rank.
+  /// Copies `data` of rank `root` to every rank.
   virtual Request broadcast(void* data, Index count, DType dtype, int root, Stream stream) = 0;
-  /// recv = block r from rank r; send_counts[r] go to rank r, recv_counts[r] come from it.
+  /// Sends block r of `send`, of send_counts[r] elements, to rank r; receives block r of `recv`, of recv_counts[r]
+  /// elements, from rank r.
   virtual Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
                              std::span<const Index> recv_counts, DType dtype, Stream stream) = 0;
 
-  /// The ranks that gave the same color, ordered by key; collective over this communicator.
+  /// Returns a communicator of the ranks that passed the same color, ordered by key.
+  /// Collective: every rank of this communicator calls it.
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 };
 
-/// An Error that all ranks throw alike, since they agreed on it: rank 0 alone prints it.
+/// An Error on which all ranks agreed and which all ranks throw. Only rank 0 prints it.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Calls f on every rank; if it throws Error on any, throws AgreedError with the lowest such rank's message on all.
-/// What f does must not communicate. Collective.
+/// Calls f on every rank. If f throws Error on some ranks, every rank throws AgreedError with the message of the lowest
+/// of them. Collective: every rank of `comm` calls it.
+/// @pre f does not communicate.
 void agree_or_throw(Communicator& comm, const std::function<void()>& f);
 
-/// Gives every rank the message of the lowest rank that has one ("" for none), so that all fail alike.
+/// Returns, on every rank, the message of the lowest rank whose `message` is not empty; "" if all are empty. So all
+/// ranks fail with the same message. Collective: every rank of `comm` calls it.
 std::string agree(Communicator& comm, const std::string& message);
 
 }  // namespace partita

@@ -9,16 +9,17 @@
 
 namespace partita {
 
-/// What one rank has moved, by label (a layer and what it does) and verb. Shared by all communicators of a rank.
+/// Counts the traffic of one rank per label (a layer and the role of the transfer) and operation. All communicators of
+/// a rank share one counter.
 class TrafficCounter {
  public:
-  /// Communication from here on belongs to `label`.
+  /// Charges communication to `label` from now on.
   void set_label(std::string_view label) { label_ = label; }
-  /// The same to "layer role", without memory of its own.
+  /// Charges communication to "layer role" from now on, without allocating a new string.
   void set_label(std::string_view layer, std::string_view role) { (label_ = layer).append(" ").append(role); }
   const std::string& label() const { return label_; }
   void add(Verb verb, const Traffic& traffic);
-  /// (label, verb) -> traffic; only what moved something.
+  /// The traffic of each (label, operation) that moved something.
   const std::map<std::pair<std::string, Verb>, Traffic>& by_label() const { return counts_; }
   Traffic total() const;
   void reset() { counts_.clear(); }
@@ -28,8 +29,8 @@ class TrafficCounter {
   std::map<std::pair<std::string, Verb>, Traffic> counts_;
 };
 
-/// A decorator that counts in `counter` what passes through (by the rules of Traffic), and what passes through its
-/// splits.
+/// Returns a decorator of `inner` that counts its communication in `counter`, by the rules of Traffic. Communicators
+/// split from it count in the same counter.
 std::shared_ptr<Communicator> counting(std::shared_ptr<Communicator> inner, std::shared_ptr<TrafficCounter> counter);
 
 }  // namespace partita

@@ -6,13 +6,14 @@
 
 namespace partita {
 
-/// A network to pretend: a communication that was started completes no sooner than latency + bytes/bandwidth later.
+/// A simulated network: a communication completes no earlier than latency + bytes/bandwidth after its start.
 struct Delay {
-  double latency = 0;    ///< seconds a verb
-  double bandwidth = 0;  ///< bytes a second that this rank receives (exchange) or reduces; 0: unlimited
+  double latency = 0;    ///< seconds per operation
+  double bandwidth = 0;  ///< bytes per second that this rank receives or reduces; 0: unlimited
 };
 
-/// A decorator that makes waiting, not starting, take its time: what is computed between the two is hidden.
+/// Returns a decorator of `inner` that delays waiting, not starting. So computation between start and wait hides the
+/// communication.
 std::shared_ptr<Communicator> delaying(std::shared_ptr<Communicator> inner, Delay delay);
 
 }  // namespace partita

@@ -11,24 +11,25 @@ class Context;
 class Watchdog;
 class Witness;
 
-/// MPI's initialisation and finalisation; one object, first in main and last to go.
+/// Initializes and finalizes MPI. A program makes one object, first in main, so that it is destroyed last.
 class MpiSession {
  public:
-  /// Initialises MPI (unless somebody has) so that errors return to us.
+  /// Initializes MPI unless it is initialized. MPI calls then return error codes instead of ending the process.
   MpiSession(int& argc, char**& argv);
-  /// Finalises MPI if this object initialised it. Where MPI_Finalize does not return the process leaves without it.
+  /// Finalizes MPI if this object initialized it. If MPI_Finalize hangs, the process exits without it.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   /// All ranks of the job.
   std::shared_ptr<Communicator> world() const { return world_; }
-  /// From here on a rank that waits for others longer than so many seconds says so and ends the job: MPI itself waits
-  /// for ever for a peer whose host or link is gone. 0: no limit, as before the call.
+  /// Limits the time of each wait for other ranks. A rank that waits longer prints a message and ends the job. MPI
+  /// itself waits forever for a peer whose host or network link has failed. 0 means no limit, which is the default.
   void limit_waiting(int seconds);
-  /// Tells what the process is going to return, and returns it: known where the process must leave without MPI_Finalize.
+  /// Records the exit status of the process and returns it. The destructor uses it if it must exit without
+  /// MPI_Finalize.
   int returns(int status) { return status_ = status; }
-  /// Prints `message` with this rank's number on standard error and takes the whole job down with `status`.
+  /// Prints `message` with this rank's number on standard error and ends the whole job with exit status `status`.
   [[noreturn]] void abort(const std::string& message, int status) const;
 
  private:
@@ -42,7 +43,7 @@ class MpiSession {
   std::shared_ptr<Communicator> world_;
 };
 
-/// MPI's own name and version for --version.
+/// Returns the name and version of the MPI library, for --version.
 std::string mpi_version();
 
 }  // namespace partita

@@ -9,25 +9,27 @@
 
 namespace partita {
 
-/// A grid with its communicators: one for all of its ranks, and one for each axis set that a plan uses. Group ranks
-/// ascend with grid ranks, as in Grid::group.
+/// A grid with its communicators: one for all of its ranks, and one for each axis set that a plan uses. In each
+/// communicator the ranks have the order of Grid::group: ascending grid ranks.
 class ProcessGrid {
  public:
-  /// Makes the communicators, in the order given; collective over `world`, whose rank r is the grid's rank r.
-  /// Throws Error if their sizes differ.
+  /// Makes the communicators in the given order. Rank r of `world` is rank r of the grid. Throws Error if the sizes of
+  /// `world` and the grid differ. Collective: every rank of `world` calls it.
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const std::vector<AxisSet>& axis_sets);
 
-  /// The same of one rank by itself (make_solo).
+  /// Returns the process grid of one rank without the other ranks (see make_solo).
   static ProcessGrid alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous,
                            std::vector<StandIn>* log = nullptr);
 
-  /// Makes communicators for further axis sets; those that are there stay. Collective.
+  /// Makes communicators for further axis sets. Existing communicators stay. Collective: every rank of `world` calls
+  /// it.
   void add(const std::vector<AxisSet>& axis_sets);
 
   const Grid& grid() const { return grid_; }
   int rank() const { return world_->rank(); }
   Communicator& world() const { return *world_; }
-  /// The communicator of this rank's group along `axes`; it must have been asked for.
+  /// Returns the communicator of this rank's group along `axes`.
+  /// @pre `axes` was passed to the constructor or to `add`.
   Communicator& along(AxisSet axes) const;
 
  private:

@@ -6,15 +6,16 @@
 
 namespace partita {
 
-/// From when to when zeros were written in place of what other ranks would have sent, in seconds of the steady clock.
+/// An interval of time in which zeros were written in place of data from other ranks, in seconds of `now`.
 struct StandIn {
   double start = 0, end = 0;
 };
 
-/// Rank `rank` of `size`, of which there is no other, so that what one rank computes can be run and timed by itself: every verb
-/// returns at once, others have sent zeros, and sums are this rank's own part. What writing these takes is no part of the
-/// rank's work: it is added to `log` where there is one, which must outlive the communicator. Its splits have no ranks to ask
-/// and are refused.
+/// Returns a communicator for rank `rank` of `size`, without the other ranks. With it, the computation of one rank can
+/// run and be timed alone. Every operation returns at once, data from other ranks are zeros, and a sum is this rank's
+/// own contribution. The time that writing this data takes is not work of the rank: its interval is appended to `log`,
+/// if given. The communicator cannot be split.
+/// @pre `log` outlives the communicator.
 std::shared_ptr<Communicator> make_solo(int rank, int size, bool asynchronous, std::vector<StandIn>* log = nullptr);
 
 }  // namespace partita

@@ -6,9 +6,10 @@
 
 namespace partita {
 
-/// Runs `body` on `ranks` threads of this process, each with its own rank of one communicator: for tests, sanitizers
-/// and tools. Messages are buffered; the collectives are the textbook ones over `exchange`. If a rank throws, the
-/// others' pending communication fails and the exception of the lowest rank that failed first is rethrown here.
+/// Runs `body` on `ranks` threads of this process, for tests, sanitizers and tools. Each thread is one rank of a common
+/// communicator. Messages are buffered, and the collectives are the textbook collectives.
+/// If a rank throws, the pending communication of the other ranks fails. After all ranks have ended, the exception of
+/// the lowest rank that failed by itself, not because of another rank, is rethrown.
 void run_threads(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace partita

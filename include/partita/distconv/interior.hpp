@@ -7,15 +7,16 @@
 
 namespace partita {
 
-/// The outputs of `y` that read, of the inputs `needed` by the rank, only those in `own`: what can be computed while
-/// halos travel. Padding is no input.
+/// Returns the outputs of `y` that can be computed while halos travel: of the inputs in `needed`, they read only those
+/// in `own`. Padding does not count as an input.
 Box interior_of(std::span<const Window> windows, const Box& own, const Box& needed, const Box& y);
 
-/// True if computing all of `y` at once and what lies outside `inside` again is worth it: not where less than half of
-/// the outputs are inside, as what is computed twice would cost more than hiding can gain.
+/// True if it is worth computing all of `y` at once and recomputing what lies outside `inside`. Returns false if half
+/// of the outputs or fewer lie inside, since recomputing the rest then costs more than overlap can gain. Returns false
+/// if `inside` is all of `y`, since then no halo is needed.
 bool worth_overlap(const Box& inside, const Box& y);
 
-/// The part of `inputs` that the outputs `out` read.
+/// Returns the part of `inputs` that the outputs `out` read.
 Box reads_of(std::span<const Window> windows, const Box& out, const Box& inputs);
 
 }  // namespace partita

@@ -6,17 +6,18 @@
 
 namespace partita {
 
-/// Pooling partitioned over samples, channels and space, as one rank runs it.
+/// One rank's part of a pooling that is partitioned over samples, channels and space.
 ///
 ///     y[N@a C@b H@c] = pool(x[N@a C@b H@c] with halo)
-///     dx = pool'(dy): the gradients of the halo go back to its owners, which add them
+///     dx = pool'(dy): the gradients of the halo go back to its owners, which add them to their own
 class SpatialPool {
  public:
   SpatialPool(PoolKind kind, std::vector<Window> windows, bool count_padding, const Halo& x, int rank);
 
-  /// y of this rank's outputs; `picked` keeps what the backward needs (i32, y's box; left alone by averages).
+  /// Computes y for this rank's outputs. `picked` (i32, with y's box) stores what backward() needs; average pooling
+  /// does not use it.
   void forward(const RankContext& rank, const Tensor& x, const Tensor& y, const Tensor& picked) const;
-  /// dx = gradients of this rank's inputs, its neighbours' contributions included.
+  /// Computes dx, the gradients of this rank's inputs, including the contributions of its neighbors.
   void backward(const RankContext& rank, const Tensor& dy, const Tensor& picked, const Tensor& dx) const;
 
  private:

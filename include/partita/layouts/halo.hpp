@@ -12,51 +12,59 @@
 
 namespace partita {
 
-/// What ranks own of one tensor, and what a windowed consumer needs of it: the exchange between the two is the halo. A value
-/// that computes the boxes of the ranks that are asked for, so that its size does not grow with the grid's.
+/// The halo of a tensor: the exchange between what the ranks own of it and what a windowed consumer needs of it. Boxes
+/// are computed only for the ranks that are asked for, so the size of a Halo does not grow with the grid.
 class Halo {
  public:
-  /// The box that a rank needs to compute (or because it owns) the box `out` of the consumer.
+  /// Returns the box that a rank needs if it owns the box `out` of the consumer's tensor.
   using Reads = std::function<Box(const Box& out)>;
 
-  /// The halo of `owner`'s tensor for `consumer`'s: every rank needs `reads` of what it owns of the latter, of the channels that
-  /// it owns of the former. Both layouts place samples alike, on one grid.
+  /// The halo of the tensor with layout `owner`, for a consumer whose tensor has the layout `consumer`. Every rank
+  /// needs `reads` of the box that it owns in `consumer`, restricted to the channels that it owns in `owner`.
+  /// @pre Both layouts shard the samples in the same way, on the same grid.
   Halo(const Layout& owner, const Layout& consumer, Reads reads);
-  /// The same; `along` are the only axes along which ranks need what others own, as the caller knows.
+  /// As above, for a caller that knows that ranks need elements of other ranks only along the axes `along`.
   Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along);
 
   const Grid& grid() const { return parts_->owner.grid(); }
-  /// The axes along which ranks may need what others own; none, and nothing moves.
+  /// The axes along which ranks may need what others own. Nothing moves if there are none.
   AxisSet axes() const { return parts_->axes; }
   Box owned(int rank) const { return parts_->owner.owned(rank); }
-  /// Of the channels a rank needs those that it owns: halos are spatial.
+  /// The box that a rank needs. Halos are spatial: of the channels, a rank needs those that it owns.
   Box needed(int rank) const;
 
-  /// The same on another grid of the same axes.
+  /// Returns this halo on another grid with the same axes.
   Halo on(const Grid& grid) const;
 
-  /// This rank's part of the exchange.
+  /// Returns the rank's part of the exchange.
   TransferPlan transfer(int rank) const;
-  /// What this rank sends, for elements of `element_size` bytes.
+  /// Returns what the rank sends, if an element has `element_size` bytes.
   Traffic traffic(int rank, Index element_size) const;
-  /// True if no rank needs what it does not own.
+  /// True if no rank needs an element that it does not own.
   bool none() const;
-  /// The widest halo on each side of each spatial dimension, e.g. "H 1+1 W 0+2" (below + above); "" for none.
+  /// Returns the widest halo on each side of each spatial dimension, e.g. "H 1+1 W 0+2" (below + above); "" if there is
+  /// none.
   std::string widths() const;
+  /// True for halos of the same layouts along the same axes. What windows they read is not compared: equal operators read the same.
+  bool operator==(const Halo& other) const {
+    return parts_ == other.parts_ || (parts_->owner == other.parts_->owner &&
+                                      parts_->consumer == other.parts_->consumer && parts_->axes == other.parts_->axes);
+  }
 
  private:
   struct Parts {
     Layout owner, consumer;
     Reads reads;
-    AxisSet axes;  // ranks that differ along others have nothing to do with each other
+    AxisSet axes;  // ranks that differ along other axes exchange nothing
   };
   std::shared_ptr<const Parts> parts_;  // shared by copies
 };
 
-/// The halo of x for y = window(x): every rank needs the inputs that its own outputs read. One window a dimension of space.
+/// The halo of x for y = window(x): every rank needs the inputs that its own outputs read. There is one window per
+/// spatial dimension.
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows);
 
-/// The halo of dy for dx: every rank needs the outputs that its own inputs touch.
+/// The halo of dy for dx: every rank needs the outputs that read its own inputs.
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows);
 
 }  // namespace partita

@@ -6,7 +6,7 @@
 
 namespace partita {
 
-/// An ASCII drawing of how two dimensions are cut, and which ranks hold each block; at most one line a block of `rows`.
+/// Draws in ASCII how two dimensions are cut and which ranks hold each block. There is one line per block of `rows`.
 ///
 ///     picture(Layout "N H@y W@x" on "y=2 x=2", 'H', 'W') with H=5, W=4:
 ///             W  [0,2)  [2,4)

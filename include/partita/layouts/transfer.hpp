@@ -11,28 +11,30 @@
 namespace partita {
 
 /// What one rank sends, receives and copies from itself. Between a pair of ranks, sends and receives are listed in the
-/// same order, so that messages need no other name than their order.
+/// same order, so that the order alone identifies a message.
 struct TransferPlan {
   std::vector<Transfer> sends, recvs, locals;
-  /// Elements in all sends.
+  /// The number of elements in all sends.
   Index sent() const;
 };
 
-/// The one planner: halos, redistributions and stage boundaries. `owned[r]` is what rank r holds, `needed[r]` what it
-/// is to have. Equal owned boxes are replicas: of those the one nearest to the receiver (by `grid.distance`, then the
-/// lowest) sends, so a receiver takes from the replica that shares its other coordinates. What a rank owns itself it
-/// copies. Owned boxes are equal or disjoint; what no rank owns is not transferred.
+/// Plans a transfer. Halos, redistributions and stage boundaries all use it. `owned[r]` is the box that rank r holds,
+/// `needed[r]` the box that it must get. Owned boxes are equal or disjoint. Ranks with equal owned boxes are replicas:
+/// the one nearest to the receiver sends (by `grid.distance`, then the lowest rank), so a receiver takes from the
+/// replica that shares its other coordinates. A rank copies what it owns itself. Elements that no rank owns are not
+/// transferred.
 TransferPlan plan_transfer(std::span<const Box> owned, std::span<const Box> needed, int rank, const Grid& grid);
 
-/// The same among some ranks alone, ascending, `rank` one of them: what `ranks[i]` owns and needs is at i.
+/// Plans a transfer among the ranks in `ranks` alone, which ascend and include `rank`. `owned[i]` and `needed[i]`
+/// belong to `ranks[i]`.
 TransferPlan plan_transfer(std::span<const int> ranks, std::span<const Box> owned, std::span<const Box> needed,
                            int rank, const Grid& grid);
 
-/// The axes that cut some dimension in one layout and not, or not as far out, in the other: what goes from the one to the other
-/// goes between ranks that differ along these alone.
+/// Returns the axes by which the two layouts differ: an axis that shards a dimension in one layout but not in the
+/// other, or at another position. A transfer between the layouts is between ranks that differ along these axes only.
 AxisSet differing(const Layout& from, const Layout& to);
 
-/// From one layout to another of the same shape and grid.
+/// Plans the transfer from one layout to another of the same shape and grid.
 TransferPlan plan_transfer(const Layout& from, const Layout& to, int rank);
 
 }  // namespace partita

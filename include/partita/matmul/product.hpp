@@ -8,18 +8,21 @@
 
 namespace partita {
 
-/// One rank's side of a planned product: what it gathers of A and B slab by slab, what it multiplies, what it sums of C.
+/// One rank's part of a planned matrix product C = A B: what it gathers of A and B slab by slab, what it multiplies,
+/// and what it sums of C.
 class Product {
  public:
   Product(ProductPlan plan, int rank);
 
-  /// C = A B, or C += A B. The tensors hold what the rank owns of the plan's layouts. Collective over the grid.
+  /// C = A B, or C += A B. The tensors hold what the rank owns of the plan's layouts.
+  /// Collective: every rank of `grid` calls it.
   void run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c, Write write,
            Stream stream = {}) const;
   const ProductPlan& plan() const { return plan_; }
 
  private:
-  /// A part of an operand: what is multiplied of it, and what is gathered for that, if it does not lie here.
+  /// A part of an operand: the box that is multiplied, and the box that is gathered for it (empty if the rank holds all
+  /// of it already).
   struct Part {
     Box used, gathered;
     TransferPlan transfer;
@@ -30,12 +33,12 @@ class Product {
   std::vector<Part> parts(const ProductOperand& operand, const Layout& used, int rank) const;
 
   ProductPlan plan_;
-  std::vector<Part> a_, b_;          // one a slab, or one of everything
-  std::vector<Box> c_;               // what is made in each slab
-  std::vector<TransferPlan> sums_;   // of each part of c
-  std::vector<std::size_t> panels_;  // how many slabs each one has
+  std::vector<Part> a_, b_;          // one part per slab, or a single part if panels do not cut the operand
+  std::vector<Box> c_;               // the box of C that each slab contributes to
+  std::vector<TransferPlan> sums_;   // for each part of C
+  std::vector<std::size_t> panels_;  // number of slabs in each panel
   Box made_;
-  bool k_is_empty_;  // or something else: nothing is multiplied
+  bool k_is_empty_;  // this rank's block of A or B is empty: nothing is multiplied
 };
 
 }  // namespace partita

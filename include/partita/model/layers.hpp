@@ -10,42 +10,43 @@
 
 namespace partita {
 
-/// A value a spatial dimension (D H W): one number for all of them, or one each.
+/// One value per spatial dimension (D H W), or a single value for all of them.
 class PerDim {
  public:
   PerDim(Index all) : values_{all} {}  // NOLINT(google-explicit-constructor)
   PerDim(std::initializer_list<Index> each) : values_(each) {}
   Index operator[](std::size_t i) const { return values_.size() == 1 ? values_[0] : values_.at(i); }
   std::size_t values() const { return values_.size(); }
-  /// Throws Error that names `what` unless there is one value or `dims`.
+  /// Throws Error that names `what` unless there is one value or `dims` values, each at least `least`.
   void check(std::size_t dims, std::string_view what, Index least) const;
 
  private:
   std::vector<Index> values_;
 };
 
-/// Padding of one dimension: the same on both sides, or each side by itself.
+/// Padding of one dimension: the same on both sides, or one value per side.
 struct Sides {
   Index lo = 0, hi = 0;
   Sides(Index both) : lo(both), hi(both) {}  // NOLINT(google-explicit-constructor)
   Sides(Index below, Index above) : lo(below), hi(above) {}
 };
 
-/// Padding a spatial dimension: `1`, `{1, 2}` (one each), `{{0, 1}, {2, 2}}` (one a side each).
+/// Padding of the spatial dimensions: `1`, `{1, 2}` (one per dimension), `{{0, 1}, {2, 2}}` (one per dimension and
+/// side).
 class Padding {
  public:
   Padding(Index all) : values_{Sides(all)} {}  // NOLINT(google-explicit-constructor)
   Padding(std::initializer_list<Sides> each) : values_(each) {}
   const Sides& operator[](std::size_t i) const { return values_.size() == 1 ? values_[0] : values_.at(i); }
   std::size_t values() const { return values_.size(); }
-  /// Throws Error that names `what` unless there is one value or `dims`, none negative.
+  /// Throws Error that names `what` unless there is one value or `dims` values, none of them negative.
   void check(std::size_t dims, std::string_view what = "padding") const;
 
  private:
   std::vector<Sides> values_;
 };
 
-/// Samples as they come from the data set.
+/// The input layer: samples as the data set delivers them.
 struct Input {
   Index channels = 1;
   std::vector<Index> spatial;
@@ -58,18 +59,20 @@ struct Conv {
   PerDim stride = 1;
   Padding padding = 0;
   PerDim dilation = 1;
-  Index groups = 1;  ///< of channels, each with filters of its own: it divides both. As many as channels: depthwise
+  /// channel groups with separate filters; must divide channels and filters. groups = channels: depthwise
+  Index groups = 1;
   bool bias = true;
 };
 
-/// The adjoint of a convolution with these windows, which takes y's shape to x's: every input adds to a window of y
-/// (Dumoulin and Visin 2016). Extents: (x - 1) stride - padding + dilation (kernel - 1) + 1 + output_padding.
+/// The adjoint of a convolution with these windows. It maps the shape of that convolution's y to the shape of its x:
+/// every input adds to a window of the output (Dumoulin and Visin 2016). Output extent: (x - 1) stride - padding +
+/// dilation (kernel - 1) + 1 + output_padding.
 struct ConvTranspose {
-  Index filters = 1;  ///< channels of y
+  Index filters = 1;  ///< output channels
   PerDim kernel = 1;
   PerDim stride = 1;
-  Padding padding = 0;        ///< taken off y
-  PerDim output_padding = 0;  ///< more of y above, less than a stride or a dilation
+  Padding padding = 0;        ///< removed from the output
+  PerDim output_padding = 0;  ///< extra outputs at the upper end; less than the stride or the dilation
   PerDim dilation = 1;
   Index groups = 1;
   bool bias = true;
@@ -78,51 +81,55 @@ struct ConvTranspose {
 /// Maximum (padding counts as minus infinity) or average over a window.
 struct Pool {
   PerDim window = 2;
-  std::optional<PerDim> stride = std::nullopt;  ///< the window's size where none is given
+  std::optional<PerDim> stride = std::nullopt;  ///< the window's size if not given
   Padding padding = 0;
   PerDim dilation = 1;
-  bool count_padding = false;  ///< average: padding counts as zeros, else only real inputs count
+  bool count_padding = false;  ///< average pooling: count padding as zeros; otherwise count only real inputs
 };
 
-/// Over which samples batch normalisation takes its statistics in training.
+/// The samples over which batch normalization computes its statistics in training.
 enum class Statistics : std::uint8_t {
   global,  ///< the whole microbatch: the result does not depend on the layout
-  local,   ///< each rank's own part: another result for another layout. Only the running statistics are summed
-  along,   ///< the parts of the ranks along some axes of the grid: between the two
+  /// each rank's own part: the result depends on the layout. Only the running statistics are summed over ranks
+  local,
+  along,  ///< the parts of the ranks along some axes of the grid: between `global` and `local`
 };
 
-/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, a channel.
+/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, per channel.
 struct BatchNorm {
   double epsilon = 1e-5;
   double momentum = 0.1;  ///< running = (1-momentum) * running + momentum * batch
   Statistics statistics = Statistics::global;
-  std::vector<std::string> axes = {};  ///< of Statistics::along; on a grid of one rank they need not be there
+  std::vector<std::string> axes = {};  ///< axes for Statistics::along; they may be missing from a grid of one rank
 };
 
-/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift with statistics of a sample's group of channels, over
-/// its space (Wu and He 2018).
+/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, with statistics per sample and group of channels, over all
+/// spatial positions (Wu and He 2018).
 struct GroupNorm {
-  Index groups = 32;  ///< of equally many channels: it divides them
+  Index groups = 32;  ///< number of groups of equal size; must divide the channels
   double epsilon = 1e-5;
 };
 
-/// Outputs between inputs.
+/// How Upsample computes outputs that lie between inputs.
 enum class Interpolation : std::uint8_t { nearest, linear };
 
-/// `scale` outputs for every input of a spatial dimension; linear weighs the two inputs around an output's centre.
+/// `scale` outputs per input in each spatial dimension. Linear interpolation weighs the two inputs around the center of
+/// an output.
 struct Upsample {
   PerDim scale = 2;
   Interpolation interpolation = Interpolation::nearest;
 };
 
-/// y[N F] = f(x[N C D H W] * w[F C D H W] + b): contracts all dimensions of a sample at once, so there is no flattening.
+/// y[N F] = f(x[N C D H W] * w[F C D H W] + b): contracts all dimensions of a sample at once, so no flattening is
+/// needed.
 struct Linear {
   Index features = 1;
   bool bias = true;
-  std::optional<Activation> activation = std::nullopt;  ///< f, applied where y is formed
+  std::optional<Activation> activation = std::nullopt;  ///< f, applied in the same kernel that computes y
 };
 
-/// y = x/(1-rate) or 0 with probability `rate`; drawn by seed, layer, step and global index. Passes x when evaluating.
+/// y = x/(1-rate), or 0 with probability `rate`. The draw depends on seed, layer, step and global index. In evaluation
+/// y = x.
 struct Dropout {
   double rate = 0.5;
 };

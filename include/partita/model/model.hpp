@@ -12,21 +12,22 @@
 
 namespace partita {
 
-/// The output of a layer, as an input for others.
+/// The output of a layer, to be passed as input to other layers.
 struct Value {
   int layer = -1;
 };
 
-/// A layer: an operator with a name and its inputs.
+/// One layer: an operator with a name and its inputs.
 struct Layer {
   std::string name;
   std::shared_ptr<const Operator> op;
-  std::vector<int> inputs;  ///< layers, each before this one
-  int like = 0;             ///< the first layer of the model with an equal operator (Operator::describe), maybe itself
+  std::vector<int> inputs;  ///< indices of the input layers, each less than this layer's
+  /// index of the model's first layer with an equal operator (Operator::describe); may be this layer
+  int like = 0;
 };
 
-/// A network as a graph of named layers: names and shapes, no ranks, no devices. Layers are added in an order in which
-/// they can run. Every method throws Error with the layer's name if its inputs do not fit.
+/// A network as a graph of named layers: names and shapes, no ranks, no devices. Layers must be added in an order in
+/// which they can run. Every method that adds a layer throws Error with the layer's name if its inputs do not fit.
 class Model {
  public:
   explicit Model(std::string name = "model") : name_(std::move(name)) {}
@@ -36,13 +37,13 @@ class Model {
   Value conv_transpose(const std::string& name, Value x, const ConvTranspose& conv);
   Value max_pool(const std::string& name, Value x, const Pool& pool);
   Value average_pool(const std::string& name, Value x, const Pool& pool);
-  /// The mean over all of space: N C ... becomes N C.
+  /// The mean over all spatial dimensions: N C ... becomes N C.
   Value global_average_pool(const std::string& name, Value x);
   Value batch_norm(const std::string& name, Value x, const BatchNorm& norm = {});
   Value group_norm(const std::string& name, Value x, const GroupNorm& norm = {});
-  /// A group a channel (Ulyanov et al. 2016).
+  /// Group normalization with one group per channel (Ulyanov et al. 2016).
   Value instance_norm(const std::string& name, Value x, double epsilon = 1e-5);
-  /// One group, over all of a sample (Ba et al. 2016); scale and shift are a channel's.
+  /// Group normalization with one group, over the whole sample (Ba et al. 2016). Scale and shift are per channel.
   Value layer_norm(const std::string& name, Value x, double epsilon = 1e-5);
   Value relu(const std::string& name, Value x);
   Value leaky_relu(const std::string& name, Value x, double slope = 0.01);
@@ -51,50 +52,52 @@ class Model {
   Value tanh(const std::string& name, Value x);
   Value gelu(const std::string& name, Value x);
   Value silu(const std::string& name, Value x);
-  /// Any of these.
+  /// Adds any of the activations above.
   Value activation(const std::string& name, Value x, const Activation& f);
   Value add(const std::string& name, Value a, Value b);
-  /// The channels of all inputs, one input after the other.
+  /// Concatenates the channels of all inputs, in the order of `inputs`.
   Value concatenate(const std::string& name, const std::vector<Value>& inputs);
   Value upsample(const std::string& name, Value x, const Upsample& upsample = {});
-  /// Takes margins off every side of space.
+  /// Removes `margins` from both sides of every spatial dimension.
   Value crop(const std::string& name, Value x, const Padding& margins);
-  /// Blocks of places become channels (Shi et al. 2016's inverse); they divide the extents.
+  /// Moves spatial blocks into channels (the inverse of Shi et al. 2016). `block` must divide the spatial extents.
   Value space_to_depth(const std::string& name, Value x, const PerDim& block);
   Value dropout(const std::string& name, Value x, const Dropout& dropout = {});
   Value linear(const std::string& name, Value x, const Linear& linear);
-  /// The loss, and with it the number of correct predictions; x is N C ... with a channel a class, a label a place.
+  /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
+  /// label per spatial position.
   Value softmax_cross_entropy(const std::string& name, Value x);
-  /// The same for the overlap of labels and predictions, for classes that are rare.
+  /// A loss that measures the overlap of labels and predictions, for rare classes. Inputs as in softmax_cross_entropy.
   Value softmax_dice(const std::string& name, Value x);
-  /// Losses of values: the target is shaped as x.
+  /// Regression losses: the target has the shape of x.
   Value mean_squared_error(const std::string& name, Value x);
   Value mean_absolute_error(const std::string& name, Value x);
-  /// A layer of the user's own kind.
+  /// Adds a layer with a user-defined operator.
   Value layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs);
 
   const std::string& name() const { return name_; }
   const std::vector<Layer>& layers() const { return layers_; }
   /// Position of the layer called `name`, or -1.
   int find(std::string_view name) const;
-  /// Shapes of all layers' outputs for one sample.
+  /// Returns the shapes of all layers' outputs for one sample.
   const std::vector<Shape>& shapes() const { return shapes_; }
-  /// Shape of one layer's output, given those of its inputs, if it has any, and the batch if it has none.
+  /// Returns the shape of one layer's output. `inputs` are the shapes of its inputs; `batch` is used only if it has
+  /// none.
   Shape shape(int layer, std::span<const Shape> inputs, Index batch) const;
-  /// Shapes of all layers' outputs for a batch.
+  /// Returns the shapes of all layers' outputs for a batch.
   std::vector<Shape> shapes(Index batch) const;
-  /// Shapes of one layer's inputs, given those of all outputs.
+  /// Returns the shapes of one layer's inputs. `outputs` are the output shapes of all layers.
   std::vector<Shape> inputs_of(int layer, const std::vector<Shape>& outputs) const;
-  /// Number of trained weights.
+  /// Number of trained weight elements.
   Index weights() const;
-  /// One line a layer: what a checkpoint must agree with.
+  /// One line per layer. A checkpoint stores this text and must agree with it.
   std::string describe() const;
 
  private:
   std::string name_;
   std::vector<Layer> layers_;
   std::vector<Shape> shapes_;         // for one sample
-  std::map<std::string, int> likes_;  // kind and words of operators -> the first layer with one
+  std::map<std::string, int> likes_;  // operator kind and description -> the first layer that has them
 };
 
 }  // namespace partita

@@ -14,116 +14,143 @@
 
 namespace partita {
 
-/// How a weight is drawn before training.
+/// The initial values of a weight.
 enum class Init : std::uint8_t { normal, zeros, ones };
 
-/// One weight of a layer: global, as a serial program would hold it.
+/// One weight of a layer, with its global shape, as in a serial program.
 struct WeightSpec {
   std::string name;  ///< "weight", "bias", "scale", ...
-  Shape shape;       ///< F C D H W; F; C
+  Shape shape;       ///< e.g. F C D H W (convolution), F (bias), C (scale)
   Init init = Init::zeros;
-  double deviation = 0;  ///< of Init::normal: sqrt(2 / fan-in), He et al. 2015
+  double deviation = 0;  ///< standard deviation for Init::normal: sqrt(2 / fan-in), He et al. 2015
   bool decay = true;     ///< weight decay applies
   bool trained = true;   ///< false for running statistics, which the forward pass updates
+  bool operator==(const WeightSpec&) const = default;
 };
 
-/// What a strategy asks of one layer, and what its inputs bring.
+/// What a strategy asks of one layer, and the layouts of the layer's inputs.
 struct LayoutRequest {
-  std::vector<Layout> arriving;              ///< one an input: the layout in which its producer leaves it
-  std::vector<std::optional<Layout>> input;  ///< one an input: what the strategy wants instead, if it says so
-  Layout output;                             ///< what the layer's output is to look like
-  std::optional<Layout> weights;             ///< of the first weight, if the strategy says so
-  std::string algorithm = "auto";            ///< "auto", or one of Operator::algorithms; or several, "a/b/c"
-  DType dtype = DType::f32;                  ///< in which it computes
+  std::vector<Layout> arriving;  ///< one per input: the layout in which its producer leaves it
+  /// one per input: the layout that the strategy wants instead, if it names one
+  std::vector<std::optional<Layout>> input;
+  Layout output;                   ///< the requested layout of the layer's output
+  std::optional<Layout> weights;   ///< layout of the first weight, if the strategy names one
+  std::string algorithm = "auto";  ///< "auto", one of Operator::algorithms, or one per product: "a/b/c"
+  DType dtype = DType::f32;        ///< the compute type
   bool training = true;
-  bool needs_dx = true;  ///< of any input: something behind it has weights to train
+  bool needs_dx = true;  ///< whether any input's gradient is needed, because an earlier layer has trained weights
   bool operator==(const LayoutRequest&) const = default;
-  /// The same on another grid of the same axes.
+  /// Returns the same request on another grid with the same axes.
   LayoutRequest on(const Grid& grid) const;
 };
 
-/// An all-reduce of doubles that an operator needs in the middle of its work.
+/// An all-reduce of doubles inside an operator's forward or backward pass.
 struct Collective {
   enum class When : std::uint8_t { forward, backward };
   When when = When::forward;
-  std::string role;  ///< what it is for: "statistics forward", "loss", ...; the kernel labels it so
-  AxisSet axes = 0;  ///< the ranks that take part
-  Layout layout;     ///< a rank reduces `factor` doubles for each element that it owns of this
+  std::string role;  ///< purpose: "statistics forward", "loss", ...; the kernel labels its traffic with it
+  AxisSet axes = 0;  ///< the axes over which it reduces
+  Layout layout;     ///< a rank reduces `factor` doubles per element that it owns in this layout
   Index factor = 1;
+  bool operator==(const Collective&) const = default;
 };
 
-/// The layouts in which an operator runs. Layouts of gradients follow from who computed what (`Layout::dual`): over an
-/// axis where the ranks computed different contributions a gradient is partial, where they computed the same it is
-/// replicated.
+/// The layouts in which an operator runs. Gradient layouts follow from which ranks computed what (`Layout::dual`): a
+/// gradient is partial over an axis along which the ranks computed different contributions, and replicated over an axis
+/// along which they computed the same.
 struct OperatorLayouts {
-  std::vector<Layout> x = {};   ///< what it needs of each input
-  Layout y = {};                ///< what it computes, maybe partial; the gradient that it needs is laid out as y.dual()
-  std::vector<Layout> dx = {};  ///< what it computes of each input's gradient
-  std::vector<Layout> w = {};   ///< one a weight
-  std::vector<Layout> dw = {};  ///< what it computes of each weight's gradient
-  std::optional<Halo> x_halo = std::nullopt;  ///< inputs that its outputs read
-  std::optional<Halo> dy_halo =
-      std::nullopt;  ///< outputs that its inputs touch; none where the input's halo goes back and is summed
+  std::vector<Layout> x = {};  ///< required layout of each input
+  /// layout of the output as computed, possibly partial; the gradient dy must arrive in y.dual()
+  Layout y = {};
+  std::vector<Layout> dx = {};                ///< layout of each input's gradient as computed
+  std::vector<Layout> w = {};                 ///< one per weight
+  std::vector<Layout> dw = {};                ///< layout of each weight's gradient as computed
+  std::optional<Halo> x_halo = std::nullopt;  ///< halo of x that the outputs read
+  /// halo of dy that the inputs' gradients read. Empty if the backward pass instead sends the gradient of x's halo back
+  /// and sums it.
+  std::optional<Halo> dy_halo = std::nullopt;
   std::vector<Collective> collectives = {};
-  std::string algorithm = "";                  ///< which one it is, where there are several
-  std::vector<Alternative> alternatives = {};  ///< all that were weighed, the one that was taken first
-  std::vector<ProductPlan> products = {};      ///< of a layer that is matrix products: of y, and in training dx and dw
-  /// The same on another grid of the same axes.
+  std::string algorithm = "";                  ///< the chosen algorithm, if there are several
+  std::vector<Alternative> alternatives = {};  ///< all considered alternatives, the chosen one first
+  /// for a layer made of matrix products: of y, and in training of dx and dw
+  std::vector<ProductPlan> products = {};
+  /// Returns the same layouts on another grid with the same axes.
   OperatorLayouts on(const Grid& grid) const;
+  bool operator==(const OperatorLayouts&) const = default;
 };
 
-/// What a loss compares its input with.
+/// The target that a loss compares its input with.
 struct Target {
-  Shape shape;         ///< N, and those of the input's dimensions that it has
-  bool labels = true;  ///< numbers of channels, of which the largest is right; else values
+  Shape shape;         ///< N, then those dimensions of the input that the target has
+  bool labels = true;  ///< true: channel numbers (class labels); false: values
 };
 
-/// What a layer holds from its forward to its backward.
+/// The tensors that a layer keeps from its forward to its backward pass.
 struct Kept {
-  bool x = false;  ///< its inputs, as it needed them: with their halo if it has one
+  bool x = false;  ///< its inputs in the layout it needed, including the halo if it has one
   bool y = false;  ///< its output
-  bool z = false;  ///< what its fused activation was applied to, as large as its output
-  Index more = 0;  ///< bytes an element of its output
+  bool z = false;  ///< the input of its fused activation, as large as its output
+  Index more = 0;  ///< further bytes per element of its output
 };
 
-/// One kind of layer, without its name and place: shapes, weights and layout rule. Pure: it knows neither ranks nor
-/// devices; the kernel of the same kind (train/kernel.hpp) runs it. A user's own layer begins with a class like this.
+/// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine allows.
+struct HaloOverlap {
+  bool x = false;   ///< forward computes the outputs that need no halo while x's halo arrives
+  bool dy = false;  ///< dy's halo arrives while backward_filter computes: start_backward starts it
+  bool dx = false;  ///< backward_data sends its neighbors' parts of dx first and computes the rest meanwhile
+};
+
+/// Kinds of kernels for which a machine file may give an efficiency of their own.
+enum class KernelKind : std::uint8_t { others, conv, product };
+
+/// One kind of layer, without name and position: shapes, weights and layout rule. It is pure: it knows neither ranks
+/// nor devices. The kernel of the same kind (train/kernels/kernel.hpp) runs it. To write your own layer, derive from
+/// this class.
 class Operator {
  public:
   virtual ~Operator() = default;
-  /// Names the kernel that runs it, and the layer's kind in `explain`: "conv", "relu", ...
+  /// The layer's kind, as in `explain`: "conv", "relu", ... It selects the kernel that runs the layer.
   virtual std::string_view kind() const = 0;
-  /// All of its parameters, e.g. "32 filters 3/1 pad 1": operators of one kind with equal words are taken to be equal, by the
-  /// model's hash and by binding.
+  /// All parameters, e.g. "32 filters 3/1 pad 1". Operators of one kind with equal descriptions are taken to be equal,
+  /// by the model's hash and by bind().
   virtual std::string describe() const { return ""; }
-  /// How many tensors it takes.
+  /// Number of input tensors.
   virtual int inputs() const { return 1; }
-  /// Shape of the output for these inputs; throws Error (without the layer's name) if they do not fit.
+  /// Returns the shape of the output for these inputs. Throws Error (without the layer's name) if they do not fit.
   virtual Shape output(std::span<const Shape> inputs) const = 0;
-  /// Shapes and initial values of its weights for these inputs, in the order in which kernels get them.
+  /// Returns the shapes and initial values of its weights for these inputs, in the order in which kernels receive them.
   virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
-  /// Names that `algorithm` can have in a strategy, beside "auto"; none where there is one way only.
+  /// The names that `algorithm` may have in a strategy, besides "auto". Empty if there is only one way.
   virtual std::vector<std::string> algorithms() const { return {}; }
-  /// How many of them it runs: `algorithm` can name one each, "a/b/c"; those that it leaves out are "auto".
+  /// The number of products that the layer computes. `algorithm` can name an algorithm for each, as in "a/b/c"; omitted
+  /// ones are "auto".
   virtual int products() const { return 1; }
-  /// The layout rule: how the operator runs as near to the request as it can. Throws Error (without the layer's name)
-  /// that names dimension and axis if it cannot. The plan redistributes the inputs to x, and y to the request's output.
+  /// The layout rule: returns the layouts closest to the request in which the operator can run. Throws Error (without
+  /// the layer's name) that names dimension and axis if there are none. The plan redistributes the inputs to x, and y
+  /// to the requested output.
   virtual OperatorLayouts layouts(const LayoutRequest& request) const = 0;
-  /// The output's layout where the strategy gives none: the first input's, as far as its cuts mean the same.
+  /// The output's layout if the strategy names none: the first input's layout, as far as it applies to the output.
   virtual Layout follow(const Layout& x, const Shape& output) const { return x.with_partial(0).onto(output); }
-  /// Floating-point operations of forward for these shapes.
+  /// Floating-point operations of the forward pass for these shapes.
   virtual double flops(std::span<const Shape> /*inputs*/, const Shape& output) const {
     return static_cast<double>(output.volume());
   }
-  /// What the kernel's forward keeps for its backward; a layer that keeps less should say so, since memory is predicted by it.
+  /// What the kernel's forward pass keeps for its backward pass. Override it if the layer keeps less: the memory
+  /// prediction uses it.
   virtual Kept keeps() const { return {.x = true}; }
-  /// True for the layer that ends a training step: its kernel leaves a number, the loss; its output stays zero.
+  /// Which halos travel while its kernel computes; none by default.
+  virtual HaloOverlap halo_overlap() const { return {}; }
+  /// The kind of its kernels where they are no matrix products.
+  virtual KernelKind kernel_kind() const { return KernelKind::others; }
+  /// True if the result depends on how a batch is split into microbatches, as batch statistics do.
+  virtual bool depends_on_microbatches() const { return false; }
+  /// True for the layer that ends a training step. Its kernel returns a number, the loss; its output tensor stays zero.
   virtual bool is_loss() const { return false; }
-  /// Of a loss with input x; the loss is a mean over all of it.
+  /// The target of a loss with input x. The loss is a mean over all of it.
   virtual Target target(const Shape& /*x*/) const { return {}; }
 };
 
-/// The names in "a/b/c".
+/// Splits "a/b/c" into its names.
 std::vector<std::string> named_algorithms(const std::string& text);
 
 }  // namespace partita

@@ -8,16 +8,16 @@
 
 namespace partita {
 
-// The operators behind Model's methods; kernels read their parameters.
+// The operators behind Model's methods. Kernels read their parameters.
 
-/// The samples that the data set brings, x[N C ...].
+/// The samples that the data set delivers, x[N C ...].
 class InputOperator final : public Operator {
  public:
   explicit InputOperator(Input input);
   std::string_view kind() const override { return "input"; }
   std::string describe() const override;
   int inputs() const override { return 0; }
-  /// For one sample; Model::shapes sets N.
+  /// The output shape for one sample; Model::shapes sets N.
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
@@ -26,7 +26,8 @@ class InputOperator final : public Operator {
   Input input_;
 };
 
-/// y[N F ...] = conv(x[N C ...], w[F C ...]) + bias[F]; of groups, each with C/groups channels and F/groups filters.
+/// y[N F ...] = conv(x[N C ...], w[F C ...]) + bias[F]. With groups, each group has C/groups channels and F/groups
+/// filters.
 class ConvOperator final : public Operator {
  public:
   explicit ConvOperator(Conv conv) : conv_(std::move(conv)) {}
@@ -36,18 +37,21 @@ class ConvOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   std::vector<std::string> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
-  /// Channels of the output are others than the input's: whole.
+  /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
-  /// One window a spatial dimension of x.
+  HaloOverlap halo_overlap() const override { return {.x = true, .dy = true}; }
+  KernelKind kernel_kind() const override { return KernelKind::conv; }
+  /// Returns one window per spatial dimension of x.
   std::vector<Window> windows(const Shape& x) const;
 
  private:
   Conv conv_;
 };
 
-/// y[N C ...] = conv'(x[N F ...], w[F C ...]) + bias: its weights are those of the convolution of which it is the
-/// adjoint, F its own input's channels and C its output's; the bias has one value an output channel, named F as every layer's.
+/// y[N C ...] = conv'(x[N F ...], w[F C ...]) + bias. It has the weights of the convolution whose adjoint it is: F are
+/// its input's channels, C its output's. The bias has one value per output channel; its dimension is named F, as in
+/// every layer.
 class ConvTransposeOperator final : public Operator {
  public:
   explicit ConvTransposeOperator(ConvTranspose conv) : conv_(std::move(conv)) {}
@@ -57,28 +61,32 @@ class ConvTransposeOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   std::vector<std::string> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
-  /// Channels of the output are others than the input's: whole.
+  /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
-  /// One window a spatial dimension of x: it slides over y.
+  HaloOverlap halo_overlap() const override { return {.dy = true}; }
+  KernelKind kernel_kind() const override { return KernelKind::conv; }
+  /// Returns one window per spatial dimension of x; it slides over y.
   std::vector<Window> windows(const Shape& x) const;
 
  private:
   ConvTranspose conv_;
 };
 
-/// The maximum or the mean of windows of x[N C ...], channel by channel.
+/// The maximum or the mean over windows of x[N C ...], per channel.
 class PoolOperator final : public Operator {
  public:
   PoolOperator(Pool pool, bool maximum) : pool_(std::move(pool)), maximum_(maximum) {}
   std::string_view kind() const override { return maximum_ ? "max_pool" : "average_pool"; }
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
-  /// A maximum keeps which input it was.
+  /// Maximum pooling keeps the index of each maximum.
   Kept keeps() const override { return {.more = maximum_ ? size_of(DType::i32) : 0}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   std::vector<Window> windows(const Shape& x) const;
+  HaloOverlap halo_overlap() const override { return {.x = true, .dx = true}; }
   const Pool& pool() const { return pool_; }
+  bool maximum() const { return maximum_; }
 
  private:
   Window window(std::size_t i) const;
@@ -86,32 +94,32 @@ class PoolOperator final : public Operator {
   bool maximum_;
 };
 
-/// The mean of x[N C ...] over all of space.
+/// The mean of x[N C ...] over all spatial dimensions.
 class GlobalAveragePoolOperator final : public Operator {
  public:
   std::string_view kind() const override { return "global_average_pool"; }
-  /// N C
+  /// Returns the shape N C.
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
 };
 
-/// Each output of y[N C ...] is a mean of inputs nearby, dimension by dimension: up-sampling and cropping.
+/// Each output of y[N C ...] is a weighted mean of nearby inputs, dimension by dimension: upsampling and cropping.
 class ResampleOperator : public Operator {
  public:
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
-  /// One a spatial dimension of x.
+  /// Returns one resampling per spatial dimension of x.
   virtual std::vector<Resampling> resamplings(const Shape& x) const = 0;
 
  protected:
-  /// Outputs of dimension i of n inputs; throws Error where there are none.
+  /// Number of outputs in dimension i for n inputs. Throws Error if there are none.
   virtual Index outputs(std::size_t i, Index n, char name) const = 0;
 };
 
-/// More places: `scale` outputs for every input of a spatial dimension.
+/// `scale` outputs per input in each spatial dimension.
 class UpsampleOperator final : public ResampleOperator {
  public:
   explicit UpsampleOperator(Upsample upsample) : upsample_(std::move(upsample)) {}
@@ -124,7 +132,7 @@ class UpsampleOperator final : public ResampleOperator {
   Upsample upsample_;
 };
 
-/// Fewer places: margins are left out.
+/// Removes margins from the spatial dimensions.
 class CropOperator final : public ResampleOperator {
  public:
   explicit CropOperator(Padding margins) : margins_(std::move(margins)) {}
@@ -137,7 +145,8 @@ class CropOperator final : public ResampleOperator {
   Padding margins_;
 };
 
-/// y[N (C i j) H/a W/b] = x[N C (H/a i) (W/b j)]: blocks of a x b places become channels, i before j, as many for each of x.
+/// y[N (C i j) H/a W/b] = x[N C (H/a i) (W/b j)]: moves spatial blocks of a x b into channels, i before j, so that each
+/// channel of x becomes a*b channels.
 class SpaceToDepthOperator final : public Operator {
  public:
   explicit SpaceToDepthOperator(PerDim block) : block_(std::move(block)) {}
@@ -146,17 +155,17 @@ class SpaceToDepthOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
-  /// Channels of the output are others than the input's: whole.
+  /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
-  /// The blocks as windows that do not overlap.
+  /// Returns the blocks as non-overlapping windows.
   std::vector<Window> windows(const Shape& x) const;
 
  private:
   PerDim block_;
 };
 
-/// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C] with statistics of the batch, or running ones in
-/// evaluation (Ioffe and Szegedy 2015).
+/// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C], with the statistics of the batch in training
+/// and running statistics in evaluation (Ioffe and Szegedy 2015).
 class BatchNormOperator final : public Operator {
  public:
   explicit BatchNormOperator(BatchNorm norm) : norm_(std::move(norm)) {}
@@ -165,15 +174,17 @@ class BatchNormOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool depends_on_microbatches() const override { return true; }
   const BatchNorm& norm() const { return norm_; }
-  /// The axes that cut x over which statistics are summed. Throws Error for one that the grid lacks.
+  /// Returns the axes that shard x and over which statistics are summed. Throws Error for an axis that the grid lacks.
   AxisSet statistics_axes(const Layout& x) const;
 
  private:
   BatchNorm norm_;
 };
 
-/// y = scale[C] * (x - mean[N G]) / sqrt(variance[N G] + epsilon) + shift[C], G groups of channels (Wu and He 2018).
+/// y = scale[C] * (x - mean[N G]) / sqrt(variance[N G] + epsilon) + shift[C] with G groups of channels (Wu and He
+/// 2018).
 class GroupNormOperator final : public Operator {
  public:
   explicit GroupNormOperator(GroupNorm norm) : norm_(norm) {}
@@ -185,13 +196,13 @@ class GroupNormOperator final : public Operator {
   const GroupNorm& norm() const { return norm_; }
 
  private:
-  /// True if no group is cut.
+  /// True if x shards no group.
   bool keeps_groups(const Layout& x) const;
   GroupNorm norm_;
 };
 
-/// y[N F] = f(x[N C ...] w[F C ...]' + bias[F]), contracted over all but N: three products (ProductPlan), each of which runs
-/// in its own way, in any layouts of x, w and y.
+/// y[N F] = f(x[N C ...] w[F C ...]' + bias[F]), contracted over all dimensions but N. It is three products
+/// (ProductPlan), of y, dx and dw; each has its own algorithm and takes x, w and y in any layouts.
 class LinearOperator final : public Operator {
  public:
   explicit LinearOperator(Linear linear) : linear_(linear) {}
@@ -200,11 +211,12 @@ class LinearOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override { return best(request, true); }
-  /// The same, with every way worked out: `layouts` leaves out those whose gradients' products must cost too much.
+  /// The output's channels are not the input's, so they are whole.
+  /// too much.
   OperatorLayouts best_of_all(const LayoutRequest& request) const { return best(request, false); }
   std::vector<std::string> algorithms() const override { return product_algorithms(); }
   int products() const override { return 3; }
-  /// Channels of the output are others than the input's: whole.
+  /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   Kept keeps() const override;
@@ -212,9 +224,9 @@ class LinearOperator final : public Operator {
 
  private:
   OperatorLayouts best(const LayoutRequest& request, bool prunes) const;
-  /// With x in this layout.
+  /// Returns the plan of y = x w' with x in layout `x`.
   ProductPlan product_of_y(const LayoutRequest& request, const Layout& x, const std::string& algorithm) const;
-  /// With y formed like this.
+  /// Returns the layer's layouts if y is computed as `of_y` says.
   OperatorLayouts layouts(const LayoutRequest& request, const ProductPlan& of_y) const;
   Linear linear_;
 };
@@ -241,7 +253,7 @@ class ActivationOperator final : public ElementwiseOperator {
   Activation f_;
 };
 
-/// y = x1 + x2, of one shape.
+/// y = x1 + x2; both inputs have the same shape.
 class AddOperator final : public ElementwiseOperator {
  public:
   std::string_view kind() const override { return "add"; }
@@ -257,14 +269,15 @@ class ConcatenateOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
-  /// Channels of the output are others than the input's: whole.
+  /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
 
  private:
   int inputs_;
 };
 
-/// y = x / (1 - rate), or 0 with probability `rate`, drawn by seed, step and global index; y = x in evaluation.
+/// y = x / (1 - rate), or 0 with probability `rate`. The draw depends on seed, layer, step and global index. In
+/// evaluation y = x.
 class DropoutOperator final : public ElementwiseOperator {
  public:
   explicit DropoutOperator(Dropout dropout) : dropout_(dropout) {}
@@ -277,15 +290,15 @@ class DropoutOperator final : public ElementwiseOperator {
   Dropout dropout_;
 };
 
-/// Losses: they differ in what they compare x with, in whether they need all channels of a place, and in their sums.
+/// Losses. They differ in their target, in whether they need all channels of a spatial position, and in their sums.
 class LossOperator : public Operator {
  public:
-  /// A number a sample; what a loss leaves for others is nothing.
+  /// Returns the shape N: one number per sample. No other layer can use a loss's output.
   Shape output(std::span<const Shape> inputs) const override;
   bool is_loss() const override { return true; }
 };
 
-/// The mean over samples and places of -log softmax(x[N C ...])[label].
+/// The mean over samples and spatial positions of -log softmax(x[N C ...])[label].
 class CrossEntropyOperator final : public LossOperator {
  public:
   std::string_view kind() const override { return "softmax_cross_entropy"; }
@@ -293,8 +306,9 @@ class CrossEntropyOperator final : public LossOperator {
   Target target(const Shape& x) const override;
 };
 
-/// 1 - the mean over samples and channels of (2 sum p g + 1)/(sum p + sum g + 1), sums over places; p = softmax(x[N C ...]),
-/// g is 1 in the label's channel (Milletari et al. 2016, with sums of p instead of squares).
+/// 1 - the mean over samples and channels of (2 sum p g + 1)/(sum p + sum g + 1), where the sums run over spatial
+/// positions, p = softmax(x[N C ...]), and g is 1 in the label's channel and 0 elsewhere (Milletari et al. 2016, with
+/// sums of p instead of squares).
 class DiceOperator final : public LossOperator {
  public:
   std::string_view kind() const override { return "softmax_dice"; }

@@ -7,27 +7,27 @@
 
 namespace partita {
 
-/// A tensor partitioned over a grid: its layout and this rank's part, `local.box() == layout.owned(rank)`.
+/// A tensor partitioned over a grid: its layout and this rank's part, with `local.box() == layout.owned(rank)`.
 struct DistTensor {
   Layout layout;
   Tensor local;
 
   DistTensor() = default;
-  /// Zeroed.
+  /// Allocates this rank's part and fills it with zeros.
   DistTensor(Layout layout, int rank, DType dtype, const std::shared_ptr<Allocator>& allocator, MemoryClass memory);
 };
 
-/// Elements of a tensor that are neighbours along its last dimension.
+/// A run of elements that are neighbors along the last dimension.
 struct Row {
-  Index offset, stride;  ///< of the first in memory, and from one to the next
-  Index first, length;   ///< the first's row-major index in the global shape; the next has the next
+  Index offset, stride;  ///< of the first element in memory, and the distance between neighbors; in elements
+  Index first, length;   ///< row-major index of the first element in the global shape, and the number of elements
 };
 
 /// Calls f for each row of the tensor, in row-major order.
 void for_rows(const Tensor& tensor, const Shape& global, const std::function<void(const Row&)>& f);
 
-/// Sets every element to f(i), i its row-major index in the global shape (logical order, N C H W): the same value
-/// wherever the element lies, so the content does not depend on the layout.
+/// Sets every element to f(i), where i is its row-major index in the global shape (logical order, N C H W). The value
+/// of an element does not depend on the layout.
 void fill(const Tensor& tensor, const Shape& global, const std::function<double(Index)>& f);
 
 }  // namespace partita

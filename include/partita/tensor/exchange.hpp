@@ -6,25 +6,27 @@
 
 namespace partita {
 
-/// Moves boxes between ranks as a TransferPlan says, from one tensor into another: `start`, compute what needs nothing
-/// from others, `finish`.
+/// Moves boxes between ranks, from one tensor into another, as a TransferPlan says. Between the constructor and
+/// `finish`, compute what needs nothing from other ranks.
 ///
-///     Exchange halo(plan, x, extended, comm);   // sends are on their way, own boxes are copied
-///     ...                                       // work beside the exchange
-///     halo.finish();                            // received boxes are in place
+///     Exchange halo(plan, x, extended, comm);   // messages are on their way, own boxes are copied
+///     ...                                       // work that overlaps the exchange
+///     halo.finish();                            // the received boxes are in `extended`
 class Exchange {
  public:
-  /// Starts. `from` holds every sent and local box, `to` every received and local one.
+  /// Starts the exchange. `from` holds every box that is sent or copied locally, `to` every box that is received or
+  /// copied locally.
   Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm, Stream stream);
-  /// The adjoint: received boxes of `plan` go back and are added where they came from. `from` is the tensor that the
-  /// forward exchange filled, `to` the one that it read; both keep the plan's names for sends and receives.
+  /// Starts the adjoint exchange: the boxes that `plan` receives go back and are added where they came from. `from` is
+  /// the tensor that the forward exchange filled, `to` the one that it read. `plan` is the plan of the forward
+  /// exchange.
   static Exchange adjoint(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm,
                           Stream stream);
 
   Exchange(Exchange&&) = default;
-  /// Lets it go on as far as it can without waiting.
+  /// Makes progress without waiting.
   void progress() { request_.progress(); }
-  /// Waits and puts what arrived in place.
+  /// Waits until the received boxes are in place and the sent ones may be overwritten.
   void finish();
 
  private:

@@ -8,11 +8,12 @@
 
 namespace partita {
 
-/// `from` in the last layout of `steps`; `from` itself if there are none. Collective over the grid.
+/// Returns `from` in the layout that the last of `steps` makes, or `from` itself if there are no steps.
+/// Collective: every rank of `grid` calls it.
 DistTensor redistribute(const DistTensor& from, const std::vector<RedistributionStep>& steps, const ProcessGrid& grid,
                         Stream stream = {});
 
-/// The same for a layout: plans and runs.
+/// Plans and runs a redistribution to the layout `to`. Collective: every rank of `grid` calls it.
 DistTensor redistribute(const DistTensor& from, const Layout& to, const ProcessGrid& grid, Stream stream = {});
 
 }  // namespace partita

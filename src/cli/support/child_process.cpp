@@ -26,10 +26,10 @@ namespace {
 
 std::string system_message(int error) { return std::generic_category().message(error); }
 
-/// In the child: becomes the program, or returns why not.
+/// Runs in the child: replaces it by the program. Returns errno if that fails.
 int become(char* const* arguments, pid_t parent, const char* output, const char* errors) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) return ESRCH;  // it died before we asked to be told
+  if (getppid() != parent) return ESRCH;  // the parent died before prctl took effect
   const std::array files{open("/dev/null", O_RDONLY), open(output, O_WRONLY | O_CREAT | O_TRUNC, 0666),
                          open(errors, O_WRONLY | O_CREAT | O_TRUNC, 0666)};
   for (int i = 0; i < 3; ++i)
@@ -38,7 +38,7 @@ int become(char* const* arguments, pid_t parent, const char* output, const char*
   return errno;
 }
 
-/// The last lines of a file that say something.
+/// The last lines of a file that are not blank.
 std::string last_lines(const std::string& path) {
   constexpr std::size_t most = 8;
   std::istringstream text(read_text("output", path));
@@ -58,14 +58,14 @@ bool holds_nothing(const std::string& path) {
   return std::filesystem::file_size(path, error) == 0 || error;
 }
 
-/// Waits for the child's end, but for one that complains and whose ranks never say a word only as long as patience lasts.
-/// `complaint` is then what it said.
+/// Waits for the child's end and returns its wait status. If the child has written errors but no output, ends it after
+/// `patience.seconds` and stores its errors in `complaint`.
 int end_of(pid_t child, const std::string& output, const std::string& errors, const Patience& patience,
            std::string& complaint) {
   constexpr double before_killing = 5;
   const double before_telling = patience.seconds > 0 ? std::min(patience.seconds, 5.0) : 5;
   const double start = now();
-  double ended = 0;  // when it was told to end
+  double ended = 0;  // time of the SIGTERM; 0 before it
   bool told = false;
   for (int status = 0, pause = 1;; pause = std::min(2 * pause, 50)) {
     const pid_t done = waitpid(child, &status, WNOHANG);
@@ -91,9 +91,9 @@ ChildEnd run_child(const std::vector<std::string>& words, const std::string& fol
   std::vector<char*> arguments;
   for (auto& word : copies) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  // A pipe that exec closes tells whether there was one: what comes through it is why not.
+  // The child reports through this pipe why exec failed. If exec succeeds, it closes the pipe without a message.
   std::array<int, 2> told{};
-  if (pipe2(told.data(), O_CLOEXEC) != 0) fail("no process can be started: {}", system_message(errno));
+  if (pipe2(told.data(), O_CLOEXEC) != 0) fail("cannot start a process: {}", system_message(errno));
   const pid_t parent = getpid(), child = fork();
   if (child == 0) {
     const int error = become(arguments.data(), parent, output.c_str(), errors.c_str());
@@ -104,12 +104,12 @@ ChildEnd run_child(const std::vector<std::string>& words, const std::string& fol
   int error = 0;
   const bool failed = child > 0 && read(told[0], &error, sizeof error) == sizeof error;
   close(told[0]);
-  if (child < 0) fail("no process can be started: {}", system_message(forked));
+  if (child < 0) fail("cannot start a process: {}", system_message(forked));
   std::string complaint;
   const int status = end_of(child, output, errors, patience, complaint);
-  if (failed) fail("{} cannot be started: {}", words[0], system_message(error));
+  if (failed) fail("cannot start {}: {}", words[0], system_message(error));
   ChildEnd end{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), last_lines(errors)};
-  if (!complaint.empty()) end.message = complaint;  // what it says of its own end is no news
+  if (!complaint.empty()) end.message = complaint;  // more useful than what the child wrote when it was ended
   if (end.message.empty()) end.message = last_lines(output);
   return end;
 }

@@ -33,10 +33,10 @@ po::variables_map read_command_line(int argc, char** argv, const po::options_des
     po::store(po::command_line_parser(argc, argv).options(all).positional(places).style(exact).run(), values);
     if (values.count("help") == 0) po::notify(values);
   } catch (const po::unknown_option& error) {
-    fail("there is no option '{}'{}; --help lists them", error.get_option_name(),
+    fail("there is no option '{}'{}; --help lists the options", error.get_option_name(),
          did_you_mean(error.get_option_name(), names(all)));
   } catch (const po::too_many_positional_options_error&) {
-    fail("the command line has a word without an option before it; --help shows how it is written");
+    fail("the command line has a word that belongs to no option; --help shows how to write it");
   } catch (const po::error& error) {
     fail("{}; --help lists the options", error.what());
   }

@@ -12,7 +12,7 @@ namespace partita::cli {
 
 namespace {
 
-/// What follows the colon in the first line of /proc/cpuinfo that begins so; "" without one.
+/// The value of `key` in /proc/cpuinfo, from its first line with that key. Returns "" if there is none.
 std::string cpu_line(const std::string& key) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)

@@ -58,8 +58,8 @@ MachineFiles load_machine(const Options& options) {
   if (times.where() == files.machine.name)
     files.times = std::move(times);
   else
-    files.note = fmt::format("{} is not used: its times are of \"{}\", the machine is \"{}\"", path, times.where(),
-                             files.machine.name);
+    files.note = fmt::format("{} is not used: its times come from \"{}\", but the machine is \"{}\"", path,
+                             times.where(), files.machine.name);
   return files;
 }
 

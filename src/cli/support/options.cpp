@@ -1,9 +1,9 @@
 #include "src/cli/support/options.hpp"
 
-#include "src/cli/support/command_line.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "src/cli/support/command_line.hpp"
 #include "src/cli/support/size.hpp"
 #include "src/cli/version.hpp"
 
@@ -21,76 +21,80 @@ namespace po = boost::program_options;
 constexpr const char* usage = R"(Usage: {0} VERB [options]
 
 Verbs
-  train      trains the model on the ranks that the program was started with:
+  train      trains the model on the ranks that mpiexec started:
                mpiexec -n 4 {0} train --strategy hybrid.toml
-  evaluate   loss and accuracy of a saved model on the test set
-  explain    binds the strategy and prints, per layer, layouts, communication and memory;
-             needs neither MPI nor the machine
-  compare    prices several strategies side by side, and says which wins and why:
+  evaluate   prints the loss and accuracy of a saved model on the test set
+  explain    prints the layouts, communication and memory of each layer under a strategy;
+             it runs in one process on any computer, without mpiexec
+  compare    predicts the step times of several strategies, and says which is fastest and why:
                {0} compare --strategies hybrid.toml spatial.toml --machine cluster.toml
-  plan       searches for the cheapest strategies for a number of ranks and writes them as files:
+  plan       searches for the fastest strategies for a number of ranks and writes them to files:
                {0} plan --model resnet50 --ranks 16 --machine cluster.toml --out best
-  calibrate  measures the machine that it is started on into a machine file:
+  calibrate  measures the machine that it runs on and writes a machine file:
                mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml
-  schedule   generates a pipeline schedule, or reads one, proves, simulates and draws it:
+  schedule   generates or reads a pipeline schedule, then validates, simulates and draws it:
                {0} schedule --kind zb-h1 --stages 4 --microbatches 8
-  scale      measures strong or weak scaling, starting every run itself:
+  scale      measures strong or weak scaling; it starts every run itself:
                {0} scale --ranks 1 2 4 --out results.json
-  report     makes one HTML page of what train, scale or compare wrote as JSON:
+  report     turns JSON results of train, evaluate, scale and compare into one HTML page:
                {0} report results.json --out page.html
 
 {0} VERB --help lists the options of a verb.
 )";
 
-struct Texts {  // options that are parsed further after reading
+struct Texts {  // values that are parsed after Boost has read them
   std::string dtype = "f32", decay = "none", method = "sgd", memory_limit;
 };
 
-/// plan finds the strategy itself, and calibrate holds what it must.
+/// `plan` has no options for a strategy, because it searches for one. `calibrate` has no memory limit, because it runs
+/// no whole step.
 po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   po::options_description group("Model and strategy");
   auto add = group.add_options();
   if (builtin) {
     add("model", po::value(&o.model)->default_value(o.model)->value_name("NAME"),
         fmt::format("built-in model: {}", fmt::join(builtin_models(), ", ")).c_str());
-    add("size", po::value(&o.size.extent)->value_name("N"), "extent of its input's spatial dimensions");
-    add("channels", po::value(&o.size.channels)->value_name("N"), "channels of its input");
-    add("classes", po::value(&o.size.classes)->value_name("N"), "classes or values that it predicts");
-    add("width", po::value(&o.size.width)->default_value(1, "1")->value_name("W"), "factor for its channels");
+    add("size", po::value(&o.size.extent)->value_name("N"), "extent of each spatial dimension of the model's input");
+    add("channels", po::value(&o.size.channels)->value_name("N"), "channels of the model's input");
+    add("classes", po::value(&o.size.classes)->value_name("N"), "number of classes or values that the model predicts");
+    add("width", po::value(&o.size.width)->default_value(1, "1")->value_name("W"),
+        "factor that scales the channels of the model's layers");
     add("widths", po::value(&o.size.widths)->multitoken()->value_name("N..."),
-        "features of mlp's hidden layers, between blanks (1024 1024); --width scales them");
+        "features of each hidden layer of the model mlp, separated by spaces (1024 1024); --width scales them");
   }
   if (o.verb != "plan") {
     add("strategy", po::value(&o.strategy)->value_name("FILE"),
-        "strategy file (TOML); without one the ranks share the samples");
-    add("grid", po::value(&o.grid)->value_name("AXES"), "replaces the strategy's grid, e.g. \"data=2 y=2\"");
-    add("rule", po::value(&o.rules)->value_name("RULE"), "one more rule, e.g. \"conv*: N@data H@y\"; may be repeated");
+        "strategy file (TOML); default: split the samples over all ranks");
+    add("grid", po::value(&o.grid)->value_name("AXES"), "replace the grid of the strategy, e.g. \"data=2 y=2\"");
+    add("rule", po::value(&o.rules)->value_name("RULE"),
+        "add a rule after those of the strategy, e.g. \"conv*: N@data H@y\"; may be repeated");
   }
   if (o.verb != "calibrate")
     add("memory-limit", po::value(&texts.memory_limit)->value_name("SIZE"),
-        o.verb == "evaluate"
-            ? "refuse what holds more tensors on a rank, e.g. 4GiB"
-            : "refuse what holds more tensors on a rank, e.g. 4GiB; without it a --machine says how much");
-  add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"), "global samples a step");
+        o.verb == "evaluate" ? "limit for the tensors on each rank, e.g. 4GiB; default: no limit"
+                             : "limit for the tensors on each rank, e.g. 4GiB; default: the memory that the --machine "
+                               "file states, or no limit without --machine");
+  add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"),
+      "samples per step, over all ranks");
   return group;
 }
 
 void add_dtype(po::options_description& group, Texts& texts) {
   group.add_options()("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
-                      "f64, f32, bf16 or f16 (weights are kept in f32)");
+                      "data type: f64, f32, bf16 or f16; bf16 and f16 keep master weights in f32");
 }
 
-/// How ranks compute and wait, of every verb that has some.
+/// How ranks compute and wait: for every verb that runs on ranks.
 po::options_description measure_options(Options& o) {
   po::options_description group("Run");
   auto add = group.add_options();
   add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
-      "auto, onednn or reference");
-  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads a rank");
+      "compute backend: auto, onednn or reference");
+  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads per rank");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
-      "where measured choices of kernels are kept; \"\": choose by rule, without measuring");
+      "folder that stores the measured choices of kernels; \"\": choose kernels by rule, without measuring");
   add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
-      "seconds that a rank waits for others before it ends the job; 0: for ever");
+      "seconds that a rank waits for other ranks before it ends the job; 0: no limit");
   return group;
 }
 
@@ -99,15 +103,16 @@ po::options_description run_options(Options& o, Texts& texts) {
   add_dtype(group, texts);
   auto add = group.add_options();
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
-      "exchange halos first, then compute");
+      "finish each halo exchange before computing, instead of overlapping the two");
   add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),
-      "fashion-mnist, hdf5 (training.h5 and test.h5), synthetic, or one of the program's own");
-  add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "where the data set's files are");
-  add("samples", po::value(&o.samples)->value_name("N"), "size of the synthetic set (default 1024)");
+      "data set: fashion-mnist, hdf5 (reads training.h5 and test.h5), synthetic, or one that this program registers");
+  add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "folder with the data set's files");
+  add("samples", po::value(&o.samples)->value_name("N"), "number of samples of the synthetic data set (default 1024)");
   add("seed", po::value(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
-      "of weights, shuffling, augmentation and dropout");
-  add("load", po::value(&o.load)->value_name("FILE"), "start from a checkpoint, saved under any strategy");
-  add("json", po::value(&o.json)->value_name("FILE"), "write results as JSON");
+      "seed for weights, shuffling, augmentation and dropout");
+  add("load", po::value(&o.load)->value_name("FILE"),
+      "start from a checkpoint; it may have been saved under another strategy");
+  add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
   return group;
 }
 
@@ -117,27 +122,25 @@ po::options_description optimizer_options(Options& o, Texts& texts) {
   auto add = group.add_options();
   add("optimizer", po::value(&texts.method)->default_value(texts.method)->value_name("NAME"),
       "sgd, adagrad, rmsprop, adam, adamw, lars or lamb");
-  add("rate",
-      po::value(&t.optimizer.rate)
-          ->default_value(t.optimizer.rate, "0.05, adagrad 0.01, adaptive 0.001")
-          ->value_name("R"),
-      "highest learning rate");
+  add("rate", po::value(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
+      "peak learning rate; the default is 0.01 for adagrad, and 0.001 for rmsprop, adam, adamw and lamb");
   add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"),
-      "of sgd, rmsprop and lars");
+      "momentum; used by sgd, rmsprop and lars");
   add("beta1", po::value(&t.optimizer.beta1)->default_value(t.optimizer.beta1, "0.9")->value_name("B"),
-      "of adam, adamw and lamb");
+      "decay factor of the running mean of the gradient; used by adam, adamw and lamb");
   add("beta2", po::value(&t.optimizer.beta2)->default_value(t.optimizer.beta2, "0.999")->value_name("B"),
-      "of these and rmsprop");
+      "decay factor of the running mean of the squared gradient; used by adam, adamw, lamb and rmsprop");
   add("epsilon", po::value(&t.optimizer.epsilon)->default_value(t.optimizer.epsilon, "1e-8")->value_name("E"),
-      "added to roots that divide");
-  add("trust", po::value(&t.optimizer.trust)->default_value(t.optimizer.trust, "0.001")->value_name("T"), "of lars");
-  add("nesterov", po::bool_switch(&t.optimizer.nesterov), "Nesterov's momentum");
+      "added to the denominator; used by adagrad, rmsprop, adam, adamw and lamb");
+  add("trust", po::value(&t.optimizer.trust)->default_value(t.optimizer.trust, "0.001")->value_name("T"),
+      "trust coefficient; used by lars");
+  add("nesterov", po::bool_switch(&t.optimizer.nesterov), "use Nesterov momentum; for sgd");
   add("weight-decay", po::value(&t.optimizer.weight_decay)->default_value(0, "0")->value_name("D"),
-      "not for biases and normalisation");
+      "weight decay; biases and the weights of normalization layers have none");
   add("warm-up", po::value(&t.optimizer.warm_up)->default_value(0)->value_name("STEPS"),
-      "the rate rises linearly over so many steps");
+      "number of first steps over which the learning rate rises linearly to its peak");
   add("decay", po::value(&texts.decay)->default_value(texts.decay)->value_name("KIND"),
-      "of the rate: none, linear or cosine");
+      "how the learning rate falls to 0 from the end of the warm-up to the last step: none, linear or cosine");
   return group;
 }
 
@@ -145,14 +148,18 @@ po::options_description train_options(Options& o) {
   auto& t = o.trainer;
   po::options_description group("Training");
   auto add = group.add_options();
-  add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"), "passes over the training set");
-  add("steps", po::value(&t.steps)->value_name("N"), "stop after so many steps in all");
-  add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"), "augmentation: random shifts");
-  add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: random mirror images");
-  add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }), "leave out the evaluation at the end");
-  add("profile", po::bool_switch(&o.profile), "print where the time goes: compute, exchange, wait, framework");
+  add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"),
+      "passes over the training set; those before a loaded checkpoint count too");
+  add("steps", po::value(&t.steps)->value_name("N"), "stop after N steps; those before a loaded checkpoint count too");
+  add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"),
+      "augmentation: shift images at random by up to PIXELS");
+  add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: mirror images at random");
+  add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }),
+      "skip the evaluation on the test set at the end");
+  add("profile", po::bool_switch(&o.profile),
+      "print how much time each layer and rank spends on compute, exchange, wait and framework");
   add("trace", po::value(&o.trace)->value_name("FILE"),
-      "write what every rank did when, in the steps after the first (8 at most): Chrome trace JSON, for Perfetto");
+      "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
   return group;
 }
@@ -160,13 +167,15 @@ po::options_description train_options(Options& o) {
 po::options_description explain_options(Options& o) {
   po::options_description group("Explain");
   auto add = group.add_options();
-  add("why", po::value(&o.why)->value_name("LAYER"), "how the layer's predicted times come about: formulae and inputs");
-  add("rank", po::value(&o.rank)->default_value(0)->value_name("R"), "whose messages, bytes and memory");
-  add("evaluation", po::bool_switch(&o.evaluation), "of an evaluation instead of a training step");
-  add("picture", po::bool_switch(&o.picture), "draw how each output is cut over the ranks");
+  add("why", po::value(&o.why)->value_name("LAYER"),
+      "print the formulas and inputs that give the predicted times of this layer");
+  add("rank", po::value(&o.rank)->default_value(0)->value_name("R"),
+      "print the messages, bytes and memory of this rank");
+  add("evaluation", po::bool_switch(&o.evaluation), "explain an evaluation instead of a training step");
+  add("picture", po::bool_switch(&o.picture), "draw how the ranks divide the output of each layer");
   add("svg", po::value(&o.svg)->value_name("FILE"),
-      "draw the schedule as SVG, in unit times: of a stage and a microbatch forward and both halves of backward take "
-      "1");
+      "draw the schedule as SVG in unit times: on each stage, a microbatch takes 1 for forward, 1 for the backward of "
+      "the inputs and 1 for the backward of the weights");
   return group;
 }
 
@@ -174,17 +183,18 @@ po::options_description price_options(Options& o) {
   po::options_description group("Machine");
   auto add = group.add_options();
   add("machine", po::value(&o.machine)->value_name("FILE"),
-      "machine file (TOML), and beside it times of kernels (FILE.times); without one two cores, assumed");
+      "machine file (TOML); measured kernel times are read from FILE.times if that exists; default: assumed values for "
+      "two CPU cores");
   return group;
 }
 
 po::options_description compare_options(Options& o) {
   po::options_description group("Compare");
   auto add = group.add_options();
-  add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "what to compare");
+  add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "strategy files to compare");
   add("measure", po::bool_switch(&o.measure),
-      "train with each for some steps too, on the ranks that it was started with");
-  add("json", po::value(&o.json)->value_name("FILE"), "write results as JSON");
+      "also train for some steps with each strategy whose number of ranks is the one that mpiexec started");
+  add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
   return group;
 }
 
@@ -192,28 +202,31 @@ po::options_description calibrate_options(Options& o) {
   po::options_description group("Calibrate");
   auto add = group.add_options();
   add("out", po::value(&o.out)->default_value("machine.toml")->value_name("FILE"),
-      "machine file to write, and FILE.times beside it, to which times are added if it is of this machine");
+      "machine file to write; kernel times go to FILE.times: they are added to that file if it belongs to this "
+      "machine, "
+      "else they replace it");
   add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."),
-      "whose local kernels are measured; without any those of --strategy, --grid and --rule");
+      "strategy files whose local kernels are measured; default: the strategy that --strategy, --grid and --rule give");
   return group;
 }
 
 po::options_description plan_options(Options& o) {
   po::options_description group("Plan");
   auto add = group.add_options();
-  add("ranks", po::value(&o.ranks)->required()->value_name("N"), "of the strategy");
-  add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "strategies to write");
-  add("examine", po::value(&o.examined)->default_value(o.examined)->value_name("N"), "candidates to price whole");
+  add("ranks", po::value(&o.ranks)->required()->value_name("N"), "number of ranks to plan for");
+  add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
+  add("examine", po::value(&o.examined)->default_value(o.examined)->value_name("N"),
+      "number of candidates to price exactly, after a rough ranking");
   add("out", po::value(&o.out)->default_value("plan")->value_name("PREFIX"),
-      "they are PREFIX-1.toml, the best, to PREFIX-K.toml");
+      "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml");
   add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
-      "schedules of several stages to try (default 1f1b zb-h1 chimera); \"none\": one stage");
+      "pipeline schedules to try (default 1f1b zb-h1 chimera); \"none\": only strategies of one stage");
   add("why-not", po::value(&o.why_not)->value_name("RULE"),
-      "what the best one would cost with this rule, e.g. \"conv1: N C\"; may be repeated");
+      "also print what the best strategy would cost with this rule added, e.g. \"conv1: N C\"; may be repeated");
   return group;
 }
 
-/// All that a verb takes.
+/// All options that a verb accepts.
 po::options_description options_of(Options& o, Texts& texts, const std::string& program, bool builtin) {
   po::options_description all(fmt::format("Usage: {} {} [options]", program, o.verb));
   all.add_options()("help,h", "this text");
@@ -246,9 +259,9 @@ void check(const Options& o) {
   if (o.timeout < 0) fail("--timeout {}: it must be 0 (no limit) or more", o.timeout);
   if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
   if (o.kinds.size() > 1 && std::count(o.kinds.begin(), o.kinds.end(), "none") > 0)
-    fail("--kinds {}: \"none\" stands alone, for one stage", fmt::join(o.kinds, " "));
+    fail("--kinds {}: \"none\" means one stage and cannot be combined with other kinds", fmt::join(o.kinds, " "));
   if (!o.strategies.empty() && !o.strategy.empty())
-    fail("--strategy {} beside --strategies: name all files after --strategies", o.strategy);
+    fail("--strategy {} cannot be combined with --strategies; name all files after --strategies", o.strategy);
   o.trainer.optimizer.check();
 }
 
@@ -330,65 +343,6 @@ std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& opt
   if (all.empty())
     all.emplace_back(options.strategy.empty() ? "command line" : options.strategy, make_strategy(options, ranks));
   return all;
-}
-
-namespace {
-
-/// Without N.
-Shape one_of(const Shape& batch) {
-  Shape one;
-  for (int d = 0; d < batch.dims(); ++d)
-    if (batch.name(d) != 'N') one.push_back({batch.name(d), batch.extent(d)});
-  return one;
-}
-
-std::string print_target(const Shape& target, bool labels) {
-  if (target.dims() == 0) return "one label a sample";
-  return fmt::format("{} a sample, {}", labels ? "labels" : "values", target.print());
-}
-
-void check_data(const Dataset& data, const Options& options, const Model& model) {
-  const auto shapes = model.shapes(1);
-  const auto& loss = model.layers().back();
-  const Shape &scores = shapes[static_cast<std::size_t>(loss.inputs[0])], sample = one_of(shapes[0]);
-  const Target target = loss.op->target(scores);
-  if (data.size() == 0) fail("the data set '{}' holds no samples", options.data);
-  if (!(data.sample() == sample))
-    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data.sample().print(),
-         model.layers().front().name, sample.print());
-  if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
-    fail("the data set '{}' has {}, but the loss '{}' compares with {}", options.data,
-         print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
-  if (target.labels && data.classes() > scores['C'])
-    fail("the data set '{}' has {} classes, but the model ends in {}", options.data, data.classes(), scores['C']);
-  const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
-  const Shape places = data.target();
-  if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))
-    fail("--flip and --shift move images, but not targets that have places, as those of '{}'", options.data);
-  for (int d = 0; d < sample.dims(); ++d)
-    if (is_spatial(sample.name(d)) && options.trainer.augmentation.shift >= sample.extent(d))
-      fail("--shift {}: an image's {} is {}, so that nothing of it would be left; give less",
-           options.trainer.augmentation.shift, sample.name(d), sample.extent(d));
-}
-
-}  // namespace
-
-std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training) {
-  std::unique_ptr<Dataset> data;
-  if (options.data == "synthetic") {
-    if (!options.data_dir.empty())
-      fail("--data-dir {}: the synthetic set has no files; leave it out", options.data_dir);
-    const auto shapes = model.shapes(1);
-    const Shape& scores = shapes[static_cast<std::size_t>(model.layers().back().inputs[0])];
-    const Target target = model.layers().back().op->target(scores);
-    data = make_synthetic(one_of(shapes[0]), one_of(target.shape), options.samples > 0 ? options.samples : 1024,
-                          target.labels ? scores['C'] : 0, options.trainer.seed, training ? 0 : 1);
-  } else {
-    if (options.samples > 0) fail("--samples {}: only the synthetic set has a size to choose", options.samples);
-    data = open_dataset(options.data, options.data_dir, training);
-  }
-  check_data(*data, options, model);
-  return data;
 }
 
 }  // namespace partita::cli

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "partita/base/profile.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/train/run/trainer.hpp"
 
@@ -15,97 +13,58 @@
 
 namespace partita::cli {
 
-/// Samples of a batch or a set, at most.
+/// The most samples that a batch or a data set may have.
 inline constexpr Index most_samples = Index{1} << 31;
 
-/// Everything that the command line can say; what a verb does not take it refuses.
+/// The options of all verbs. Each verb accepts some of them and refuses the others.
 struct Options {
   std::string verb;
   std::string model = "fashion-cnn";
   ModelSize size;                  ///< of the built-in model
-  std::string strategy;            ///< a file, or "" for none
-  std::string grid;                ///< replaces the strategy's grid
-  std::vector<std::string> rules;  ///< "layer: output", after the strategy's
+  std::string strategy;            ///< strategy file; "" for none
+  std::string grid;                ///< replaces the grid of the strategy; "" for none
+  std::vector<std::string> rules;  ///< "layer: output", added after the rules of the strategy
   std::string data = "fashion-mnist";
   std::string data_dir;
-  Index samples = 0;  ///< of the synthetic set; 0: the default
+  Index samples = 0;  ///< size of the synthetic data set; 0: the default size
   TrainerOptions trainer;
-  std::string json, save, load, trace;
-  int timeout = 600;  ///< seconds that a rank waits for others at most; 0: no limit
-  int rank = 0;       ///< explain: whose messages, bytes and memory
-  bool test = true;   ///< train: evaluate at the end
-  bool evaluation = false;
-  bool picture = false;
-  std::string svg;                                          ///< explain: a drawing of the schedule
-  bool profile = false;                                     ///< train: where the time goes
-  std::string machine;                                      ///< a machine file, or "" for the default
-  std::string out;                                          ///< calibrate: the machine file to write
-  std::vector<std::string> strategies;                      ///< compare, calibrate: files
-  bool measure = false;                                     ///< compare: run them too
-  int ranks = 0;                                            ///< plan: for so many
-  int best = 3;                                             ///< plan: strategies to write
-  int examined = PlannerOptions().examined;                 ///< plan: candidates to price whole
-  std::vector<std::string> kinds = PlannerOptions().kinds;  ///< plan: schedules of several stages
-  std::vector<std::string> why_not;                         ///< plan: rules that are priced too
-  std::string why;                                          ///< explain: the layer whose price is to be shown
+  std::string json, save, load, trace;  ///< files; "" for none
+  int timeout = 600;                    ///< seconds that a rank waits for other ranks at most; 0: no limit
+  int rank = 0;                         ///< explain: the rank whose messages, bytes and memory are printed
+  bool test = true;                     ///< train: evaluate at the end
+  bool evaluation = false;              ///< explain: an evaluation instead of a training step
+  bool picture = false;                 ///< explain: draw how the ranks divide each output
+  std::string svg;                      ///< explain: the file for a drawing of the schedule
+  bool profile = false;                 ///< train: print where the time goes
+  std::string machine;                  ///< machine file; "" for the default machine
+  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write
+  std::vector<std::string> strategies;                      ///< compare, calibrate: strategy files
+  bool measure = false;                                     ///< compare: also run the strategies
+  int ranks = 0;                                            ///< plan: number of ranks
+  int best = 3;                                             ///< plan: number of strategies to write
+  int examined = PlannerOptions().examined;                 ///< plan: number of candidates to bind and price exactly
+  std::vector<std::string> kinds = PlannerOptions().kinds;  ///< plan: pipeline schedules to try
+  std::vector<std::string> why_not;                         ///< plan: rules to price with the best strategy
+  std::string why;                                          ///< explain: the layer whose predicted times are explained
 };
 
-/// A function that makes the model, or nothing where `--model` chooses a built-in one.
+/// A function that makes the model. It is empty if `--model` chooses a built-in model.
 using ModelFactory = std::function<Model()>;
 
-/// Reads the command line. Returns nothing if it asked for help or the version, which is then in `answer`.
-/// Throws Error for what cannot be read, with the nearest option's name.
+/// Reads the command line. Returns nothing if the user asked for help or the version; `answer` is then the text to
+/// print. `builtin` says whether the program has the options that choose a built-in model. Throws Error for an unknown
+/// option or a bad value; the message names the nearest option.
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer);
 
 Model make_model(const Options& options, const ModelFactory& factory);
-/// The strategy that the options describe; without any, `ranks` share the samples.
+/// Makes the strategy that the options describe. By default, the samples are split over `ranks` ranks.
 Strategy make_strategy(const Options& options, int ranks);
-/// Prints one line on standard error for each key of the strategy's file that has a new name. One rank calls it.
+/// Prints one line on standard error for each old key name in the strategy's file. Only one rank calls it.
 void note_renamed_keys(const Strategy& strategy);
-/// Adds the rules that `option` gave, as "conv*: N@data H".
+/// Adds rules such as "conv*: N@data H" to the strategy. `option` is the name of the option for error messages.
 void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option);
-/// The strategies that the options name, each with its own file's name; without any, what make_strategy says.
+/// Makes the strategies of --strategies, each with the name of its file. Without --strategies, makes the one strategy
+/// that make_strategy() returns.
 std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
-/// The data set's training or test part, for a model's input.
-std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
-
-/// Verbs; they return the exit status.
-int explain(const Options& options, const ModelFactory& factory);
-int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
-
-int plan(const Options& options, const ModelFactory& factory);
-int calibrate(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
-/// `world` is there where strategies are measured.
-int compare(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
-
-/// Generates or reads a schedule and prints what it costs; it has options of its own, and no ranks.
-int schedule(int argc, char** argv);
-/// Writes an HTML page of what train, scale and compare wrote as JSON; it has options of its own, and no ranks.
-int report(int argc, char** argv);
-/// Trains under several strategies on several rank counts, each a job of its own under mpiexec, and prints how the speed
-/// scales; it has options of its own beside those of train.
-int scale(int argc, char** argv, const ModelFactory& factory);
-
-/// Prints on rank 0 where the time of `steps` steps went: by layer on rank 0, by rank in all. Collective.
-void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world);
-
-/// e.g. "loss 0.2591  accuracy 90.55%"; without the accuracy where there is none.
-std::string print_result(double loss, double accuracy);
-
-/// Progress on a terminal as a bar that moves, elsewhere as plain lines now and then. One on rank 0 only.
-class ProgressBar {
- public:
-  explicit ProgressBar(bool shown);
-  void step(const char* what, Index epoch, Index step, Index steps, const StepResult& result, Index batch);
-  /// Before the first step: kernels are measured, of `all` on this rank.
-  void measuring(Index done, Index all);
-  /// Ends the bar's line.
-  void clear();
-
- private:
-  bool shown_, terminal_;
-  Index first_ = 0, last_ = 0;  // steps of the current pass
-  double started_ = 0, printed_ = 0;
-};
 
 }  // namespace partita::cli

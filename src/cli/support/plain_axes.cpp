@@ -10,7 +10,7 @@ namespace partita::cli {
 
 namespace {
 
-/// One word of a layout, "H@(y,x)": a dimension and its axes, major first. A word without axes has none.
+/// One word of a layout, such as "H@(y,x)": a dimension and the axes that shard it, major axis first.
 struct Word {
   std::string dim;
   std::vector<std::string> axes;
@@ -37,7 +37,7 @@ std::vector<Word> words_of(const std::string& layout) {
   return words;
 }
 
-/// A strategy's grid and rules in parts that can be renamed.
+/// The grid and the rules of a strategy, split into parts that can be renamed.
 class Axes {
  public:
   explicit Axes(const Strategy& strategy) : strategy_(strategy) {
@@ -46,7 +46,7 @@ class Axes {
     for (const auto& each : strategy.rules()) rules_.push_back(words_of(each.rule.output.value_or("")));
   }
 
-  /// Neighbours that stand together wherever one of them does.
+  /// Joins neighboring axes that every rule uses together.
   void join() {
     for (std::size_t i = 0; i + 1 < grid_.size();) {
       const std::string first = grid_[i].first, second = grid_[i + 1].first;
@@ -60,6 +60,7 @@ class Axes {
     }
   }
 
+  /// Names each axis after the dimension that it shards.
   void name() {
     std::set<std::string> taken;
     for (auto& [axis, extent] : grid_) {
@@ -68,7 +69,7 @@ class Axes {
       each_word([&, old = axis](Word& word) { std::replace(word.axes.begin(), word.axes.end(), old, "=" + wanted); });
       axis = wanted;
     }
-    each_word([](Word& word) {  // the mark keeps new names from being taken for old ones
+    each_word([](Word& word) {  // remove the mark '=', which distinguishes new names from old ones
       for (auto& axis : word.axes)
         if (axis.starts_with('=')) axis.erase(0, 1);
     });
@@ -124,7 +125,7 @@ class Axes {
 
   const Strategy& strategy_;
   std::vector<std::pair<std::string, int>> grid_;
-  std::vector<std::vector<Word>> rules_;  // of outputs
+  std::vector<std::vector<Word>> rules_;  // output layouts
 };
 
 }  // namespace

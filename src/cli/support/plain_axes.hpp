@@ -4,10 +4,11 @@
 
 namespace partita::cli {
 
-/// The same strategy with axes as a person would name them. Axes that no rule takes apart become one, and each is called after the one
-/// dimension that it cuts: data (N), c (C), z (D), x (W) or y (any other); p where it cuts several; with a number where the name is
-/// taken. Blocks of extents that do not divide evenly may differ by one element. Strategies with stages on grids of their own, or
-/// with rules of more than outputs, are returned as they are.
+/// Returns the same strategy with axes named as a person would name them. Neighboring axes that all rules use together
+/// become one axis. Each axis is named after the dimension that it shards: data (N), c (C), z (D), x (W) or y (any
+/// other); p if it shards several dimensions. A number is added if the name is taken. Joining axes may change a block
+/// by one element if an extent does not divide evenly. Returns the strategy unchanged if its groups have grids of their
+/// own, or if a rule gives the layout of an input or of weights.
 Strategy with_plain_axes(const Strategy& strategy);
 
 }  // namespace partita::cli

@@ -1,7 +1,8 @@
 #include "src/cli/support/predicted.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
-#include "src/cli/support/machine_files.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "src/cli/support/machine_files.hpp"
 
 namespace partita::cli {
 

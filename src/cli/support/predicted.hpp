@@ -6,8 +6,9 @@
 
 namespace partita::cli {
 
-/// Seconds that a training step takes under the strategy on the machine that --machine names, with the options' batch and data
-/// type; nothing where none is named. Throws Error for a machine that cannot be read, and where the strategy cannot be bound.
+/// Returns the predicted seconds of a training step under the strategy, on the machine that --machine names, with the
+/// batch and data type of the options. Returns nothing without --machine. Throws Error if the machine file cannot be
+/// read or the strategy cannot be bound.
 std::optional<double> predicted_seconds(const Model& model, const Strategy& strategy, const Options& options);
 
 }  // namespace partita::cli

@@ -1,4 +1,4 @@
-#include "src/cli/support/options.hpp"
+#include "src/cli/support/profile.hpp"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ void add(const Seconds& from, Seconds& to) {
 }  // namespace
 
 void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world) {
-  const auto by_layer = profile.by_layer();  // a copy: what follows takes time too
+  const auto by_layer = profile.by_layer();  // a copy, because the calls below are profiled too
   Seconds all{};
   for (const auto& [layer, seconds] : by_layer) add(seconds, all);
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -40,16 +40,16 @@ void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& 
   if (world.rank() != 0 || steps == 0) return;
 
   const auto count = static_cast<double>(steps);
-  fmt::print("\nmilliseconds a step ({} steps)\n  {:<20} {:>10} {:>10} {:>10} {:>10} {:>10}\n", steps,
-             "layer, on rank 0", "compute", "exchange", "wait", "framework", "all");
+  fmt::print("\nmilliseconds per step ({} steps)\n  {:<20} {:>10} {:>10} {:>10} {:>10} {:>10}\n", steps,
+             "layer, on rank 0", "compute", "exchange", "wait", "framework", "total");
   const auto row = [&](std::string_view name, std::string_view shown) {
     if (const auto found = by_layer.find(name); found != by_layer.end()) print_row(shown, found->second, count);
   };
   row("data", "data");
   for (const auto& layer : layers) row(layer.name, layer.name);
   for (const char* name : {"gradients", "optimizer"}) row(name, name);
-  row("", "between");
-  print_row("all", all, count);
+  row("", "between layers");
+  print_row("total", all, count);
   constexpr std::size_t shown = 16;
   for (std::size_t rank = 0; rank < ranks && rank < shown && ranks > 1; ++rank)
     print_row(fmt::format("rank {}", rank), by_rank[rank], count);
@@ -60,7 +60,7 @@ void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& 
     sum += compute(seconds);
   }
   if (sum > 0)
-    fmt::print("  imbalance {:.3f} (the most compute of a rank, over the mean)\n",
+    fmt::print("  imbalance {:.3f} (largest compute time of a rank, divided by the mean over ranks)\n",
                most * static_cast<double>(ranks) / sum);
 }
 

@@ -1,9 +1,11 @@
-#include "src/cli/support/options.hpp"
+#include "src/cli/support/progress.hpp"
+
 #include "partita/base/clock.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 namespace partita::cli {
@@ -15,13 +17,13 @@ constexpr double seconds_between_bars = 0.1;
 
 }  // namespace
 
-// Open MPI's launcher gives a rank a terminal of its own for standard output, whatever it is sent on to, but a pipe for
-// standard error.
 std::string print_result(double loss, double accuracy) {
   return std::isnan(accuracy) ? fmt::format("loss {:.4f}", loss)
                               : fmt::format("loss {:.4f}  accuracy {:.2f}%", loss, 100 * accuracy);
 }
 
+// The launcher of Open MPI always gives a rank a terminal for standard output, even if its own output goes to a file.
+// It gives a pipe for standard error. So there is a terminal only if both are terminals.
 ProgressBar::ProgressBar(bool shown)
     : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {}
 
@@ -30,7 +32,7 @@ void ProgressBar::step(const char* what, Index epoch, Index step, Index steps, c
   const double time = now();
   const bool begins = step <= last_ || last_ == 0;
   last_ = step;
-  if (begins) {  // an epoch that is resumed begins in its middle
+  if (begins) {  // a resumed epoch does not begin with step 1
     first_ = step;
     started_ = time;
     printed_ = time;

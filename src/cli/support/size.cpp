@@ -17,11 +17,11 @@ Index parse_size(const char* option, const std::string& text) {
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
   const auto found = units.find(unit);
   if (end.ec == std::errc::invalid_argument || found == units.end())
-    fail("{} {}: write a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB", option, text);
+    fail("{} {}: write a number of bytes, or a number with the unit KB, MB, GB, TB, KiB, MiB, GiB or TiB", option,
+         text);
   const double bytes = value * found->second;
   if (end.ec == std::errc::result_out_of_range || !(bytes >= 1 && bytes < 0x1p62))
-    fail("{} {}: it must be 1 B or more and less than 4194304 TiB; leave it out for no limit of your own", option,
-         text);
+    fail("{} {}: it must be 1 B or more and less than 4194304 TiB; leave the option out to set no limit", option, text);
   return static_cast<Index>(bytes);
 }
 

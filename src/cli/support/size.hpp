@@ -6,8 +6,8 @@
 
 namespace partita::cli {
 
-/// "4GiB", "500MB", "123456" in bytes. Throws Error, with the option's name, for what is no size and for less than a byte or more than
-/// 2^62.
+/// Returns the bytes of a size such as "4GiB", "500MB" or "123456". Throws Error, with the name of the option, if the
+/// text is not a size, or if the size is less than 1 byte or is 2^62 bytes or more.
 Index parse_size(const char* option, const std::string& text);
 
 }  // namespace partita::cli

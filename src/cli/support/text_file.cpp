@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 std::string reason() { return std::generic_category().message(errno); }
 
-/// The descriptor that a name of an open file stands for, as 1 for /dev/stdout; -1 for other names.
+/// The descriptor of a name for an open file, e.g. 1 for /dev/stdout; -1 for other names.
 int descriptor_of(const std::string& path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -34,7 +34,7 @@ int descriptor_of(const std::string& path) {
   return -1;
 }
 
-/// To the descriptor itself: opened anew, a file behind it would have another place to write at.
+/// Writes to the descriptor itself. Opening its name again would write at another position of the file behind it.
 bool write_all(int to, std::string_view text) {
   std::fflush(stdout);
   while (!text.empty()) {
@@ -55,7 +55,7 @@ void check_writable(const char* option, const std::string& path) {
   const fs::path folder = fs::path(real_path(path)).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     fail("{} {}: its folder {} cannot be written: {}", option, path, folder.string(), reason());
-  constexpr long beside = 16;  // what a name gets while the file is written: .PID.partial
+  constexpr long beside = 16;  // length of the suffix ".PID.partial" while the file is written
   if (const long longest = pathconf(folder.c_str(), _PC_NAME_MAX) - beside;
       longest > 0 && static_cast<long>(fs::path(real_path(path)).filename().string().size()) > longest)
     fail("{} {}: its name is longer than {} bytes", option, path, longest);
@@ -71,7 +71,7 @@ bool is_stream(const std::string& path) {
 }
 
 void check_no_stream(const char* option, const std::string& path) {
-  if (!path.empty() && is_stream(path)) fail("{} {}: it is no file that can be read again; name one", option, path);
+  if (!path.empty() && is_stream(path)) fail("{} {}: it is not seekable; pass a regular file", option, path);
 }
 
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read) {
@@ -94,7 +94,7 @@ void write_text(const char* option, const std::string& path, const std::string& 
   const bool stream = is_stream(path);
   const std::string real = stream ? path : real_path(path);
   const std::string partial =
-      stream ? path : fmt::format("{}.{}.partial", real, getpid());  // ranks may write the same at once
+      stream ? path : fmt::format("{}.{}.partial", real, getpid());  // several ranks may write the file at once
   std::ofstream out(partial);
   out << text;
   out.close();

@@ -6,22 +6,24 @@
 
 namespace partita::cli {
 
-// Files that an option names; errors begin with it.
+// Files that options name. Error messages begin with the name of the option.
 
-/// An option and what it names: a file, or "" for none.
+/// An option and the file that it names; "" for none.
 using NamedFile = std::pair<const char*, std::string>;
 
-/// Better now than after hours of work. Throws Error if one of the files cannot be written, or two options name the same one, or one
-/// that is `read`. Devices and pipes take what several options write.
+/// Checks before a long run that its files can be written. Throws Error if one of `files` cannot be written, if two
+/// options name the same file, or if one of `files` is also among the files to `read`. Several options may name the
+/// same device or pipe.
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read = {});
-/// Throws Error if the file is a device or a pipe, or one that is open already, as /dev/stdout: of what is read again.
+/// Throws Error if is_stream(path): for files that will be read again.
 void check_no_stream(const char* option, const std::string& path);
-/// True for these.
+/// True for a device, a pipe, and a name of an open file such as /dev/stdout.
 bool is_stream(const std::string& path);
-/// Written beside and renamed, so that neither a crash nor another rank leaves half of it; a device or a pipe is written as it is,
-/// and the file that a link names instead of the link. Throws Error.
+/// Writes a file. A regular file is written under another name and renamed, so that neither a crash nor another rank
+/// leaves half of it. For a link, the file that it points to is written. A device or a pipe is written directly. Throws
+/// Error if the file cannot be written.
 void write_text(const char* option, const std::string& path, const std::string& text);
-/// Throws Error.
+/// Reads a file. Throws Error if it cannot be read.
 std::string read_text(const char* option, const std::string& path);
 
 }  // namespace partita::cli

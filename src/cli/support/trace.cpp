@@ -13,10 +13,10 @@ namespace {
 
 using Kind = Action::Kind;
 
-constexpr int measured = 0, predicted = 1;  // the two groups of rows
-constexpr std::size_t numbers = 7;          // that an action is packed into
+constexpr int measured = 0, predicted = 1;  // process numbers of the two groups of rows
+constexpr std::size_t numbers = 7;          // numbers that an action is packed into
 
-/// Every rank's actions, by rank. Collective.
+/// Returns the actions of every rank. Collective: every rank of `world` calls it.
 std::vector<std::vector<TimedAction>> gather(const std::vector<TimedAction>& mine, Communicator& world) {
   std::vector<double> packed;
   for (const auto& [a, start, end] : mine)
@@ -42,7 +42,7 @@ std::vector<std::vector<TimedAction>> gather(const std::vector<TimedAction>& min
   return ranked;
 }
 
-/// Medians by kind of each group's actions, on its stage's first rank.
+/// The median times of each group's actions, by kind, on the first rank of its stage.
 ScheduleTimes median_times(const Plan& plan, const std::vector<std::vector<TimedAction>>& ranks) {
   ScheduleTimes times;
   for (int group = 0; group < static_cast<int>(plan.stage_of_group.size()); ++group) {
@@ -62,7 +62,7 @@ ScheduleTimes median_times(const Plan& plan, const std::vector<std::vector<Timed
   return times;
 }
 
-/// The events of a Chrome trace; times in seconds from `origin`.
+/// Collects the events of a Chrome trace. Times are in seconds; `origin` is the time 0 of the trace.
 class Events {
  public:
   explicit Events(double origin) : origin_(origin) {}
@@ -124,7 +124,8 @@ class Events {
   Json events_ = Json::array();
 };
 
-/// Of one step: an arrow from every send of a stage's first rank to the action that needs it on the other stage's.
+/// Adds the arrows of one step: from every send of a stage's first rank to the action on the receiving stage's first
+/// rank that needs it.
 void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<const TimedAction>>& step) {
   const auto first_rank = [&](int group, int replica) {
     return plan.grids[static_cast<std::size_t>(plan.stage_running(group, replica))].first_rank();
@@ -152,7 +153,7 @@ std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
   double origin = std::numeric_limits<double>::infinity();
   for (const auto& actions : ranks) origin = std::min(origin, actions.front().start);
   Events events(origin);
-  events.name_rows(plan, priced ? "predicted, from the machine's prices" : "predicted, from median times of actions");
+  events.name_rows(plan, priced ? "predicted from the machine file" : "predicted from median measured times");
   const Simulation simulation = priced ? *priced : simulate(plan.schedule, graph_of(plan), median_times(plan, ranks));
   const auto length = [&](int rank) {
     return plan.schedule.stages[static_cast<std::size_t>(plan.stage_of_rank(rank))].size();

@@ -9,9 +9,11 @@
 
 namespace partita::cli {
 
-/// The actions of whole steps of all ranks as a Chrome trace (JSON that Perfetto opens): a row a rank, arrows from a send to
-/// the action that needs it, and below a row a stage of what is predicted: what the simulator makes of a machine's prices where
-/// there is one (`priced`), else of the medians of the times. Ranks of several hosts have clocks of their own. Only rank 0 gets it. Collective.
+/// Returns the actions of whole steps of all ranks as a Chrome trace (JSON that Perfetto opens). The trace has a row
+/// for each rank and an arrow from each send to the action that needs it. Below, it has a row for each stage with the
+/// predicted actions: those of `priced`, which the machine file gives, else a simulation with the median measured
+/// times. Times of ranks on different hosts come from different clocks. Returns "" on other ranks than 0.
+/// Collective: every rank of `world` calls it.
 std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
                          const std::optional<Simulation>& priced, Communicator& world);
 

@@ -13,18 +13,21 @@
 
 namespace partita {
 
-/// A collective through slots of shared memory, piece by piece, as SharedMemory describes it: what each step does.
+/// A collective through slots of shared memory, piece by piece. It implements the steps stage, reduce and gather that
+/// SharedMemory describes; SharedMemory decides when each step may run.
 class SharedCollective final : public SharedOperation {
  public:
-  static constexpr Index slot_bytes = Index{128} << 10;  ///< a piece stays in a core's second cache
-  /// A rank's slots together leave a core's second cache before they come round again: two ranks sum 1 to 4 MiB in half the
-  /// time that four slots take, whose lines are called back from the other core's.
+  static constexpr Index slot_bytes = Index{128} << 10;  ///< a piece fits the L2 cache of a core
+  /// The slots of a rank. Together they exceed the L2 cache of a core, so the lines of a slot have left the cache
+  /// before the slot is used again. Two ranks then sum 1 to 4 MiB in half the time that four slots take: with four, the
+  /// lines must be fetched back from the other core's cache.
   static constexpr Index slots = 8;
   using Choice = StreamingChoice<slots>;
 
   enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter };
 
-  /// In place, in blocks as equal as can be; `counts` is the whole for each rank then.
+  /// `counts[r]` is the number of elements of rank r's block. An all_reduce works in place (`in` equals `out`): there
+  /// every count is the full count, and each piece is divided among the ranks as equally as possible.
   SharedCollective(Kind kind, const void* in, void* out, std::span<const Index> counts, int rank, DType dtype,
                    ReduceOp op)
       : kind_(kind),
@@ -44,7 +47,8 @@ class SharedCollective final : public SharedOperation {
   }
   bool done() const override { return gathered == pieces_; }
 
-  /// Rank r's part of a piece: `begin` in the whole array, and `slot_begin` in the slot of whoever has it there.
+  /// Rank r's part of a piece, in elements. `begin` is its position in the whole array, `slot_begin` its position in
+  /// the slot of any rank that holds it.
   struct Part {
     Index begin, count, slot_begin;
   };
@@ -56,21 +60,21 @@ class SharedCollective final : public SharedOperation {
     const Index lo = count * r / ranks(), hi = count * (r + 1) / ranks();
     return {start + lo, hi - lo, lo};
   }
-  /// `stream`: past the caches.
+  /// Copies this rank's data of a piece into its slot. `stream`: with stores that bypass the caches.
   void stage(Index piece, std::byte* slot, bool stream) const {
-    for (int r = 0; r < ranks(); ++r) {  // of a sum one's own part is read where it is
+    for (int r = 0; r < ranks(); ++r) {  // a reduction reads the rank's own part in place, not from the slot
       if ((r == rank_) != (kind_ == Kind::all_gather) && !small_) continue;
       const auto [begin, count, slot_begin] = part(piece, r);
       share(slot + slot_begin * element(), input(begin), count, stream);
       if (kind_ == Kind::all_gather) copy(out_ + begin * element(), input(begin), count);
     }
   }
-  /// `slot_of(r)` is where rank r has staged the piece.
+  /// Reduces this rank's part of a piece. `slot_of(r)` is the slot in which rank r has staged the piece.
   template <class SlotOf>
   void reduce(Index piece, SlotOf&& slot_of, bool stream) const {
     if (kind_ == Kind::all_gather) return;
     const auto [begin, count, slot_begin] = part(piece, rank_);
-    if (small_) {  // every rank sums all, in rank order
+    if (small_) {  // every rank reduces everything, in rank order
       const Index all = counts_[0];
       copy(out_, slot_of(0), all);
       for (int r = 1; r < ranks(); ++r) textbook::combine(out_, slot_of(r), all, dtype_, op_);
@@ -82,10 +86,12 @@ class SharedCollective final : public SharedOperation {
       const std::byte* theirs = slot_of((rank_ + i) % ranks()) + slot_begin * element();
       textbook::combine(mine, theirs, count, dtype_, op_);
     }
-    // Not in the loop of the sum: its stores wait for lines that others have read, those of a long memcpy do not. On a Xeon two
-    // ranks sum 1 MiB in 165 us so, in 235 with the loop storing both.
+    // The copy is separate from the loop that sums, because the stores of that loop would wait for lines that others
+    // have read, and those of a long memcpy do not. On a Xeon two ranks sum 1 MiB in 165 us this way, and in 235 us if
+    // the loop stores both.
     if (kind_ == Kind::all_reduce) share(slot_of(rank_) + slot_begin * element(), mine, count, stream);
   }
+  /// Copies the other ranks' parts of a piece from their slots to the result.
   template <class SlotOf>
   void gather(Index piece, SlotOf&& slot_of) const {
     if (small_ || kind_ == Kind::reduce_scatter) return;
@@ -95,19 +101,19 @@ class SharedCollective final : public SharedOperation {
       copy(out_ + begin * element(), slot_of(r) + slot_begin * element(), count);
     }
   }
-  /// True if a rank's gather waits for all to have reduced.
+  /// Returns true if the gather of a piece must wait until all ranks have reduced it.
   bool gathers_sums() const { return kind_ == Kind::all_reduce && !small_; }
   Index pieces() const { return pieces_; }
-  /// True if it matters how its pieces are stored.
+  /// Returns true if pieces are so large that it matters whether their stores bypass the caches.
   bool is_large() const { return bytes_of(0) >= large_bytes; }
-  /// That all ranks together give to a piece, at most.
+  /// An upper bound of the bytes that all ranks together contribute to a piece.
   Index bytes_of(Index piece) const {
     const Index each = std::min(most_ - piece * per_piece_, per_piece_) * element();
     return kind_ == Kind::all_reduce ? each : each * ranks();
   }
 
-  Index first_large = 0;                        ///< its first piece's number among those of large operations
-  Index staged = 0, reduced = 0, gathered = 0;  ///< pieces so far
+  Index first_large = 0;                        ///< number of its first piece among the pieces of large operations
+  Index staged = 0, reduced = 0, gathered = 0;  ///< number of pieces so far
 
  private:
   static constexpr Index small_bytes = Index{4} << 10, large_bytes = Index{16} << 10;
@@ -115,7 +121,8 @@ class SharedCollective final : public SharedOperation {
   int ranks() const { return static_cast<int>(counts_.size()); }
   Index element() const { return size_of(dtype_); }
   Index own_offset() const { return offsets_[static_cast<std::size_t>(rank_)]; }
-  /// Element `begin` of the whole array in what this rank gave; of a gather that is its own block alone.
+  /// Returns the address of element `begin` of the whole array in the input. The input of a gather is the own block
+  /// only.
   const std::byte* input(Index begin) const {
     return in_ + (kind_ == Kind::all_gather ? begin - own_offset() : begin) * element();
   }
@@ -125,7 +132,7 @@ class SharedCollective final : public SharedOperation {
   void copy(std::byte* to, const std::byte* from, Index count) const {
     if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count * element()));
   }
-  /// As copy, to where others read it.
+  /// Copies to a slot, from which other ranks read.
   void share(std::byte* to, const std::byte* from, Index count, bool stream) const {
     if (!stream || count == 0) return copy(to, from, count);
     stream_copy(to, from, count * element());
@@ -138,8 +145,8 @@ class SharedCollective final : public SharedOperation {
   std::byte* out_;
   std::vector<Index> counts_, offsets_;
   int rank_;
-  Index most_ = 0;                    // elements of a rank
-  Index pieces_ = 0, per_piece_ = 0;  // elements of a part or of all parts
+  Index most_ = 0;                    // the largest count of a rank
+  Index pieces_ = 0, per_piece_ = 0;  // number of pieces; elements of a piece (all_reduce: of all ranks, else of one)
   bool small_ = false;
 };
 

@@ -7,31 +7,32 @@ namespace partita {
 
 struct alignas(64) SharedExchange::Line {
   std::atomic<Index> pieces{0};
-  // Of a ring's reader: what he asks the writer for.
+  // Set by the reader of a ring: whether the writer shall bypass the caches.
   std::atomic<bool> streams{false};
-  // Of its writer: for the last pieces in question.
+  // Set by the writer of a ring: the seconds of the last pieces on which the reader's choice depends.
   std::array<std::atomic<float>, Choice::timed> seconds{};
   static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<float>::is_always_lock_free);
 };
 
 namespace {
 
-constexpr Index line = 64;
+constexpr Index line = 64;  // bytes of a cache line
 
-/// A piece for which it matters whether it goes past the caches.
+/// From this number of bytes on it matters whether the stores of a piece bypass the caches.
 constexpr Index large = Index{2} << 10;
 
 Index bytes_of(const Tensor& tensor, const Box& piece) { return piece.volume() * size_of(tensor.dtype()); }
 
 }  // namespace
 
-/// A rank's rings take about 1 MiB, so that a halo is on its way before its receiver looks for it.
+/// The rings of a rank take about 1 MiB, so that a whole halo fits and the sender need not wait for the receiver.
 Index SharedExchange::bytes_of_slot(int ranks) {
   constexpr Index all = Index{1} << 20, least = Index{4} << 10;
   return std::max(all / depth / std::max(ranks - 1, 1), least) / line * line;
 }
 
-// A segment: for each peer, how many pieces its owner has written for it and read from it; then a ring for each peer.
+// A segment holds, for each peer, one line with the number of pieces that its owner has written for the peer and one
+// with the number that its owner has read from the peer. A ring for each peer follows.
 Index SharedExchange::bytes(int ranks) { return ranks * (2 * line + depth * bytes_of_slot(ranks)); }
 
 SharedExchange::SharedExchange(int rank, std::vector<std::byte*> segments)
@@ -104,7 +105,7 @@ std::shared_ptr<const SharedOperation> SharedExchange::start(const BoxExchange& 
 void SharedExchange::queue(std::vector<std::deque<Message>>& queues, const Tensor& tensor, const Transfer& transfer,
                            const std::shared_ptr<Operation>& operation) const {
   const auto& [peer, box] = transfer;
-  require(static_cast<std::size_t>(peer) != rank_, "no message to oneself");
+  require(static_cast<std::size_t>(peer) != rank_, "a rank must not send a message to itself");
   if (box.empty()) return;
   const Index most = slot_bytes_ / size_of(tensor.dtype());
   const Index place = &queues == &in_ ? operation->listed++ : 0;

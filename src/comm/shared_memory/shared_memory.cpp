@@ -23,10 +23,11 @@ namespace {
 constexpr Index slots = SharedCollective::slots;
 
 using Counter = std::atomic<Index>;
-static_assert(Counter::is_always_lock_free, "counters work between processes");
+static_assert(Counter::is_always_lock_free, "counters must work between processes");
 
 #ifdef __linux__
-/// Sleeps until the bell is rung, if it still says `rung`. Between processes, unlike std::atomic::wait.
+/// Sleeps until another process rings the bell, at most `longest_ns` nanoseconds. Returns at once if the value of the
+/// bell is no longer `rung`. Unlike std::atomic::wait it works between processes.
 void futex_wait(std::atomic<std::uint32_t>& bell, std::uint32_t rung, long longest_ns) {
   const timespec longest{0, longest_ns};
   syscall(SYS_futex, &bell, FUTEX_WAIT, rung, &longest, nullptr, 0);
@@ -43,8 +44,9 @@ void futex_wake_all(std::atomic<std::uint32_t>&) {}
 
 }  // namespace
 
-/// How many pieces a rank has staged, reduced and gathered since the beginning; each in a line of its own. Of rank 0, for
-/// all: how pieces are stored, and a bell that rings when something is complete that others may sleep for.
+/// The numbers of pieces that a rank has staged, reduced and gathered since the beginning, each in its own cache line.
+/// The other members are used in rank 0's flags only, by all ranks: `streams` says whether stores bypass the caches,
+/// and `bell` rings when something is complete for which other ranks may sleep.
 struct SharedMemory::Flags {
   alignas(64) Counter staged{0};
   alignas(64) Counter reduced{0};
@@ -75,7 +77,8 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   void* mine = nullptr;
-  // Open MPI places the ranks' parts at multiples of 8 bytes; the same distance in all mappings, which begin with a page.
+  // Open MPI places the ranks' segments at multiples of 8 bytes only, so alignment is done here. The offset of a
+  // segment is the same in the mappings of all ranks, and a mapping begins at a page.
   const auto bytes = static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * SharedCollective::slot_bytes +
                      SharedExchange::bytes(size_);
   if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_) != MPI_SUCCESS)
@@ -98,11 +101,11 @@ SharedMemory::SharedMemory(MPI_Comm comm) {
 }
 
 SharedMemory::~SharedMemory() {
-  // Freeing is collective: while an exception unwinds, this rank has failed and its peers may never come.
+  // Freeing is collective. While an exception unwinds, this rank has failed, and its peers may never call it.
   if (std::uncaught_exceptions() > 0) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized != 0) return;  // MPI has taken the memory back
+  if (finalized != 0) return;  // MPI has freed the memory
   MPI_Win_unlock_all(window_);
   MPI_Win_free(&window_);
 }
@@ -160,7 +163,7 @@ void SharedMemory::progress() {
 
 namespace {
 
-/// True if every rank's counter has gone beyond `piece`.
+/// Returns true if every rank has done `piece`, by its counter.
 template <class CounterOf>
 bool all_beyond(int ranks, Index piece, CounterOf&& counter) {
   for (int r = 0; r < ranks; ++r)
@@ -170,22 +173,22 @@ bool all_beyond(int ranks, Index piece, CounterOf&& counter) {
 
 }  // namespace
 
-/// Says that this rank has done `piece`; whoever completes it for all wakes those who sleep. Sequentially consistent:
-/// of two ranks that come last at once, one sees the other.
+/// Publishes that this rank has done `piece`. The last rank to do so wakes the ranks that sleep. The accesses are
+/// sequentially consistent: if two ranks come last at the same time, at least one sees the counter of the other.
 template <class CounterOf>
 void SharedMemory::publish(Index piece, CounterOf&& counter) {
   counter(rank_).store(piece + 1);
   if (flags(0).sleepers.load() > 0 && all_beyond(size_, piece, counter)) ring();
 }
 
-/// Wakes those who sleep.
+/// Wakes the ranks that sleep.
 void SharedMemory::ring() {
   flags(0).bell.fetch_add(1);
   futex_wake_all(flags(0).bell);
 }
 
 void SharedMemory::sleep(const SharedOperation& awaited) {
-  constexpr long longest_ns = 500'000;  // then whoever waits looks after his messages
+  constexpr long longest_ns = 500'000;  // then the waiting rank must let MPI make progress
   Flags& first = flags(0);
   first.sleepers.fetch_add(1);
   const auto rung = first.bell.load();
@@ -199,7 +202,7 @@ bool SharedMemory::streams(const SharedCollective& now, Index piece) const {
   return now.is_large() && SharedCollective::Choice::streams(flags(0).streams, now.first_large + piece);
 }
 
-/// Runs a step of a piece; rank 0, which decides for all how pieces are stored, takes its time.
+/// Runs a step of a piece. Rank 0, which decides for all ranks how pieces are stored, measures its time if needed.
 template <class Step>
 void SharedMemory::timed(const SharedCollective& now, Index piece, Step&& step) {
   if (!decides(now, piece)) return step();
@@ -210,13 +213,14 @@ bool SharedMemory::decides(const SharedCollective& now, Index piece) const {
   return choice_ && now.is_large() && SharedCollective::Choice::needs(now.first_large + piece);
 }
 
-/// One step of the piece that is furthest, while the caches hold it; false if every one has to wait.
+/// Does one step for the piece that has advanced furthest, while it is in the caches. Returns false if all steps must
+/// wait for other ranks.
 bool SharedMemory::advance(SharedCollective& now) { return gather(now) || reduce(now) || stage(now); }
 
 bool SharedMemory::stage(SharedCollective& now) {
   const Index piece = before_ + now.staged;
   if (now.staged == now.pieces() || now.staged >= now.gathered + slots) return false;
-  // Nobody reads any more what the slot held.
+  // Wait until nobody reads the previous piece in this slot any more.
   if (!all_beyond(size_, piece - slots, [&](int r) -> Counter& { return flags(r).gathered; })) return false;
   timed(now, now.staged, [&] { now.stage(now.staged, slot(rank_, piece), streams(now, now.staged)); });
   ++now.staged;

@@ -17,20 +17,20 @@
 
 namespace partita {
 
-/// Collectives, and exchanges of boxes, over ranks of one node through memory that they share, where a copy costs a
-/// fraction of a message. The data are blocks, one a rank:
+/// Collectives and exchanges of boxes between ranks of one node, through memory that they share. A copy in memory costs
+/// a fraction of a message. The data of a collective are blocks, one per rank. A collective has three steps:
 ///
-///     stage    every rank copies the others' blocks into its slot                      (all_gather: its own)
-///     reduce   rank r sums block r of all slots, into its result and its slot          (all_gather: nothing)
-///     gather   every rank copies the other blocks from the slots of those who have them (reduce_scatter: nothing)
+///     stage    every rank copies the other ranks' blocks into its slot           (all_gather: its own block)
+///     reduce   rank r sums block r of all slots, into its result and its slot    (all_gather: nothing)
+///     gather   every rank copies block r from the slot of rank r, for all r      (reduce_scatter: nothing)
 ///
-/// piece by piece, so that slots stay in the cache and the three overlap from rank to rank; what is small is summed by
-/// every rank alike, in rank order, without the gather. Those of one communicator run in the order in which they were
-/// started. One an MPI communicator; collective to make.
+/// The steps run piece by piece, so that a piece stays in the cache and different ranks can be in different steps.
+/// A small all_reduce has no gather: every rank sums everything, in rank order. Collectives of one communicator run in
+/// the order in which they were started. There is one SharedMemory per MPI communicator.
 class SharedMemory {
  public:
-  /// Makes the slots, or returns null if `comm` has one rank or ranks on several nodes; `one_node` if it is known to have
-  /// not. Collective.
+  /// Allocates the shared memory. Returns null if `comm` has a single rank or ranks on several nodes. `one_node`: it is
+  /// known that all ranks are on one node. Collective: every rank of `comm` calls it.
   static std::unique_ptr<SharedMemory> make(MPI_Comm comm, bool one_node);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -43,10 +43,10 @@ class SharedMemory {
                                                         DType dtype);
   std::shared_ptr<const SharedOperation> exchange(const BoxExchange& boxes);
 
-  /// Goes on with what was started, without waiting.
+  /// Advances everything that was started, without waiting.
   void progress();
-  /// Sleeps until another rank has done something that this one may wait for, or for half a millisecond; for nodes with
-  /// more ranks than cores.
+  /// Sleeps until another rank has done something for which this rank may wait, but at most half a millisecond. Used on
+  /// nodes with more ranks than cores.
   void sleep(const SharedOperation& awaited);
 
  private:
@@ -69,10 +69,10 @@ class SharedMemory {
 
   MPI_Win window_ = MPI_WIN_NULL;
   int rank_ = 0, size_ = 1;
-  std::vector<std::byte*> segments_;                // one a rank
-  Index before_ = 0;                                // pieces of all operations before the one at the front
-  Index large_ = SharedCollective::Choice::first;   // the next large operation's first piece
-  std::optional<SharedCollective::Choice> choice_;  // of rank 0
+  std::vector<std::byte*> segments_;                // one per rank
+  Index before_ = 0;                                // pieces of all collectives before the one at the front
+  Index large_ = SharedCollective::Choice::first;   // number of the next large collective's first piece
+  std::optional<SharedCollective::Choice> choice_;  // on rank 0 only
   std::deque<std::shared_ptr<SharedCollective>> started_;
   std::unique_ptr<SharedExchange> exchange_;
 };

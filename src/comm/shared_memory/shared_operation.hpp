@@ -2,12 +2,12 @@
 
 namespace partita {
 
-/// Something that was started in shared memory and goes on as its ranks make progress.
+/// An operation in shared memory that was started. It advances when its ranks call `progress`.
 class SharedOperation {
  public:
   virtual ~SharedOperation() = default;
   virtual bool done() const = 0;
-  /// Somebody waits for it from now on.
+  /// Tells the operation that the rank now waits for it.
   virtual void await() const {}
 };
 

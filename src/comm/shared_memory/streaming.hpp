@@ -18,7 +18,8 @@ namespace partita {
 
 #ifdef __SSE2__
 inline constexpr bool has_streaming_stores = true;
-/// Copies with stores that go past the caches (non-temporal), and lets nothing that is stored afterwards be seen before.
+/// Copies with non-temporal stores, which bypass the caches. A fence at the end orders these stores before all later
+/// ones.
 inline void stream_copy(std::byte* to, const std::byte* from, Index bytes) {
   constexpr Index wide = sizeof(__m128i);
   const auto misaligned = static_cast<Index>(reinterpret_cast<std::uintptr_t>(to) % wide);
@@ -37,7 +38,7 @@ inline void stream_copy(std::byte* to, const std::byte* from, Index bytes) {
 }
 #endif
 
-/// Runs it and returns how long it took.
+/// Runs `step` and returns how many seconds it took.
 template <class Step>
 double seconds_of(Step&& step) {
   using Clock = std::chrono::steady_clock;
@@ -46,36 +47,41 @@ double seconds_of(Step&& step) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Whether the pieces that ranks write for each other, into a ring of slots, are streamed past the caches. Where cores share a
-/// cache they should not be: two ranks sum 1 MiB in 60 us, streamed in 95. Where they do not, a line that is written is called
-/// back from the other core's cache: 700 us against 85. Which of both holds nobody tells a process, and virtual machines move.
-/// So of every 503 pieces (a prime: any piece of operations that are alike) two are written the other way, into the same slot:
-/// the first leaves the slot's lines where that way leaves them, the second is timed, and if it took less time for each byte than
-/// the fastest of the four before it, the way is changed.
+/// Decides whether ranks stream the pieces that they write for each other, i.e. write them with stores that bypass the
+/// caches. Pieces go into a ring of `ring` slots.
+/// If the cores share a cache, streaming is slower: two ranks sum 1 MiB in 60 us, and in 95 us with streaming. If they
+/// do not share one, a written line must be fetched back from the other core's cache, and streaming is faster: 85 us
+/// instead of 700 us. A process cannot find out which case holds, and a virtual machine may move to other cores. So the
+/// choice is measured all the time. Of every 503 pieces, two are written the other way, into the same slot. The first
+/// one brings the lines of the slot into the state in which that way leaves them. The second one is timed. If it took
+/// less time per byte than the fastest of the four pieces before it, the way changes. 503 is prime, so that the trial
+/// meets every piece of a repeated operation in turn.
 template <Index ring>
 class StreamingChoice {
  public:
   static constexpr Index period = 503, timed = 5;
-  /// The number to begin with: the first pieces find pages that nobody has touched.
+  /// The number of the first piece. The first `ring` pieces come before the first full period, because they touch fresh
+  /// pages.
   static constexpr Index first = period - ring;
 
-  /// `shared` is what those who write read.
+  /// `shared` holds the choice: true if pieces are streamed. The ranks that write read it.
   explicit StreamingChoice(std::atomic<bool>& shared) : shared_(shared) {}
 
+  /// Returns true if the piece is to be streamed.
   static bool streams(const std::atomic<bool>& shared, Index piece) {
     const Index place = piece % period;
     return has_streaming_stores && shared.load(std::memory_order_relaxed) != (place == trial - ring || place == trial);
   }
-  /// True if the decision needs the time of the piece.
+  /// Returns true if the decision needs the time of the piece.
   static bool needs(Index piece) {
     const Index place = piece % period;
     return has_streaming_stores && place > trial - timed && place <= trial;
   }
-  /// Where a list of the last times keeps that of such a piece.
+  /// The index of a piece, for which `needs` is true, among the timed pieces of its period.
   static std::size_t index(Index piece) { return static_cast<std::size_t>(piece % period - (trial - timed + 1)); }
-  /// A step of such a piece took so long.
+  /// Adds the time of one step of such a piece.
   void add(Index piece, double seconds) { seconds_[index(piece)] += seconds; }
-  /// All steps of such a piece are done; they moved so many bytes.
+  /// Ends the timing of such a piece, which moved `bytes` bytes, and decides after the last timed piece of the period.
   void finish(Index piece, Index bytes) {
     const double each = std::exchange(seconds_[index(piece)], 0) / static_cast<double>(bytes);
     const auto i = index(piece);

@@ -9,7 +9,8 @@
 
 namespace partita::textbook {
 
-/// One message to `to` beside one from `from`; empty ones are none.
+/// Sends one message to `to` and receives one from `from` at the same time, and waits. An empty buffer makes no
+/// message.
 inline void swap(Communicator& comm, int to, std::span<const std::byte> out, int from, std::span<std::byte> in) {
   const Send send{to, out};
   const Recv recv{from, in};
@@ -18,7 +19,7 @@ inline void swap(Communicator& comm, int to, std::span<const std::byte> out, int
 inline void send_to(Communicator& comm, int to, std::span<const std::byte> out) { swap(comm, to, out, to, {}); }
 inline void receive_from(Communicator& comm, int from, std::span<std::byte> in) { swap(comm, from, {}, from, in); }
 
-/// A buffer cut into blocks of `counts` elements, one after the other.
+/// A buffer divided into consecutive blocks of `counts` elements.
 template <class Byte>
 class Blocks {
  public:
@@ -26,7 +27,7 @@ class Blocks {
     for (std::size_t i = 0; i < counts.size(); ++i) bounds_[i + 1] = bounds_[i] + counts[i] * size_of(dtype);
   }
   std::span<Byte> operator[](int block) const { return range(block, block + 1); }
-  /// Blocks `first` to `last` - 1, which lie in one piece.
+  /// Returns the bytes of the blocks `first` to `last` - 1, which are contiguous.
   std::span<Byte> range(int first, int last) const {
     const Index begin = bounds_[static_cast<std::size_t>(first)], end = bounds_[static_cast<std::size_t>(last)];
     return {data_ + begin, static_cast<std::size_t>(end - begin)};
@@ -46,7 +47,7 @@ inline Blocks<std::byte> blocks(void* data, std::span<const Index> counts, DType
 }
 
 inline void copy(std::span<const std::byte> from, std::span<std::byte> to) {
-  require(from.size() == to.size(), "a block keeps its size");
+  require(from.size() == to.size(), "a copied block must keep its size");
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
 
@@ -54,14 +55,14 @@ inline std::span<std::byte> buffer_of(void* data, Index count, DType dtype) {
   return {static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype))};
 }
 
-/// `count` elements in `parts` blocks that differ by one at most, the larger ones first.
+/// Divides `count` elements into `parts` blocks whose sizes differ by at most one. The larger blocks come first.
 inline std::vector<Index> balanced(Index count, int parts) {
   std::vector<Index> counts(static_cast<std::size_t>(parts), count / parts);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count % parts); ++i) ++counts[i];
   return counts;
 }
 
-/// The counts of a fold's places: of the ranks of each together.
+/// Returns, for each place of a fold, the sum of the counts of its ranks.
 inline std::vector<Index> folded(const Fold& fold, std::span<const Index> counts) {
   std::vector<Index> sums(static_cast<std::size_t>(fold.core));
   for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank)
@@ -69,9 +70,10 @@ inline std::vector<Index> folded(const Fold& fold, std::span<const Index> counts
   return sums;
 }
 
-/// Gives all ranks all blocks round the ring; each has block `own`, and its left neighbour the one before that.
+/// Sends all blocks around the ring, so that every rank gets all of them. At the start this rank has block `own`, and
+/// its left neighbor has block `own` - 1.
 void gather_ring(Communicator& comm, const Blocks<std::byte>& all, int own);
-/// Gives the ranks that act in a fold's places the blocks of all places, by recursive doubling.
+/// Gathers the blocks of all places of a fold by recursive doubling, on the ranks that act for the places.
 void gather_doubling(Communicator& comm, const Fold& fold, const Blocks<std::byte>& all);
 
 }  // namespace partita::textbook

@@ -15,7 +15,7 @@ void gather_ring(Communicator& comm, const Blocks<std::byte>& all, int own) {
 
 void gather_doubling(Communicator& comm, const Fold& fold, const Blocks<std::byte>& all) {
   const int place = fold.place(comm.rank());
-  // Before the round of a distance the places of one multiple of it to the next have one another's blocks.
+  // Before the round, the `distance` places from one multiple of `distance` to the next have all blocks of each other.
   for (int distance = 1; distance < fold.core; distance *= 2) {
     const int peer = place ^ distance, mine = place & ~(distance - 1), theirs = peer & ~(distance - 1);
     swap(comm, fold.first(peer), all.range(mine, mine + distance), fold.first(peer),
@@ -39,7 +39,7 @@ void all_gather_doubling(Communicator& comm, void* all, std::span<const Index> c
   if (fold.doubled(rank)) send_to(comm, rank + 1, result.all());
 }
 
-/// Each rank keeps the blocks in the order rank, rank+1, ..., so that what it has is always the first of them.
+/// Each rank stores the blocks in the order rank, rank+1, ..., so that the blocks it has are always the first ones.
 void all_gather_bruck(Communicator& comm, void* all, std::span<const Index> counts, DType dtype) {
   const int rank = comm.rank(), size = comm.size();
   const auto result = blocks(all, counts, dtype);
@@ -55,17 +55,18 @@ void all_gather_bruck(Communicator& comm, void* all, std::span<const Index> coun
   for (int i = 1; i < size; ++i) copy(mine[i], result[(rank + i) % size]);
 }
 
-/// Ranks count from the root in `rank`; `peer` is the rank of such a number.
+/// `rank` counts from the root. `peer` converts such a number to a rank of `comm`.
 template <class Peer>
 void broadcast_binomial(Communicator& comm, std::span<std::byte> data, int rank, const Peer& peer) {
-  // In the round of `bit` the ranks below it, which have the data, send to those `bit` above them.
+  // In each round, the ranks below `bit` have the data and send it to the ranks `bit` above them.
   for (int bit = 1; bit < comm.size(); bit *= 2) {
     if (rank < bit && rank + bit < comm.size()) send_to(comm, peer(rank + bit), data);
     if (rank >= bit && rank < 2 * bit) receive_from(comm, peer(rank - bit), data);
   }
 }
 
-/// Leaves each rank its block. The same tree upside down: who has the blocks of 2 `bit` ranks gives the upper half away.
+/// Scatters the blocks from the root, down a binomial tree. In each round, a rank that has the blocks of 2 * `bit`
+/// ranks sends the upper half of them away. `rank` and `peer` are as in broadcast_binomial.
 template <class Peer>
 void scatter(Communicator& comm, const Blocks<std::byte>& data, int rank, const Peer& peer) {
   const int size = comm.size();
@@ -76,7 +77,8 @@ void scatter(Communicator& comm, const Blocks<std::byte>& data, int rank, const 
   }
 }
 
-/// What each rank has for the rank j above it waits in slot j and travels there by j's bits: 1, 2, 4, ... ranks at a time.
+/// Slot j of a rank holds the block for the rank j above it. The block travels there along the bits of j: by 1, 2, 4,
+/// ... ranks at a time.
 void all_to_all_bruck(Communicator& comm, const Blocks<const std::byte>& out, const Blocks<std::byte>& in,
                       std::span<const Index> counts, DType dtype) {
   const int rank = comm.rank(), size = comm.size();
@@ -93,7 +95,7 @@ void all_to_all_bruck(Communicator& comm, const Blocks<const std::byte>& out, co
       if ((j & bit) == 0) continue;
       auto& slot = slots[static_cast<std::size_t>(j)];
       leaving.insert(leaving.end(), slot.begin(), slot.end());
-      const int origin = (from - (j & (bit - 1)) + size) % size;  // it has come by the lower bits
+      const int origin = (from - (j & (bit - 1)) + size) % size;  // the block has already traveled along the lower bits
       slot.resize(static_cast<std::size_t>(counts[static_cast<std::size_t>(origin * size + (origin + j) % size)] *
                                            size_of(dtype)));
       arriving += static_cast<Index>(slot.size());
@@ -151,7 +153,7 @@ void all_to_all(Communicator& comm, const void* send, void* recv, std::span<cons
                 Algorithm algorithm) {
   check_algorithm(Verb::all_to_all, algorithm);
   const auto rank = static_cast<std::size_t>(comm.rank()), size = static_cast<std::size_t>(comm.size());
-  require(counts.size() == size * size, "there is a count for each pair of ranks");
+  require(counts.size() == size * size, "there must be a count for each pair of ranks");
   const auto out_counts = counts.subspan(rank * size, size);
   std::vector<Index> in_counts;
   for (std::size_t from = 0; from < size; ++from) in_counts.push_back(counts[from * size + rank]);

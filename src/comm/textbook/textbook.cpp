@@ -16,25 +16,25 @@ void combine(void* to, const void* from, Index count, DType dtype, ReduceOp op) 
     const auto* b = static_cast<const T*>(from);
     if (op == ReduceOp::sum)
       for (Index i = 0; i < count; ++i) a[i] = static_cast<T>(static_cast<A>(a[i]) + static_cast<A>(b[i]));
-    else  // what is not a number wins, whichever side it is on, so that all ranks agree
+    else  // NaN wins, whichever side it is on, so that all ranks agree
       for (Index i = 0; i < count; ++i) a[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];
   });
 }
 
 namespace {
 
-/// How values are added to others, where they lie in bytes.
+/// Combines values that are given as bytes.
 struct Sum {
   DType dtype;
   ReduceOp op;
 
   void operator()(std::span<std::byte> to, std::span<const std::byte> from) const {
-    require(to.size() == from.size(), "what is combined has one size");
+    require(to.size() == from.size(), "combined buffers must have the same size");
     combine(to.data(), from.data(), static_cast<Index>(to.size()) / size_of(dtype), dtype, op);
   }
 };
 
-/// Folds as Fold does not, rank+core into rank: the order of thread ranks' sums since they have any.
+/// Unlike Fold, it folds rank+core into rank. This keeps the order in which thread ranks have always summed.
 void all_reduce_doubling(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
@@ -56,7 +56,7 @@ void all_reduce_doubling(Communicator& comm, std::span<std::byte> mine, const Su
   if (doubled) send_to(comm, rank + core, mine);
 }
 
-/// Leaves each rank its own block of the sum: block r goes once round the ring, from rank r+1 to rank r.
+/// Leaves each rank its own block of the sum. Block r travels once around the ring, from rank r+1 to rank r.
 void scatter_ring(Communicator& comm, const Blocks<std::byte>& all, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
   std::vector<std::byte> other(all.all().size());
@@ -68,11 +68,12 @@ void scatter_ring(Communicator& comm, const Blocks<std::byte>& all, const Sum& s
   }
 }
 
-/// Leaves the ranks that act in a fold's places their block of the sum, by recursive halving.
+/// Leaves each rank that acts for a place of a fold the place's block of the sum, by recursive halving.
 void scatter_halving(Communicator& comm, const Fold& fold, const Blocks<std::byte>& all, const Sum& sum) {
   const int place = fold.place(comm.rank());
   std::vector<std::byte> other(all.all().size());
-  // After the round of a distance the places of one multiple of it to the next have sums of the same blocks: theirs.
+  // After the round, the `distance` places from one multiple of `distance` to the next have partial sums of their
+  // blocks.
   for (int distance = fold.core / 2; distance > 0; distance /= 2) {
     const int peer = place ^ distance, mine = place & ~(distance - 1), theirs = peer & ~(distance - 1);
     const auto part = all.range(mine, mine + distance);
@@ -82,8 +83,8 @@ void scatter_halving(Communicator& comm, const Fold& fold, const Blocks<std::byt
   }
 }
 
-/// Adds to `mine` what the right neighbour has.
-void take_in(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
+/// Receives the data of the right neighbor and adds it to `mine`.
+void add_right_neighbor(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
   std::vector<std::byte> other(mine.size());
   receive_from(comm, comm.rank() + 1, other);
   sum(mine, other);
@@ -98,13 +99,13 @@ void all_reduce_rabenseifner(Communicator& comm, void* data, Index count, const 
     receive_from(comm, rank - 1, parts.all());
     return;
   }
-  if (fold.doubled(rank)) take_in(comm, parts.all(), sum);
+  if (fold.doubled(rank)) add_right_neighbor(comm, parts.all(), sum);
   scatter_halving(comm, fold, parts, sum);
   gather_doubling(comm, fold, parts);
   if (fold.doubled(rank)) send_to(comm, rank + 1, parts.all());
 }
 
-/// Leaves rank 0 the sum. In the round of `bit` the ranks from it to twice it send to those `bit` below them.
+/// Leaves the sum on rank 0. In each round, the ranks in [bit, 2 * bit) send to the ranks `bit` below them.
 void reduce_binomial(Communicator& comm, std::span<std::byte> mine, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
   std::vector<std::byte> other(mine.size());
@@ -117,7 +118,7 @@ void reduce_binomial(Communicator& comm, std::span<std::byte> mine, const Sum& s
   }
 }
 
-/// In rank order.
+/// Sums in rank order.
 void reduce_scatter_pairwise(Communicator& comm, const void* all, std::span<std::byte> local,
                              std::span<const Index> counts, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
@@ -144,7 +145,7 @@ void reduce_scatter_halving(Communicator& comm, std::span<std::byte> work, std::
     receive_from(comm, rank - 1, local);
     return;
   }
-  if (fold.doubled(rank)) take_in(comm, work, sum);
+  if (fold.doubled(rank)) add_right_neighbor(comm, work, sum);
   scatter_halving(comm, fold, blocks(work.data(), folded(fold, counts), sum.dtype), sum);
   if (fold.doubled(rank)) send_to(comm, rank + 1, parts[rank + 1]);
   copy(parts[rank], local);

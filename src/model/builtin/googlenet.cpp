@@ -4,7 +4,7 @@ namespace partita {
 
 namespace {
 
-/// Filters of the 1x1 branch, of the 3x3 branch and its reduction, of the 5x5 branch and its, and of the pooled branch.
+/// Numbers of filters: 1x1 branch; 3x3 branch with its reduction; 5x5 branch with its reduction; pooling branch.
 struct Inception {
   const char* name;
   Index one, reduce3, three, reduce5, five, pooled;

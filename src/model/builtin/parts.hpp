@@ -7,31 +7,32 @@
 #include <algorithm>
 #include <cmath>
 
-// What several built-in models are made of.
+// Parts that several built-in models share.
 
 namespace partita {
 
-/// A model under construction, with the sizes that were asked for.
+/// A model under construction, with the requested sizes.
 struct Draft {
   Model m;
   ModelSize size;
 
-  /// `published` are the sizes where nothing else is asked for.
+  /// `published` gives the sizes that are not requested.
   Draft(const std::string& name, const ModelSize& asked, const ModelSize& published) : m(name), size(asked) {
     if (size.extent == 0) size.extent = published.extent;
     if (size.channels == 0) size.channels = published.channels;
     if (size.classes == 0) size.classes = published.classes;
   }
-  /// The input, with `dims` spatial dimensions of one extent.
+  /// Adds the input, with `dims` spatial dimensions of equal extent.
   Value input(std::size_t dims) {
     return m.input("image", {.channels = size.channels, .spatial = std::vector<Index>(dims, size.extent)});
   }
-  /// So many channels or features, at this width.
+  /// Scales a published number of channels or features by the model's width.
   Index wide(Index published) const {
     return std::max<Index>(1, std::llround(static_cast<double>(published) * size.width));
   }
 
-  /// A convolution that keeps the extents where the stride is 1, batch normalisation, ReLU: `name`, bn_`name`, relu_`name`.
+  /// Adds a convolution (with stride 1 it keeps the extents), batch normalization and ReLU, named `name`, bn_`name` and
+  /// relu_`name`.
   Value conv_bn_relu(const std::string& name, Value x, Index filters, Index kernel, Index stride = 1) {
     return m.relu("relu_" + name, conv_bn(name, x, filters, kernel, stride));
   }

@@ -4,19 +4,19 @@ namespace partita {
 
 namespace {
 
-/// x, or a 1x1 convolution of it where the block changes extents or channels.
+/// x itself, or a 1x1 convolution of x if the block changes extents or channels.
 Value shortcut(Draft& d, const std::string& name, Value x, bool changes, Index filters, Index stride) {
   return changes ? d.conv_bn(name + "_shortcut", x, filters, 1, stride) : x;
 }
 
-/// Two 3x3 convolutions beside a shortcut.
+/// Two 3x3 convolutions with a shortcut.
 Value basic(Draft& d, const std::string& name, Value x, Index filters, Index stride, bool changes) {
   Value y = d.conv_bn_relu(name + "_1", x, filters, 3, stride);
   y = d.conv_bn(name + "_2", y, filters, 3);
   return d.m.relu(name, d.m.add(name + "_add", y, shortcut(d, name, x, changes, filters, stride)));
 }
 
-/// 1x1, 3x3 and 1x1 with four times the filters, beside a shortcut.
+/// Convolutions 1x1, 3x3 and 1x1 (with four times the filters), with a shortcut.
 Value bottleneck(Draft& d, const std::string& name, Value x, Index filters, Index stride, bool changes) {
   Value y = d.conv_bn_relu(name + "_1", x, filters, 1);
   y = d.conv_bn_relu(name + "_2", y, filters, 3, stride);

@@ -13,7 +13,7 @@ Value twice(Draft& d, const std::string& name, Value x, Index first, Index secon
 Model unet3d(const ModelSize& size) {
   Draft d("unet3d", size, {.extent = 64, .channels = 1, .classes = 3});
   auto& m = d.m;
-  constexpr int depth = 3;  // of which each halves the extents
+  constexpr int depth = 3;  // levels; each halves the extents
   std::vector<Value> skips;
   auto t = d.input(3);
   for (int level = 0; level < depth; ++level) {

@@ -1,5 +1,5 @@
 #include "partita/base/philox.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/data/augment.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -33,7 +33,7 @@ Box source_box(const Shape& sample, const Box& box, const Augmentation& augmenta
 
 namespace {
 
-/// Which source coordinate along one dimension fills a target coordinate.
+/// Maps a target coordinate along one dimension to the source coordinate that fills it.
 struct Move {
   bool mirror = false;
   Index extent = 0, shift = 0;

@@ -20,15 +20,15 @@ std::map<std::string, DatasetFactory>& factories() {
 }  // namespace
 
 void Dataset::read_target(Index sample, const Box& box, std::span<float> out) const {
-  require(box.dims() == 0 && out.size() == 1, "one label a sample");
+  require(box.dims() == 0 && out.size() == 1, "one label per sample");
   out[0] = static_cast<float>(label(sample));
 }
 
-std::int32_t Dataset::label(Index) const { broken("this data set has no label a sample"); }
+std::int32_t Dataset::label(Index) const { broken("this data set does not have one label per sample"); }
 
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (name == "synthetic" || !factories().emplace(name, std::move(factory)).second)
-    fail("there is a data set '{}' already", name);
+    fail("a data set '{}' exists already", name);
 }
 
 std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string& folder, bool training) {

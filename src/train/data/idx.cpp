@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-/// A file read from its beginning, unpacked if it is gzipped.
+/// A file that is read from its beginning, and decompressed if it is gzipped.
 class InputFile {
  public:
   explicit InputFile(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
@@ -27,7 +27,7 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  /// Reads up to out.size() bytes, fewer at the end of the file only. Throws Error if the file cannot be read.
+  /// Reads up to out.size() bytes; fewer only at the end of the file. Throws Error if the file cannot be read.
   Index read(std::span<unsigned char> out) {
     Index found = 0;
     while (found < static_cast<Index>(out.size())) {
@@ -43,12 +43,12 @@ class InputFile {
     return found;
   }
 
-  /// Continues at byte `at`, not before the present position.
+  /// Continues at byte `at`, which must not be before the current position.
   void seek(Index at) {
     if (gzseek(file_, at, SEEK_SET) < 0) fail("'{}' is damaged: cannot skip to byte {}", path_, at);
   }
 
-  /// Bytes in the file, known without reading it if it is not gzipped; else -1.
+  /// Returns the size of the file in bytes if it is not gzipped, so that it is known without reading; else -1.
   Index size() {
     if (gzdirect(file_) == 0) return -1;
     std::error_code error;
@@ -67,8 +67,8 @@ class InputFile {
   fail("'{}' is truncated: its header announces {} bytes in all, but it ends after {}", path, expected, found);
 }
 
-/// What stands before an IDX file's elements: 00 00, the elements' type, the number of dimensions, and each extent as a
-/// big-endian 32-bit number.
+/// An IDX file's header: 00 00, the type of the elements, the number of dimensions, and each extent as a big-endian
+/// 32-bit number.
 struct Header {
   std::vector<Index> extents;
   Index bytes() const { return 4 + 4 * static_cast<Index>(extents.size()); }
@@ -82,7 +82,7 @@ struct Header {
 void check_magic(const std::string& path, const std::array<unsigned char, 4>& magic) {
   constexpr unsigned char unsigned_byte = 0x08;
   if (magic[0] != 0 || magic[1] != 0)
-    fail("'{}' is no IDX file: expected it to begin with 00 00, found {:02x} {:02x}", path, magic[0], magic[1]);
+    fail("'{}' is not an IDX file: expected it to begin with 00 00, found {:02x} {:02x}", path, magic[0], magic[1]);
   if (magic[2] != unsigned_byte)
     fail("'{}' holds elements of IDX type {:02x}; expected unsigned bytes, type 08", path, magic[2]);
 }
@@ -90,7 +90,7 @@ void check_magic(const std::string& path, const std::array<unsigned char, 4>& ma
 Header read_header(InputFile& file, int least_dims, int most_dims) {
   std::array<unsigned char, 4> word{};
   if (const Index found = file.read(word); found < 4)
-    fail("'{}' is no IDX file: expected a header of 4 bytes or more, found {}", file.path(), found);
+    fail("'{}' is not an IDX file: expected a header of 4 bytes or more, found {}", file.path(), found);
   check_magic(file.path(), word);
   const int dims = word[3];
   if (dims < least_dims || dims > most_dims)
@@ -98,7 +98,7 @@ Header read_header(InputFile& file, int least_dims, int most_dims) {
          least_dims == most_dims ? fmt::format("{}", least_dims) : fmt::format("{} to {}", least_dims, most_dims),
          dims);
   Header header;
-  Index room = std::numeric_limits<Index>::max() / 2;  // so that the number of elements can be formed
+  Index room = std::numeric_limits<Index>::max() / 2;  // so that the number of elements does not overflow
   for (int d = 0; d < dims; ++d) {
     if (const Index found = file.read(word); found < 4) fail_truncated(file.path(), 4 + 4 * dims, 4 + 4 * d + found);
     const Index extent = Index{word[0]} << 24 | Index{word[1]} << 16 | Index{word[2]} << 8 | Index{word[3]};
@@ -109,7 +109,7 @@ Header read_header(InputFile& file, int least_dims, int most_dims) {
   return header;
 }
 
-/// Compares the size of a file that is not gzipped with what its header announces.
+/// Compares the size of a file that is not gzipped with its header.
 void check_size(InputFile& file, const Header& header) {
   const Index expected = header.bytes() + header.elements(), found = file.size();
   if (found >= 0 && found < expected) fail_truncated(file.path(), expected, found);
@@ -122,7 +122,7 @@ Bytes read_labels(const std::string& path) {
   const Header header = read_header(file, 1, 1);
   check_size(file, header);
   Bytes labels;
-  // Piece by piece: the header of a damaged file must not make us ask for all of the memory.
+  // In pieces, so that the header of a damaged file cannot make us allocate all memory.
   for (Index next = 0; next < header.elements();) {
     const Index piece = std::min<Index>(header.elements() - next, 1 << 20);
     labels.resize(static_cast<std::size_t>(next + piece));
@@ -189,7 +189,7 @@ class Idx final : public Dataset {
   }
 
  private:
-  /// Keeps the box of each of `samples` (ascending) in `pixels_`, in one pass over the file.
+  /// Stores the box of each of `samples` (ascending) in `pixels_`, in one pass over the file.
   void stream(const std::vector<Index>& samples) {
     InputFile file(path_);
     Bytes whole(static_cast<std::size_t>(sample_.volume()));
@@ -215,9 +215,9 @@ class Idx final : public Dataset {
   Shape sample_;
   Index classes_ = 0;
   std::array<float, 256> scaled_{};
-  std::vector<Index> samples_;  // held, ascending
-  Box box_;                     // of each of them
-  Bytes pixels_;                // C H W of the box, sample after sample
+  std::vector<Index> samples_;  // held samples, ascending
+  Box box_;                     // held box of each sample
+  Bytes pixels_;                // C H W of the box, sample by sample
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// Samples that are kept ready: 64 MiB of them, but two at least.
+/// Number of samples kept ready: 64 MiB of them, but at least two.
 std::size_t samples_ahead(std::size_t size) {
   constexpr std::size_t room = std::size_t{64} << 20;
   return std::max<std::size_t>(2, room / std::max<std::size_t>(size * sizeof(float), 1));

@@ -13,20 +13,21 @@
 
 namespace partita {
 
-/// Reads samples in the order in which they will be asked for, a few ahead, on a thread of its own.
+/// Reads samples in the order in which they will be requested, a few ahead, on its own thread.
 class Prefetch {
  public:
   using Read = std::function<void(Index sample, std::span<float> out)>;
 
-  /// `read` fills `size` numbers of a sample; it is called on the other thread, and must live as long as this.
+  /// `read` fills the `size` numbers of a sample. It is called on the other thread.
+  /// @pre everything that `read` uses outlives this object.
   Prefetch(std::vector<Index> order, std::size_t size, Read read);
-  /// Ends the thread after the sample that it is at.
+  /// Ends the thread after the sample that it is reading.
   ~Prefetch();
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  /// The sample, if it is the next one in the order: then waits for it, and rethrows what stopped the reading. False for
-  /// another one, which is left to the caller.
+  /// If `sample` is the next one in the order, waits for it and returns true; rethrows the error if reading failed.
+  /// Returns false for any other sample, which the caller must read itself.
   bool take(Index sample, std::span<float> out);
 
  private:
@@ -37,11 +38,11 @@ class Prefetch {
   Read read_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::vector<float>> ready_;  // from position next_ of the order on
+  std::deque<std::vector<float>> ready_;  // the samples from position next_ of the order on
   std::size_t next_ = 0;
   std::exception_ptr failed_;
   bool ended_ = false;
-  std::thread thread_;  // last: it begins when all else is there
+  std::thread thread_;  // last: it starts when everything else is initialized
 };
 
 }  // namespace partita

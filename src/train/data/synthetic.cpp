@@ -10,8 +10,8 @@ namespace partita {
 
 namespace {
 
-/// sample = (pattern + noise) / sqrt 2, both standard normal. Everything is a pure function of the global sample number and
-/// place, so nothing is held and any box of a sample is the same piece of the same sample.
+/// sample = (pattern + noise) / sqrt 2, both standard normal. Everything is a pure function of the global sample number
+/// and position. So nothing is held, and any box is a part of the same sample.
 class Synthetic : public Dataset {
  public:
   Synthetic(const Shape& sample, const Shape& target, Index size, Index classes, std::uint64_t seed, int part)
@@ -60,7 +60,7 @@ class Synthetic : public Dataset {
 
   std::int32_t label(Index sample) const override {
     check(sample);
-    require(target_.dims() == 0, "one label a sample");
+    require(target_.dims() == 0, "one label per sample");
     return static_cast<std::int32_t>(target_at(sample, 0));
   }
 
@@ -75,7 +75,7 @@ class Synthetic : public Dataset {
     return static_cast<double>(targets_.bits(i) % static_cast<std::uint64_t>(classes_));
   }
 
-  /// The pattern of a row of places from `at` on.
+  /// Computes the pattern of a row of positions from `at` on.
   void read_pattern(Index sample, const At& at, Index place, std::vector<double>& values) const {
     if (target_.dims() == 0)
       return Random(seed_, hash("synthetic pattern"), static_cast<std::uint64_t>(label(sample))).normal(place, values);
@@ -91,8 +91,8 @@ class Synthetic : public Dataset {
     }
   }
 
-  /// The place of the target that belongs to one of the sample's: the same fraction of each dimension; of values without
-  /// space each in turn.
+  /// Returns the target position that belongs to a position of the sample: the same fraction of each dimension. Values
+  /// without spatial dimensions take turns.
   Index target_place(const At& at) const {
     Index place = 0;
     for (int d = 0; d < target_.dims(); ++d) {
@@ -107,7 +107,8 @@ class Synthetic : public Dataset {
     return place;
   }
 
-  /// Calls f(where it begins, the same as a row-major index of `whole`, in `box`) for each row of `box`.
+  /// Calls f for each row of `box`, with its first position as coordinates, as a row-major index in `whole`, and as an
+  /// index in `box`.
   template <class F>
   static void for_rows(const Box& box, const Shape& whole, F&& f) {
     const Index volume = box.volume(), length = box.extent(box.dims() - 1);
@@ -128,7 +129,7 @@ class Synthetic : public Dataset {
   Index size_, classes_;
   std::uint64_t seed_;
   Random pattern_, targets_, noise_;
-  std::vector<double> shown_;  // where each place has a label: what each class shows in each channel
+  std::vector<double> shown_;  // if each position has a label: the value of each class in each channel
 };
 
 }  // namespace

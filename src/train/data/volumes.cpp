@@ -1,6 +1,6 @@
-#include "src/train/run/output_file.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "src/train/data/prefetch.hpp"
+#include "src/train/files/output_file.hpp"
 
 #include <memory>
 #include <optional>
@@ -15,7 +15,7 @@ using hdf5::Session;
 
 constexpr std::string_view spatial_names = "DHW";
 
-/// The box of one sample (or target) in the array of all.
+/// The box of one sample (or target) in the array of all samples.
 Box with_sample(Index sample, const Box& box) {
   Box whole(box.dims() + 1);
   whole[0] = {sample, sample + 1};
@@ -23,7 +23,7 @@ Box with_sample(Index sample, const Box& box) {
   return whole;
 }
 
-/// One array of the file, by its first dimension.
+/// One array of the file; its first dimension counts the samples.
 class Array {
  public:
   Array(hid_t file, const std::string& name) : data_(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose) {
@@ -32,17 +32,17 @@ class Array {
     check(H5Sget_simple_extent_dims(space, extents.data(), nullptr));
     extents_.assign(extents.begin(), extents.end());
     const auto kind = H5Tget_class(type);
-    if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("'{}' holds no numbers", name);
-    if (extents_.empty()) fail("'{}' has no dimension that counts samples", name);
+    if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("'{}' does not hold numbers", name);
+    if (extents_.empty()) fail("'{}' has no dimension for samples", name);
     whole_numbers_ = kind == H5T_INTEGER;
   }
   Index samples() const { return extents_[0]; }
-  /// Without the first.
+  /// The extents without the first.
   std::span<const Index> extents() const { return std::span(extents_).subspan(1); }
   bool whole_numbers() const { return whole_numbers_; }
   hid_t id() const { return data_; }
 
-  /// Throws Error with HDF5's reason.
+  /// Throws Error with HDF5's reason if reading fails.
   void read(Index sample, const Box& box, std::span<float> out) const {
     const Session session;
     const Box part = with_sample(sample, box);
@@ -56,7 +56,7 @@ class Array {
   bool whole_numbers_ = false;
 };
 
-/// C and space, or space alone, for so many extents.
+/// Returns the shape for these extents: C and spatial dimensions, or only spatial dimensions.
 Shape shape_of(std::span<const Index> extents, bool channels) {
   Shape shape;
   const std::size_t spatial = extents.size() - (channels ? 1 : 0);
@@ -74,7 +74,7 @@ class Volumes final : public Dataset {
     try {
       hdf5::explained("data set '" + path + "'", [&] { open(); });
     } catch (...) {
-      close();  // in the session
+      close();  // while the session is open
       throw;
     }
   }
@@ -118,13 +118,14 @@ class Volumes final : public Dataset {
     samples_.emplace(file_, "samples");
     targets_.emplace(file_, "targets");
     if (samples_->extents().empty() || samples_->extents().size() > 4)
-      fail("'samples' has {} dimensions; they are N, C and up to three of space", samples_->extents().size() + 1);
+      fail("'samples' has {} dimensions; it needs N, C and up to three spatial dimensions",
+           samples_->extents().size() + 1);
     sample_ = shape_of(samples_->extents(), true);
     if (targets_->samples() != samples_->samples())
       fail("it has {} samples, but {} targets", samples_->samples(), targets_->samples());
     const bool labels = targets_->whole_numbers();
     if (targets_->extents().size() > (labels ? 3U : 4U) || (!labels && targets_->extents().empty()))
-      fail("'targets' has {} dimensions; labels have N and maybe space, values N, C and maybe space",
+      fail("'targets' has {} dimensions; labels need N, values N and C, both with up to three spatial dimensions",
            targets_->extents().size() + 1);
     target_ = shape_of(targets_->extents(), !labels);
     if (labels) classes_ = read_classes();
@@ -163,7 +164,7 @@ class Volumes final : public Dataset {
   std::unique_ptr<Prefetch> ahead_, targets_ahead_;
 };
 
-/// All samples (or targets) of a data set, one after the other.
+/// Returns all samples (or targets) of a data set, one after the other.
 template <class Read>
 std::vector<float> all_of(Index samples, const Box& box, Read&& read) {
   const auto size = static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume());
@@ -194,7 +195,7 @@ void save_volumes(const std::string& path, Dataset& data) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
   data.hold(order, box);
   data.hold_targets(order, target_box);
-  // Before the session, which a data set that reads HDF5 itself needs.
+  // Before the session, since a data set that reads HDF5 itself needs one.
   const auto samples = all_of(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
   const auto targets =
       all_of(data.size(), target_box, [&](Index i, std::span<float> out) { data.read_target(i, target_box, out); });

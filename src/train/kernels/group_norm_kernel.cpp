@@ -7,11 +7,11 @@ namespace partita {
 
 namespace {
 
-/// One value a sample and channel, or a sample and group, of this rank; sample by sample.
+/// One value per sample and channel, or per sample and group, of this rank; sample by sample.
 using PerSample = std::vector<double>;
 
-/// Sample by sample with the sums of batch normalisation, whose channels' sums add up to groups'. With the group's count m
-/// and xhat = (x - mean) * r:
+/// Group normalization, sample by sample, with the sums of batch normalization: the sums of a group's channels are
+/// added up. m is the number of elements in a group, and xhat = (x - mean) * r:
 ///
 ///     y = scale * xhat + shift
 ///     dx = r * (scale * dy - (sum scale*dy + xhat * sum scale*dy*xhat) / m)
@@ -113,19 +113,19 @@ class GroupNormKernel final : public Kernel {
     return static_cast<std::size_t>(n) * groups() + channel / a_group_;
   }
   PerSample room() const { return PerSample(static_cast<std::size_t>(samples_) * channels_); }
-  /// The channels of this rank's n-th sample.
+  /// Returns the values of this rank's n-th sample, by channel.
   std::span<double> of(PerSample& values, Index n) const {
     return std::span(values).subspan(static_cast<std::size_t>(n) * channels_, channels_);
   }
 
-  /// This rank's n-th sample.
+  /// Returns this rank's n-th sample.
   static Tensor sample(const Tensor& x, Index n) {
     Box box = x.box();
     box[0] = {box[0].lo + n, box[0].lo + n + 1};
     return Tensor::view(x, n * box.volume(), x.names(), box);
   }
 
-  /// Adds channels up to groups, and over the ranks that share their space.
+  /// Adds the channels of each group, and sums over the ranks that share the group's spatial positions.
   std::pair<PerSample, PerSample> over_groups(const KernelCall& call, std::string_view role, const PerSample& first,
                                               const PerSample& second) const {
     const std::size_t count = static_cast<std::size_t>(samples_) * groups();

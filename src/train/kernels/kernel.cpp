@@ -1,7 +1,7 @@
 #include "partita/train/kernels/kernel.hpp"
 
-#include "src/train/kernels/kernels.hpp"
 #include "partita/base/error.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 #include <map>
 
@@ -46,13 +46,14 @@ std::map<std::string, KernelFactory>& factories() {
 std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank) {
   const auto found = factories().find(std::string(layer.op->kind()));
   if (found == factories().end())
-    fail("layer '{}': nobody registered a kernel for its kind '{}'; call register_kernel before running", layer.name,
+    fail("layer '{}': no kernel is registered for its kind '{}'; call register_kernel before running", layer.name,
          layer.op->kind());
   return found->second(layer, rank);
 }
 
 void register_kernel(const std::string& kind, KernelFactory factory) {
-  if (!factories().emplace(kind, std::move(factory)).second) fail("there is a kernel for the kind '{}' already", kind);
+  if (!factories().emplace(kind, std::move(factory)).second)
+    fail("a kernel for the kind '{}' is registered already", kind);
 }
 
 }  // namespace partita

@@ -23,13 +23,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* no_folder = "there is no folder to keep choices in";
-/// Counts the changes of what there is to choose from: the fastest of fewer is measured again.
+constexpr const char* no_folder = "there is no folder to store choices in";
+/// Increased whenever the set of algorithms changes, so that old choices are measured again.
 constexpr int generation = 2;
 constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
-using Numbers = std::array<Index, words>;  // of a problem, as it travels
+using Numbers = std::array<Index, words>;  // a problem in the form in which it is sent
 
-/// The problems of all ranks, each once, in the same order on every rank.
+/// The problems of all ranks, each once, in the same order on every rank. Collective.
 std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicator& comm) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   std::vector<double> sizes(ranks);
@@ -57,7 +57,7 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
   return problems;
 }
 
-/// Why nothing can be measured, alike on every rank.
+/// Returns why nothing can be measured, "" if it can; the same on every rank. Collective.
 std::string complaint(const KernelCache& cache, Communicator& comm) {
   if (auto why = agree(comm, comm.rank() == 0 ? cache.complaint() : ""); !why.empty()) return why;
   std::array<double, 2> extremes{static_cast<double>(hash(KernelCache::processor()) >> 12U), 0};
@@ -66,14 +66,14 @@ std::string complaint(const KernelCache& cache, Communicator& comm) {
   return extremes[0] == -extremes[1] ? "" : "the ranks' processors differ";
 }
 
-/// Position of `algorithm` among those of the backend, -1 if it is none.
+/// Returns the position of `algorithm` among the backend's algorithms, -1 if it is not one of them.
 double position(const Backend& backend, const ConvProblem& problem, std::string_view algorithm) {
   const auto all = backend.algorithms(problem);
   const auto found = std::find(all.begin(), all.end(), algorithm);
   return found == all.end() ? -1 : static_cast<double>(found - all.begin());
 }
 
-/// For each problem the position of the algorithm that the cache holds, -1 where it holds none.
+/// Returns for each problem the position of the algorithm in the cache, -1 if the cache has none. Collective.
 std::vector<double> kept(const KernelCache& cache, const Backend& backend, const std::vector<ConvProblem>& problems,
                          Communicator& comm) {
   std::vector<double> chosen(problems.size(), -1);
@@ -87,7 +87,8 @@ std::vector<double> kept(const KernelCache& cache, const Backend& backend, const
   return chosen;
 }
 
-/// Replaces every -1 by what one rank measures; returns how many there were.
+/// Replaces every -1 by a measured choice; each problem is measured by one rank. Returns how many there were.
+/// Collective.
 std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, Communicator& comm,
                          const std::function<void(Index done, Index all)>& progress, std::vector<double>& chosen) {
   const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
@@ -103,8 +104,8 @@ std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& probl
   return rest;
 }
 
-/// What another job has measured and kept meanwhile goes before what was measured here, so that all that use one file round alike;
-/// of two that keep theirs in the same moment the last one's holds from then on.
+/// Choices that another job stored in the meantime replace the ones measured here, so that all jobs that use a file
+/// round in the same way. If two jobs store choices at the same moment, the later ones remain.
 void adopt(const std::vector<double>& kept, std::vector<double>& chosen) {
   for (std::size_t i = 0; i < chosen.size(); ++i)
     if (kept[i] >= 0) chosen[i] = kept[i];
@@ -150,7 +151,7 @@ KernelChoices KernelCache::read() const {
 void KernelCache::add(const KernelChoices& choices) const {
   auto all = read();
   for (const auto& [problem, algorithm] : choices) all[problem] = algorithm;
-  // Containers that share a folder may share process numbers.
+  // Containers that share a folder may have equal process numbers.
   const std::string partial =
       fmt::format("{}.{}.{}", path_, getpid(), std::chrono::system_clock::now().time_since_epoch().count());
   std::ofstream out(partial);
@@ -167,7 +168,8 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report) {
   const double start = now();
-  if (const auto why = complaint(cache, comm); !why.empty()) {  // rank 0's: nodes may differ in their environment
+  // rank 0's answer, because the environments of nodes may differ
+  if (const auto why = complaint(cache, comm); !why.empty()) {
     if (why != no_folder) report.problem = why;
     return;
   }
@@ -189,7 +191,7 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
     }
   }
   unkept = agree(comm, unkept);
-  for (const auto& problem : mine) {  // in both cases: measuring left other choices behind
+  for (const auto& problem : mine) {  // also on failure, because measuring leaves other choices in the backend
     const auto algorithms = backend.algorithms(problem);
     if (!algorithms.empty()) backend.choose(problem, unkept.empty() ? found.at(problem.print()) : algorithms.front());
   }
@@ -209,7 +211,7 @@ std::string default_kernel_folder() {
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return std::string(home) + "/.cache/partita";
   if (const passwd* user = getpwuid(getuid()); user != nullptr && user->pw_dir != nullptr && *user->pw_dir != '\0')
-    return std::string(user->pw_dir) + "/.cache/partita";  // under cron, or env -i
+    return std::string(user->pw_dir) + "/.cache/partita";  // e.g. under cron or env -i
   return "";
 }
 

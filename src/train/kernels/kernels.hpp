@@ -22,10 +22,10 @@ std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int ra
 std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);
 
-/// True on the first of the ranks that form parts of one sum: it adds what is to be in the sum once.
+/// Returns true on the first of the ranks that hold parts of one sum. It adds what must be in the sum once.
 inline bool is_first(const Layout& sum, int rank) { return sum.grid().group(rank, sum.partial()).front() == rank; }
 
-/// The state that a kernel of type S kept, made on first use.
+/// Returns the state of type S that a kernel keeps, created on first use.
 template <class S>
 S& state(const KernelCall& call) {
   if (!call.saved) call.saved = std::make_unique<S>();

@@ -6,7 +6,7 @@ namespace partita {
 
 namespace {
 
-/// Three products, each in its own way; what they gather and sum is theirs.
+/// Three products, each with its own algorithm, which includes its communication.
 ///
 ///     y[n f] = f(sum over c of x[n c] w[f c] + bias[f])    dz = f'(...) dy
 ///     dx[n c] = sum over f of dz[n f] w[f c]               dw[f c] = sum over n of dz[n f] x[n c]
@@ -24,7 +24,7 @@ class LinearKernel final : public Kernel {
     const bool in_place = !activation_ || activation_->differentiates_value();
     const Tensor z = in_place ? y : y.like(y.box(), Fill::none);
     multiply(call, of_y, x[0], call.w[0], z, Write::over);
-    // Of the ranks that form parts of one sum, the first adds the bias.
+    // If several ranks hold parts of one sum, the first of them adds the bias.
     if (adds_bias_ && z.volume() > 0) call.rank.backend.bias_forward(call.w[1], z, call.rank.stream);
     if (!activation_) return;
     call.rank.backend.activation_forward(*activation_, z, y, call.rank.stream);

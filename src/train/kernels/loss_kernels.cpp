@@ -8,8 +8,8 @@ namespace partita {
 
 namespace {
 
-/// What all losses do: a part of the sum on each rank, and its mean on all. The step's loss is the mean over its microbatches,
-/// weighted by their samples, so gradients carry the microbatch's share.
+/// What all losses share: each rank computes a part of the sum, and all ranks get the mean. The loss of a step is the
+/// mean over its microbatches, weighted by their samples. Gradients are therefore scaled with the microbatch's share.
 class LossKernel : public Kernel {
  public:
   explicit LossKernel(const LayerPlan& layer)
@@ -39,7 +39,7 @@ class LossKernel : public Kernel {
   double count_;
 };
 
-/// loss = sum over ranks of their places' cross-entropies / all places
+/// loss = sum over ranks of the cross-entropies of their positions / number of all positions
 class CrossEntropyKernel final : public LossKernel {
  public:
   using LossKernel::LossKernel;
@@ -98,10 +98,10 @@ class DiceKernel final : public LossKernel {
 
  private:
   struct Sums final : State {
-    std::vector<double> of_common, of_both;  // the loss's derivatives
+    std::vector<double> of_common, of_both;  // derivatives of the loss
   };
   AxisSet space_ = 0;
-  bool first_ = true;  // of the ranks that hold places of the same samples
+  bool first_ = true;  // of the ranks that hold positions of the same samples
   double sums_ = 1;
 };
 

@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// Weights: scale, shift, running mean, running variance, all laid out as the channels.
+/// Weights: scale, shift, running mean and running variance, all with the layout of the channels.
 class NormKernel final : public Kernel {
  public:
   NormKernel(const LayerPlan& layer, int rank) : norm_(static_cast<const BatchNormOperator&>(*layer.op).norm()) {
@@ -67,9 +67,9 @@ class NormKernel final : public Kernel {
     return axes == 0 ? nullptr : &call.grid.along(axes);
   }
 
-  /// running = (1-m) * running + m * batch, once a step: of several microbatches their mean, weighted by samples. The
-  /// variance is unbiased. Where statistics differ between ranks, the mean of all
-  /// (weighted by their elements) enters, so that replicas of the running ones agree.
+  /// running = (1-m) * running + m * batch, once per step. With several microbatches, `batch` is their mean, weighted
+  /// by samples. The variance is unbiased. If statistics differ between ranks, their mean (weighted by elements) is
+  /// used, so that replicas of the running statistics agree.
   void update_running(const KernelCall& call, const NormStatistics& batch) const {
     const std::size_t channels = batch.mean.size();
     const double unbiased =
@@ -94,9 +94,10 @@ class NormKernel final : public Kernel {
   }
 
   BatchNorm norm_;
-  AxisSet all_ = 0, axes_ = 0;  // that cut samples and places, and along which statistics are summed
-  Index count_ = 0;             // elements behind a mean
-  double share_ = 1;            // of this rank in the mean of all statistics
+  // axes that shard samples or spatial positions, and axes along which statistics are summed
+  AxisSet all_ = 0, axes_ = 0;
+  Index count_ = 0;   // number of elements in each mean
+  double share_ = 1;  // weight of this rank's statistics in the mean of all
 };
 
 }  // namespace

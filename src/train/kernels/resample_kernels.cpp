@@ -1,12 +1,12 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/distconv/halo_exchange.hpp"
 #include "partita/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 namespace partita {
 
 namespace {
 
-/// y = f(x with halo), dx = f'(dy): the gradients of the halo go back to its owners, which add them.
+/// y = f(x with halo), dx = f'(dy): the gradients of the halo are sent back to its owners, which add them.
 class HaloKernel : public Kernel {
  public:
   HaloKernel(const LayerPlan& layer, int rank) : halo_(*layer->at.x_halo, rank) {}
@@ -27,7 +27,7 @@ class HaloKernel : public Kernel {
 
  protected:
   virtual void apply(const RankContext& rank, const Tensor& x, const Tensor& y) const = 0;
-  /// dx is zero before.
+  /// dx is zero before the call.
   virtual void apply_adjoint(const RankContext& rank, const Tensor& dy, const Tensor& dx) const = 0;
 
  private:

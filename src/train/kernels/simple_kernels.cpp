@@ -1,8 +1,8 @@
-#include "src/train/kernels/kernels.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/model/operators.hpp"
 #include "partita/tensor/dist_tensor.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-/// The executor puts the batch in place.
+/// Does nothing: the executor puts the batch in place.
 class InputKernel final : public Kernel {
  public:
   void forward(const KernelCall&, std::span<const Tensor>, const Tensor&) const override {}
@@ -38,7 +38,7 @@ class ActivationKernel final : public Kernel {
   Activation f_;
 };
 
-/// y[N@a C@b sum@c] = sum over own space of x[N@a C@b H@c] / space
+/// y[N@a C@b sum@c] = sum over the rank's positions of x[N@a C@b H@c] / number of positions
 class GlobalAveragePoolKernel final : public Kernel {
  public:
   explicit GlobalAveragePoolKernel(const LayerPlan& layer)
@@ -85,7 +85,7 @@ class ConcatenateKernel final : public Kernel {
   }
 
  private:
-  /// Copies `count` channels, which lie innermost, at every place.
+  /// Copies `count` channels, which are innermost, at every spatial position.
   static void copy_channels(const Tensor& from, Index first_from, const Tensor& to, Index first_to, Index count) {
     if (from.volume() == 0 || to.volume() == 0) return;
     const Index size = size_of(from.dtype()), places = from.volume() / from.extent('C');
@@ -99,7 +99,7 @@ class ConcatenateKernel final : public Kernel {
   }
 };
 
-/// y = x * mask / (1 - rate); the mask is drawn anew in the backward, by the same numbers.
+/// y = x * mask / (1 - rate). The backward pass draws the same mask again from the same random numbers.
 class DropoutKernel final : public Kernel {
  public:
   explicit DropoutKernel(const LayerPlan& layer)
@@ -137,7 +137,7 @@ class DropoutKernel final : public Kernel {
 
   double rate_;
   Shape shape_;
-  Index sample_;  // elements
+  Index sample_;  // elements per sample
 };
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace partita {
 
 namespace {
 
-/// Both kinds of convolution, which differ in the direction of their windows. Of the ranks that form parts of one sum, the
-/// first adds the bias.
+/// Convolution and transposed convolution, which differ in the direction of their windows. If several ranks hold parts
+/// of one sum, the first of them adds the bias.
 ///
 ///     y[N@a C@o H@b sum@i] = conv(x[N@a C@i H@b], w) + bias
 template <class Spatial, class Kind>
@@ -79,7 +79,7 @@ class PoolKernel final : public Kernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     auto& picked = state<State>(call).picked;
-    if (call.layer.op->kind() == "max_pool") picked = y.like(DType::i32);
+    if (static_cast<const PoolOperator&>(*call.layer.op).maximum()) picked = y.like(DType::i32);
     call.label("halo x");
     pool_.forward(call.rank, x[0], y, picked);
   }
@@ -96,7 +96,7 @@ class PoolKernel final : public Kernel {
 
   static SpatialPool make(const LayerPlan& layer, int rank) {
     const auto& op = static_cast<const PoolOperator&>(*layer.op);
-    const auto kind = op.kind() == "max_pool" ? PoolKind::max : PoolKind::average;
+    const auto kind = op.maximum() ? PoolKind::max : PoolKind::average;
     return {kind, op.windows(layer->input_shapes[0]), op.pool().count_padding, *layer->at.x_halo, rank};
   }
 

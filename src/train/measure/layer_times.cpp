@@ -1,4 +1,5 @@
 #include "partita/train/measure/layer_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
 
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
@@ -23,7 +24,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What an action on a group of layers is for each of them, with backward whole or in halves; none for what is not timed.
+/// Returns what a group's action becomes for each of its layers, with the backward pass whole or split. Empty for
+/// actions that are not timed.
 std::vector<Kind> kinds_of(Kind kind, bool split) {
   if (kind == Kind::forward) return {Kind::forward};
   if (kind == Kind::backward && split) return {Kind::backward_data, Kind::backward_filter};
@@ -32,8 +34,8 @@ std::vector<Kind> kinds_of(Kind kind, bool split) {
   return {};
 }
 
-/// The plan's schedule of the microbatches that are timed, layer by layer: so a layer finds in the caches what it finds there in
-/// a step.
+/// The plan's schedule of the timed microbatches, layer by layer. In this order a layer finds in the caches what it
+/// finds there in a real step.
 Schedule in_layers(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
   const auto timed = timed_microbatches(plan);
   std::map<int, std::vector<int>> members;
@@ -52,7 +54,8 @@ Schedule in_layers(const Plan& plan, const std::vector<LayerPlan>& layers, bool 
   return schedule;
 }
 
-/// The same layers, each a group of its own on the stage that it was on. `layers` are of either size.
+/// The same plan with each layer as a group of its own, on the stage where it was. `layers` are the plan's layers or
+/// its remainder layers.
 Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
   const Schedule schedule = in_layers(plan, layers, split);
   Plan apart = plan;
@@ -66,7 +69,7 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
     for (std::size_t i = layer; i < layers.size(); ++i)
       if (layers[i].group == group && std::count(layers[i].inputs.begin(), layers[i].inputs.end(), layer) > 0)
         return static_cast<int>(i);
-    broken("a boundary has a reader");
+    broken("a stage boundary has a reader");
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     apart.stage_of_group.push_back(plan.stage_running(layers[i].group));
@@ -78,7 +81,7 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   return apart;
 }
 
-/// One rank's part of a plan, run by itself.
+/// Runs one rank's part of a plan by itself.
 class Alone {
  public:
   Alone(Plan plan, int rank, Backend& backend, bool asynchronous)
@@ -88,7 +91,7 @@ class Alone {
                                  plan_.axis_sets(stage_), asynchronous, &stand_ins_)),
         world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_)),
         parameters_(plan_, rank, 1, allocator_),
-        executor_(plan_, grid_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true) {
+        executor_({plan_, grid_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
     const Shape images = plan_.layers.front()->shape;
     const Target target = executor_.target();
     batch_ = {Tensor(plan_.workload.dtype, images.names(), executor_.images(), allocator_, MemoryClass::activations),
@@ -98,7 +101,8 @@ class Alone {
   }
 
   Executor& executor() { return executor_; }
-  /// The actions of one run, without what stood in for others took. Learns nothing.
+  /// Runs the part once and returns its timed actions, without the time that stand-ins for other ranks took. Learns
+  /// nothing.
   std::vector<TimedAction> run() {
     stand_ins_.clear();
     std::vector<TimedAction> timed;
@@ -126,7 +130,7 @@ class Alone {
   Batch batch_;
 };
 
-/// Medians by layer of the actions of one kind.
+/// Medians per layer of the durations of actions of one kind.
 std::vector<double> medians(const std::vector<TimedAction>& actions, Kind kind, std::size_t layers) {
   std::vector<std::vector<double>> all(layers);
   for (const auto& [action, start, end] : actions)
@@ -141,23 +145,24 @@ void barrier(Communicator& world) {
   world.all_reduce(&nothing, 1, DType::f64, ReduceOp::sum, {}).wait();
 }
 
-/// True if any rank says so.
+/// Returns true if `mine` is true on any rank. Collective.
 bool any(Communicator& world, bool mine) {
   double found = mine ? 1 : 0;
   world.all_reduce(&found, 1, DType::f64, ReduceOp::max, {}).wait();
   return found > 0;
 }
 
-/// A rank's part of a plan: its layers, for microbatches of either size.
+/// A rank's part of a plan: its layers, for microbatches of one size (the plan's layers or its remainder layers).
 struct Part {
   const Plan& plan;
   const std::vector<LayerPlan>& layers;
-  int rank;  ///< of the world that the plan is for
+  int rank;  ///< rank in the plan's world
 
   int stage() const { return plan.stage_of_rank(rank); }
   int inside() const { return plan.rank_in_stage(rank); }
   bool has(const LayerPlan& layer) const { return plan.stage_running(layer.group) == stage(); }
-  /// The groups of layers whose weights it updates -> their elements; with the larger microbatches alone, to have them once.
+  /// The groups whose weights this rank updates, and the number of elements it updates in each. Empty for remainder
+  /// layers, so that each update counts once.
   std::map<int, Index> updates() const {
     std::map<int, Index> elements;
     for (int group = 0;
@@ -171,7 +176,7 @@ struct Part {
     return elements;
   }
   Loop loop() const { return timed_loop(plan, stage()); }
-  /// What it computes, by names of times.
+  /// The names of all work that this part computes.
   std::vector<std::string> work() const {
     std::vector<std::string> all;
     for (const auto& layer : layers)
@@ -181,7 +186,8 @@ struct Part {
   }
 };
 
-/// Runs a part in both ways, backward whole and in halves, one after the other: each holds weights, gradients and states.
+/// Runs a part with the backward pass whole and then split. One after the other, because each run holds weights,
+/// gradients and optimizer state.
 class Measurement {
  public:
   Measurement(const Part& part, const MeasureOptions& options, Backend& backend, Communicator& world)
@@ -219,7 +225,7 @@ class Measurement {
                      report);
     barrier(world_);
     const double start = now();
-    alone.run();  // the first run allocates, and finds kernels
+    alone.run();  // the first run allocates memory and chooses kernels
     std::vector<std::vector<TimedAction>> runs;
     std::vector<Timing> timings;
     for (int i = 0; i < options_.most; ++i) {
@@ -244,7 +250,7 @@ bool lacks(const KernelTimes& known, const Part& part) {
   return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.has(each, part.loop()); });
 }
 
-/// Rank 0's text on every rank, four letters an element.
+/// Returns rank 0's text on every rank. It is sent as 32-bit integers, four characters each.
 std::string broadcast_text(std::string text, Communicator& world) {
   constexpr std::size_t letters = sizeof(std::int32_t);
   auto size = static_cast<double>(text.size());
@@ -255,7 +261,7 @@ std::string broadcast_text(std::string text, Communicator& world) {
   return {reinterpret_cast<const char*>(packed.data()), static_cast<std::size_t>(size)};
 }
 
-/// Every rank's text on rank 0, and none on the others.
+/// Returns every rank's text on rank 0, and an empty vector on the others.
 std::vector<std::string> gather_texts(const std::string& mine, Communicator& world) {
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<double> sizes(ranks);
@@ -278,7 +284,7 @@ std::vector<std::string> gather_texts(const std::string& mine, Communicator& wor
 }  // namespace
 
 KernelTimes united(const KernelTimes& mine, Communicator& world) {
-  KernelTimes together(mine.where());  // of whole names, which begin with the backend's
+  KernelTimes together(mine.where());  // its keys are full names, which begin with the backend's name
   for (const auto& text : gather_texts(mine.print(), world)) {
     const auto found = KernelTimes::parse(text, "a rank's times");
     for (const auto& [of, each] : found.all()) {
@@ -351,7 +357,8 @@ KernelTimes measure_plan(const Plan& plan, const MeasureOptions& options, const 
   times.use(backend_of_times(options, plan.workload.dtype));
   const auto ranks = ranks_to_measure(plan, times);
   const auto here = static_cast<std::size_t>(world.size()), mine = static_cast<std::size_t>(world.rank());
-  for (std::size_t first = 0; first < ranks.size(); first += here)  // none idles: it would leave the others its caches
+  // no rank idles: an idle rank would leave its share of the caches to the others
+  for (std::size_t first = 0; first < ranks.size(); first += here)
     times = measure_layers(plan, ranks[(first + mine) % ranks.size()], options, times, world);
   return times;
 }

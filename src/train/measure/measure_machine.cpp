@@ -1,4 +1,6 @@
 #include "partita/train/measure/measure_machine.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/philox.hpp"
 
@@ -19,13 +21,13 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// The largest of all ranks' numbers.
+/// The largest of all ranks' numbers. Collective.
 double largest(double mine, Communicator& world) {
   world.all_reduce(&mine, 1, DType::f64, ReduceOp::max, {}).wait();
   return mine;
 }
 
-/// Seconds of one call, the slowest rank's: the median of several rounds of calls in a row, about 20 ms in all.
+/// Seconds per call on the slowest rank: the median of 9 rounds of repeated calls, about 20 ms in all.
 double time_calls(Communicator& world, const Clock& clock, const std::function<void()>& call) {
   call();
   double begin = clock();
@@ -42,7 +44,8 @@ double time_calls(Communicator& world, const Clock& clock, const std::function<v
   return median(rounds);
 }
 
-/// Both ranks of each pair send to the other at once, as halos do, from tensors; ranks without another (-1) look on.
+/// Times an exchange: both ranks of each pair send to each other at once, from tensors, as halos do. Ranks without a
+/// partner (-1) wait.
 double time_exchange(Communicator& world, const Clock& clock, int other, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, 1);
   const Box box(Shape{{'F', elements}});
@@ -53,8 +56,9 @@ double time_exchange(Communicator& world, const Clock& clock, int other, Index b
   });
 }
 
-/// Where the calls of a measurement find their elements: small ones in the caches, where statistics are that were just computed; large
-/// ones one after the other in more memory than caches hold, as gradients have left them when backward has gone on.
+/// The memory that collective calls of a measurement work on. Small buffers are reused and stay in the caches, like
+/// freshly computed statistics. Large ones walk through more memory than the caches hold, like gradients after the
+/// backward pass has moved on.
 class Elements {
  public:
   explicit Elements(Index count)
@@ -70,7 +74,7 @@ class Elements {
   std::vector<float> all_;
 };
 
-/// All whole groups at once; the ranks of one that is not look on.
+/// Times a collective in all complete groups at once. Ranks of an incomplete group wait.
 double time_collective(Communicator& world, const Clock& clock, Communicator& group, bool whole, Verb verb,
                        Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, group.size());
@@ -85,7 +89,7 @@ double time_collective(Communicator& world, const Clock& clock, Communicator& gr
   });
 }
 
-/// Ranks of this node, if nodes hold equally many consecutive ranks; else 1.
+/// Returns the number of ranks per node if every node holds equally many consecutive ranks, else 1.
 int ranks_a_node(Communicator& world) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
@@ -100,11 +104,11 @@ int ranks_a_node(Communicator& world) {
   return static_cast<int>(count);
 }
 
-/// Where a rank lies: `place` of `places` side by side, of which it forms pairs and groups with ranks of its `line` alone.
-/// Ranks of a node, or those of equal number on all nodes.
+/// A rank's position for pairs and groups: `place` of `places` along its `line`. A line holds the ranks of one node, or
+/// the ranks of equal number on all nodes.
 struct Line {
   int line = 0, place = 0, places = 1;
-  int stride = 1;  ///< from one rank of the line to the next
+  int stride = 1;  ///< distance in ranks between neighbors on the line
 
   int partner(int rank) const {
     const int other = place % 2 == 0 ? place + 1 : place - 1;
@@ -112,7 +116,7 @@ struct Line {
   }
 };
 
-/// 2, 4, 8, ... and all of them.
+/// Returns 2, 4, 8, ... below `places`, and `places` itself.
 std::vector<int> sizes_up_to(int places) {
   std::vector<int> sizes;
   for (int size = 2; size < places; size *= 2) sizes.push_back(size);
@@ -120,7 +124,7 @@ std::vector<int> sizes_up_to(int places) {
   return sizes;
 }
 
-/// Measures the levels of a network whose nodes have so many ranks, with messages of up to so many bytes.
+/// Measures the levels of a network with `node` ranks per node, with messages of up to `longest` bytes.
 class LevelMeasurement {
  public:
   LevelMeasurement(int node, Index longest, Communicator& world, const Clock& clock)
@@ -128,9 +132,9 @@ class LevelMeasurement {
         clock_(clock),
         node_(node),
         longest_(longest),
-        source_(fmt::format("measured: {} ranks, {} a node", world.size(), node)) {}
+        source_(fmt::format("measured: {} ranks, {} per node", world.size(), node)) {}
 
-  /// Inside nodes: a link a rank, since what all pairs do at once is what is measured.
+  /// Measures inside nodes. It assumes one link per rank, because it measures what all pairs reach at once.
   Level inside() const {
     const Line at{world_.rank() / node_, world_.rank() % node_, node_, 1};
     Level level = begin("node", at);
@@ -138,11 +142,11 @@ class LevelMeasurement {
     level.ranks = {static_cast<double>(node_), source_};
     level.latency = {points.front().second, source_};
     level.bandwidth = {points.back().first / points.back().second, source_};
-    level.links = {1, "assumed: one a rank"};
+    level.links = {1, "assumed: one per rank"};
     return level;
   }
 
-  /// Between nodes: what one rank of a node gets by itself, and how many can have as much at once.
+  /// Measures between nodes: what one rank of a node reaches by itself, and how many ranks can reach as much at once.
   Level between() const {
     const Line at{world_.rank() % node_, world_.rank() / node_, world_.size() / node_, node_};
     Level level = begin("network", at);
@@ -151,10 +155,10 @@ class LevelMeasurement {
     const auto alone = [&](double size) { return time_exchange(world_, clock_, other, static_cast<Index>(size)); };
     const auto [bytes, at_once] = points.back();
     const double one = alone(bytes);
-    level.latency = {alone(points.front().first), source_ + ", one rank of each at a time"};
+    level.latency = {alone(points.front().first), source_ + ", one rank per node at a time"};
     level.bandwidth = {bytes / one, level.latency.source};
     level.links = {std::clamp(std::round(node_ * one / at_once), 1.0, static_cast<double>(node_)),
-                   source_ + ", all of a node's at once against one"};
+                   source_ + ", all ranks of a node at once, compared with one"};
     if (node_ > 1) add_collectives(level, {0, world_.rank(), world_.size(), 1}, {world_.size()});
     return level;
   }
@@ -167,20 +171,20 @@ class LevelMeasurement {
     return curve;
   }
 
-  /// A level without latency, bandwidth and links.
+  /// Starts a level without latency, bandwidth and links.
   Level begin(const std::string& name, const Line& at) const {
     Level level;
     level.name = name;
     level.fan_out = {1, "assumed"};
-    level.overlap = {world_.asynchronous() ? 1.0 : 0.0, "what the transport says of itself"};
+    level.overlap = {world_.asynchronous() ? 1.0 : 0.0, "reported by the transport"};
     const int other = at.partner(world_.rank());
-    level.verbs[{Verb::exchange, 2}] = curve("pairs that send to each other",
-                                             [&](Index bytes) { return time_exchange(world_, clock_, other, bytes); });
+    level.verbs[{Verb::exchange, 2}] =
+        curve("pairwise exchange", [&](Index bytes) { return time_exchange(world_, clock_, other, bytes); });
     add_collectives(level, at, sizes_up_to(at.places));
     return level;
   }
 
-  /// Of groups of so many ranks of each line, in all lines at once.
+  /// Measures collectives in groups of these sizes along each line, in all lines at once.
   void add_collectives(Level& level, const Line& at, const std::vector<int>& sizes) const {
     for (const int size : sizes) {
       const auto group = world_.split(at.line * at.places + at.place / size, at.place);
@@ -199,16 +203,16 @@ class LevelMeasurement {
   std::string source_;
 };
 
-/// Where there is no other rank to send to.
+/// The levels for a world of one rank, which has no other rank to send to.
 std::vector<Level> assumed_levels() {
   std::vector<Level> levels = default_machine().levels;
   for (Level& level : levels)
     for (Constant* constant : {&level.latency, &level.bandwidth})
-      constant->source += "; nothing was measured, on one rank";
+      constant->source += "; one rank alone measures no network";
   return levels;
 }
 
-/// One layer of each size: what its forward takes against its operations, and against the bytes that it moves.
+/// A layer to be timed: its forward time against its operations, or against the bytes that it moves.
 struct Probe {
   std::string kind;
   double flops = 0, bytes = 0;
@@ -255,7 +259,7 @@ double time_probe(const Probe& probe, const MeasureOptions& options, Communicato
 
 void measure_kernels(Machine& machine, const MeasureOptions& options, Communicator& world) {
   const std::string source =
-      fmt::format("measured: {} ranks at a time, {}", world.size(), backend_of_times(options, DType::f32));
+      fmt::format("measured: {} ranks at once, {}", world.size(), backend_of_times(options, DType::f32));
   std::map<std::string, std::vector<std::pair<double, double>>> rates;
   for (const auto& probe : probes()) {
     const double seconds = time_probe(probe, options, world);
@@ -273,7 +277,7 @@ void measure_kernels(Machine& machine, const MeasureOptions& options, Communicat
     for (auto& [flops, rate] : points) rate /= best;
     machine.efficiency[kind] = {points, source};
   }
-  machine.efficiency[""] = {{{1, 1}}, "assumed: what is no product is bound by memory"};
+  machine.efficiency[""] = {{{1, 1}}, "assumed: other kernels are limited by memory"};
 }
 
 }  // namespace
@@ -293,7 +297,7 @@ Machine measure_machine(const MeasureOptions& options, Communicator& world) {
   machine.name = place_of_times(options);
   const int node = ranks_a_node(world);
   const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
-  machine.memory = {std::floor(pages * page / node), "the system's, shared by a node's ranks"};
+  machine.memory = {std::floor(pages * page / node), "reported by the system, divided by the node's ranks"};
   measure_kernels(machine, options, world);
   machine.levels = measure_levels(node, longest_message, world);
   return machine;

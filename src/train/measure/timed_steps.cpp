@@ -1,4 +1,5 @@
 #include "partita/train/measure/timed_steps.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/clock.hpp"
 #include "partita/base/philox.hpp"
@@ -16,7 +17,7 @@ double largest(double mine, Communicator& world) {
   return mine;
 }
 
-/// This rank's part of a microbatch: images at random, zeros as targets.
+/// This rank's part of a microbatch: random images, and zeros as targets.
 Batch make_batch(const Executor& executor, int microbatch, const std::shared_ptr<Allocator>& allocator) {
   const Shape images = executor.plan().layers_of(microbatch).front()->shape;
   const Target target = executor.target(microbatch);

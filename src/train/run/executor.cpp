@@ -8,53 +8,43 @@
 
 namespace partita {
 
-Executor::Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* replica_pair,
-                   Backend& backend, Parameters& parameters, TrafficCounter& counter,
-                   const std::shared_ptr<Allocator>& allocator, std::uint64_t seed, bool overlap)
-    : plan_(plan),
-      grid_(grid),
-      rank_{backend, grid.world(), overlap, {}},
-      stage_(plan.stage_of_rank(world.rank())),
-      microbatches_(static_cast<std::size_t>(plan.microbatches)),
-      update_(std::make_unique<WeightUpdate>(plan, grid, replica_pair, parameters, counter, rank_.stream)) {
-  if (plan.grids.size() > 1)
-    stages_ = std::make_unique<StageExchange>(plan, world, grid, counter, allocator, rank_.stream);
-  const auto bound = [&](const std::vector<LayerPlan>& layers, Copy copy) {
-    return layers.empty()
-               ? nullptr
-               : std::make_unique<LayerGroup>(plan, layers, copy, grid, rank_, parameters, counter, allocator, seed);
+Executor::Executor(RunContext context)
+    : context_(std::move(context)),
+      plan_(context_.plan),
+      rank_{context_.backend, context_.grid.world(), context_.overlap, {}},
+      stage_(plan_.stage_of_rank(context_.world.rank())),
+      program_(plan_, stage_),
+      microbatches_(static_cast<std::size_t>(plan_.microbatches)),
+      update_(std::make_unique<WeightUpdate>(context_, rank_.stream)) {
+  if (plan_.grids.size() > 1) stages_ = std::make_unique<StageExchange>(context_, rank_.stream);
+  const auto runner = [&](const std::vector<LayerPlan>& layers, int replica) {
+    return layers.empty() ? nullptr : std::make_unique<LayerRunner>(context_, rank_, layers, replica);
   };
-  for (int group = 0; group < static_cast<int>(plan.stage_of_group.size()); ++group)
-    if (const int replica = plan.replica_on(group, stage_); replica >= 0) {
-      const Copy copy{replica, group};
-      const auto& layers = replica == 0 ? plan.layers : plan.second_replica->layers;
-      const auto& smaller = replica == 0 ? plan.remainder_layers : plan.second_replica->remainder_layers;
-      groups_[copy] = {bound(layers, copy), bound(smaller, copy), {}, 0};
-    }
-  if (!stages_) return;
-  for (auto& [copy, local] : groups_)
-    for (auto* group : {local.larger.get(), local.smaller.get()})
-      if (group != nullptr) group->after_layer([this] { stages_->progress(microbatches_); });
+  for (int replica = 0; replica < plan_.replicas(); ++replica) {
+    const auto& full = replica == 0 ? plan_.layers : plan_.second_replica->layers;
+    const auto& remainder = replica == 0 ? plan_.remainder_layers : plan_.second_replica->remainder_layers;
+    replicas_.push_back({runner(full, replica), runner(remainder, replica), {}});
+  }
 }
 
 Executor::~Executor() = default;
 
-const LayerGroup& Executor::group(const Action& action) const {
-  const Local& local = groups_.at(copy_of(action));
-  return &plan_.layers_of(action.microbatch) == &local.larger->layers() ? *local.larger : *local.smaller;
+const LayerRunner& Executor::runner(const Action& action) const {
+  const Runners& runners = replicas_[static_cast<std::size_t>(action.replica)];
+  return &plan_.layers_of(action.microbatch) == &runners.full->layers() ? *runners.full : *runners.remainder;
 }
 
 std::vector<ConvProblem> Executor::problems() const {
   std::vector<ConvProblem> all;
-  for (const auto& [copy, local] : groups_)
-    for (const auto* group : {local.larger.get(), local.smaller.get()})
-      if (group != nullptr) group->add_problems(all);
+  for (const auto& runners : replicas_)
+    for (const auto* runner : {runners.full.get(), runners.remainder.get()})
+      if (runner != nullptr) runner->add_problems(all);
   return all;
 }
 
 Box Executor::images(int microbatch) const {
   const auto& input = plan_.layers_of(microbatch).front();
-  return reads_images(microbatch) ? input->y.owned(grid_.rank()) : Box(input->shape.dims());
+  return reads_images(microbatch) ? input->y.owned(context_.grid.rank()) : Box(input->shape.dims());
 }
 
 Target Executor::target(int microbatch) const {
@@ -65,7 +55,7 @@ Target Executor::target(int microbatch) const {
 Box Executor::target_box(int microbatch) const {
   const Shape shape = target(microbatch).shape;
   if (!reads_target(microbatch)) return Box(shape.dims());
-  return plan_.layers_of(microbatch).back()->at.x[0].onto(shape).owned(grid_.rank());
+  return plan_.layers_of(microbatch).back()->at.x[0].onto(shape).owned(context_.grid.rank());
 }
 
 Tensor Executor::output(std::size_t i, int microbatch) const {
@@ -75,34 +65,28 @@ Tensor Executor::output(std::size_t i, int microbatch) const {
 
 void Executor::keep_outputs(bool keep) {
   keep_ = keep;
-  for (auto& [copy, local] : groups_)
-    for (auto* group : {local.larger.get(), local.smaller.get()})
-      if (group != nullptr) group->keep_outputs(keep);
+  for (auto& runners : replicas_)
+    for (auto* runner : {runners.full.get(), runners.remainder.get()})
+      if (runner != nullptr) runner->keep_outputs(keep);
 }
 
-const std::vector<Action>& Executor::list() const { return plan_.schedule.stages[static_cast<std::size_t>(stage_)]; }
-
-std::size_t Executor::actions() const { return list().size(); }
+std::size_t Executor::actions() const { return program_.actions().size(); }
 
 StepResult Executor::run(const Batch& batch, Index step, double rate) {
-  require(plan_.microbatches == 1, "one batch is all of the step");
+  require(plan_.microbatches == 1, "a plan with several microbatches needs a batch for each");
   return run([&](int) { return batch; }, step, rate);
 }
 
 StepResult Executor::run(const Reader& read, Index step, double rate) {
-  step_ = step;
-  for (auto& [copy, local] : groups_) {
-    // The second replica's running statistics count from zero: what both find is added.
-    local.state = {.step = step, .begun = copy.first > 0};
-    local.filters = 0;
-    if (copy.first > 0) update_->clear_statistics(copy.second);
-  }
-  result_ = {};
-  for (auto& m : microbatches_) m = {};
-  for (const auto& action : list()) {
-    wait_for(action);
+  start_step(step);
+  for (std::size_t i = 0; i < actions(); ++i) {
+    const Action& action = program_.actions()[i];
+    const auto ops = program_.ops(i);
+    auto& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
+    if ((action.is_compute() || action.is_transfer()) && m.outputs.empty()) m = begin(action.microbatch);
+    const std::size_t waited = wait(action, ops, read, rate);
     const double start = now();
-    perform(action, read, rate);
+    for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
     if (record_ != nullptr) record_->push_back({action, start, now()});
   }
   if (stages_) {
@@ -115,84 +99,97 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   return result_;
 }
 
-void Executor::run_forward(const Action& action, const Reader& read) {
-  const int j = action.microbatch;
-  Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  const bool first = copy_of(action) == groups_.lower_bound({action.replica, 0})->first;  // of the stage's groups
-  if (!plan_.workload.training && !keep_ && j > 0 && first)
-    microbatches_[static_cast<std::size_t>(j) - 1] = {};  // it has no backward
-  Profile::layer("data");
-  if (m.outputs.empty()) m = begin(j);
-  if (first && (reads_images(j) || reads_target(j))) m.batch = read(j);
-  group(action).forward(m, groups_.at(copy_of(action)).state);
-  if (!group(action).has_loss()) return;
-  result_.loss += m.result.loss * m.share;
-  result_.accuracy += m.result.accuracy * m.share;
+void Executor::start_step(Index step) {
+  step_ = step;
+  result_ = {};
+  for (auto& m : microbatches_) m = {};
+  // The second replica's running statistics count from zero: what both replicas find is added.
+  for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
+    replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
+  for (int group = 0; group < static_cast<int>(plan_.stage_of_group.size()); ++group)
+    if (plan_.replica_on(group, stage_) > 0) update_->clear_statistics(group);
 }
 
-Microbatch Executor::begin(int j) const {
-  const Interval samples = plan_.samples(j);
+Microbatch Executor::begin(int microbatch) const {
+  const Interval samples = plan_.samples(microbatch);
+  const std::size_t layers = plan_.layers.size();
   Microbatch m;
   m.first_sample = samples.lo;
   m.share = static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch);
-  const std::size_t layers = plan_.layers.size();
   m.saved.resize(layers);
-  m.live.resize(layers, false);
   m.outputs.resize(layers);
   m.gradients.resize(layers);
   m.dy.resize(layers);
   return m;
 }
 
-/// What an action needs of other stages; what was sent before it is done is let go.
-void Executor::wait_for(const Action& action) {
-  using enum Action::Kind;
-  if (!stages_) return;
-  const auto j = static_cast<std::size_t>(action.microbatch);
-  if (action.kind == forward) {
-    if (!plan_.workload.training && j > 0) StageExchange::finish_outputs(microbatches_[j - 1]);
-    StageExchange::finish_inputs(microbatches_[j]);
-  } else if (action.kind == backward || action.kind == backward_data) {
-    StageExchange::finish_outputs(microbatches_[j]);
-    stages_->finish_gradients(microbatches_[j]);
-  } else if (action.kind == reduce) {
-    stages_->finish();
+/// Performs the operations with which an action waits for other ranks, which no time of the action counts; returns how many.
+std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate) {
+  using enum StepOp::Kind;
+  std::size_t count = 0;
+  for (; count < ops.size(); ++count) {
+    const StepOp::Kind kind = ops[count].kind;
+    if (kind != release_previous && kind != wait_inputs && kind != wait_gradients && kind != wait_sent_gradients) break;
+    perform(action, ops[count], read, rate);
   }
+  return count;
 }
 
-void Executor::perform(const Action& action, const Reader& read, double rate) {
-  using enum Action::Kind;
+void Executor::perform(const Action& action, const StepOp& op, const Reader& read, double rate) {
+  using enum StepOp::Kind;
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
-  const auto done = [&](std::size_t layer) { reduce_layer(action, layer); };
-  Local& local = groups_.at(copy_of(action));
-  switch (action.kind) {
-    case forward: return run_forward(action, read);
-    case backward: ++local.filters; return group(action).backward(m, local.state, done);
-    case backward_data: return group(action).backward_data(m, local.state);
-    case backward_filter: ++local.filters; return group(action).backward_filter(m, local.state, done);
-    case reduce: Profile::layer("gradients"); return reduce_group(action);
-    case step: Profile::layer("optimizer"); return update_->step(action.group, {rate, step_});
-    case recompute: broken("layers that run once more do so in their backward");
-    default:  // a transfer
-      Profile::layer("stages");
-      if (m.outputs.empty()) m = begin(j);
-      stages_->perform(action, plan_.layers_of(j), m);
+  switch (op.kind) {
+    case release_previous: return free_previous(j);
+    case wait_inputs: return StageExchange::finish_inputs(m);
+    case wait_gradients:
+      if (stages_) stages_->finish_gradients(m);
+      return;
+    case wait_sent_gradients:
+      if (stages_) stages_->finish();
+      return;
+    case read_batch:
+      Profile::layer("data");
+      if (reads_images(j) || reads_target(j)) m.batch = read(j);
+      return;
+    case release_images: m.batch.images = {}; return;
+    case release_target: m.batch.target = {}; return;
+    case sum_gradients:
+      update_->start(op.layer);
+      rank_.overlap ? update_->progress() : update_->finish();
+      return;
+    case sum_zero_gradients: return update_->start_with_zeros(action.group);
+    case finish_sums: Profile::layer("gradients"); return update_->finish();
+    case add_replicas: return update_->add_replicas(action.group);
+    case update: Profile::layer("optimizer"); return update_->step(action.group, {rate, step_});
+    case send_output:
+    case receive_input:
+    case send_gradient:
+    case receive_gradient: Profile::layer("stages"); return stages_->perform(op, action.replica, plan_.layers_of(j), m);
+    case progress:
+      if (stages_) stages_->progress(microbatches_);
+      return;
+    default: return perform_on_layer(action, op);
   }
 }
 
-/// A bucket's sum starts when the last microbatch has formed the last of its gradients.
-void Executor::reduce_layer(const Action& action, std::size_t layer) {
-  if (groups_.at(copy_of(action)).filters < plan_.microbatches_of(action.replica)) return;
-  update_->start(static_cast<int>(layer));
-  rank_.overlap ? update_->progress() : update_->finish();
+void Executor::perform_on_layer(const Action& action, const StepOp& op) {
+  Microbatch& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
+  const auto& layers = plan_.layers_of(action.microbatch);
+  Profile::layer(layers[static_cast<std::size_t>(op.layer)].name);
+  runner(action).run(op, m, replicas_[static_cast<std::size_t>(action.replica)].states, step_);
+  if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
+    result_.loss += m.result.loss * m.share;
+    result_.accuracy += m.result.accuracy * m.share;
+  }
 }
 
-/// Ends the sums of a group's gradients, over its ranks and over both replicas. One that took no microbatch adds zeros.
-void Executor::reduce_group(const Action& action) {
-  if (plan_.microbatches_of(action.replica) == 0) update_->start_without(action.group);
-  update_->finish();
-  if (plan_.second_replica) update_->add_replicas(action.group);
+/// An evaluation has no backward that would free what the microbatch before this one holds.
+void Executor::free_previous(int microbatch) {
+  if (microbatch == 0) return;
+  Microbatch& previous = microbatches_[static_cast<std::size_t>(microbatch) - 1];
+  StageExchange::finish_outputs(previous);
+  if (!keep_) previous = {};
 }
 
 }  // namespace partita

@@ -7,55 +7,53 @@
 
 namespace partita {
 
-StageExchange::StageExchange(const Plan& plan, Communicator& world, const ProcessGrid& grid, TrafficCounter& counter,
-                             const std::shared_ptr<Allocator>& allocator, Stream stream)
-    : plan_(plan), world_(world), grid_(grid), counter_(counter), allocator_(allocator), stream_(stream) {}
+StageExchange::StageExchange(const RunContext& context, Stream stream) : context_(context), stream_(stream) {}
 
 const TransferPlan& StageExchange::transfer(const StageBoundary& boundary, bool back) {
   const auto [found, fresh] = transfers_.try_emplace({&boundary, back});
-  if (fresh) found->second = boundary.transfer(world_.rank(), back);
+  if (fresh) found->second = boundary.transfer(context_.world.rank(), back);
   return found->second;
 }
 
 Tensor StageExchange::allocate(const Layout& layout) const {
-  return {plan_.workload.dtype, layout.shape().names(),   layout.owned(grid_.rank()),
-          allocator_,           MemoryClass::activations, Fill::none};
+  return {context_.plan.workload.dtype, layout.shape().names(),   layout.owned(context_.grid.rank()),
+          context_.allocator,           MemoryClass::activations, Fill::none};
 }
 
 Crossing StageExchange::start(const StageBoundary& boundary, bool back, int layer, Tensor tensor) {
-  const auto& name = plan_.layers[static_cast<std::size_t>(layer)].name;
-  counter_.set_label(name, fmt::format("{} stage {}", back ? "dy from" : "y to",
-                                       plan_.stage_of_rank(boundary.to.grid().first_rank())));
-  return {layer, tensor, Exchange(transfer(boundary, back), tensor, tensor, world_, stream_)};
+  const auto& name = context_.plan.layers[static_cast<std::size_t>(layer)].name;
+  context_.counter.set_label(name, fmt::format("{} stage {}", back ? "dy from" : "y to",
+                                               context_.plan.stage_of_rank(boundary.to.grid().first_rank())));
+  return {layer, tensor, Exchange(transfer(boundary, back), tensor, tensor, context_.world, stream_)};
 }
 
-void StageExchange::perform(const Action& action, const std::vector<LayerPlan>& layers, Microbatch& m) {
-  using enum Action::Kind;
-  const bool back = action.kind == send_gradient || action.kind == receive_gradient;
-  const bool mine = action.kind == send_output || action.kind == receive_gradient;  // the layers are of this stage
-  const int producer = mine ? action.group : action.peer, consumer = mine ? action.peer : action.group;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].group != producer || (back && !layers[i].has_backward())) continue;
-    for (const auto& boundary : layers[i].sends_to_stages) {
-      if (boundary.group != consumer) continue;
-      const int layer = static_cast<int>(i);
-      if (action.kind == send_output) {
-        counter_.set_label(layers[i].name,
-                           fmt::format("y to stage {}", plan_.stage_running(boundary.group, action.replica)));
-        DistTensor y;
-        y.layout = layers[i]->y;
-        y.local = m.outputs[i];
-        m.sent.push_back(start(boundary, back, layer, redistribute(y, boundary.complete_sums, grid_, stream_).local));
-      } else if (action.kind == receive_input) {
-        m.outputs[i] = allocate(boundary.to);
-        m.arriving.push_back(start(boundary, back, layer, m.outputs[i]));
-      } else if (action.kind == send_gradient) {
-        gradients_.push_back(start(boundary, back, layer, std::move(m.gradients[i])));
-        m.gradients[i] = {};
-      } else {
-        m.arriving_gradients.push_back(start(boundary, back, layer, allocate(boundary.from)));
-      }
+void StageExchange::perform(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m) {
+  using enum StepOp::Kind;
+  const auto i = static_cast<std::size_t>(op.layer);
+  const StageBoundary& boundary = layers[i].sends_to_stages[static_cast<std::size_t>(op.part)];
+  switch (op.kind) {
+    case send_output: {
+      context_.counter.set_label(layers[i].name,
+                                 fmt::format("y to stage {}", context_.plan.stage_running(boundary.group, replica)));
+      DistTensor y;
+      y.layout = layers[i]->y;
+      y.local = m.outputs[i];
+      y = redistribute(y, boundary.complete_sums, context_.grid, stream_);
+      m.sent.push_back(start(boundary, false, op.layer, y.local));
+      return;
     }
+    case receive_input:
+      m.outputs[i] = allocate(boundary.to);
+      m.arriving.push_back(start(boundary, false, op.layer, m.outputs[i]));
+      return;
+    case send_gradient:
+      gradients_.push_back(start(boundary, true, op.layer, std::move(m.gradients[i])));
+      m.gradients[i] = {};
+      return;
+    case receive_gradient:
+      m.arriving_gradients.push_back(start(boundary, true, op.layer, allocate(boundary.from)));
+      return;
+    default: broken("the operation is not a transfer between stages");
   }
 }
 
@@ -65,6 +63,7 @@ void StageExchange::finish_inputs(Microbatch& m) {
 }
 
 void StageExchange::finish_gradients(Microbatch& m) {
+  finish_outputs(m);
   finish();
   for (auto& [layer, tensor, exchange] : m.arriving_gradients) {
     exchange.finish();
@@ -95,11 +94,12 @@ void StageExchange::finish() {
 }
 
 StepResult StageExchange::share(const StepResult& result) {
-  const int loss = plan_.layers.back().group;
-  const bool tells = plan_.replica_on(loss, plan_.stage_of_rank(world_.rank())) >= 0 && grid_.rank() == 0;
+  const int loss = context_.plan.layers.back().group;
+  const bool tells = context_.plan.replica_on(loss, context_.plan.stage_of_rank(context_.world.rank())) >= 0 &&
+                     context_.grid.rank() == 0;
   std::array sums{tells ? result.loss : 0, tells ? result.accuracy : 0};
-  counter_.set_label(plan_.layers.back().name, "loss to all stages");
-  world_.all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, stream_).wait();
+  context_.counter.set_label(context_.plan.layers.back().name, "loss to all stages");
+  context_.world.all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, stream_).wait();
   return {sums[0], sums[1]};
 }
 

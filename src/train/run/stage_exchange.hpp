@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/comm/counting.hpp"
-#include "partita/train/run/layer_group.hpp"
+#include "partita/train/run/layer_runner.hpp"
 
 #include <map>
 
@@ -15,14 +15,13 @@ namespace partita {
 ///                       long done
 class StageExchange {
  public:
-  /// All references must outlive it; `world` holds the ranks of all stages.
-  StageExchange(const Plan& plan, Communicator& world, const ProcessGrid& grid, TrafficCounter& counter,
-                const std::shared_ptr<Allocator>& allocator, Stream stream);
+  StageExchange(const RunContext& context, Stream stream);
 
-  /// Performs a transfer of the schedule.
-  void perform(const Action& action, const std::vector<LayerPlan>& layers, Microbatch& m);
-  /// Waits for what arrives for a forward; for what arrives for a backward, which is added to the gradients there are.
+  /// Starts one transfer: an operation send_... or receive_...
+  void perform(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m);
+  /// Waits for the outputs of other stages that the microbatch's forward reads.
   static void finish_inputs(Microbatch& m);
+  /// Waits until outputs and gradients that were sent have left, and for the gradients that arrive, which it adds.
   void finish_gradients(Microbatch& m);
   /// Waits until a microbatch's outputs are sent.
   static void finish_outputs(Microbatch& m);
@@ -38,11 +37,7 @@ class StageExchange {
   Crossing start(const StageBoundary& boundary, bool back, int layer, Tensor tensor);
   Tensor allocate(const Layout& layout) const;
 
-  const Plan& plan_;
-  Communicator& world_;
-  const ProcessGrid& grid_;
-  TrafficCounter& counter_;
-  std::shared_ptr<Allocator> allocator_;
+  const RunContext& context_;
   Stream stream_;
   std::map<std::pair<const StageBoundary*, bool>, TransferPlan> transfers_;
   std::vector<Crossing> gradients_;  // on their way out

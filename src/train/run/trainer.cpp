@@ -1,4 +1,7 @@
 #include "partita/train/run/trainer.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include "partita/base/clock.hpp"
 #include "partita/base/dispatch.hpp"
@@ -111,9 +114,10 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
-  entry.predicted = entry.plan.traffic(world_->rank());
-  entry.executor = std::make_unique<Executor>(entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_,
-                                              *parameters_, *counter_, allocator_, options_.seed, options_.overlap);
+  entry.predicted = rank_traffic(entry.plan, world_->rank());
+  entry.executor =
+      std::make_unique<Executor>(RunContext{entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_, *parameters_,
+                                            *counter_, allocator_, options_.seed, options_.overlap});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), *world_, options_.measuring,

@@ -4,15 +4,14 @@
 
 namespace partita {
 
-WeightUpdate::WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* replica_pair,
-                           Parameters& parameters, TrafficCounter& counter, Stream stream)
-    : plan_(plan),
-      grid_(grid),
-      replica_pair_(replica_pair),
-      parameters_(parameters),
-      counter_(counter),
+WeightUpdate::WeightUpdate(const RunContext& context, Stream stream)
+    : plan_(context.plan),
+      grid_(context.grid),
+      replica_pair_(context.replica_pair),
+      parameters_(context.parameters),
+      counter_(context.counter),
       stream_(stream),
-      sums_(plan.buckets.size()) {}
+      sums_(plan_.buckets.size()) {}
 
 void WeightUpdate::label(const Bucket& bucket, const char* role) {
   counter_.set_label(plan_.layers[static_cast<std::size_t>(bucket.last())].name, role);
@@ -53,7 +52,7 @@ void WeightUpdate::finish() {
   kept_.clear();
 }
 
-void WeightUpdate::start_without(int group) {
+void WeightUpdate::start_with_zeros(int group) {
   for (std::size_t b = plan_.buckets.size(); b-- > 0;)
     if (group_of(plan_.buckets[b]) == group) {
       parameters_.bucket(b).dw.zero();

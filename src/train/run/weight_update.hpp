@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/comm/counting.hpp"
-#include "partita/train/run/parameters.hpp"
+#include "partita/train/run/layer_runner.hpp"
 #include "src/train/run/update.hpp"
 
 #include <vector>
@@ -11,20 +11,18 @@ namespace partita {
 /// Sums the gradients of a step's buckets and updates their weights:
 ///
 ///     replicated    dw = all_reduce(dw over axes);            w = update(w, dw)
-///     distributed   dw[share] = reduce_scatter(dw over axes); w[share] = update(w[share], dw[share]); w = all_gather(w[share])
+///     sharded       dw[share] = reduce_scatter(dw over axes); w[share] = update(w[share], dw[share]); w = all_gather(w[share])
 ///
 /// Where a plan keeps two replicas, dw is then added over both, and so are running statistics.
 /// A bucket's sum starts when backward has formed its last gradient, and travels while backward goes on.
 class WeightUpdate {
  public:
-  /// All references must outlive it.
-  WeightUpdate(const Plan& plan, const ProcessGrid& grid, Communicator* replica_pair, Parameters& parameters,
-               TrafficCounter& counter, Stream stream);
+  WeightUpdate(const RunContext& context, Stream stream);
 
   /// Starts the sums of the buckets that `layer` completes.
   void start(int layer);
-  /// Starts those of a group whose replica took no microbatch.
-  void start_without(int group);
+  /// Starts all sums of a group whose replica ran no microbatch: its gradients are zero.
+  void start_with_zeros(int group);
   /// Lets what travels go on, without waiting.
   void progress();
   /// Waits for all sums.

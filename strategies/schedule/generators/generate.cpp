@@ -12,47 +12,47 @@ namespace {
 
 const std::array<ScheduleKind, 12> kinds{{
     {"gpipe", "all forwards, then all backwards (Huang et al. 2019)", "any", 1, false, schedules::gpipe},
-    {"1f1b", "forwards and backwards in turns (Narayanan et al. 2019; Fan et al. 2021)", "any", 1, false,
+    {"1f1b", "forwards and backwards alternate (Narayanan et al. 2019; Fan et al. 2021)", "any", 1, false,
      schedules::one_f_one_b},
-    {"interleaved", "1f1b with v groups a stage (Narayanan et al. 2021)",
-     "any; generated for the next multiple of p microbatches, of which the surplus is dropped", 2, true,
-     schedules::interleaved},
+    {"interleaved", "1f1b with v groups per stage (Narayanan et al. 2021)",
+     "any; generated for the next multiple of p microbatches, the surplus is dropped", 2, true, schedules::interleaved},
     {"chimera", "two replicas in opposite directions (Li and Hoefler 2021)",
-     "an even p; generated for the next multiple of p microbatches, of which the surplus is dropped", 1, false,
+     "an even p; generated for the next multiple of p microbatches, the surplus is dropped", 1, false,
      schedules::chimera},
     {"zb-h1", "backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023)", "any", 1, false,
      schedules::zb_h1},
-    {"zb-h2", "the same with up to 2p-1 microbatches (Qi et al. 2023)", "any", 1, false, schedules::zb_h2},
-    {"zb-1p", "arranged by the given times in a memory of p microbatches (Qi et al. 2023)",
+    {"zb-h2", "as zb-h1, with up to 2p-1 microbatches in flight (Qi et al. 2023)", "any", 1, false, schedules::zb_h2},
+    {"zb-1p", "arranged by the given times within the memory of p microbatches (Qi et al. 2023)",
      "any; --memory-limit of 1 or more", 1, false, schedules::zb_1p},
-    {"zb-2p", "the same in that of 2p", "any; --memory-limit of 1 or more", 1, false, schedules::zb_2p},
-    {"zb-v", "down the stages and up again, in a memory of p (Qi et al. 2024)", "any; --memory-limit of 1 or more", 2,
-     false, schedules::zb_v},
-    {"v-half", "the same in about half of 1f1b's memory (Qi et al. 2024)", "any", 2, false, schedules::v_half},
-    {"v-min", "the same in about a third of it (Qi et al. 2024)", "any", 2, false, schedules::v_min},
-    {"dualpipe-v", "down and up again, forwards beside backwards (DeepSeek-AI 2025)",
-     "any; generated for 2p microbatches at least, of which the surplus is dropped", 2, false, schedules::dual_pipe_v},
+    {"zb-2p", "as zb-1p, within the memory of 2p microbatches", "any; --memory-limit of 1 or more", 1, false,
+     schedules::zb_2p},
+    {"zb-v", "down the stages and up again, within the memory of p microbatches (Qi et al. 2024)",
+     "any; --memory-limit of 1 or more", 2, false, schedules::zb_v},
+    {"v-half", "as zb-v, in about half of 1f1b's memory (Qi et al. 2024)", "any", 2, false, schedules::v_half},
+    {"v-min", "as zb-v, in about a third of 1f1b's memory (Qi et al. 2024)", "any", 2, false, schedules::v_min},
+    {"dualpipe-v", "down the stages and up again, forwards overlap backwards (DeepSeek-AI 2025)",
+     "any; generated for 2p microbatches or more, the surplus is dropped", 2, false, schedules::dual_pipe_v},
 }};
 
 void check(const ScheduleRequest& request, const ScheduleKind& kind) {
   constexpr int most_stages = 1 << 14, most_microbatches = 1 << 16;
   const auto check_count = [](int count, int most, std::string_view what) {
-    if (count < 1 || count > most) fail("a schedule of {} {}; there must be 1 to {}", count, what, most);
+    if (count < 1 || count > most) fail("the number of {1} is {0}; it must be 1 to {2}", count, what, most);
   };
   check_count(request.stages, most_stages, "stages");
   check_count(request.microbatches, most_microbatches, "microbatches");
-  check_count(request.groups_per_stage, most_stages, "groups a stage");
+  check_count(request.groups_per_stage, most_stages, "groups per stage");
   if (request.groups_per_stage != kind.groups_per_stage && !kind.any_groups)
-    fail("the schedule '{}' has {} {} a stage, not {}; 'interleaved' takes any number", kind.name,
+    fail("the schedule '{}' has {} {} per stage, not {}; 'interleaved' takes any number", kind.name,
          kind.groups_per_stage, kind.groups_per_stage == 1 ? "group" : "groups", request.groups_per_stage);
   constexpr std::int64_t most_actions = std::int64_t{1} << 26;
   if (std::int64_t{request.stages} * request.microbatches * request.groups_per_stage > most_actions)
-    fail("a schedule of {} stages, {} microbatches and {} groups a stage has more than {} forwards", request.stages,
+    fail("a schedule of {} stages, {} microbatches and {} groups per stage has more than {} forwards", request.stages,
          request.microbatches, request.groups_per_stage, most_actions);
   if (kind.name == "chimera" && request.stages % 2 != 0)
     fail(
-        "the schedule 'chimera' needs an even number of stages, not {}: the two directions fill each other's bubbles "
-        "only so",
+        "the schedule 'chimera' needs an even number of stages, not {}: only then do the two directions fill each "
+        "other's bubbles",
         request.stages);
   check_numbers(request);
 }
@@ -61,13 +61,13 @@ void check(const ScheduleRequest& request, const ScheduleKind& kind) {
 
 void check_numbers(const ScheduleRequest& request) {
   for (const double time : {request.times.forward, request.times.backward_data, request.times.backward_filter})
-    if (!(time > 0) || !std::isfinite(time)) fail("an action takes {}; it must take a time above 0", time);
+    if (!(time > 0) || !std::isfinite(time)) fail("the time of an action is {}; it must be more than 0", time);
   if (!(request.transfer >= 0) || !std::isfinite(request.transfer))
-    fail("a transfer takes {}; it must take 0 or more", request.transfer);
+    fail("the time of a transfer is {}; it must be 0 or more", request.transfer);
   if (!(request.filter_memory >= 0 && request.filter_memory <= 1))
-    fail("{} of a microbatch's activations are kept for backward-filter; it must be 0 to 1", request.filter_memory);
+    fail("the share of activations kept for backward-filter is {}; it must be 0 to 1", request.filter_memory);
   if (!(request.memory_limit >= 0))
-    fail("a memory limit of {}; it must be 0 (the kind's own) or more", request.memory_limit);
+    fail("the memory limit is {}; it must be 0 (the kind's own limit) or more", request.memory_limit);
 }
 
 std::span<const ScheduleKind> schedule_kinds() { return kinds; }

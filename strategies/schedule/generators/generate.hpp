@@ -6,9 +6,9 @@
 
 namespace partita::schedules {
 
-// Each generator in its own words; all return forwards and backwards alone. What they need of the number of microbatches
-// is rounded up, and the surplus dropped (first_microbatches): what is left of a schedule without some microbatch is a
-// schedule still, since no microbatch needs another.
+// One function per generator. All return only forwards and backwards. If a generator needs a certain number of
+// microbatches, the number is rounded up and the surplus dropped (first_microbatches). The rest is still a valid
+// schedule, since no microbatch needs another.
 
 Schedule gpipe(const ScheduleRequest& request);
 Schedule one_f_one_b(const ScheduleRequest& request);
@@ -23,14 +23,14 @@ Schedule v_half(const ScheduleRequest& request);
 Schedule v_min(const ScheduleRequest& request);
 Schedule dual_pipe_v(const ScheduleRequest& request);
 
-/// Without the microbatches from `count` on.
+/// Returns the schedule without the microbatches from `count` on.
 Schedule first_microbatches(Schedule schedule, int count);
 
-/// A V-shaped schedule with its backward-filters moved to where a stage would wait otherwise, or where there is no room for
-/// the next forward in `limit` (activations of a group), and the rest to the end.
+/// Moves the backward-filters of a V-shaped schedule to where a stage would otherwise wait, or where there is no room
+/// within `limit` (in activations of a group) for the next forward. The rest move to the end.
 Schedule refilled(const Schedule& schedule, const ScheduleRequest& request, double limit);
 
-/// Of several arrangements the one that takes least time, the first of equals.
+/// Keeps the fastest of several schedules, the first among equals.
 class Best {
  public:
   explicit Best(const ScheduleRequest& request, int groups);
@@ -44,16 +44,17 @@ class Best {
   Schedule best_;
 };
 
-/// V-shaped: the groups go down the stages and come up again, two a stage.
+/// V-shaped schedules: the groups go down the stages and up again, two per stage.
 inline int v_stage(int group, int stages) { return group < stages ? group : 2 * stages - 1 - group; }
 
-/// When the actions of a V-shaped schedule end, as far as it is arranged, and so when the next ones can begin.
+/// The ends of the actions of a V-shaped schedule that are arranged so far, and from them the earliest starts of the
+/// next ones.
 class Arrivals {
  public:
   explicit Arrivals(const ScheduleRequest& request);
-  /// Of a forward or a backward-data.
+  /// Records the end of a forward or a backward-data.
   void end(const Action& action, double time);
-  /// When what such an action needs is on its stage; nothing if that is not known yet.
+  /// Returns the time when the inputs of a forward or backward-data are on its stage; nothing if that is not known yet.
   std::optional<double> of(const Action& action) const;
 
  private:

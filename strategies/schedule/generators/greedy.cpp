@@ -1,5 +1,6 @@
-// The V-shaped zero-bubble schedule, arranged by the times of its actions: whenever a stage is free it takes what can begin,
-// backward-data before forwards, the upper group before the lower, backward-filters where nothing else can.
+// The V-shaped zero-bubble schedule, arranged by the times of its actions. Whenever a stage is free, it starts an
+// action that can begin: backward-data before forwards, the upper group before the lower. Backward-filters run if
+// nothing else can.
 #include "strategies/schedule/generators/generate.hpp"
 
 #include "partita/base/error.hpp"
@@ -16,11 +17,11 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// What the search tries.
+/// The variants that the search tries.
 struct Options {
   int reserve = 0;        ///< activations that the lower group leaves free for the upper one
-  bool in_turns = false;  ///< after a backward-data a forward, if there is one
-  double patience = 0;    ///< part of a backward-filter that must pass before something arrives, for it to begin
+  bool in_turns = false;  ///< after a backward-data, prefer a forward if one is ready
+  double patience = 0;    ///< part of a backward-filter that must fit before the next arrival, for it to begin
 };
 
 class Greedy {
@@ -33,7 +34,7 @@ class Greedy {
         stages_(static_cast<std::size_t>(request.stages)),
         arrivals_(request) {}
 
-  /// Nothing if the lower groups' activations leave no room for the upper ones'.
+  /// Returns nothing if the lower groups' activations leave no room for the upper ones'.
   std::optional<Schedule> run() && {
     for (int i = 0; i < request_.stages; ++i) wake(0, i);
     for (; !wakes_.empty(); wakes_.pop()) {
@@ -75,7 +76,8 @@ class Greedy {
     return Action{Kind::backward_data, group(i, upper), stage.backwards[upper]};
   }
 
-  /// Of the upper group's and the lower's the first that can begin; keeps in mind what comes soon.
+  /// Returns the first action of the upper and then the lower group that can begin now. Remembers the next arrival in
+  /// soon_.
   std::optional<Action> ready(std::optional<Action> (Greedy::*next)(int, std::size_t), int i) {
     for (const std::size_t upper : {1U, 0U}) {
       const auto action = (this->*next)(i, upper);
@@ -129,7 +131,7 @@ class Greedy {
   }
 
   const ScheduleRequest& request_;
-  double limit_;  // in activations of a group: half of a stage's
+  double limit_;  // in activations of a group, which is half of a stage
   Options options_;
   ScheduleTimes times_;
   std::vector<Stage> stages_;
@@ -143,7 +145,8 @@ class Greedy {
 
 Schedule zb_v(const ScheduleRequest& request) {
   const double limit = request.memory_limit > 0 ? request.memory_limit : request.stages;
-  if (limit < 1) fail("the schedule 'zb-v' in a memory of {}: one microbatch of both groups of a stage needs 1", limit);
+  if (limit < 1)
+    fail("the schedule 'zb-v' has a memory limit of {}; one microbatch of both groups of a stage needs 1", limit);
   Best best(request, 2 * request.stages);
   for (const int reserve : {0, 1, 2})
     for (const bool in_turns : {false, true})

@@ -1,4 +1,4 @@
-// Pipelines in which a microbatch goes down the stages once, or v times around.
+// Pipelines in which a microbatch passes the stages once from first to last, or v times around.
 #include "strategies/schedule/generators/generate.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// Runs of one stage: the next forward, the next backward.
+/// The actions of one stage with one group: appends the next forward, backward or filter to the list.
 class Stage {
  public:
   Stage(int group, int microbatches) : group_(group), microbatches_(microbatches) {}
@@ -44,7 +44,7 @@ Schedule gpipe(const ScheduleRequest& request) {
   return schedule;
 }
 
-/// p-i-1 forwards, then a forward and a backward in turns, then what is left.
+/// p-i-1 forwards, then a forward and a backward alternate, then the rest.
 Schedule one_f_one_b(const ScheduleRequest& request) {
   Schedule schedule{"1f1b", {}};
   for (int i = 0; i < request.stages; ++i) {
@@ -61,7 +61,7 @@ Schedule one_f_one_b(const ScheduleRequest& request) {
 
 namespace {
 
-/// Warm-up forwards, then in turns: backward-data, a backward-filter once more than `lag` of them are pending, forward.
+/// Warm-up forwards; then repeatedly backward-data, a backward-filter if more than `lag` of them are pending, forward.
 std::vector<Action> zero_bubble(int group, int microbatches, int warm_up, int lag) {
   Stage stage(group, microbatches);
   for (int i = 0; i < warm_up; ++i) stage.forward();
@@ -92,7 +92,7 @@ Schedule zb_h2(const ScheduleRequest& request) {
 
 namespace {
 
-/// The k-th forward or backward of a stage: p microbatches through each of its v groups in turn.
+/// The k-th forward or backward of a stage: p microbatches pass through each of its v groups in turn.
 Action interleaved_action(Kind kind, int k, int stage, int p, int v) {
   const int turn = k / p % v, microbatch = k / (p * v) * p + k % p;
   return {kind, (kind == Kind::forward ? turn : v - 1 - turn) * p + stage, microbatch};
@@ -100,8 +100,8 @@ Action interleaved_action(Kind kind, int k, int stage, int p, int v) {
 
 }  // namespace
 
-/// Narayanan et al. 2021: as 1f1b over p·v groups, of which stage i has i, p+i, 2p+i ...; 2(p-i-1)+(v-1)p warm-up
-/// forwards.
+/// Narayanan et al. 2021: as 1f1b over p·v groups. Stage i has the groups i, p+i, 2p+i, ... and runs 2(p-i-1)+(v-1)p
+/// warm-up forwards.
 Schedule interleaved(const ScheduleRequest& request) {
   const int p = request.stages, v = request.groups_per_stage;
   const int whole = (request.microbatches + p - 1) / p * p, total = whole * v;
@@ -121,9 +121,10 @@ Schedule interleaved(const ScheduleRequest& request) {
   return first_microbatches(std::move(schedule), request.microbatches);
 }
 
-/// Li and Hoefler 2021: two replicas of all groups, one from the first stage down, one from the last up. Each takes half of
-/// every p microbatches; with actions of one unit its forward of the j-th of them is on its stage s at s+2j and its backward at
-/// 2p-1-s+2j, the next p follow 2p later: where p is even no two ever meet.
+/// Li and Hoefler 2021: two replicas of all groups, one from the first stage down, one from the last stage up. Each
+/// takes half of every p microbatches. With actions of one unit, the j-th microbatch of a replica has its forward on
+/// the replica's stage s at time s+2j and its backward at time 2p-1-s+2j. The next p microbatches follow 2p later. If p
+/// is even, no two actions of a stage coincide.
 Schedule chimera(const ScheduleRequest& request) {
   const int p = request.stages, half = p / 2, units = (request.microbatches + p - 1) / p;
   Schedule schedule{"chimera", {}};

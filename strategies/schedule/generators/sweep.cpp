@@ -1,6 +1,6 @@
-// Zero-bubble schedules arranged by the times of their actions within a memory limit: in rounds of one backward-data a stage
-// from the last to the first, then one forward a stage from the first to the last, each after those backward-filters that
-// fit before it. After the heuristic of Qi et al. 2023, section 3.1.
+// Zero-bubble schedules arranged by the times of their actions within a memory limit. Each round has one backward-data
+// per stage, from the last stage to the first, then one forward per stage, from the first to the last. Backward-filters
+// that fit before one of these run before it. After the heuristic of Qi et al. 2023, section 3.1.
 #include "strategies/schedule/generators/generate.hpp"
 
 #include "partita/base/error.hpp"
@@ -14,10 +14,11 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// What the search tries both ways.
+/// The options that the search tries in both values.
 struct Options {
-  bool one_more = false;   ///< warm up with one forward more than fits before the first backward
-  bool by_bubble = false;  ///< a backward-filter too long for a gap, on the stage whose bubble would be the largest
+  bool one_more = false;  ///< warm up with one forward more than fits before the first backward
+  /// also run a backward-filter that is too long for a gap, on the stage whose bubble would be the largest
+  bool by_bubble = false;
 };
 
 class Sweep {
@@ -56,8 +57,8 @@ class Sweep {
 
   Stage& at(int stage) { return stages_[static_cast<std::size_t>(stage)]; }
 
-  /// How many forwards a stage has ready before its first backward can come: as many as fit, at least one more than the
-  /// next stage, and so few that all stages before it can hold one more each.
+  /// Runs the forwards before a stage's first backward: as many as fit in time, at least one more than on the next
+  /// stage, and few enough that each stage before it can hold one more.
   void warm_up() {
     const auto& [f, b, w, reduce, step] = request_.times;
     const int p = request_.stages;
@@ -82,7 +83,7 @@ class Sweep {
     return true;
   }
 
-  /// The backward-filters that come before something that arrives at `arrival`.
+  /// Runs the backward-filters that fit before an arrival at time `arrival`.
   void fill(int i, double arrival) {
     Stage& stage = at(i);
     while (stage.now + request_.times.backward_filter <= arrival * (1 + 1e-12) && filter(i)) continue;
@@ -135,7 +136,7 @@ class Sweep {
 
 Schedule sweep(const ScheduleRequest& request, const char* name, int times_p) {
   const double limit = request.memory_limit > 0 ? request.memory_limit : times_p * request.stages;
-  if (limit < 1) fail("the schedule '{}' in a memory of {}: one microbatch of a stage needs 1", name, limit);
+  if (limit < 1) fail("the schedule '{}' has a memory limit of {}; one microbatch of a stage needs 1", name, limit);
   Best best(request, request.stages);
   for (const bool one_more : {false, true})
     for (const bool by_bubble : {false, true}) best.offer(Sweep(request, limit, {one_more, by_bubble}).run());

@@ -1,4 +1,4 @@
-// Schedules whose groups go down the stages and come up again, two a stage.
+// Schedules whose groups go down the stages and up again, two per stage.
 #include "strategies/schedule/generators/generate.hpp"
 
 #include "partita/base/error.hpp"
@@ -36,12 +36,13 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// A building block: when one microbatch is where, in units in which every action takes 1. Repeated every 6 units, as a
-/// stage has 6 actions a microbatch (Qi et al. 2024).
+/// A building block: the times of one microbatch's actions, in units in which every action takes 1. It repeats every 6
+/// units, since a stage has 6 actions per microbatch (Qi et al. 2024).
 class Block {
  public:
-  /// Units from one stage to the next: down and up forwards, down and up backwards; `turns` from the end of one way to the
-  /// beginning of the next. Nothing if two actions of a stage would then fall together.
+  /// Makes a block. `ways` are the units from one stage to the next: down and up forward, down and up backward. `turns`
+  /// are the units from the end of one way to the beginning of the next. Returns nothing if two actions of a stage
+  /// would coincide.
   static std::optional<Block> make(int stages, std::array<int, 4> ways, std::array<int, 3> turns) {
     Block block(stages);
     int time = 0;
@@ -85,7 +86,7 @@ class Block {
 
   explicit Block(int stages) : stages_(stages) {}
 
-  /// Backward-filters take the units that are free, after their backward-data.
+  /// Places backward-filters in free units after their backward-data.
   bool add_filters() {
     std::vector<std::array<bool, period>> taken(static_cast<std::size_t>(stages_), std::array<bool, period>{});
     const auto unit = [&](int time, int group) -> bool& {
@@ -110,7 +111,7 @@ class Block {
   std::vector<Timed> times_;  // forwards, backwards, filters
 };
 
-/// The block with the shortest turns.
+/// Returns the block with the shortest turns.
 std::optional<Block> shortest(int stages, std::array<int, 4> ways) {
   constexpr int longest = 7;
   for (int sum = 3; sum <= 3 * longest; ++sum)
@@ -150,8 +151,8 @@ Schedule v_min(const ScheduleRequest& request) {
   return from_blocks(request, "v-min", ways);
 }
 
-/// DeepSeek-AI's DualPipeV: eight phases with counts by stage; a forward that there runs beside a backward here stands
-/// before it.
+/// DeepSeek-AI's DualPipeV: eight phases with counts that depend on the stage. Where the original runs a forward and a
+/// backward together, the forward comes first here.
 Schedule dual_pipe_v(const ScheduleRequest& request) {
   const int p = request.stages, m = std::max(request.microbatches, 2 * p);
   Schedule schedule{"dualpipe-v", {}};
@@ -178,7 +179,7 @@ Schedule dual_pipe_v(const ScheduleRequest& request) {
     times(p - i - 1, [&](int) { data(1), filter(), forward(1); });
     times(m - 2 * p + i + 1, [&](int) { forward(0), backward(1), forward(1), backward(0); });
     times(p - i - 1, [&](int) { backward(1), forward(1), backward(0); });
-    times(i + 1, [&](int k) {  // the second half leaves its filters for later
+    times(i + 1, [&](int k) {  // the second half postpones its filters
       const int half = (i + 1) / 2;
       k > half || (k == half && i % 2 == 1) ? data(1) : backward(1);
       k >= half ? data(0) : backward(0);

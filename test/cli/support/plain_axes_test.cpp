@@ -1,4 +1,4 @@
-// The names that `plan` gives axes in the files that it writes.
+// Tests the names of axes in the files that `plan` writes.
 #include "src/cli/support/plain_axes.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace partita::cli {
 namespace {
 
-using Rules = std::vector<std::pair<std::string, std::string>>;  // layers and their output
+using Rules = std::vector<std::pair<std::string, std::string>>;  // patterns of layers and their output layouts
 
 Strategy made(const std::string& grid, const Rules& rules) {
   Strategy strategy(grid);

@@ -1,4 +1,4 @@
-// What ranks of a node do in shared memory, here of one process and in turns.
+// Tests the steps of ranks in shared memory. Here all ranks belong to one process and take turns.
 #include "src/comm/shared_memory/shared_collective.hpp"
 #include "src/comm/shared_memory/shared_exchange.hpp"
 #include "src/comm/shared_memory/streaming.hpp"
@@ -14,13 +14,14 @@ namespace {
 
 using Choice = StreamingChoice<8>;
 
-/// Lets pieces that are stored either way take so long, and returns how many of `periods` periods' pieces were streamed.
+/// Simulates pieces that take `cached` or `streaming` seconds per byte, depending on how they are stored. Returns how
+/// many pieces of `periods` periods were streamed.
 Index streamed(Choice& choice, const std::atomic<bool>& shared, Index first_period, Index periods, double cached,
                double streaming) {
   Index count = 0;
   for (Index piece = first_period * Choice::period; piece < (first_period + periods) * Choice::period; ++piece) {
     const bool streams = Choice::streams(shared, piece);
-    const Index bytes = 1000 + piece % 3 * 1000;  // only the time for each byte counts
+    const Index bytes = 1000 + piece % 3 * 1000;  // the choice must depend on the time per byte only
     count += streams ? 1 : 0;
     if (!Choice::needs(piece)) continue;
     choice.add(piece, (streams ? streaming : cached) * static_cast<double>(bytes));
@@ -33,7 +34,7 @@ TEST(Streaming, FollowsTheFasterWayAndTriesTheOtherOnceAPeriod) {
   if (!has_streaming_stores) GTEST_SKIP() << "this processor has no streaming stores";
   std::atomic<bool> shared{false};
   Choice choice(shared);
-  constexpr Index last = 8 + 5;  // of two trials
+  constexpr Index last = 8 + 5;  // position of the second trial in a period
   EXPECT_EQ(streamed(choice, shared, 0, 4, 1, 1.5), 4 * 2);
   EXPECT_FALSE(shared);
   EXPECT_EQ(streamed(choice, shared, 4, 1, 9, 1.5), Choice::period - last + 1);
@@ -72,7 +73,7 @@ using Kind = SharedCollective::Kind;
 
 float given(int rank, Index i) { return static_cast<float>((rank + 1) * (i % 61) - 40); }
 
-/// What `ranks` get of a collective whose pieces some store past the caches: those of which `streams(rank, piece)` says so.
+/// Runs a collective and returns the result of each rank. A rank streams a piece if `streams(rank, piece)` is true.
 template <class Streams>
 std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts, ReduceOp op, Streams&& streams) {
   const auto ranks = static_cast<int>(counts.size());
@@ -103,7 +104,7 @@ std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts,
   return out;
 }
 
-/// Rank r's part of what comes out, from what the collectives mean.
+/// The expected result of a rank, computed from the definition of the collective.
 std::vector<float> expected(Kind kind, const std::vector<Index>& counts, ReduceOp op, int rank) {
   const auto ranks = static_cast<int>(counts.size());
   std::vector<float> all;
@@ -127,7 +128,7 @@ TEST(SharedCollective, IsTheSameHoweverPiecesAreStored) {
     for (const Kind kind : {Kind::all_reduce, Kind::all_gather, Kind::reduce_scatter})
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
         if (kind == Kind::all_reduce && counts.front() != counts.back()) continue;
-        for (int way = 0; way < 3; ++way) {  // no rank, all, some
+        for (int way = 0; way < 3; ++way) {  // streams: no piece, all pieces, some pieces
           const auto streams = [&](int rank, Index piece) { return way == 1 || (way == 2 && (rank + piece) % 2 == 0); };
           const auto results = run(kind, counts, op, streams);
           for (std::size_t r = 0; r < counts.size(); ++r)
@@ -137,7 +138,7 @@ TEST(SharedCollective, IsTheSameHoweverPiecesAreStored) {
       }
 }
 
-/// Two ranks' boxes of one run and of many, so often that each ring has tried both ways.
+/// Two ranks exchange contiguous and scattered boxes, so often that each ring has tried both ways to store.
 TEST(SharedExchange, BoxesArriveHoweverTheyAreStored) {
   struct alignas(64) Cache {
     std::byte bytes[64];

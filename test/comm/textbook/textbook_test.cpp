@@ -14,7 +14,7 @@ namespace {
 
 constexpr Index elements = 840;  // divides evenly among 1 to 8 ranks
 
-/// What one rank sends when `verb` runs over `exchange`.
+/// Returns the traffic that one rank sends when `verb` runs.
 Traffic sent_by(Communicator& comm, const std::function<void(Communicator&)>& verb) {
   const auto counter = std::make_shared<TrafficCounter>();
   verb(*counting(comm.split(0, comm.rank()), counter));
@@ -45,7 +45,7 @@ TEST(Textbook, MessagesAreThoseOfTheClosedForms) {
       EXPECT_EQ(sent_by(comm, [&](auto& c) { textbook::all_reduce(c, a.data(), elements, DType::f64, ReduceOp::sum); }),
                 (Traffic{rounds, rounds * n}));
 
-      // A tree has p-1 edges, and the root sends most often: once a round.
+      // A tree has p-1 edges. The root sends most often: once in each round.
       std::int32_t edges = static_cast<std::int32_t>(
           sent_by(comm, [&](auto& c) { textbook::broadcast(c, a.data(), elements, DType::f64, p - 1); }).messages);
       if (comm.rank() == p - 1) {
@@ -57,7 +57,7 @@ TEST(Textbook, MessagesAreThoseOfTheClosedForms) {
 }
 
 TEST(Textbook, ReduceScatterSumsInRankOrder) {
-  // (1e16 + 1) - 1e16 is 0, in any other order of these three it is 1 or 2.
+  // (1e16 + 1) - 1e16 is 0. If 1e16 and -1e16 are added first, the sum is 1.
   run_threads(3, [](Communicator& comm) {
     const double terms[] = {1e16, 1, -1e16};
     const std::vector<double> all(3, terms[comm.rank()]);
@@ -79,11 +79,11 @@ TEST(Textbook, CombineKeepsWhatIsNotANumber) {
 }
 
 TEST(Textbook, CombineRoundsToTheDtype) {
-  std::uint16_t to = 0x4380;          // 256 in bf16, which has 8 bits: neighbours are 2 apart
+  std::uint16_t to = 0x4380;          // 256 in bf16, which has 8 bits of precision: its neighbors are 2 apart
   const std::uint16_t from = 0x3F80;  // 1
   textbook::combine(&to, &from, 1, DType::bf16, ReduceOp::sum);
   EXPECT_EQ(to, 0x4380);
-  std::int32_t many = (1 << 24) + 1;  // integers are summed as integers
+  std::int32_t many = (1 << 24) + 1;  // not exact in float, so the sum must be an integer sum
   const std::int32_t one = 1;
   textbook::combine(&many, &one, 1, DType::i32, ReduceOp::sum);
   EXPECT_EQ(many, (1 << 24) + 2);

@@ -1,5 +1,5 @@
-// What a product takes costs no more than any of its ways planned by itself: on grids of 1 to 8 ranks, with uneven, prime and
-// empty extents.
+// The chosen plan of a product costs no more than the plan of any single algorithm. The grids have 1 to 8 ranks; some
+// extents are uneven, prime or zero.
 #include "partita/base/error.hpp"
 #include "partita/layouts/product/product.hpp"
 #include "test/support/grids.hpp"
@@ -14,7 +14,7 @@
 namespace partita::test {
 namespace {
 
-/// y = x w' of these extents, in layouts drawn from all that there are.
+/// A product y = x w' with the given extents. The layouts are drawn from all possible ones.
 struct Drawn {
   ProductOperand x, w, y;
 
@@ -29,7 +29,7 @@ struct Drawn {
     w = {draw({{'F', f}, {'C', c}}, false), "nk"};
     y = {draw({{'N', n}, {'C', f}}, true), "mn"};
   }
-  /// What one way costs in all; nothing where the grid cannot run it.
+  /// Returns the total cost of one algorithm, or nothing if the grid cannot run it.
   std::optional<double> total(const std::string& algorithm) const {
     try {
       return plan_product(x, w, y, {.algorithm = algorithm}).alternatives[0].total();

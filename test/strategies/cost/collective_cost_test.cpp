@@ -59,10 +59,14 @@ TEST(CollectiveTraffic, EmptyBlocksSendNothing) {
 }
 
 TEST(CollectiveTraffic, RefusesWhatCannotBe) {
-  const auto text = [](const CollectiveCall& call, int rank) { return test::error_of([&] { collective_traffic(call, rank); }); };
+  const auto text = [](const CollectiveCall& call, int rank) {
+    return test::error_of([&] { collective_traffic(call, rank); });
+  };
   EXPECT_EQ(text({Verb::all_reduce, bruck, 2, {1}, DType::f32, 0}, 0),
-            "bruck is no algorithm of all_reduce, which has 'recursive_doubling', 'ring', 'rabenseifner', 'binomial'");
-  EXPECT_EQ(text({Verb::exchange, ring, 2, {1}, DType::f32, 0}, 0), "ring is no algorithm of exchange, which has none");
+            "bruck is not an algorithm of all_reduce, which has 'recursive_doubling', 'ring', 'rabenseifner', "
+            "'binomial'");
+  EXPECT_EQ(text({Verb::exchange, ring, 2, {1}, DType::f32, 0}, 0),
+            "ring is not an algorithm of exchange, which has none");
   EXPECT_EQ(text({Verb::all_gather, ring, 2, {1}, DType::f32, 0}, 0), "all_gather over 2 ranks needs 2 counts, not 1");
   EXPECT_EQ(text({Verb::all_to_all, bruck, 2, {1, 1}, DType::f32, 0}, 0),
             "all_to_all over 2 ranks needs 4 counts, not 2");

@@ -2,6 +2,10 @@
 // costs rank by rank and item by item.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include "test/strategies/cost/plain_price.hpp"
 #include "test/strategies/cost/priced.hpp"
@@ -136,8 +140,8 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
   Index bytes = 0;
   for (const Grid& grid : plan.grids)
     for (const int rank : representatives(grid)) {
-      if (const MemoryPeak peak = plan.peak(grid.first_rank() + rank); peak.total > memory.total) memory = peak;
-      bytes = std::max(bytes, plan.traffic(grid.first_rank() + rank).bytes);
+      if (const MemoryPeak peak = peak_memory(plan, grid.first_rank() + rank); peak.total > memory.total) memory = peak;
+      bytes = std::max(bytes, rank_traffic(plan, grid.first_rank() + rank).bytes);
     }
   EXPECT_EQ(cost.memory.total, memory.total) << what;
   EXPECT_EQ(cost.memory.each, memory.each) << what;

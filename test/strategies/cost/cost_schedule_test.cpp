@@ -2,6 +2,7 @@
 // for drawn ones.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/cases.hpp"

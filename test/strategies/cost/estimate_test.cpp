@@ -1,5 +1,6 @@
 // Prices worked by hand, one kind of cost at a time, on machines of round numbers.
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/cost/local_work.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/error_of.hpp"

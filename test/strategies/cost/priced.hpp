@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,8 @@
-// Every combination of a kind of layer and one key of a rule that is refused, with its message: all others bind. Each layer is
-// asked for each dimension over an axis of two, in output, input and weights, for a pending sum, and for every algorithm.
+// All refused combinations of a kind of layer and one key of a rule, with their messages; all other combinations bind.
+// Each layer is requested to shard each dimension over an axis of two, in output, input and weights, to leave a pending
+// sum, and to use every algorithm.
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +12,7 @@
 namespace partita::test {
 namespace {
 
-/// A layer of each kind, named by it.
+/// A model with a layer of each kind, named after the kind.
 Model zoo() {
   Model m("zoo");
   Value t = m.input("input", {.channels = 6, .spatial = {8, 8}});
@@ -53,7 +55,7 @@ void try_rule(const Model& model, const std::string& layer, const std::string& w
   }
 }
 
-/// What is refused of the model's layers, but for dimensions that a tensor lacks.
+/// Returns what the model's layers refuse, except for dimensions that a tensor lacks.
 Refused refused_of(const Model& model) {
   Refused refused;
   const auto shapes = model.shapes(4);
@@ -89,7 +91,7 @@ void expect_refused(const Model& model, const Refused& expected) {
       EXPECT_EQ(message, known->second) << what;
     }
   }
-  for (const auto& [what, message] : expected) EXPECT_TRUE(found.count(what) > 0) << what << " is not refused any more";
+  for (const auto& [what, message] : expected) EXPECT_TRUE(found.count(what) > 0) << what << " is no longer refused";
 }
 
 void add(Refused& expected, const std::string& layer, const char* kind, const std::string& what,
@@ -100,7 +102,7 @@ void add(Refused& expected, const std::string& layer, const char* kind, const st
 void add_pending_sums(Refused& expected) {
   const auto pending = [&](const std::string& layer, const char* kind, const char* output = "N C H W sum@a") {
     add(expected, layer, kind, "output sum@a",
-        fmt::format("output \"{}\" asks for a pending sum over (a), which this layer does not form", output));
+        fmt::format("output \"{}\" asks for a pending sum over (a), which this layer cannot produce", output));
   };
   for (const char* layer : {"input", "conv", "conv_transpose", "max_pool", "batch_norm", "group_norm", "relu", "add",
                             "dropout", "upsample", "crop", "concatenate", "space_to_depth"})
@@ -113,7 +115,7 @@ void add_convolutions(Refused& expected) {
   for (const char* layer : {"conv", "conv_transpose"}) {
     for (const char* dim : {"H", "W"})
       add(expected, layer, layer, fmt::format("weights {}@a", dim),
-          fmt::format("weights \"F C {}\" cut the kernel's {}; only channels can be cut",
+          fmt::format("weights \"F C {}\" shard the kernel's {}; only channels can be sharded",
                       *dim == 'H' ? "H@a W" : "H W@a", dim));
     const auto unfit = [&](const char* algorithm, const char* asked, const char* output, const char* why) {
       add(expected, layer, layer, fmt::format("{} to \"{}\"", algorithm, asked),
@@ -121,41 +123,46 @@ void add_convolutions(Refused& expected) {
                       algorithm, output, why));
     };
     for (const char* algorithm : {"stationary-x", "stationary-y"})
-      unfit(algorithm, "", "N C H W",
-            "an input (stationary-x) or an output (stationary-y) that shards C, over axes with no other work");
+      unfit(
+          algorithm, "", "N C H W",
+          "an input (stationary-x) or an output (stationary-y) that shards C, over axes that shard neither samples nor "
+          "spatial dimensions");
     for (const auto& [asked, output] : {std::pair("", "N C H W"), std::pair("C@a", "N C@a H W")})
       unfit("stationary-w", asked, output,
-            "an output that shards C over two axes, or an input and an output that do so over different ones");
+            "an output that shards C over two axes, or an input and an output that shard C over different axes");
   }
 }
 
-/// Three groups over an axis of two.
+/// Three groups cannot be sharded over an axis of two.
 void add_groups(Refused& expected) {
   add(expected, "grouped", "conv", "output C@a",
-      "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
+      "output \"N C@a H W\" splits a group of channels; shard C over axes that divide the 3 groups, or leave it whole");
   add(expected, "grouped", "conv", "groups to \"C@a\"",
-      "output \"N C@a H W\" cuts a group of channels; cut C of 3 groups over axes that divide them, or leave it whole");
+      "output \"N C@a H W\" splits a group of channels; shard C over axes that divide the 3 groups, or leave it whole");
   const auto whole_groups = [&](const char* what, const char* input, const char* weights) {
     add(expected, "grouped", "conv", what,
-        fmt::format("3 groups of channels stay whole, cut alike in input \"{}\", output \"N C H W\" and the filters of "
-                    "weights{}",
-                    input, weights));
+        fmt::format(
+            "3 groups of channels stay whole: input \"{}\", output \"N C H W\" and weights{} must shard them in "
+            "the same way",
+            input, weights));
   };
   whole_groups("groups to \"\"", "N C H W", "");
   whole_groups("input C@a", "N C@a H W", "");
   whole_groups("weights F@a", "N C H W", " \"F@a C H W\"");
   whole_groups("weights C@a", "N C H W", " \"F C@a H W\"");
-  add(expected, "grouped", "conv", "weights H@a", "weights \"F C H@a W\" cut the kernel's H; only channels can be cut");
-  add(expected, "grouped", "conv", "weights W@a", "weights \"F C H W@a\" cut the kernel's W; only channels can be cut");
+  add(expected, "grouped", "conv", "weights H@a",
+      "weights \"F C H@a W\" shard the kernel's H; only channels can be sharded");
+  add(expected, "grouped", "conv", "weights W@a",
+      "weights \"F C H W@a\" shard the kernel's W; only channels can be sharded");
 }
 
-/// What no axis cuts, no algorithm can; and two axes are no three.
+/// An algorithm cannot shard what no axis shards, and two axes are not three.
 void add_products(Refused& expected) {
   const auto unfit = [&](const std::string& algorithm, const char* asked, const char* output, const char* why) {
     add(expected, "linear", "linear", fmt::format("{} to \"{}\"", algorithm, asked),
         fmt::format("product y: A[mk] N=4 C=48 \"N C\", B[nk] F=6 C=48 \"F C\", C[mn] N=4 C=6 \"{}\": the grid \"a=2\" "
                     "cannot run \"{}\", "
-                    "which needs {} that the layouts cut",
+                    "which needs {} that the layouts use",
                     output, algorithm, why));
   };
   for (const auto& algorithm : product_algorithms())
@@ -165,11 +172,11 @@ void add_products(Refused& expected) {
 
 void add_weights_and_losses(Refused& expected) {
   add(expected, "batch_norm", "batch_norm", "weights C@a",
-      "weights \"C@a\": scale and shift lie as the channels of its input do, \"C\"; leave `weights` out");
+      "weights \"C@a\": scale and shift always have the layout of its input's channels, \"C\"; omit `weights`");
   add(expected, "group_norm", "group_norm", "weights C@a",
-      "weights \"C@a\" shard over (a); this layer needs its weights whole on every rank");
+      "weights \"C@a\" are sharded over (a); this layer needs its weights whole on every rank");
   add(expected, "softmax_cross_entropy", "softmax_cross_entropy", "input C@a",
-      "input \"N C@a\" shards dimension C over (a); this layer needs all channels of a sample on a rank: leave C "
+      "input \"N C@a\" shards dimension C over (a); this layer needs all channels of a sample on one rank: leave C "
       "whole");
 }
 
@@ -186,12 +193,12 @@ TEST(Refused, OfEveryKindOfLayer) {
 }
 
 TEST(Refused, OfTheOtherLosses) {
-  const std::string pending = "asks for a pending sum over (a), which this layer does not form";
+  const std::string pending = "asks for a pending sum over (a), which this layer cannot produce";
   expect_refused(ending_in(true),
                  {{"softmax_dice: output sum@a", "layer 'softmax_dice' (softmax_dice): output \"N sum@a\" " + pending},
                   {"softmax_dice: input C@a",
                    "layer 'softmax_dice' (softmax_dice): input \"N C@a H W\" shards dimension C over "
-                   "(a); this layer needs all channels of a sample on a rank: leave C whole"}});
+                   "(a); this layer needs all channels of a sample on one rank: leave C whole"}});
   expect_refused(ending_in(false),
                  {{"mean_squared_error: output sum@a",
                    "layer 'mean_squared_error' (mean_squared_error): output \"N sum@a\" " + pending}});

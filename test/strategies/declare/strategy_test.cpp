@@ -70,7 +70,7 @@ TEST(Strategy, PrintsWhatItReads) {
   EXPECT_EQ(again.print(), s.print());
   EXPECT_EQ(Strategy::parse(Strategy().print(), "").grid(), Grid());
   Strategy strange;
-  strange.layer("a \"b\" \\\\ \n\t'c'", {.output = "\\\\"});  // refused only when it is bound
+  strange.layer("a \"b\" \\\\ \n\t'c'", {.output = "\\\\"});  // refused only when the strategy is bound
   EXPECT_TRUE(same_rules(strange, Strategy::parse(strange.print(), ""))) << strange.print();
   EXPECT_EQ(Strategy::parse("", "").grid(), Grid());
 }
@@ -105,7 +105,8 @@ TEST(Strategy, MatchesGlobs) {
   EXPECT_FALSE(matches("*ab*b?", "aabaab"));
   EXPECT_TRUE(matches("a**", "a"));
   EXPECT_FALSE(
-      matches("********************************************************+", "block3.branch2.conv1"));  // in no time
+      // quickly, without exponential backtracking
+      matches("********************************************************+", "block3.branch2.conv1"));
   EXPECT_TRUE((Strategy::Rule{"conv1", {}, ""}.exact()));
   EXPECT_FALSE((Strategy::Rule{"conv?", {}, ""}.exact()));
   EXPECT_FALSE((Strategy::Rule{"*", {}, ""}.exact()));
@@ -141,7 +142,7 @@ TEST(Strategy, ReadsItsSchedule) {
   expect_refused("[[group]]\nlayers = []", {"s.toml, line 2", "first layer", "last layer"});
   for (const std::string one : {"\"a\"", "[\"a\"]"})
     expect_refused("[[group]]\nlayers = " + one,
-                   {"s.toml, line 2", "a stage's first and last", "for 'a' alone write layers = [\"a\", \"a\"]"});
+                   {"s.toml, line 2", "a group's first and last", "for 'a' alone write layers = [\"a\", \"a\"]"});
   for (const std::string table : {"[[stages]]\nlayers = [\"a\", \"b\"]", "[stages]"})
     expect_refused(table, {"s.toml, line 1", "'stages' is a number", "written as [[group]]"});
 }
@@ -152,7 +153,7 @@ TEST(Strategy, AnotherGridIsEveryStages) {
   EXPECT_EQ(strategy.on(Grid::parse("y=3")).ranks(), 6);
   strategy.group({"e", "f", Grid::parse("c=2"), "s.toml, line 7"});
   EXPECT_EQ(error_of([&] { static_cast<void>(strategy.on(Grid::parse("y=3"))); }),
-            "s.toml, line 7: the stage has a grid of its own, \"c=2\", which \"y=3\" cannot replace; change it there");
+            "s.toml, line 7: the group has its own grid, \"c=2\", which \"y=3\" cannot replace; change it there");
 }
 
 TEST(Strategy, LoadsFiles) {

@@ -52,9 +52,9 @@ TEST(Machine, RefusesConstantsWithoutUnitOrSource) {
             "..., or assumed: ...\"");
   EXPECT_EQ(refusal("kernel", "{ us = 5, from = 2020 }"), "m.toml, line 5, column 27: 'from' must be a text in quotes");
   EXPECT_EQ(refusal("kernel", "{ from = \"x\" }"),
-            "m.toml, line 5, column 10: kernel has no number in s, ms, us or ns");
+            "m.toml, line 5, column 10: kernel needs a number in s, ms, us or ns");
   EXPECT_EQ(refusal("kernel", "{ us = 5, s = 1, from = \"x\" }"),
-            "m.toml, line 5, column 12: kernel is in s and in us; leave one");
+            "m.toml, line 5, column 12: kernel is given in s and in us; keep one");
   EXPECT_EQ(
       refusal("kernel", "{ us = 5, form = \"x\" }"),
       "m.toml, line 5, column 20: kernel has no key 'form' (did you mean 'from'?); it has 'from', 's', 'ms', 'us', "
@@ -63,17 +63,17 @@ TEST(Machine, RefusesConstantsWithoutUnitOrSource) {
 
 TEST(Machine, RefusesUnitsOfAnotherQuantity) {
   EXPECT_EQ(refusal("latency", "{ \"GB/s\" = 2, from = \"x\" }"),
-            "m.toml, line 18, column 13: latency is in s, ms, us or ns, not GB/s");
+            "m.toml, line 18, column 13: latency must be in s, ms, us or ns, not GB/s");
   EXPECT_EQ(refusal("bandwidth", "{ us = 2, from = \"x\" }"),
-            "m.toml, line 19, column 15: bandwidth is in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s, not us");
+            "m.toml, line 19, column 15: bandwidth must be in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s, not us");
   EXPECT_EQ(refusal("memory", "{ share = 2, from = \"x\" }"),
-            "m.toml, line 2, column 12: memory is in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, not share");
+            "m.toml, line 2, column 12: memory must be in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, not share");
   EXPECT_EQ(refusal("overlap", "{ ratio = 1, from = \"x\" }"),
-            "m.toml, line 20, column 13: overlap is in share, not ratio");
-  EXPECT_EQ(
-      refusal_of("B = [8, 65536]", "\"GB/s\" = [8, 64]"),
-      "m.toml, line 25, column 1: 'all_reduce' of 2 ranks is in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, and in s, "
-      "ms, us or ns, not GB/s");
+            "m.toml, line 20, column 13: overlap must be in share, not ratio");
+  EXPECT_EQ(refusal_of("B = [8, 65536]", "\"GB/s\" = [8, 64]"),
+            "m.toml, line 25, column 1: 'all_reduce' of 2 ranks must be in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, "
+            "and in s, "
+            "ms, us or ns, not GB/s");
   EXPECT_EQ(refusal_of("us = [2, 20]", "uss = [2, 20]"),
             "m.toml, line 26, column 1: 'all_reduce' of 2 ranks has no key 'uss' (did you mean 'us'?); it has 'verb', "
             "'ranks', 'from', 'B', 'KB', 'MB', 'GB', 'TB', 'KiB', 'MiB', 'GiB', 'TiB', 's', 'ms', 'us', 'ns'");
@@ -145,7 +145,7 @@ TEST(Machine, RefusesVerbsThatAreNone) {
             "m.toml, line 24, column 9: [[level.verb]] needs ranks = a whole number, 2 to 4");
   const std::string again = "[[level.verb]]\nverb = \"all_reduce\"\nranks = 2\nB = [1]\nus = [1]\nfrom = \"x\"\n";
   EXPECT_EQ(refusal_of("\n[[level]]\nname = \"network\"", again + "\n[[level]]\nname = \"network\""),
-            "m.toml, line 28, column 1: 'all_reduce' of 2 ranks is in the level 'node' twice");
+            "m.toml, line 28, column 1: 'all_reduce' of 2 ranks appears twice in the level 'node'");
 }
 
 TEST(Machine, RefusesLevelsThatDoNotNest) {
@@ -157,7 +157,8 @@ TEST(Machine, RefusesLevelsThatDoNotNest) {
   EXPECT_EQ(network("ranks = { ranks = 3, from = \"x\" }"),
             "m.toml, line 31, column 9: the level 'network' has 3 ranks, fewer than the 4 of 'node' inside it");
   EXPECT_EQ(network("ranks = { ranks = 6, from = \"x\" }"),
-            "m.toml, line 31, column 9: the level 'network' has 6 ranks, no multiple of the 4 of 'node' inside it");
+            "m.toml, line 31, column 9: the level 'network' has 6 ranks, which is not a multiple of the 4 of 'node' "
+            "inside it");
   EXPECT_EQ(network("ranks = { ranks = 8, from = \"x\" }"), "");
   EXPECT_EQ(network("rnaks = { ranks = 8, from = \"x\" }"),
             "m.toml, line 31, column 1: [[level]] has no key 'rnaks' (did you mean 'ranks'?); it has 'name', 'ranks', "

@@ -13,7 +13,7 @@ using namespace partita::test;
 namespace {
 
 std::string folder() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
   return std::string(source == nullptr ? "." : source) + "/examples/machines/";
 }
 
@@ -112,12 +112,12 @@ TEST(Machine, ReadsEverything) {
   ASSERT_EQ(machine.levels.size(), 2U);
   const Level &node = machine.levels[0], &network = machine.levels[1];
   expect_same(node.ranks, {4, "g"}, "ranks");
-  expect_same(node.links, {1, "assumed: one link a rank"}, "links");
-  expect_same(node.fan_out, {1, "assumed: all links at once"}, "fan-out");
+  expect_same(node.links, {1, "assumed: one link per rank"}, "links");
+  expect_same(node.fan_out, {1, "assumed: all links can be busy at once"}, "fan-out");
   ASSERT_TRUE(node.verbs.contains({Verb::all_reduce, 2}));
   expect_same(node.verbs.at({Verb::all_reduce, 2}), {{{8, 2e-6}, {65536, 20e-6}}, "k"}, "all_reduce");
   expect_same(network.ranks, {0, ""}, "any number");
-  expect_same(network.links, {4, "assumed: one link a rank"}, "links");
+  expect_same(network.links, {4, "assumed: one link per rank"}, "links");
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
 }
 
@@ -143,8 +143,8 @@ name = "node"
 ranks = { ranks = 4, from = "g" }
 latency = { us = 2, from = "h" }
 bandwidth = { "GB/s" = 75, from = "i" }
-links = { links = 1, from = "assumed: one link a rank" }
-fan-out = { ratio = 1, from = "assumed: all links at once" }
+links = { links = 1, from = "assumed: one link per rank" }
+fan-out = { ratio = 1, from = "assumed: all links can be busy at once" }
 overlap = { share = 0.5, from = "j" }
 
 [[level.verb]]
@@ -158,7 +158,7 @@ from = "k"
 name = "network"
 latency = { us = 4, from = "l" }
 bandwidth = { "Gbit/s" = 100, from = "m" }
-links = { links = 4, from = "assumed: one link a rank" }
+links = { links = 4, from = "assumed: one link per rank" }
 fan-out = { ratio = 2, from = "n" }
 overlap = { share = 1, from = "o" }
 )");
@@ -172,7 +172,7 @@ TEST(Machine, PrintsValuesOfNoRoundUnit) {
   machine.levels[0].bandwidth.value = std::nextafter(4e9, 0);
   machine.levels[0].verbs[{Verb::exchange, 2}] = {{{1, 1.1e-6}, {12345, 1 / 3e4}, {1e6, 1e-3}}, "measured: here"};
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
-  // Neighbours of round numbers, of which some are those numbers once they are scaled.
+  // Numbers next to round ones; some become the round numbers when scaled.
   for (int us = 1; us < 50; ++us) {
     machine.kernel.value = std::nextafter(us / 1e6, us % 2);
     expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
@@ -209,7 +209,7 @@ TEST(Machine, RanksFillUnitsFirst) {
     level.ranks.value = ranks;
     machine.levels.push_back(level);
   }
-  // Eight ranks: a node of two sockets, and one whose second socket has none.
+  // Eight ranks: a node of two sockets, and a node whose second socket has no ranks.
   const std::vector<std::string> expected{"00011122", "00011122", "00011122", "11100022",
                                           "11100022", "11100022", "22222200", "22222200"};
   for (int rank = 0; rank < 8; ++rank)

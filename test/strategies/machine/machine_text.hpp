@@ -42,7 +42,7 @@ fan-out = { ratio = 2, from = "n" }
 overlap = { share = 1, from = "o" }
 )";
 
-/// The text with another one in place of the first that is there.
+/// Returns the text with the first occurrence of `there` replaced.
 inline std::string replaced(const std::string& there, const std::string& other) {
   std::string changed = machine_text;
   const auto at = changed.find(there);
@@ -50,7 +50,7 @@ inline std::string replaced(const std::string& there, const std::string& other) 
   return changed.replace(at, there.size(), other);
 }
 
-/// The text whose first line of this key says another value; without the entry if that is "".
+/// Returns the text with another value on the first line of this key, or without the line if `value` is "".
 inline std::string with_value(const std::string& key, const std::string& value) {
   const std::string whole = machine_text;
   const auto start = whole.find("\n" + key + " = ") + 1;
@@ -62,12 +62,12 @@ inline Machine edited(const std::string& key, const std::string& value) {
   return Machine::parse(with_value(key, value), "m.toml");
 }
 
-/// What is said of the text with that value.
+/// Returns the error message for the text with that value.
 inline std::string refusal(const std::string& key, const std::string& value) {
   return error_of([&] { edited(key, value); });
 }
 
-/// What is said of the text with `other` in place of `there`.
+/// Returns the error message for the text with `other` in place of `there`.
 inline std::string refusal_of(const std::string& there, const std::string& other) {
   return error_of([&] { Machine::parse(replaced(there, other), "m.toml"); });
 }

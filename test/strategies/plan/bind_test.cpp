@@ -1,6 +1,10 @@
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +35,7 @@ struct Bound {
   /// e.g. "halo x exchange 1/336, ...": role, verb, messages/bytes.
   std::string traffic(std::string_view layer, int rank) const {
     std::string text;
-    for (const auto& item : plan.traffic(static_cast<int>(index(layer)), rank))
+    for (const auto& item : layer_traffic(plan, static_cast<int>(index(layer)), rank))
       text += fmt::format("{}{} {} {}/{}", text.empty() ? "" : ", ", item.role, name(item.verb), item.traffic.messages,
                           item.traffic.bytes);
     return text;
@@ -56,7 +60,7 @@ bool moves_nothing(const LayerPlan& layer) {
 
 TEST(Bind, SerialPlanMovesNothing) {
   const Bound b("", nullptr);
-  EXPECT_EQ(b.plan.traffic(0), Traffic{});
+  EXPECT_EQ(rank_traffic(b.plan, 0), Traffic{});
   EXPECT_TRUE(b.plan.axis_sets().empty());
   EXPECT_EQ(b.plan.schedule.print(), "0F0 0B0 0reduce 0step\n");
   for (const auto& layer : b.plan.layers) {
@@ -159,7 +163,7 @@ TEST(Bind, PredictsTraffic) {
 
 TEST(Bind, PredictsMemory) {
   const Bound b("y=2", "H@y", {}, {.batch = 3, .dtype = DType::bf16, .optimizer = {}});
-  const auto use = b.plan.memory(static_cast<int>(b.index("conv1")), 0);
+  const auto use = layer_memory(b.plan, static_cast<int>(b.index("conv1")), 0);
   EXPECT_EQ(use[MemoryClass::weights], 288 * (4 + 2)) << "masters in f32, and what kernels read";
   EXPECT_EQ(use[MemoryClass::gradients], 288 * 2);
   EXPECT_EQ(use[MemoryClass::optimizer], 288 * 4);
@@ -178,17 +182,17 @@ TEST(Bind, RecomputesWhatItsRulesSay) {
   Strategy some;
   some.layer("*conv1_1", {.recompute = true});
   const Workload workload{.batch = 1, .optimizer = {}};
-  EXPECT_LT(bind(mesh, some, workload).peak(0).total, bind(mesh, Strategy(), workload).peak(0).total);
+  EXPECT_LT(peak_memory(bind(mesh, some, workload), 0).total, peak_memory(bind(mesh, Strategy(), workload), 0).total);
 }
 
 TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
   const Bound b("y=2", "H@y", {});
-  EXPECT_NO_THROW(check_memory(b.plan, std::max(b.plan.peak(0).total, b.plan.peak(1).total)));
-  expect_error([&] { check_memory(b.plan, b.plan.peak(0).total / 2); },
+  EXPECT_NO_THROW(check_memory(b.plan, std::max(peak_memory(b.plan, 0).total, peak_memory(b.plan, 1).total)));
+  expect_error([&] { check_memory(b.plan, peak_memory(b.plan, 0).total / 2); },
                {"rank", "activations", "more than the memory limit"});
   const auto allocator = std::make_shared<Allocator>(1000);
   const auto first = Allocator::allocate(allocator, 600, MemoryClass::activations);
-  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 bytes more of halos", "1000"});
+  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 more bytes of halos", "1000"});
   EXPECT_NO_THROW(Allocator::allocate(allocator, 400, MemoryClass::halos));
   EXPECT_NO_THROW(Allocator::allocate(allocator, 900, MemoryClass::workspace));
 }
@@ -251,12 +255,12 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"conv2", {.output = "C@y", .algorithm = "stationary-w"}}}, {"layer 'conv2'", "\"stationary-w\""});
   expect_refused({{"conv2", {.input = "N@data C@y", .algorithm = "stationary-y"}}},
                  {"layer 'conv2'", "\"N@data C@y H W\""});
-  expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}}, {"layer 'conv2'", "weights \"F@y C H W\"", "space"});
-  expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "cut the kernel's H"});
+  expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}}, {"layer 'conv2'", "weights \"F@y C H W\"", "spatial dimensions"});
+  expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "shard the kernel's H"});
   for (const char* layer : {"image", "conv1", "bn1", "relu1", "pool1", "drop", "loss"})
     expect_refused({{layer, {.output = "sum@y"}}}, {fmt::format("layer '{}'", layer), "pending sum over (y)"});
   expect_refused({{"bn1", {.weights = "C@y"}}},
-                 {"layer 'bn1' (batch_norm)", "scale and shift lie as the channels of its input do"});
+                 {"layer 'bn1' (batch_norm)", "scale and shift always have the layout of its input's channels"});
   EXPECT_NO_THROW(Bound("y=2", nullptr, {{"bn1", {.output = "C@y", .weights = "C@y"}}}));
   expect_refused({{"loss", {.input = "N@data C@y"}}}, {"layer 'loss'", "input", "dimension C over (y)"});
   expect_refused({{"fc1", {.weights = "F sum@y"}}}, {"layer 'fc1' (linear)", "only an output may be a pending sum"});
@@ -316,7 +320,7 @@ TEST(Bind, FourThousandRanks) {
   // rank 0 owns 4 rows and 4 columns of 4 samples, at a corner: two sides and a diagonal neighbour
   EXPECT_EQ(b.traffic("conv1", 0),
             fmt::format("halo x exchange 3/{}, dw all_reduce 1/{}", (4 + 4 + 1) * 4 * 4, (288 + 18432) * 4));
-  EXPECT_GT(b.plan.traffic(0).bytes, 0);
+  EXPECT_GT(rank_traffic(b.plan, 0).bytes, 0);
   EXPECT_LE(b["pool2"]->y.owned(4095).volume(), 0) << "7 rows on 8 ranks leave the last without";
 }
 
@@ -363,7 +367,7 @@ TEST(Bind, RepeatedLayersAreTheSameOnTheirOwnStagesGrid) {
   const auto bound = [&](int stages) {
     Strategy strategy("c=2");
     strategy.layer("*", {.output = "N C@c"}).stages(stages);
-    return bind(model, strategy, workload);
+    return test::bind_placed(model, strategy, workload);
   };
   const Plan one = bound(1), three = bound(3);
   for (std::size_t i = 0; i < three.layers.size(); ++i) {

@@ -1,6 +1,8 @@
 // The three stationary ways of a convolution and its groups, and a linear layer's products: layouts, costs, and what is chosen.
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +73,7 @@ TEST(Contraction, GroupsAreNeverCut) {
   EXPECT_EQ(whole.alternatives[0].words, 0);
   EXPECT_EQ(whole.w[0].print(), "F@c C H W");
   EXPECT_EQ(whole.w[0].shape()['C'], 4);
-  expect_error([] { conv_between("c=3", "", "C@c", {}, 4); }, {"layer 'conv'", "cuts a group", "4 groups"});
+  expect_error([] { conv_between("c=3", "", "C@c", {}, 4); }, {"layer 'conv'", "splits a group", "4 groups"});
   EXPECT_EQ(conv_between("c=3", "C@c", "", {}, 4).algorithm, "") << "an input that cuts groups is gathered";
 }
 
@@ -88,7 +90,7 @@ TEST(LinearLayers, ColumnsThenRowsTakeOneAllReduceEachWay) {
   const Plan plan = bind(mlp({.widths = {256, 256, 256, 256}}), strategy, {.batch = 8, .optimizer = {}});
   std::map<std::string, std::string> moved;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
-    for (const auto& item : plan.traffic(i, 1))
+    for (const auto& item : layer_traffic(plan, i, 1))
       moved[plan.layers[static_cast<std::size_t>(i)].name] +=
           fmt::format("{} {}{};", item.role, name(item.verb), plan.grid().print(item.axes));
   const std::map<std::string, std::string> expected{
@@ -106,7 +108,7 @@ TEST(LinearLayers, GathersFeaturesWhereWeightsThenStayInPlace) {
       std::find_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.name == "fc1"; }) -
       plan.layers.begin());
   EXPECT_EQ(plan.layers[static_cast<std::size_t>(fc1)]->at.w[0].print(), "F@c C H W");
-  const auto traffic = plan.traffic(fc1, 0);
+  const auto traffic = layer_traffic(plan, fc1, 0);
   ASSERT_EQ(traffic.size(), 1U);
   EXPECT_EQ(traffic[0].role, "x");
   EXPECT_EQ(traffic[0].verb, Verb::all_gather);

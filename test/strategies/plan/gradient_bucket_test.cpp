@@ -1,4 +1,5 @@
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
-// Where a model is cut for recomputation: near the best of all cuts, and less is held.
+// Checks where a model is cut for recomputation: near the best of all cuts, and with less memory.
 #include "strategies/planner/checkpointing.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
@@ -16,7 +18,7 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Convolutions of different widths, some of which read two earlier outputs side by side.
+/// Convolutions of different widths; some of them read two earlier outputs side by side.
 Model random_model(std::uint64_t seed) {
   const Random random(seed, 3);
   Index at = 0;
@@ -34,14 +36,14 @@ Model random_model(std::uint64_t seed) {
   return m;
 }
 
-/// What is held with some cuts, as layers_to_keep says it, and which layers keep what they have.
+/// The memory held with some cuts, as layers_to_keep() defines it, and the layers that keep their data.
 struct Held {
   double bytes = 0;
   std::set<std::string> kept;
 };
 
 double bytes_of(const Plan& plan, int layer) {
-  const MemoryUse use = plan.memory(layer, 0);
+  const MemoryUse use = layer_memory(plan, layer, 0);
   return static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]);
 }
 
@@ -56,7 +58,7 @@ Held held(const Plan& plan, unsigned cuts) {
       const double bytes = bytes_of(plan, i);
       const auto readers = plan.all_readers.of(i);
       const bool crosses = readers.size() > 0 && readers.back() >= end;
-      double inputs = 0;  // a layer that keeps its own may keep those too
+      double inputs = 0;  // a layer that keeps its own data may keep its inputs too
       if (plan.layers[static_cast<std::size_t>(i)].op->keeps().x)
         for (const int input : plan.layers[static_cast<std::size_t>(i)].inputs) inputs += bytes_of(plan, input);
       crosses ? held.bytes += bytes + inputs : stretch += bytes;
@@ -92,7 +94,7 @@ TEST(Recompute, KeepsWhatTheBestOfAllCutsWould) {
 TEST(Recompute, HoldsMuchLessOfDeepModels) {
   struct Case {
     const char* model;
-    double part;  // of the activations at most
+    double part;  // upper limit on the share of the activations
   };
   for (const auto& [name, part] : {Case{"resnet50", 0.4}, Case{"resnet18", 0.8}, Case{"googlenet", 0.7},
                                    Case{"mesh-tangling", 0.95}, Case{"unet3d", 0.8}, Case{"vgg16", 0.8}}) {
@@ -101,7 +103,7 @@ TEST(Recompute, HoldsMuchLessOfDeepModels) {
     const Plan plain = bind(model, Strategy(), workload);
     const Plan again = bind(model, recomputing(Strategy(), layers_to_keep(plain)), workload);
     const auto activations = [](const Plan& plan) {
-      return static_cast<double>(plan.peak(0).each[MemoryClass::activations]);
+      return static_cast<double>(peak_memory(plan, 0).each[MemoryClass::activations]);
     };
     EXPECT_LE(activations(again), part * activations(plain)) << name;
   }
@@ -122,7 +124,8 @@ TEST(Recompute, HoldsNoMoreThanWhatIsKept) {
     const Strategy each = place_stages(model, kept, workload, default_machine(), {});
     Strategy all = each;
     all.layer("*", {.recompute = true});
-    // of the rank that holds most; a stage keeps what came from the last one, which may be a little more than what its first layers keep
+    // On the rank that holds most. A stage keeps its input from the previous stage, which may be a little more than
+    // what its first layers keep.
     const auto held = [&](const Strategy& strategy) {
       return static_cast<double>(estimate(bind(model, strategy, workload), default_machine()).memory.total);
     };

@@ -1,6 +1,9 @@
-// What the planner knows of layouts before it binds a strategy: repeated blocks once, shortened grids as those that they stand for.
+// Checks the planner's cost estimates for layouts before a strategy is bound: repeated blocks are estimated once, and
+// shortened grids cost what the grids that they stand for cost.
 #include "strategies/planner/layout_costs.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/piece_cost.hpp"
 #include "test/strategies/cost/priced.hpp"
 
@@ -29,7 +32,7 @@ TEST(LayerClasses, HoldRepeatedLayersOnce) {
   }
 }
 
-// The first layer that trains forms no gradient of its input.
+// The first trained layer computes no gradient of its input.
 TEST(LayerClasses, ALayerBehindAnUntrainedOneIsAnother) {
   Model m("chain");
   auto t = m.input("in", {.channels = 8, .spatial = {}});
@@ -57,7 +60,7 @@ TEST(LayoutCosts, WhatIsReadFurtherDownCrossesEveryBoundaryBefore) {
   EXPECT_EQ(prices.crossings(costs, {1, 1, 0, 1, 1}), (std::vector<double>{0, 10, 20, 20 + 3, 40}));
 }
 
-/// Statistics and sums of gradients over samples and over space; each layer a class of its own.
+/// A model with statistics and gradient sums over samples and over spatial positions; each layer is a class of its own.
 Model normalised() {
   Model m("normalised");
   auto t = m.input("in", {.channels = 4, .spatial = {16, 16}});
@@ -68,7 +71,7 @@ Model normalised() {
   return m;
 }
 
-/// Seconds of the sums of a layer's gradients, as its share of one bucket of so many bytes.
+/// Seconds of the sums of a layer's gradients, as their share of one bucket of `bucket` bytes.
 double sums_of(const LayerPlan& layer, const PieceCost& price, double bucket) {
   double seconds = 0;
   for (std::size_t w = 0; w < layer->weights.size(); ++w) {
@@ -82,7 +85,7 @@ double sums_of(const LayerPlan& layer, const PieceCost& price, double bucket) {
   return seconds;
 }
 
-/// Prices of all patterns against those of plans on the whole grid.
+/// Compares the costs of all patterns with those of plans on the whole grid.
 void expect_whole(const Machine& machine, const Shares& shares) {
   const Model model = normalised();
   const KernelTimes none;
@@ -108,7 +111,8 @@ void expect_whole(const Machine& machine, const Shares& shares) {
   }
 }
 
-// On nodes of 8 all groups cross nodes; on those of 24 all are in one but the longest, whose last rank is 28 along data alone.
+// On nodes of 8 ranks all groups cross nodes. On nodes of 24 ranks all groups are inside one node, except the longest,
+// whose last rank is 28 along data alone.
 TEST(LayoutCosts, AShortenedAxisCostsWhatTheWholeOneDoes) {
   for (const int node : {8, 24})
     for (const int data : {3, 5, 8}) {

@@ -1,6 +1,7 @@
-// What does not fit, and what would make it fit: the missing bytes are those of the fullest rank, and what is named fits when it is
-// done.
+// Checks reports of strategies that exceed a memory limit: the missing bytes are those of the fullest rank, and each
+// reported remedy fits when it is applied.
 #include "partita/strategies/planner/memory_remedies.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
@@ -32,25 +33,25 @@ TEST(Fitting, OfTheFullestRank) {
   const Plan plan =
       bound(two_convolutions(), Strategy("data=3").layer("*", {.output = "N@data"}), 16);  // 6, 5, 5 samples
   const Cost cost = estimate(plan, round_machine());
-  const Index held = plan.peak(0).total;
+  const Index held = peak_memory(plan, 0).total;
   const Holding some = most_held(cost, held - 10);
   EXPECT_EQ(some.rank, 0);
   EXPECT_EQ(some.memory.total, held);
   EXPECT_EQ(some.missing, 10);
   EXPECT_EQ(some.most, MemoryClass::activations);
   EXPECT_EQ(most_held(cost, held).missing, 0);
-  EXPECT_EQ(most_held(cost, 0).missing, 0) << "there is no limit";
-  // Stages of unlike size: "a" and its input hold less than "b", the loss and both their outputs.
+  EXPECT_EQ(most_held(cost, 0).missing, 0) << "no limit";
+  // Stages of different size: "a" and its input hold less than "b", the loss and both their outputs.
   Strategy staged;
   staged.group({"in", "in"}).group({"a", "loss"}).schedule("gpipe", 2);
   const Plan stages = bound(two_convolutions(), staged, batch);
-  ASSERT_GT(stages.peak(1).total, stages.peak(0).total);
+  ASSERT_GT(peak_memory(stages, 1).total, peak_memory(stages, 0).total);
   const Holding second = most_held(estimate(stages, round_machine()), 0);
   EXPECT_EQ(second.rank, 1);
-  EXPECT_EQ(second.memory.total, stages.peak(1).total);
+  EXPECT_EQ(second.memory.total, peak_memory(stages, 1).total);
 }
 
-// Serially: input 2, a 4, b 4 planes of 64 places, in f32.
+// Without partitioning: the input has 2, a and b have 4 planes of 64 positions each, in f32.
 TEST(Fitting, TheSmallestStepThatFits) {
   const Index whole = held_by(Strategy()), half = held_by(Strategy(), batch / 2),
               quarter = held_by(Strategy(), batch / 4);
@@ -90,7 +91,8 @@ TEST(Fitting, WhatIsNamedFitsWhenItIsDone) {
   EXPECT_EQ(space->missing, 0);
 }
 
-// One distributed update does not help where weights are what is held; what lacks least comes first.
+// A sharded optimizer alone does not help if weights take the memory. The remedy that misses the limit by least comes
+// first.
 TEST(Fitting, NothingFits) {
   const Strategy samples = all_as("data=2", "N@data");
   const auto all = remedies_within(samples, 100);
@@ -102,10 +104,10 @@ TEST(Fitting, NothingFits) {
   ASSERT_NE(update, nullptr);
   Strategy shared = samples;
   EXPECT_EQ(update->held, held_by(shared.optimizer_state(Strategy::OptimizerState::sharded)));
-  EXPECT_EQ(find(remedies_within(shared, 100), "optimizer = \"sharded\""), nullptr) << "it is so already";
+  EXPECT_EQ(find(remedies_within(shared, 100), "optimizer = \"sharded\""), nullptr) << "it is sharded already";
 }
 
-// Where no cut fits the limit, it is told what each lacks.
+// If no stage partition fits the limit, the missing bytes of each remedy are reported.
 TEST(Fitting, StagesThatFitNowhere) {
   const Model lenet = builtin_model("lenet5", {});
   Strategy staged;
@@ -117,7 +119,7 @@ TEST(Fitting, StagesThatFitNowhere) {
   EXPECT_GT(more->missing, 0);
 }
 
-// A rule with a layer's name must fit that layer: one without H stays as it is.
+// A rule with a layer's name must fit that layer: a layer without H keeps its layout.
 TEST(Fitting, NewAxesCutWhatHasTheirDimension) {
   const Model lenet = builtin_model("lenet5", {});
   Strategy named = all_as("data=2", "N@data");
@@ -127,7 +129,7 @@ TEST(Fitting, NewAxesCutWhatHasTheirDimension) {
                           [](const Remedy& r) { return r.change.starts_with("the grid \"data=2 y="); }));
 }
 
-/// That the change is found, and holds what `done` does.
+/// Expects that the change is found and holds as much as `done`.
 void expect_remedy(const Strategy& strategy, const std::string& change, const Strategy& done) {
   const Index held = held_by(done);
   ASSERT_LT(held, held_by(strategy));
@@ -137,7 +139,7 @@ void expect_remedy(const Strategy& strategy, const std::string& change, const St
   EXPECT_EQ(found->held, held) << change;
 }
 
-// What is cut over another axis already, or named without any, is named once.
+// A dimension that is sharded over another axis already, or named without an axis, appears once in the new layout.
 TEST(Fitting, NewAxesCutWhatIsNamedAlready) {
   expect_remedy(all_as("data=2 rows=2", "N@data H@rows"), "the grid \"data=2 rows=2 y=2\"",
                 all_as("data=2 rows=2 y=2", "N@data H@(rows,y)"));
@@ -148,7 +150,7 @@ TEST(Fitting, SamplesAreCutWhereNoAxisDoes) {
   expect_remedy(all_as("y=2", "H@y"), "the grid \"y=2 data=2\"", all_as("y=2 data=2", "N@data H@y"));
 }
 
-// What cannot be made any larger is left out, and the rest is found.
+// Changes that cannot grow any further are left out; the others are found.
 TEST(Fitting, GridsAndStagesHaveAnEnd) {
   std::string axes;
   for (char axis = 'a'; axis <= 'p'; ++axis) axes += fmt::format("{}_={} ", axis, axis == 'a' ? 2 : 1);

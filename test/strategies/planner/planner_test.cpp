@@ -1,6 +1,8 @@
-// What the planner finds is the least that there is: over a graph of choices exactly, over whole strategies against all mixtures of
-// a small model and against what ships.
+// The planner finds the minimum: exactly over a graph of choices; for whole strategies, compared with all mixtures of a
+// small model and with the strategies in examples/.
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
@@ -21,7 +23,7 @@
 namespace partita::test {
 namespace {
 
-/// A random graph: a chain with some edges that skip, so that not all nodes can be eliminated.
+/// A random graph: a chain with some edges that skip nodes, so that not all nodes can be eliminated.
 ChoiceGraph random_graph(std::uint64_t seed) {
   const Random random(seed, 1);
   Index at = 0;
@@ -52,7 +54,7 @@ double cost_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
   return std::accumulate(costs.begin(), costs.end(), 0.0);
 }
 
-/// Counts through all choices; false after the last.
+/// Counts through all choices. Returns false after the last.
 bool next(std::vector<int>& ways, const std::vector<std::size_t>& counts) {
   for (std::size_t i = 0; i < ways.size(); ++i) {
     if (++ways[i] < static_cast<int>(counts[i])) return true;
@@ -120,7 +122,7 @@ TEST(Planner, NoMixtureOfPatternsIsCheaper) {
   EXPECT_LE(found, 1.001 * least);
 }
 
-/// The built-in model whose name a file's begins with, the longest; "" if there is none.
+/// Returns the built-in model with the longest name that begins the file's name; "" if there is none.
 std::string model_of(const std::filesystem::path& file) {
   std::string found;
   for (const auto& name : builtin_models())
@@ -129,7 +131,7 @@ std::string model_of(const std::filesystem::path& file) {
 }
 
 TEST(Planner, NeverWorseThanWhatShips) {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
   const auto examples = std::filesystem::path(source == nullptr ? "." : source) / "examples";
   const Machine machine = Machine::load((examples / "machines/dgx-a100.toml").string());
   const Workload workload{.batch = 32, .optimizer = {}};
@@ -148,7 +150,7 @@ TEST(Planner, NeverWorseThanWhatShips) {
   EXPECT_GE(best.size(), sanitized && !lengthy() ? 2 : 12);
 }
 
-// Of one channel the first rank has all: to give it away is not for nothing.
+// With one channel the first rank owns all of it; sending it to the others has a cost.
 TEST(Planner, OneChannelIsNoBetterCutThanSamples) {
   const Machine machine = default_machine();
   for (const char* name : {"mlp", "lenet5", "fashion-cnn"}) {
@@ -160,7 +162,7 @@ TEST(Planner, OneChannelIsNoBetterCutThanSamples) {
   }
 }
 
-// Chimera idles less than the other kinds; of four stages of six layers it alone has few enough groups.
+// Chimera idles less than the other kinds. With four stages of six layers, only chimera has few enough groups.
 TEST(Planner, StagesMayHaveReplicas) {
   const auto stages = [](const char* name, const std::vector<std::string>& kinds) {
     std::set<int> counts;
@@ -193,23 +195,24 @@ TEST(Planner, SaysWhatIsMissingWhereNothingFits) {
   options.memory_limit = 10000;
   const std::string error =
       error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); });
-  EXPECT_NE(error.find("fits 2 ranks with a batch of 4 under none of the"), std::string::npos) << error;
-  EXPECT_NE(error.find("more than the limit of 9.8 KiB; give more ranks"), std::string::npos) << error;
+  EXPECT_NE(error.find("does not fit 2 ranks with a batch of 4: of the"), std::string::npos) << error;
+  EXPECT_NE(error.find("more than the limit of 9.8 KiB; use more ranks"), std::string::npos) << error;
   options.ranks = 0;
   EXPECT_EQ(error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, options); }),
-            "a strategy for 0 ranks; there must be 1 to 1048576");
+            "the number of ranks is 0; it must be 1 to 1048576");
   const auto refused = [](const PlannerOptions& asked) {
     return error_of([&] { plan_strategies(small(), {.batch = 4, .optimizer = {}}, default_machine(), {}, asked); });
   };
-  EXPECT_EQ(refused({.best = 0}), "the best 0 strategies; ask for 1 or more");
-  EXPECT_EQ(refused({.examined = 0}), "0 candidates to examine; there must be 1 or more");
+  EXPECT_EQ(refused({.best = 0}), "the number of strategies to find is 0; it must be 1 or more");
+  EXPECT_EQ(refused({.examined = 0}), "the number of candidates to examine is 0; it must be 1 or more");
   for (const PlannerOptions& none :
        {PlannerOptions{.rounds = 0}, PlannerOptions{.most_split = 0}, PlannerOptions{.most_microbatches = 0}})
     EXPECT_EQ(refused(none),
-              "the planner's rounds, ranks of a block and microbatches are limited to 0; give 1 or more");
+              "a limit of the planner's rounds, ranks per block or microbatches is 0; it must be 1 or more");
 }
 
-// Channels of four groups over three ranks would cut one: the pattern is left out, and said to be, once for all microbatches.
+// Channels in four groups over three ranks would split a group: the pattern is left out and reported once for all
+// microbatches.
 TEST(Planner, NamesThePatternsThatALayerCannotRunIn) {
   std::vector<LeftOut> all;
   PlannerOptions options;
@@ -237,7 +240,7 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   options.most_split = 1;
   for (const auto& found : plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, options)) {
     const auto stages = static_cast<int>(found.strategy.grids().size());
-    EXPECT_LE(found.strategy.microbatches(), stages) << "one a stage";
+    EXPECT_LE(found.strategy.microbatches(), stages) << "one per stage";
     EXPECT_EQ(found.strategy.grid().print(), stages == 2 ? "" : "data=2");
   }
   int examined = 0;
@@ -246,7 +249,7 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   EXPECT_NE(error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); }),
             "");
   EXPECT_EQ(examined, 6);
-  const auto smallest = [&](int microbatches) {  // that was tried, as the error says
+  const auto smallest = [&](int microbatches) {  // the smallest strategy tried, from the error
     unfit.most_microbatches = microbatches;
     return error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); });
   };
@@ -258,7 +261,7 @@ TEST(Planner, WhatWasMeasuredDecides) {
   const Model model = small();
   const Workload workload{.batch = 64, .optimizer = {}};
   const PlannerOptions options{.ranks = 2};
-  for (const std::string pattern : {"N H@y", "N C@c", "N@data"}) {  // the one whose layers take next to nothing
+  for (const std::string pattern : {"N H@y", "N C@c", "N@data"}) {  // the pattern whose layers take next to nothing
     Strategy strategy(pattern == "N H@y" ? "y=2" : pattern == "N C@c" ? "c=2" : "data=2");
     const Plan plan = bind(model, strategy.layer("*", {.output = pattern}), workload);
     KernelTimes times("here");
@@ -271,7 +274,8 @@ TEST(Planner, WhatWasMeasuredDecides) {
   }
 }
 
-/// With twice as many microbatches and so on, each also with a distributed update, recomputing all but the layers `kept`, and both.
+/// The strategy with its microbatches doubled repeatedly, each also with a sharded optimizer, with recomputation of all
+/// layers except `kept`, and with both.
 std::vector<Strategy> variants(const Strategy& strategy, Index most, const std::vector<std::string>& kept) {
   std::vector<Strategy> all;
   for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2)
@@ -298,7 +302,7 @@ TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
   int by_microbatches = 0, by_recomputing = 0, by_kept = 0, unfit = 0;
   struct Case {
     Strategy strategy;
-    int most;  // microbatches
+    int most;  // maximum number of microbatches
   };
   const Machine machine = default_machine();
   for (const auto& [strategy, most] :
@@ -335,7 +339,7 @@ TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
   EXPECT_GT(unfit, 0);
 }
 
-// What a limit lets through is no worse than any of the usual strategies that it lets through.
+// Within a memory limit, the result is no worse than any of the usual strategies that fit.
 TEST(Planner, WithinALimitNoWorseThanWhatFits) {
   const Model model = builtin_model("lenet5", {});
   const Workload workload{.batch = 64, .optimizer = {}};
@@ -385,7 +389,7 @@ TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {
   } catch (const NothingFits& error) {
     const Index held = error.smallest.cost.memory.total;
     EXPECT_GT(held, options.memory_limit);
-    EXPECT_NE(std::string(error.what()).find("the smallest of them holds " + print_bytes(held)), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("the smallest holds " + print_bytes(held)), std::string::npos);
     options.memory_limit = held;
     EXPECT_EQ(plan_strategies(small(), workload, default_machine(), {}, options).front().cost.memory.total, held);
   }

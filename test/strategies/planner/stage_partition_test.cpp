@@ -1,12 +1,15 @@
-// stages = N: the boundaries against all cuts, within memory, in files, and under every schedule.
+// stages = N: compares the boundaries with all partitions, within a memory limit, in files, and under every schedule.
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 
 #include "strategies/planner/stage_search.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <functional>
 #include <random>
@@ -18,7 +21,7 @@ namespace {
 
 Workload of_batch(Index batch) { return {.batch = batch, .dtype = DType::f32, .training = true, .optimizer = {}}; }
 
-/// Linear layers of any widths, with an output that is read again further down here and there.
+/// A chain of linear layers of any widths, in which some outputs are also read by later layers.
 Model drawn_chain(std::uint64_t seed, std::uint64_t most = 7, std::uint64_t width = 60) {
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t n) { return static_cast<Index>(random() % n); };
@@ -37,7 +40,7 @@ Model drawn_chain(std::uint64_t seed, std::uint64_t most = 7, std::uint64_t widt
   return m;
 }
 
-/// Calls f(ends) for every way to cut layers into groups.
+/// Calls f(ends) for every partition of the layers into groups.
 void for_cuts(int layers, int groups, const std::function<void(const std::vector<int>&)>& f,
               std::vector<int> ends = {}) {
   const int begun = ends.empty() ? 0 : ends.back(), left = groups - static_cast<int>(ends.size());
@@ -63,7 +66,7 @@ Strategy with_stages(const Model& model, Strategy strategy, const std::vector<in
   return strategy;
 }
 
-/// What compare prints: the price of the bound plan.
+/// The cost estimate of the bound plan, as `compare` prints it.
 double seconds(const Model& model, const Strategy& strategy, Index batch, const Machine& machine) {
   return estimate(bind(model, strategy, of_batch(batch)), machine).seconds;
 }
@@ -81,7 +84,8 @@ Strategy in_stages(int stages, const std::string& kind, int microbatches) {
 
 }  // namespace
 
-// What is not priced cut by cut (losses that meet, padding of buckets) takes no part in a hundred of a step here.
+// Costs that are not estimated per partition (sums of losses, padding of buckets) take less than a hundredth of a step
+// here.
 TEST(Balance, FindsTheBestOfAllCuts) {
   for (const auto& kind : schedule_kinds())
     for (std::uint64_t seed = 0; seed < cases(16); ++seed)
@@ -101,15 +105,16 @@ TEST(Balance, FindsTheBestOfAllCuts) {
       }
 }
 
-// fashion-cnn in a V: balanced groups would leave one stage with 1.2 times as much to do.
+// fashion-cnn in a V: balanced groups would give one stage 1.2 times as much work.
 TEST(Balance, AStageIsTheSumOfItsGroups) {
   const Model model = builtin_model("fashion-cnn", {});
   for (const std::string kind : {"zb-v", "v-half", "dualpipe-v", "interleaved", "chimera", "1f1b"}) {
     const Strategy asked = in_stages(2, kind, 8);
     double best = 1e9;
-    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()), [&](const auto& ends) {
-      best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
-    });
+    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()),
+             [&](const auto& ends) {
+               best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
+             });
     const Strategy strategy = place_stages(model, asked, of_batch(128), default_machine(), {});
     expect_seconds(seconds(model, strategy, 128, default_machine()), best, strategy.print());
   }
@@ -124,7 +129,8 @@ ScheduleRequest request_of(const Strategy& strategy) {
   return request;
 }
 
-/// Nodes of four ranks that share two links, below a network that takes half of what these bring; and exchanges as measured.
+/// Nodes of four ranks that share two links, below a network with half of the links' bandwidth; and a machine with
+/// measured exchanges.
 std::vector<Machine> busy_networks() {
   Machine shared = clustered_machine(4, 2);
   shared.levels[1].bandwidth = {1e7, ""};
@@ -139,7 +145,8 @@ Strategy on_nodes(int stages) {
   return strategy.stages(stages).schedule("1f1b", 4);
 }
 
-// All ranks of a node send at once. A chain hands over one output at a boundary, whose transfer `estimate` prices alone.
+// All ranks of a node send at once. A chain transfers one output at a stage boundary, whose time estimate() computes as
+// well.
 TEST(Balance, ACrossingCostsWhatEstimateSays) {
   Model model("chain");
   auto t = model.input("in", {.channels = 8, .spatial = {}});
@@ -158,7 +165,7 @@ TEST(Balance, ACrossingCostsWhatEstimateSays) {
   }
 }
 
-// Losses that meet over such a network take more of a step than over others.
+// Sums of losses over such a network take more of a step than over others.
 TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
   for (const Machine& machine : busy_networks())
     for (std::uint64_t seed = 0; seed < cases(8); ++seed)
@@ -191,7 +198,8 @@ TEST(Balance, FitsTheMemory) {
       const auto free = ends_of(model, place_stages(model, asked, of_batch(12), round_machine(1), {}));
       Index least = most(free);
       for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) { least = std::min(least, most(ends)); });
-      const Index enough = least + least / 20;  // nearer to the least the search, which counts about, may find none
+      // closer to the minimum, the search may find no partition, since it counts memory approximately
+      const Index enough = least + least / 20;
       for (const Index limit : {most(free), most(free) - 1, enough, least, least - 1}) {
         double best = 1e9;
         for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) {
@@ -217,12 +225,12 @@ TEST(Balance, FitsTheMemory) {
       EXPECT_GT(moved, 5) << kind << ": a limit that binds moves boundaries";
     }
     EXPECT_GE(refused, 30) << kind;
-    EXPECT_LE(missed, 30) << kind << ", of some 70 limits that a cut fits";
+    EXPECT_LE(missed, 30) << kind << ", of about 70 limits that some partition fits";
     EXPECT_LE(slower, 2) << kind;
   }
 }
 
-// What is done where there are too many cuts to try: compared where there are few.
+// The search for models with too many partitions to compare, checked where there are few.
 TEST(Balance, MovingBoundariesFindsTheBestCut) {
   int all = 0, missed = 0, gained = 0;
   for (const auto& kind : schedule_kinds())
@@ -237,7 +245,7 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
         const double best = price.makespan(search_partition(price, 0).ends),
                      found = price.makespan(search_partition(price, 0, 0).ends);
         EXPECT_LE(found, 1.04 * best) << kind.name << ", " << stages << " stages, seed " << seed;
-        double slowest = 1e9, even = 0;  // of the cut with the least slowest group
+        double slowest = 1e9, even = 0;  // of the partition whose slowest group is fastest
         for_cuts(price.layers(), groups, [&](const auto& ends) {
           double most = 0;
           for (std::size_t g = 0; g < ends.size(); ++g)
@@ -250,18 +258,18 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
         gained += found < even * (1 - 1e-6) ? 1 : 0;
       }
   EXPECT_LE(missed, 1 + all / 100);
-  EXPECT_GT(3 * gained, all) << "what even groups lose";
+  EXPECT_GT(3 * gained, all) << "gains over even groups";
 }
 
 TEST(Balance, SaysWhatDoesNotFit) {
   const Model model = two_convolutions();
   expect_error(
       [&] { static_cast<void>(place_stages(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
-      {"no way that was found to cut the model 'two' into 2 stages fits 100 B a rank", "more stages",
+      {"no partition of the model 'two' into 2 stages was found that fits 100 B per rank", "more stages",
        "recompute = true"});
-  EXPECT_EQ(error_of([&] { bind(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
+  EXPECT_EQ(error_of([&] { test::bind_placed(model, in_stages(5, "1f1b", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 5 stages of 1 group of layers each");
-  EXPECT_EQ(error_of([&] { bind(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
+  EXPECT_EQ(error_of([&] { test::bind_placed(model, in_stages(3, "zb-v", 2), of_batch(4)); }),
             "the model 'two' has 4 layers, too few for 3 stages of 2 groups of layers each");
 }
 
@@ -278,19 +286,19 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
     while (!fits(kind, limit)) limit += limit / 16;
     return static_cast<double>(limit);
   };
-  EXPECT_GT(least("gpipe"), 1.5 * least("1f1b")) << "16 microbatches under way, not 2";
+  EXPECT_GT(least("gpipe"), 1.5 * least("1f1b")) << "16 microbatches in flight, not 2";
   EXPECT_GE(least("zb-h2"), least("zb-h1"));
-  // With a rank's peak as the limit or a little more, what is placed holds no more.
+  // With a rank's peak as the limit, or a little more, the chosen stages hold no more than it.
   for (const std::string kind : {"gpipe", "1f1b", "zb-h2", "chimera", "zb-v", "interleaved"}) {
     const auto limit = static_cast<Index>(least(kind));
     const Plan plan = bind(model, place_stages(model, in_stages(2, kind, 16), of_batch(64), round_machine(), {}, limit),
                            of_batch(64));
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const MemoryUse each = plan.peak(rank).each;
+      const MemoryUse each = peak_memory(plan, rank).each;
       EXPECT_LE(each[MemoryClass::weights] + each[MemoryClass::gradients] + each[MemoryClass::optimizer], limit)
           << kind;
       EXPECT_LE(static_cast<double>(each[MemoryClass::activations]), 1.1 * static_cast<double>(limit))
-          << kind << ", a batch of images, and gradients of activations beside what is kept";
+          << kind << ", counts a batch of images and gradients of activations as well";
     }
   }
 }
@@ -298,7 +306,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
 TEST(Balance, EveryScheduleTakesStages) {
   const Model model = builtin_model("lenet5", {});
   for (const auto& kind : schedule_kinds()) {
-    const Plan plan = bind(model, in_stages(2, kind.name, 4), of_batch(8));
+    const Plan plan = test::bind_placed(model, in_stages(2, kind.name, 4), of_batch(8));
     EXPECT_EQ(plan.grids.size(), 2U) << kind.name;
     EXPECT_EQ(plan.stage_of_group.size(), 2U * static_cast<std::size_t>(kind.groups_per_stage)) << kind.name;
     const Cost cost = estimate(plan, round_machine());
@@ -306,14 +314,14 @@ TEST(Balance, EveryScheduleTakesStages) {
   }
   Strategy four;
   four.stages(2).schedule("interleaved", 4, 4);
-  EXPECT_EQ(bind(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(test::bind_placed(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
 }
 
 TEST(Balance, StagesTakeConsecutiveRanks) {
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(3).schedule("1f1b", 4);
   EXPECT_EQ(strategy.ranks(), 6);
-  const Plan plan = bind(builtin_model("lenet5", {}), strategy, of_batch(8));
+  const Plan plan = test::bind_placed(builtin_model("lenet5", {}), strategy, of_batch(8));
   ASSERT_EQ(plan.grids.size(), 3U);
   for (int stage = 0; stage < 3; ++stage) {
     EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].first_rank(), 2 * stage);
@@ -328,7 +336,7 @@ TEST(Balance, OneStageIsTheStrategyItself) {
 
 TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   const Model model = builtin_model("lenet5", {});
-  const Strategy strategy = in_stages(3, "1f1b", 4);
+  const Strategy strategy = test::placed(model, in_stages(3, "1f1b", 4), of_batch(64));
   const Plan plan = bind(model, strategy, of_batch(64));
   const Strategy same = pin_weight_layouts(strategy, plan);
   EXPECT_EQ(same.groups().size(), 3U);
@@ -339,6 +347,7 @@ TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   }
   Strategy folded;
   folded.stages(2).schedule("zb-v", 4);
+  folded = test::placed(model, folded, of_batch(8));
   const Plan v = bind(model, folded, of_batch(8));
   EXPECT_EQ(bind(model, pin_weight_layouts(folded, v), of_batch(8)).hash(), v.hash());
 }
@@ -356,16 +365,16 @@ TEST(Balance, InStrategyFiles) {
     EXPECT_EQ(refusal(fmt::format("stages = {}", value)),
               "s.toml, line 1, column 10: 'stages' must be a whole number, 1 to 65536");
   EXPECT_EQ(refusal("stages = 2\n[[group]]\nlayers = [\"a\", \"b\"]\n"),
-            "s.toml, line 1, column 10: 'stages' places the stages itself; leave it or [[group]] out");
+            "s.toml, line 1, column 10: 'stages' chooses the groups automatically; remove it or [[group]]");
   Strategy both;
   both.stages(2);
   EXPECT_EQ(error_of([&] {
               both.group({"a", "b"});
             }),
-            "2 stages are asked for, but stages are named too; say one of both");
+            "2 stages are requested, but groups are named too; give one of the two");
   EXPECT_EQ(error_of([] {
               Strategy().group({"a", "b"}).stages(2);
             }),
-            "2 stages are asked for, but stages are named too; say one of both");
-  EXPECT_EQ(error_of([] { Strategy().stages(0); }), "0 stages; there must be 1 to 65536");
+            "2 stages are requested, but groups are named too; give one of the two");
+  EXPECT_EQ(error_of([] { Strategy().stages(0); }), "the number of stages is 0; it must be 1 to 65536");
 }

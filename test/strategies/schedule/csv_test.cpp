@@ -1,4 +1,4 @@
-// Schedules as files: they come back as they were, and what is wrong is named with file, line and cell.
+// Schedules as files: they read back as they were written, and errors name file, line and cell.
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/error_of.hpp"
@@ -43,14 +43,15 @@ TEST(Csv, SaysWhatIsWrong) {
             "x.csv, line 2, cell 2: \"1X0\": there is no action X; there are F, B, I, W and R");
   EXPECT_EQ(error("0F\n"),
             "x.csv, line 1, cell 1: \"0F\" has no microbatch; write an action as \"2F0\": group, what, microbatch");
-  EXPECT_EQ(error("F0\n"), "x.csv, line 1, cell 1: \"F0\" is no action; write one as \"2F0\": group, what, microbatch");
-  EXPECT_EQ(error("0SEND_F0\n"), "x.csv, line 1, cell 1: \"0SEND_F0\" is derived from the schedule; leave it out");
+  EXPECT_EQ(error("F0\n"),
+            "x.csv, line 1, cell 1: \"F0\" is not an action; write one as \"2F0\": group, what, microbatch");
+  EXPECT_EQ(error("0SEND_F0\n"), "x.csv, line 1, cell 1: \"0SEND_F0\" is derived from the schedule; remove it");
   EXPECT_EQ(error("0F0,,0WAIT_SEND_F0\n"),
-            "x.csv, line 1, cell 3: \"0WAIT_SEND_F0\" is derived from the schedule; leave it out");
-  EXPECT_EQ(error("\n\n"), "x.csv: there is no action in it");
+            "x.csv, line 1, cell 3: \"0WAIT_SEND_F0\" is derived from the schedule; remove it");
+  EXPECT_EQ(error("\n\n"), "x.csv: it contains no actions");
   for (const std::string empty : {"", " ", "\r", "\n"})
     EXPECT_EQ(error("0F0,0B0\n" + empty + "\n1F0,1B0\n"),
-              "x.csv, line 2: an empty line is a stage without actions; take it out, or write commas for a stage that "
+              "x.csv, line 2: an empty line is a stage without actions; remove it, or write commas for a stage that "
               "idles");
   EXPECT_EQ(error("0F99999999999\n"),
             "x.csv, line 1, cell 1: \"0F99999999999\" has no microbatch; write an action as \"2F0\": group, what, "
@@ -58,16 +59,16 @@ TEST(Csv, SaysWhatIsWrong) {
   EXPECT_EQ(
       error("900F9000\n"),
       "x.csv: 901 groups and 9001 microbatches are named, which need 8109901 forwards; there are 1 actions in all");
-  EXPECT_EQ(error("-1F0,0F0,0B0\n"), "x.csv, line 1, cell 1: \"-1F0\": group -1; the first is 0");
+  EXPECT_EQ(error("-1F0,0F0,0B0\n"), "x.csv, line 1, cell 1: \"-1F0\": group -1; the least is 0");
   EXPECT_EQ(error("(0F0;1B0)\n"),
-            "x.csv, line 1, cell 1: \"(0F0;1B0)\" is no pair; write it as \"(0F1;3B0)OVERLAP_F_B\"");
+            "x.csv, line 1, cell 1: \"(0F0;1B0)\" is not a pair; write it as \"(0F1;3B0)OVERLAP_F_B\"");
 }
 
 TEST(Csv, CountsCellsAsTheFileHasThem) {
   const auto error = [](const std::string& csv) {
     return error_of([&] { check_schedule(parse_csv(csv, "x.csv"), GroupGraph(2), true); });
   };
-  // idle cells and lines count, a pair is one cell
+  // Idle cells and lines count; a pair is one cell.
   EXPECT_EQ(error("0F0,,0B0,,0F0\n,1F0,1B0\n"),
             "x.csv, line 1, cell 5: stage 0: 0F0 comes twice\n  stage 0: 0F0 0B0 [0F0]\n  stage 1: 1F0 1B0 (done)");
   EXPECT_EQ(error(",\n0F0,0F1,0B0,0B1\n,,1F0,(1F1;1B0)OVERLAP_F_B,1B1,1B0\n"),

@@ -1,4 +1,5 @@
-// Schedules as data: what generators make, what the validator refuses, and that the simulator's numbers are the published ones.
+// Schedules as data: what the generators make, what the checks refuse, and that the simulator reproduces published
+// numbers.
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/error_of.hpp"
@@ -23,7 +24,7 @@ ScheduleRequest request(const std::string& kind, int stages, int microbatches) {
   return r;
 }
 
-/// The kinds that take so many stages.
+/// The kinds that support this number of stages.
 std::vector<std::string> kinds_for(int stages) {
   std::vector<std::string> names;
   for (const auto& kind : schedule_kinds())
@@ -93,7 +94,7 @@ TEST(Simulator, BubblesInClosedForm) {
   for (const int n : {2, 3, 4, 8})
     for (const int k : {1, 2, 3, 12}) {
       EXPECT_DOUBLE_EQ(run(request("gpipe", n, k)).bubble_rate(), (n - 1.0) / (n + k - 1.0));
-      if (k >= n) {  // 1f1b the same; (p-1)(F+B-W) and none
+      if (k >= n) {  // 1f1b is the same; zb-h1 has (p-1)(F+B-W) and zb-h2 none
         EXPECT_DOUBLE_EQ(run(request("1f1b", n, k)).bubble_rate(), (n - 1.0) / (n + k - 1.0));
         EXPECT_DOUBLE_EQ(run(request("zb-h1", n, k)).cost, 3.0 * k + n - 1);
       }
@@ -101,7 +102,7 @@ TEST(Simulator, BubblesInClosedForm) {
         EXPECT_NEAR(run(request("zb-v", n, k)).bubble_rate(), 0, 1e-12);
       }
     }
-  for (const int n : {2, 4, 8, 16})  // Li and Hoefler 2021, forward and backward alike
+  for (const int n : {2, 4, 8, 16})  // Li and Hoefler 2021; forward and backward take equal time
     for (const int m : {n, 2 * n, 5 * n}) {
       auto r = request("chimera", n, m);
       r.times = {1, 0.5, 0.5};
@@ -109,7 +110,7 @@ TEST(Simulator, BubblesInClosedForm) {
       const auto held = peaks("chimera", n, m);
       EXPECT_LE(*std::max_element(held.begin(), held.end()), n);
     }
-  // a half and two thirds of 1f1b's bubble at most, and a little where few stages leave no room
+  // At most a half and two thirds of 1f1b's bubble, and a little more if there are few stages.
   for (const int n : {4, 8, 16, 32}) {
     const auto bubble = [&](const std::string& kind) {
       const double rate = run(request(kind, n, 3 * n)).bubble_rate();
@@ -124,7 +125,7 @@ TEST(Simulator, BubblesInClosedForm) {
   EXPECT_DOUBLE_EQ(simulate(schedule, GroupGraph(16), equal_times(16, 4, {}, 0)).cost, 3 * 16 + 3 * 3 / 4.0);
 }
 
-// The table of kinds in the README: the bubble, and from how many microbatches on.
+// The README's table of kinds: the bubble, and from which number of microbatches on it holds.
 TEST(Simulator, BubblesFromSoManyMicrobatchesOn) {
   for (const int p : {2, 3, 4, 5, 8}) {
     const auto bubble = [&](const std::string& kind, int m) { return run(request(kind, p, m)).cost - 3.0 * m; };
@@ -153,7 +154,7 @@ TEST(Simulator, PeakActivations) {
   EXPECT_EQ(peaks("1f1b", 4, 8), (std::vector<double>{4, 3, 2, 1}));
   EXPECT_EQ(peaks("zb-h1", 4, 8), (std::vector<double>{4, 3, 2, 1}));
   EXPECT_EQ(peaks("zb-h2", 4, 8), (std::vector<double>{7, 5, 3, 1}));
-  EXPECT_EQ(peaks("interleaved", 4, 8), (std::vector<double>{11, 9, 7, 5}));  // halves of a stage
+  EXPECT_EQ(peaks("interleaved", 4, 8), (std::vector<double>{11, 9, 7, 5}));  // in halves of a stage
   const auto most = [](const std::string& kind, int stages) {
     const auto all = peaks(kind, stages, 4 * stages);
     return *std::max_element(all.begin(), all.end()) / 2;
@@ -191,7 +192,7 @@ TEST(Simulator, TransfersHoldUpNeitherStage) {
       auto times = equal_times(graph.groups(), 1, {}, 0.25 * i);
       for (auto& each : times.groups)
         each = {1.0 + static_cast<double>(random() % 8), 1.0 + static_cast<double>(random() % 4), 1};
-      const Schedule whole = with_communication(schedule, graph, false);  // without sums
+      const Schedule whole = with_communication(schedule, graph, false);  // without gradient sums
       const Simulation with = simulate(whole, graph, times), without = simulate(schedule, graph, times);
       EXPECT_DOUBLE_EQ(with.makespan, without.makespan) << kind;
       EXPECT_DOUBLE_EQ(with.bubble_rate(), without.bubble_rate()) << kind;
@@ -218,7 +219,7 @@ TEST(Simulator, CriticalPathHasNoSlack) {
   }
 }
 
-/// Whether the lists can be worked off, found by trying: the slow way, written from the meaning of the actions.
+/// Whether the lists can be run in order, found by trying: the slow way, written from the meaning of the actions.
 bool can_run(const Schedule& schedule) {
   const int last = schedule.groups() - 1;
   std::set<std::tuple<Kind, int, int>> done;
@@ -285,27 +286,29 @@ TEST(Validator, NamesTheFirstWrongAction) {
   EXPECT_EQ(error("0F0,0B0\n"), "x.csv: group 1: no stage runs it");
   EXPECT_EQ(error("0F0,0B0,0F0\n1F0,1B0\n"),
             "x.csv, line 1, cell 3: stage 0: 0F0 comes twice\n  stage 0: 0F0 0B0 [0F0]\n  stage 1: 1F0 1B0 (done)");
-  EXPECT_EQ(error("0F0,0B0\n1F0,1B0,0F1\n"),
-            "x.csv, line 2, cell 3: stage 1: 0F1 is of a group that stage 0 runs; a group lies on one stage\n  stage "
-            "0: 0F0 0B0 (done)\n  stage 1: "
-            "1F0 1B0 [0F1]");
+  EXPECT_EQ(
+      error("0F0,0B0\n1F0,1B0,0F1\n"),
+      "x.csv, line 2, cell 3: stage 1: 0F1 belongs to a group that stage 0 runs; a group must be on one stage\n  stage "
+      "0: 0F0 0B0 (done)\n  stage 1: "
+      "1F0 1B0 [0F1]");
   EXPECT_EQ(error("0F0,0B0\n1F0,1B0\n2F0,2B0\n"),
             "x.csv, line 3, cell 1: stage 2: 2F0: there are 2 groups of layers, 0 to 1");
-  EXPECT_EQ(error_of([&] { check_complete(parse_csv("0F0,0B0\n1F0\n", "x"), chain, false); }),
-            "x, line 1, cell 2: stage 0: 0B0 has no place where nothing is trained\n  stage 0: 0F0 [0B0]\n  stage 1: "
-            "1F0 (done)");
+  EXPECT_EQ(
+      error_of([&] { check_complete(parse_csv("0F0,0B0\n1F0\n", "x"), chain, false); }),
+      "x, line 1, cell 2: stage 0: 0B0 must not be in a schedule without training\n  stage 0: 0F0 [0B0]\n  stage 1: "
+      "1F0 (done)");
   EXPECT_EQ(error_of([&] {
               check_peak(generate(request("gpipe", 2, 3)), {{1, 0, 0}, {2, 0, 0}}, 5);
             }),
-            "stage 1: it holds up to 6 at one moment, more than the limit of 5");
+            "stage 1: it holds up to 6, more than the limit of 5");
   EXPECT_EQ(error_of([&] {
               check_peak(parse_csv("0F0,0F1\n1F0,1F1\n", "x.csv"), {{1, 0, 0}, {2, 0, 0}}, 3);
             }),
-            "x.csv, line 2: stage 1: it holds up to 4 at one moment, more than the limit of 3");
+            "x.csv, line 2: stage 1: it holds up to 4, more than the limit of 3");
 }
 
 TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
-  // both stages send before either receives; posted together they would pass
+  // Both stages send before either receives. Posted together the transfers would pass.
   const GroupGraph chain(2);
   const auto transfer = [](Kind kind, int group, int m) { return Action{kind, group, m, 0, 1 - group}; };
   Schedule s{"x",
@@ -327,11 +330,11 @@ TEST(Validator, UnbufferedSendsThatWaitForEachOther) {
             "the stages wait for each other: stage 0 at 0SEND_F1 for 1RECV_F1, stage 1 at 1SEND_B0 for 0RECV_B0\n"
             "  stage 0: 0F0 0SEND_F0 0F1 [0SEND_F1] 0F2 0RECV_B0 0SEND_F2\n"
             "  stage 1: 1RECV_F0 1F0 1B0 [1SEND_B0] 1B9 1RECV_F1 1RECV_F2");
-  std::swap(s.stages[1][3], s.stages[1][4]);  // now beside the receives
+  std::swap(s.stages[1][3], s.stages[1][4]);  // now next to the receives
   EXPECT_EQ(error_of([&] { check_rendezvous(s, chain); }), "");
   std::swap(s.stages[1][5], s.stages[1][6]);
   EXPECT_EQ(error_of([&] { check_rendezvous(s, chain); }),
-            "stage 0 sends 0SEND_F1 to stage 1 where that receives 0SEND_F2");
+            "stage 0 sends 0SEND_F1 to stage 1, which expects to receive 0SEND_F2");
 }
 
 TEST(Communication, SkipsGoStraightFromProducerToConsumer) {
@@ -357,15 +360,15 @@ TEST(Generators, SayWhatTheyRefuse) {
   EXPECT_EQ(error([](auto& r) { r.kind = "1f1d"; }),
             "there is no schedule '1f1d' (did you mean '1f1b'?); there are 'gpipe', '1f1b', 'interleaved', 'chimera', "
             "'zb-h1', 'zb-h2', 'zb-1p', 'zb-2p', 'zb-v', 'v-half', 'v-min', 'dualpipe-v'");
-  EXPECT_EQ(error([](auto& r) { r.stages = 0; }), "a schedule of 0 stages; there must be 1 to 16384");
+  EXPECT_EQ(error([](auto& r) { r.stages = 0; }), "the number of stages is 0; it must be 1 to 16384");
   EXPECT_EQ(error([](auto& r) { r.kind = "chimera", r.stages = 3; }),
-            "the schedule 'chimera' needs an even number of stages, not 3: the two directions fill each other's "
-            "bubbles only so");
+            "the schedule 'chimera' needs an even number of stages, not 3: only then do the two directions fill "
+            "each other's bubbles");
   EXPECT_EQ(error([](auto& r) { r.groups_per_stage = 2; }),
-            "the schedule '1f1b' has 1 group a stage, not 2; 'interleaved' takes any number");
+            "the schedule '1f1b' has 1 group per stage, not 2; 'interleaved' takes any number");
   EXPECT_EQ(error([](auto& r) { r.kind = "zb-1p", r.memory_limit = 0.5; }),
-            "the schedule 'zb-1p' in a memory of 0.5: one microbatch of a stage needs 1");
-  EXPECT_EQ(error([](auto& r) { r.times.forward = 0; }), "an action takes 0; it must take a time above 0");
+            "the schedule 'zb-1p' has a memory limit of 0.5; one microbatch of a stage needs 1");
+  EXPECT_EQ(error([](auto& r) { r.times.forward = 0; }), "the time of an action is 0; it must be more than 0");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ using namespace partita;
 
 namespace {
 
-/// Pixel values that name their place, none of them zero. Refuses what lies outside the box that was announced.
+/// Pixel values that encode their position, none of them zero. Fails if a box outside the announced box is requested.
 class NumberedData final : public Dataset {
  public:
   explicit NumberedData(const Shape& sample) : sample_(sample), held_(sample) {}
@@ -20,7 +20,7 @@ class NumberedData final : public Dataset {
   Index classes() const override { return 2; }
   void hold(std::span<const Index>, const Box& box) override { held_ = box; }
   void read(Index sample, const Box& box, std::span<float> out) const override {
-    EXPECT_TRUE(box.empty() || held_.contains(box)) << box.print() << " was asked for, " << held_.print() << " is held";
+    EXPECT_TRUE(box.empty() || held_.contains(box)) << box.print() << " was requested, " << held_.print() << " is held";
     ASSERT_EQ(static_cast<Index>(out.size()), box.volume());
     for (std::size_t i = 0; i < out.size(); ++i) {
       Index rest = static_cast<Index>(i), at = 0, scale = 1;
@@ -48,12 +48,12 @@ std::vector<float> augmented(const Dataset& data, Index sample, const Box& box, 
   return out;
 }
 
-/// Element `at` of an image of the whole shape.
+/// Element (c, h, w) of an image of the whole shape.
 float pixel(const std::vector<float>& image, Index c, Index h, Index w) {
   return image[static_cast<std::size_t>((c * shape['H'] + h) * shape['W'] + w)];
 }
 
-/// How one augmented image was moved, found by trying: each candidate must explain every pixel.
+/// How one augmented image was moved, found by trying: a candidate must explain every pixel.
 struct Found {
   Index down = 0, right = 0;
   bool mirrored = false;

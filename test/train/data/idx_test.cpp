@@ -23,7 +23,7 @@ Bytes idx(const std::vector<unsigned>& extents, const Bytes& elements) {
   return file;
 }
 
-/// Pixels that tell themselves apart: 7, 14, ... modulo 256.
+/// Pixels with distinct values: 7, 14, ... modulo 256.
 Bytes ramp(std::size_t count) {
   Bytes bytes(count);
   for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(7 * (i + 1));
@@ -35,7 +35,7 @@ class Idx : public testing::TestWithParam<bool> {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Writes a file, gzipped if the parameter says so, and returns its path.
+  /// Writes a file, gzipped if `gzip` is true, and returns its path.
   std::string write(const std::string& name, const Bytes& bytes, bool gzip) const {
     const auto path = (folder_ / name).string();
     if (gzip) {
@@ -95,7 +95,7 @@ TEST_P(Idx, EveryHeldBoxGivesItsPixels) {
       for (Index w = 0; w <= columns; ++w) {
         const Box held = make_box({{c / 2, channels}, {h, rows}, {w / 3, w}});
         const Box asked = make_box({{c, channels}, {h, rows - (h < rows ? 1 : 0)}, {w / 2, w}});
-        data->hold(std::vector<Index>{3, 1, 3}, held);  // in any order, also twice
+        data->hold(std::vector<Index>{3, 1, 3}, held);  // in any order, with duplicates
         for (const Index i : {1, 3}) {
           const auto pixels = read(*data, i, asked);
           auto next = pixels.begin();
@@ -124,7 +124,7 @@ TEST_P(Idx, HoldsAgain) {
   data->hold(std::vector<Index>{2}, row);
   EXPECT_EQ(read(*data, 2, row)[0], scaled(ramp(30)[25]));
   std::filesystem::remove(images);
-  data->hold(std::vector<Index>{2}, row);  // what is held is not read again
+  data->hold(std::vector<Index>{2}, row);  // held samples are not read again
   EXPECT_EQ(read(*data, 2, row)[0], scaled(ramp(30)[25]));
   const auto message = test::error_of([&] { data->hold(std::vector<Index>{1}, row); });
   EXPECT_NE(message.find("cannot open '" + images + "': No such file or directory"), std::string::npos) << message;
@@ -147,9 +147,9 @@ TEST_P(Idx, RefusesWhatIsNoIdx) {
     if (const auto at = text.find(path); at != std::string::npos) text.replace(at, path.size(), "PATH");
     return text;
   };
-  EXPECT_EQ(message({}), "'PATH' is no IDX file: expected a header of 4 bytes or more, found 0");
-  EXPECT_EQ(message({0, 0, 8}), "'PATH' is no IDX file: expected a header of 4 bytes or more, found 3");
-  EXPECT_EQ(message({'P', 'N', 'G', 0, 0}), "'PATH' is no IDX file: expected it to begin with 00 00, found 50 4e");
+  EXPECT_EQ(message({}), "'PATH' is not an IDX file: expected a header of 4 bytes or more, found 0");
+  EXPECT_EQ(message({0, 0, 8}), "'PATH' is not an IDX file: expected a header of 4 bytes or more, found 3");
+  EXPECT_EQ(message({'P', 'N', 'G', 0, 0}), "'PATH' is not an IDX file: expected it to begin with 00 00, found 50 4e");
   EXPECT_EQ(message({0, 0, 13, 3, 0}), "'PATH' holds elements of IDX type 0d; expected unsigned bytes, type 08");
   EXPECT_EQ(message(idx({1}, {0})), "'PATH' has the wrong number of dimensions: expected 3 to 4, found 1");
   EXPECT_EQ(message({0, 0, 8, 3, 0, 0, 0, 1, 0, 0}),
@@ -169,7 +169,7 @@ TEST_P(Idx, FindsTruncatedLabels) {
 TEST_P(Idx, FindsTruncatedImages) {
   const auto images = write("images", idx({3, 2, 5}, ramp(29))), labels = write("labels", idx({3}, {2, 0, 6}));
   const auto open = [&] { return open_idx(images, labels, 0.25, 0.5); };
-  if (!GetParam()) {  // a plain file's size tells at once
+  if (!GetParam()) {  // a plain file is checked by its size when it is opened
     EXPECT_EQ(test::error_of(open),
               "'" + images + "' is truncated: its header announces 46 bytes in all, but it ends after 45");
     return;
@@ -197,7 +197,7 @@ TEST_P(Idx, FindsAGzippedFileThatIsCutOrDamaged) {
 }
 
 TEST_P(Idx, RefusesAFileThatIsLongerThanItsHeaderSays) {
-  if (GetParam()) return;  // a gzipped file's length is not known beforehand
+  if (GetParam()) return;  // the length of a gzipped file is not known in advance
   const auto labels = write("labels", idx({1}, {0}));
   const auto images = write("images", idx({1, 1, 1}, {1, 2}));
   EXPECT_EQ(test::error_of([&] { open_idx(images, labels, 0, 1); }),
@@ -229,9 +229,9 @@ TEST(FashionMnist, NamesThePackageIfItIsMissing) {
 }
 
 TEST(FashionMnist, HasItsKnownSizesMeanAndDeviation) {
-  // test/run.sh installs it; its line of counts shows the skip where there is no such package.
+  // test/run.sh installs the package; its line of counts reports the skip if there is no such package.
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
-    GTEST_SKIP() << "dataset-fashion-mnist is not here";
+    GTEST_SKIP() << "dataset-fashion-mnist is not installed";
   EXPECT_EQ(open_fashion_mnist("", true)->size(), 60000);
   const auto data = open_fashion_mnist("", false);
   ASSERT_EQ(data->size(), 10000);

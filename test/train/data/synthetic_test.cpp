@@ -84,7 +84,7 @@ TEST(Synthetic, EveryClassOccursAboutEquallyOften) {
 }
 
 TEST(Synthetic, PartsShareThePatterns) {
-  // The mean of a class over many samples of one part recognises that class in the other part.
+  // The mean over many samples of a class in one part identifies that class in the other part.
   const auto training = make_synthetic(sample, {}, 400, 4, 1, 0), test = make_synthetic(sample, {}, 100, 4, 1, 1);
   std::array<std::vector<double>, 4> means;
   means.fill(std::vector<double>(105));
@@ -135,7 +135,7 @@ TEST(Synthetic, PlacesShowTheirLabels) {
   }
   EXPECT_GT(count[0], 3000);
   EXPECT_GT(count[1], 3000);
-  EXPECT_GT(std::abs(sum[0] / count[0] - sum[1] / count[1]), 0.1) << "a class has a mean of its own";
+  EXPECT_GT(std::abs(sum[0] / count[0] - sum[1] / count[1]), 0.1) << "classes have different means";
 }
 
 TEST(Synthetic, TargetsAreTheSameWhateverBoxIsAsked) {

@@ -1,5 +1,5 @@
-// Data sets in HDF5 files: what was saved is read, by any box and in any order, in the background and not; files of another
-// form are refused.
+// Data sets in HDF5 files: a saved data set reads back the same, by any box, in any order, prefetched or not; files of
+// another form are refused.
 #include "partita/train/data/dataset.hpp"
 #include "test/support/error_of.hpp"
 
@@ -42,7 +42,7 @@ struct Kind {
 
 const std::vector<Kind> kinds{
     {{{'C', 2}, {'D', 3}, {'H', 4}, {'W', 5}}, {{'D', 3}, {'H', 4}, {'W', 5}}, 3},  // labels of voxels
-    {{{'C', 3}, {'H', 4}, {'W', 5}}, {}, 7},                                        // a label a sample
+    {{{'C', 3}, {'H', 4}, {'W', 5}}, {}, 7},                                        // one label per sample
     {{{'C', 1}, {'W', 9}}, {{'C', 4}}, 0},                                          // values
 };
 
@@ -65,7 +65,8 @@ TEST_F(Volumes, HoldWhatWasSaved) {
       EXPECT_EQ(image(*data, sample, part), image(*original, sample, part));
       EXPECT_EQ(target(*data, sample, target_part), target(*original, sample, target_part));
     }
-    EXPECT_EQ(image(*data, 2, Box(shape)), image(*original, 2, Box(shape))) << "what was not announced is read at once";
+    EXPECT_EQ(image(*data, 2, Box(shape)), image(*original, 2, Box(shape)))
+        << "samples that were not announced are read directly";
   }
 }
 

@@ -1,5 +1,6 @@
-// The serial result itself: the derivative of the loss along a random direction of all weights, by the gradients and by
-// central differences, for drawn models. What one rank computes is what all others are held against.
+// Checks the serial result itself: the derivative of the loss along a random direction of all weights, from the
+// gradients and from central differences, for randomly drawn models. All partitioned runs are compared with one rank's
+// results.
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
 #include "test/support/master.hpp"
@@ -18,7 +19,7 @@ void move(Parameters& parameters, const Plan& plan, double distance) {
     }
 }
 
-/// The same direction's derivative by the gradients of the last run.
+/// The derivative along the same direction, from the gradients of the last run.
 double slope(Parameters& parameters, const Plan& plan) {
   double sum = 0;
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
@@ -33,7 +34,8 @@ double slope(Parameters& parameters, const Plan& plan) {
   return sum;
 }
 
-/// Relative distance of the two derivatives; a kink of ReLU or maximum between the two points spoils one step size, not all.
+/// Relative distance of the two derivatives. A kink of a ReLU or maximum between the two points spoils one step size,
+/// not all.
 double derivative_error(const RandomCase& drawn) {
   double best = 1;
   run_threads(1, [&](Communicator& comm) {
@@ -51,9 +53,9 @@ double derivative_error(const RandomCase& drawn) {
     fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i); });
     fill(batch.target, target.shape,
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
-    constexpr double still = 1e-300;  // a learning rate that moves nothing
+    constexpr double still = 1e-300;  // a learning rate that changes nothing
     move(trainer.parameters(), trainer.plan(),
-         0.1);  // biases away from zero: padding alone would sit on the kink of a ReLU
+         0.1);  // nonzero biases: with padding alone the input would be at the kink of a ReLU
     executor.run(batch, 0, still);
     const double exact = slope(trainer.parameters(), trainer.plan());
     for (const double h : {1e-4, 1e-5, 1e-6, 1e-7}) {

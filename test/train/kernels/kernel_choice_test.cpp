@@ -1,7 +1,8 @@
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
-#include "src/backend/reference.hpp"
 #include "partita/comm/threads.hpp"
+#include "src/backend/reference.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A backend with two ways to compute a convolution, of which its own guess is the slower.
+/// A backend with two algorithms for a convolution; its own default is the slower one.
 class TwoWays : public ReferenceBackend {
  public:
   std::vector<std::string_view> algorithms(const ConvProblem&) const override { return {"slow", "quick"}; }
@@ -30,7 +31,7 @@ class TwoWays : public ReferenceBackend {
   bool slow_ = true;
 };
 
-/// A folder of the test's own, and two problems of which each rank has one, and one that all have.
+/// A temporary folder, and problems: one for each rank, and one that all ranks have.
 class KernelChoice : public testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +50,7 @@ class KernelChoice : public testing::Test {
 
   KernelCache cache() const { return {folder.string(), "two ways", 1}; }
 
-  /// What three ranks choose, and their report.
+  /// Returns what three ranks choose, and their report.
   std::pair<KernelChoices, KernelReport> choose(const std::function<void()>& meanwhile = {}) const {
     std::vector<KernelChoices> choices(3);
     std::vector<KernelReport> reports(3);
@@ -100,7 +101,7 @@ TEST_F(KernelChoice, FollowsTheFileAndMeasuresWhatIsDamaged) {
   EXPECT_EQ(cache.read()[problem(9).print()], "quick");
 }
 
-// Else it would round in one way, and its own continuation in another.
+// Otherwise this run would round in one way, and its continuation in another.
 TEST_F(KernelChoice, FollowsWhatAnotherJobKeptMeanwhile) {
   fs::create_directories(folder);
   const auto [choices, report] = choose([&] { cache().add({{problem(8).print(), "slow"}}); });
@@ -111,7 +112,7 @@ TEST_F(KernelChoice, FollowsWhatAnotherJobKeptMeanwhile) {
 }
 
 TEST_F(KernelChoice, IsByRuleIfTheFileCannotBeWrittenAfterAll) {
-  fs::create_directories(cache().path());  // a folder in the file's place
+  fs::create_directories(cache().path());  // a folder in place of the file
   const auto [choices, report] = choose();
   EXPECT_TRUE(choices.empty());
   EXPECT_EQ(report.problem.find(cache().path() + " cannot be written: "), 0U) << report.problem;

@@ -1,5 +1,5 @@
-// Layers whose outputs no other test knows, against their definitions as loops over one rank's tensors. (That partitioned
-// runs agree with one rank, and gradients with differences, is for the master and the gradient test.)
+// Compares layers whose outputs no other test checks with their definitions, written as loops over one rank's tensors.
+// (The master test compares partitioned runs with one rank, the gradient test compares gradients with differences.)
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
 #include "test/support/master.hpp"
@@ -9,8 +9,9 @@ namespace {
 
 constexpr Index samples = 2, channels = 6, height = 3, width = 2;
 
-/// Outputs of all layers of `model` for images of normal numbers; a scale of channel c is 1 + c/10, a shift c/5. Labels count
-/// up through the classes, values are normal. If asked for, the weights of layer 1 and the loss.
+/// Returns the outputs of all layers of `model` for normally distributed images. The scale of channel c is 1 + c/10,
+/// its shift c/5. Labels count through the classes; values are normal. Also returns the weights of layer 1 and the loss
+/// if requested.
 std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights = nullptr, double* loss = nullptr) {
   std::vector<Tensor> outputs;
   run_threads(1, [&](Communicator& comm) {
@@ -107,7 +108,7 @@ TEST(Layers, GlobalAveragePoolIsTheMean) {
     }
 }
 
-/// sum over d of |x - at| <= 1 of the linear interpolation between places: its weight of input i for output o.
+/// The weight of input i for output o in linear interpolation between positions.
 double linear_weight(Index o, Index i, Index scale, Index n) {
   const double at =
       std::clamp((static_cast<double>(o) + 0.5) / static_cast<double>(scale) - 0.5, 0.0, static_cast<double>(n - 1));
@@ -158,7 +159,7 @@ TEST(Layers, SpaceToDepthOrdersChannelsBeforePlaces) {
     });
 }
 
-/// y += x w over all places that the window of an input reaches.
+/// y += x w over all positions that the window of an input reaches.
 TEST(Layers, ConvTransposeIsItsDefinition) {
   const Window slide_h{.kernel = 3, .stride = 2, .dilation = 1, .pad_lo = 1, .pad_hi = 0};
   const Window slide_w{.kernel = 2, .stride = 3, .dilation = 2, .pad_lo = 0, .pad_hi = 1};
@@ -195,7 +196,7 @@ TEST(Layers, ConvTransposeIsItsDefinition) {
         }
 }
 
-// Losses: scores of the model's last layer, labels and values as `outputs_of` draws them.
+// Losses: the scores are the output of the model's last layer, labels and values as in `outputs_of`.
 
 double softmax(const Tensor& x, Index n, Index c, Index h, Index w) {
   double sum = 0;

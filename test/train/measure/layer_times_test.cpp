@@ -1,10 +1,14 @@
-// What ranks measure of their own work: every layer where it computes, whatever the plan, and nothing that is known.
+// Checks that ranks measure their own work: every layer on each rank where it computes, for any plan, and nothing that
+// is known already.
 #include "partita/train/measure/layer_times.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/train/kernels/kernel.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +17,7 @@
 namespace partita::test {
 namespace {
 
-/// Convolutions, a normalisation, and an output that skips layers.
+/// Convolutions, a normalization, and an output that skips layers.
 Model skips() {
   Model m("skips");
   const auto in = m.input("in", {.channels = 2, .spatial = {9, 6}});
@@ -32,7 +36,7 @@ Model skips() {
 
 const MeasureOptions quick{.backend = "reference", .most = 3, .budget = 0.0};
 
-/// What all ranks have in the end, which must be the same.
+/// Returns the times that all ranks have in the end, which must be equal.
 KernelTimes measured(const Plan& plan, const KernelTimes& known = {}) {
   std::vector<KernelTimes> times(static_cast<std::size_t>(plan.ranks()));
   run_threads(plan.ranks(), [&](Communicator& comm) {
@@ -61,11 +65,12 @@ void expect_times(const LayerPlan& layer, const LayerTimes& times, int rank, boo
   }
 }
 
-/// Every rank finds every layer of its stage, in microbatches of both sizes, and then prices all by measured times.
+/// Every rank finds times for every layer of its stage, in microbatches of both sizes; then the cost estimate uses only
+/// measured times.
 void expect_all_measured(const Strategy& strategy, Index batch, bool training = true) {
   SCOPED_TRACE(strategy.print());
-  const Plan plan =
-      bind(skips(), strategy, {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
+  const Plan plan = test::bind_placed(skips(), strategy,
+                                      {.batch = batch, .dtype = DType::f32, .training = training, .optimizer = {}});
   const KernelTimes times = measured(plan);
   for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (std::size_t i = 0; i < layers->size(); ++i)
@@ -129,7 +134,7 @@ class Tap final : public Operator {
   }
 };
 
-/// Notes when it runs, forward and backward.
+/// Records when it runs, forward and backward.
 class TapKernel final : public Kernel {
  public:
   explicit TapKernel(std::string& log) : log_(log) {}
@@ -146,7 +151,8 @@ class TapKernel final : public Kernel {
   std::string& log_;
 };
 
-/// What a layer of each of `stages` stages ran while it was measured. Ranks write what is theirs.
+/// Returns the order in which a layer of each of `stages` stages ran while it was measured. Each rank writes its own
+/// entry.
 std::vector<std::string> order_of_runs(const std::string& kind, int stages, bool recompute = false) {
   static std::map<std::string, std::string> logs;
   static std::once_flag once;
@@ -172,20 +178,21 @@ std::vector<std::string> order_of_runs(const std::string& kind, int stages, bool
   return all;
 }
 
-/// With backward whole and in halves: a run that is not timed, and three that are.
+/// The backward pass whole and split, each with one run that is not timed and three that are.
 std::string eightfold(const std::string& run) {
   std::string text;
   for (int i = 0; i < 8; ++i) text += run;
   return text;
 }
 
-// A layer finds in the caches what a step of six microbatches leaves there: it is timed in the plan's own order of four.
+// A layer finds in the caches what a step of six microbatches leaves there: it is timed in the plan's order of the
+// first four.
 TEST(LayerTimes, InTheOrderOfThePlansSchedule) {
   using Runs = std::vector<std::string>;
   EXPECT_EQ(order_of_runs("gpipe", 1), (Runs{eightfold("FFFFBBBB")}));
   EXPECT_EQ(order_of_runs("1f1b", 2), (Runs{eightfold("FFBFBFBB"), eightfold("FBFBFBFB")}));
   EXPECT_EQ(order_of_runs("zb-h1", 2), (Runs{eightfold("FFBFBFBB"), eightfold("FBFBFBFB")}));
-  EXPECT_EQ(order_of_runs("gpipe", 1, true), (Runs{eightfold("FB")})) << "more may not fit";
+  EXPECT_EQ(order_of_runs("gpipe", 1, true), (Runs{eightfold("FB")})) << "more microbatches may not fit";
 }
 
 TEST(LayerTimes, WhatIsKnownStays) {
@@ -193,7 +200,7 @@ TEST(LayerTimes, WhatIsKnownStays) {
   KernelTimes known("elsewhere");
   const KernelTimes found = measured(plan);
   for (const auto& [of, times] : found.all())
-    known.set(of.first, of.second, {7, 8, 9, 10});  // whole names, with the backend's
+    known.set(of.first, of.second, {7, 8, 9, 10});  // full names, with the backend's name
   EXPECT_EQ(measured(plan, known).print(), known.print()) << "and nothing is added";
   KernelTimes some("elsewhere", "reference");
   const std::string conv = local_work(plan.layers[1], 0, plan.workload);

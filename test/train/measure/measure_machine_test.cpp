@@ -1,4 +1,6 @@
 #include "partita/train/measure/measure_machine.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/comm/solo.hpp"
 #include "partita/comm/threads.hpp"
@@ -17,8 +19,9 @@
 namespace partita {
 namespace {
 
-/// Nodes of so many ranks, in a time of their own, so that no other work on this machine counts: what boxes travel between which
-/// ranks is noted, and a long message to another node takes 3 ms of the node's only link, or of one that each rank has.
+/// A simulated network with `ranks` ranks per node and its own clock, so that other work on this computer does not
+/// count. It records which boxes travel between which ranks. A long message to another node takes 3 ms on the node's
+/// only link, or on a link of its own for each rank.
 struct Nodes {
   int ranks;
   bool shared;
@@ -31,7 +34,7 @@ class OnNodes : public Communicator {
  public:
   OnNodes(Communicator& world, Nodes& nodes) : world_(world), nodes_(nodes) {}
 
-  /// The rank's clock, which goes on by 0.1 ms at each look.
+  /// The rank's clock, which advances by 0.1 ms at each call.
   double time() { return time_ += 1e-4; }
 
   int rank() const override { return world_.rank(); }
@@ -53,7 +56,8 @@ class OnNodes : public Communicator {
     return world_.exchange_boxes(boxes, stream);
   }
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
-    world_.all_reduce(&time_, 1, DType::f64, ReduceOp::max, stream).wait();  // all leave it when the last has come
+    // all ranks leave when the last one has arrived
+    world_.all_reduce(&time_, 1, DType::f64, ReduceOp::max, stream).wait();
     return world_.all_reduce(data, count, dtype, op, stream);
   }
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {
@@ -78,7 +82,7 @@ class OnNodes : public Communicator {
   double time_ = 0;
 };
 
-/// Every rank's levels.
+/// Returns every rank's levels.
 std::vector<std::vector<Level>> levels(int ranks, Nodes& nodes) {
   std::vector<std::vector<Level>> all(static_cast<std::size_t>(ranks));
   run_threads(ranks, [&](Communicator& comm) {
@@ -88,7 +92,7 @@ std::vector<std::vector<Level>> levels(int ranks, Nodes& nodes) {
   return all;
 }
 
-/// The numbers of ranks among which a verb was measured.
+/// Returns the numbers of ranks among which a verb was measured.
 std::vector<int> groups(const Level& level, Verb verb) {
   std::vector<int> sizes;
   for (const auto& [of, curve] : level.verbs)
@@ -106,8 +110,9 @@ TEST(MeasureLevels, OddNodesKeepToThemselves) {
     EXPECT_EQ(each[1].name, "network");
     EXPECT_EQ(each[1].ranks.value, 0);
     EXPECT_EQ(groups(each[1], Verb::all_gather), (std::vector{2, 6}));
-    EXPECT_EQ(each[1].links.value, 1);                          // all three take as long as one after the other
-    EXPECT_NEAR(8192 / each[1].bandwidth.value, 3.1e-3, 1e-9);  // of one by itself, and a look at the clock
+    // all three together take as long as one after the other
+    EXPECT_EQ(each[1].links.value, 1);
+    EXPECT_NEAR(8192 / each[1].bandwidth.value, 3.1e-3, 1e-9);  // one rank by itself, and a call of the clock
   }
   EXPECT_EQ(nodes.pairs, (std::set<std::pair<int, int>>{
                              {0, 1}, {1, 0}, {3, 4}, {4, 3}, {0, 3}, {3, 0}, {1, 4}, {4, 1}, {2, 5}, {5, 2}}));
@@ -133,7 +138,7 @@ TEST(MeasureLevels, OneRankIsAssumed) {
   for (const auto& each : levels(1, nodes)) EXPECT_TRUE(each.at(0).latency.source.starts_with("assumed:"));
 }
 
-/// Two stages of two ranks, each with other layers.
+/// Two stages of two ranks, each with different layers.
 Plan two_stages() {
   return bind(builtin_model("lenet5", {}),
               Strategy::parse(R"(grid = "y=2"
@@ -152,7 +157,7 @@ output = "N H@y"
               {.batch = 4, .dtype = DType::f64, .optimizer = {}});
 }
 
-/// All that the price of a plan depends on.
+/// Everything that the cost estimate of a plan depends on.
 std::set<std::pair<std::string, Loop>> all_work(const Plan& plan) {
   std::set<std::pair<std::string, Loop>> all;
   for (const auto* layers : {&plan.layers, &plan.remainder_layers})

@@ -1,7 +1,8 @@
-// Every built-in model at a reduced size under every strategy that ships for it, examples/strategies/MODEL-*.toml: it trains
-// to what one rank computes, and moves what its plan predicts.
+// Every built-in model at a reduced size under every strategy in examples/strategies/MODEL-*.toml: it trains to the
+// same result as on one rank, and moves the predicted bytes.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path strategies() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
+  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
   return fs::path(source == nullptr ? "." : source) / "examples" / "strategies";
 }
 
@@ -24,7 +25,7 @@ struct Reduced {
   Index batch;
 };
 
-/// The least extents that leave the last layers some places, few channels. Odd where the model allows it.
+/// The smallest extents that leave some positions to the last layers, and few channels. Odd if the model allows it.
 const std::map<std::string, Reduced>& reduced() {
   static const std::map<std::string, Reduced> sizes{
       {"alexnet", {{.extent = 71, .classes = 5, .width = 0.03}, 5}},
@@ -42,7 +43,7 @@ const std::map<std::string, Reduced>& reduced() {
   return sizes;
 }
 
-/// The model whose name the file's begins with.
+/// Returns the model whose name begins the file's name.
 std::string model_of(const fs::path& file) {
   std::string found;
   for (const auto& [name, size] : reduced())

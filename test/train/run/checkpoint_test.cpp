@@ -12,12 +12,12 @@ namespace {
 
 constexpr int unlimited = 1 << 30;
 
-/// The disk that holds partial files is full after so many more writes.
+/// The number of writes to partial files until the disk is full.
 std::atomic<int> writes_left = unlimited;
 
 }  // namespace
 
-// Stands before the C library's in this program, and so in HDF5.
+// Overrides the C library's function in this program, and so in HDF5.
 extern "C" ssize_t pwrite(int file, const void* data, size_t size, off_t at) {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file), error).string();
@@ -40,7 +40,7 @@ const Shape bias{{'F', 3}};
 const Shape deep{{'F', 2}, {'C', 3}, {'D', 2}, {'H', 1}, {'W', 4}};
 const Shape nothing{{'F', 0}, {'C', 4}};
 
-/// The same tensors laid out for "a=2 b=2": whole, uneven, with empty boxes, sharded over two axes, in every dtype.
+/// The same tensors with layouts on "a=2 b=2": whole, uneven, with empty boxes, sharded over two axes, in every dtype.
 const std::vector<Spec> on_four{{"conv1/weight", filter, DType::f32, "F@a C@b"},
                                 {"conv1/moments/first", filter, DType::f64, "C H@(b,a)"},
                                 {"conv2/weight", filter, DType::bf16, "W@b F@a"},
@@ -153,7 +153,8 @@ TEST_F(Checkpoint, EveryElementTravelsOnce) {
   run_threads(6, [&](Communicator& world) {
     const auto counter = std::make_shared<TrafficCounter>();
     const ProcessGrid grid(grid_of_six, counting(world.split(0, world.rank()), counter), {});
-    // Two blocks of F, of which rank 0 has one; two of D that are not empty, of which rank 0 has one; all on rank 0.
+    // F has two blocks, of which rank 0 owns one. D has two blocks that are not empty, of which rank 0 owns one. The
+    // last tensor is whole on rank 0.
     const auto tensors = make({{"replicated over b", linear, DType::f64, "F@a"},
                                {"partly empty", deep, DType::f32, "D@b"},
                                {"whole", bias, DType::bf16, ""}},
@@ -261,7 +262,7 @@ TEST_F(Checkpoint, NoByteCanChangeUnnoticed) {
   save(path_, "a=2 b=2", on_four);
   std::ifstream in(path_, std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});
-  for (std::size_t at = 0; at < whole.size(); at += 7) {  // an odd step meets all bytes of numbers
+  for (std::size_t at = 0; at < whole.size(); at += 7) {  // an odd step reaches every byte of a number
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 1 << at % 8);
     std::ofstream(path_, std::ios::binary) << damaged;

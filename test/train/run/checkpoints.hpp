@@ -1,13 +1,13 @@
 #pragma once
 
-// What tests of checkpoints share: tensors with known elements, saved and loaded on thread ranks of any grid.
+// Shared by the tests of checkpoints: tensors with known elements, saved and loaded on thread ranks of any grid.
 
-#include "src/train/run/checksums.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/checkpoint.hpp"
+#include "src/train/files/checksums.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ struct Spec {
   std::string layout;
 };
 
-/// Element i of the tensor called `name`: any number that its dtype holds exactly, of either sign, also not finite.
+/// Element i of the tensor `name`: any number that its dtype represents exactly, of either sign, including infinities
+/// and NaN.
 inline double value(const std::string& name, DType dtype, Index i) {
   const Random random(1, hash(name));
   if (dtype == DType::i32) return static_cast<double>(static_cast<std::int32_t>(random.bits(i)));
@@ -58,7 +59,7 @@ inline std::vector<NamedTensor> make(const std::vector<Spec>& specs, const Proce
   return tensors;
 }
 
-/// Every element has its `value`.
+/// Sets every element to its `value`.
 inline void fill_values(const NamedTensor& named, const Tensor& local) {
   fill(local, named.tensor.layout.shape(), [&](Index i) { return value(named.name, local.dtype(), i); });
 }
@@ -72,7 +73,7 @@ inline void save(const std::string& path, const std::string& axes, const std::ve
   });
 }
 
-/// Loads, and compares bit by bit.
+/// Loads the tensors, and compares them bit by bit.
 inline void load(const std::string& path, const std::string& axes, const std::vector<Spec>& specs) {
   on_grid(axes, [&](const ProcessGrid& grid) {
     const auto tensors = make(specs, grid);
@@ -87,7 +88,7 @@ inline void load(const std::string& path, const std::string& axes, const std::ve
   });
 }
 
-/// The message of the Error that every rank throws; several, joined by " | ", if they differ.
+/// Returns the message of the Error that every rank throws; if they differ, all messages, joined by " | ".
 inline std::string message_on(const std::string& axes, const std::function<void(const ProcessGrid&)>& body) {
   std::mutex mutex;
   std::set<std::string> messages;
@@ -119,7 +120,7 @@ class Checkpoint : public testing::Test {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  /// Gives a file that HDF5 made its checksums.
+  /// Adds checksums to a file that HDF5 made.
   void seal() const {
     const int descriptor = open(path_.c_str(), O_RDWR);
     Checksums().seal(descriptor, static_cast<off_t>(std::filesystem::file_size(path_)));

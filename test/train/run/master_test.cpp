@@ -1,8 +1,9 @@
-// The master test: every strategy trains to what one rank computes, whatever the layouts; what it moves is what its
-// plan predicted; replicas and repeated runs agree bit for bit. Cases are drawn from seeds: PARTITA_SEED=n runs that
-// one alone, PARTITA_CASES=n sets how many.
+// The master test: every strategy trains to the same result as one rank, whatever the layouts. The bytes it moves are
+// those its plan predicted. Replicas and repeated runs agree bit for bit. Cases are drawn from seeds: PARTITA_SEED=n
+// runs only that case, PARTITA_CASES=n sets the number of cases.
 #include "test/support/master.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/cases.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ void expect_replicas_agree(const std::vector<RankResult>& ranks) {
   for (std::size_t r = 1; r < ranks.size(); ++r)
     for (std::size_t i = 0; i < ranks[r].weights.size(); ++i)
       for (std::size_t other = 0; other < r; ++other) {
-        const auto& others = ranks[other].weights;  // of another stage they are others
+        const auto& others = ranks[other].weights;  // another stage has other weights
         if (i >= others.size() || others[i].name != ranks[r].weights[i].name) continue;
         const auto &mine = ranks[r].weights[i].tensor.local, &theirs = ranks[other].weights[i].tensor.local;
         if (mine.box() == theirs.box()) {
@@ -32,10 +33,10 @@ void expect_replicas_agree(const std::vector<RankResult>& ranks) {
       }
 }
 
-/// How often each algorithm was run, and stages.
+/// How often each algorithm was run, and each number of stages.
 std::map<std::string, int> taken;
 
-/// Whether rounding decides more of the case than the fixed bounds allow.
+/// Checks one case. Returns whether rounding affects it more than the fixed bounds allow.
 bool check_case(std::uint64_t seed) {
   const RandomCase drawn(seed);
   SCOPED_TRACE(fmt::format("replay with PARTITA_SEED={}\n{}", seed, drawn.print()));
@@ -88,7 +89,7 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
     EXPECT_GE(taken[algorithm], std::max(static_cast<int>(count / 100), 1)) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, std::max<std::uint64_t>(count / 100, 1))
-      << "cases whose bounds were widened to what rounding decides";
+      << "cases whose bounds were widened to the effect of rounding";
 }
 
 }  // namespace

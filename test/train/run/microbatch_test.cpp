@@ -1,5 +1,7 @@
-// Microbatches change what a step holds and the order of its work, not what it computes; batch normalisation alone sees them.
+// Microbatches change the memory and the order of a step, not what it computes. Only batch normalization depends on
+// them.
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +9,7 @@
 namespace partita::test {
 namespace {
 
-/// Dropout, so that its masks must not depend on the microbatch; no batch normalisation.
+/// Contains dropout, whose masks must not depend on the microbatch, and no batch normalization.
 Model mixed() {
   Model m("mixed");
   auto t = m.input("image", {.channels = 3, .spatial = {6, 5}});
@@ -34,7 +36,7 @@ struct Trained {
   MemoryPeak memory;
 };
 
-/// Three steps on one rank.
+/// Trains three steps on one rank.
 Trained train(const Model& model, const std::string& kind, int microbatches, Index batch, Index first = 0) {
   Trained trained;
   run_threads(1, [&](Communicator& comm) {
@@ -54,7 +56,8 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
     }
     trained.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), false);
     trained.memory = trainer.peak_memory();
-    EXPECT_EQ(trainer.plan().peak(0).each[MemoryClass::activations], trained.memory.each[MemoryClass::activations]);
+    EXPECT_EQ(peak_memory(trainer.plan(), 0).each[MemoryClass::activations],
+              trained.memory.each[MemoryClass::activations]);
   });
   return trained;
 }
@@ -86,7 +89,8 @@ TEST(Microbatches, RunningStatisticsMoveOnceAStepByTheirMean) {
       if (each == std::string("norm/") + name) return tensor.local.get(1);
     return std::numeric_limits<double>::quiet_NaN();
   };
-  // samples 0, 1, 2 are the larger microbatch, 3 and 4 the smaller; three equal steps from r: m(1 + (1-m) + (1-m)^2) of the way
+  // Samples 0, 1 and 2 are the larger microbatch, 3 and 4 the smaller. Three equal steps from r cover the fraction m(1
+  // + (1-m) + (1-m)^2) of the way.
   const Trained both = train(normalised(), "1f1b", 2, 5), first = train(normalised(), "single", 1, 3, 0),
                 second = train(normalised(), "single", 1, 2, 3);
   for (const char* name : {"running_mean", "running_variance"})

@@ -1,5 +1,6 @@
-// The master test over MPI: drawn cases whose grid has as many ranks as were started.
+// The master test over MPI: random cases whose grid has as many ranks as were started.
 #include "partita/comm/delaying.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/master.hpp"
 #include "test/support/mpi_world.hpp"
@@ -7,7 +8,7 @@
 namespace partita::test {
 namespace {
 
-/// What replicas hold is the same to the last bit: over each group, the largest and the smallest hash are one.
+/// Replicas are equal to the last bit: over each group, the largest and the smallest hash are equal.
 void expect_replicas_agree(const RankResult& mine, Communicator& world) {
   std::map<AxisSet, std::shared_ptr<Communicator>> groups;
   for (const auto& [name, tensor] : mine.weights) {
@@ -40,7 +41,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     const RandomCase drawn(seed);
     if (drawn.strategy.ranks() != world.size()) continue;
     SCOPED_TRACE(fmt::format("replay with PARTITA_SEED={}\n{}", seed, drawn.print()));
-    // Without a delay, but it lets ranks of one node compute ahead of their messages too.
+    // Delays of zero, but with it ranks of one node also compute while their messages travel.
     const auto network = done % 2 == 0 ? shared : delaying(shared, {});
     const RankResult mine = run_rank(drawn, drawn.strategy, *network, true);
     magnifying += expect_near_serial(drawn, mine, run_serially(drawn)) ? 1 : 0;
@@ -49,7 +50,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     if (done % 4 == 0) expect_same_bits(mine, run_rank(drawn, drawn.strategy, world, true));
     ++done;
   }
-  EXPECT_LE(magnifying, wanted / 100) << "cases whose bounds were widened to what rounding decides";
+  EXPECT_LE(magnifying, wanted / 100) << "cases whose bounds were widened to the effect of rounding";
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
-// Every schedule over stages on grids of their own trains as one rank with the same microbatches does; what crosses and what is
-// held is what the plan says.
+// Every schedule with stages on their own grids trains like one rank with the same microbatches. Transfers and memory
+// are as the plan says.
 #include "partita/base/clock.hpp"
 #include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
+#include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +19,7 @@
 namespace partita::test {
 namespace {
 
-/// Eight layers or more, each the next one's input; batch normalisation and dropout see the microbatch.
+/// Eight layers or more in a chain; batch normalization and dropout depend on the microbatch.
 Model chain() {
   Model m("chain");
   auto t = m.input("in", {.channels = 2, .spatial = {5, 3}});
@@ -33,7 +35,7 @@ Model chain() {
   return m;
 }
 
-/// Outputs skip one, two and six stages; one is read twice on one stage.
+/// Outputs that skip one, two and six stages; one is read twice on one stage.
 Model skips() {
   Model m("skips");
   const auto in = m.input("in", {.channels = 2, .spatial = {6, 4}});
@@ -48,7 +50,7 @@ Model skips() {
   return m;
 }
 
-/// Eighteen small layers, of which some are read again later.
+/// Eighteen small layers; some outputs are read again later.
 Model deep() {
   Model m("deep");
   const auto in = m.input("in", {.channels = 5, .spatial = {}});
@@ -64,7 +66,7 @@ Model deep() {
   return m;
 }
 
-/// Stages of about as many layers each, on these grids in turn; as many groups a stage as the kind has.
+/// Stages of about equal numbers of layers, on these grids in turn, with the kind's number of groups per stage.
 Strategy staged(const Model& model, int stages, const std::vector<std::string>& grids, const std::string& kind,
                 int microbatches) {
   Strategy s;
@@ -75,7 +77,7 @@ Strategy staged(const Model& model, int stages, const std::vector<std::string>& 
   for (int group = 0; group < groups; ++group) {
     const std::size_t last = first + static_cast<std::size_t>(counts[static_cast<std::size_t>(group)]) - 1;
     const auto stage = static_cast<std::size_t>(stage_of_group(kind, group, stages));
-    const std::size_t alike =  // of Chimera, stages that mirror each other
+    const std::size_t alike =  // for Chimera: stages that mirror each other
         kind == "chimera" ? std::min(stage, static_cast<std::size_t>(stages) - 1 - stage) : stage;
     s.group({layers[first].name, layers[last].name, Grid::parse(grids[alike % grids.size()])});
     first = last + 1;
@@ -108,10 +110,10 @@ void expect_serial_result(const Model& model, const Strategy& strategy, Index ba
     if (plan.rank_in_stage(rank) == 0) weights += result.weights.size();
   }
   EXPECT_EQ(weights, static_cast<std::size_t>(plan.replicas()) * serial.run.weights.size())
-      << "every weight of a replica lies on one stage";
+      << "every weight of a replica is on one stage";
 }
 
-/// The words of a layout whose axis some grid has: an axis that none has is refused.
+/// The entries of a layout whose axis some grid has. An axis that no grid has would be refused.
 std::string axes_of(const std::vector<std::string>& grids, const std::string& layout) {
   std::string text;
   std::istringstream words(layout);
@@ -143,10 +145,9 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
 TEST(Pipeline, ChimeraNeedsStagesInPairs) {
   const Model model = chain();
   const Workload workload{.batch = 4, .dtype = DType::f64, .training = true, .optimizer = {}};
-  EXPECT_EQ(
-      error_of([&] { bind(model, staged(model, 3, {""}, "chimera", 2), workload); }),
-      "the schedule 'chimera' needs an even number of stages, not 3: the two directions fill each other's bubbles "
-      "only so");
+  EXPECT_EQ(error_of([&] { bind(model, staged(model, 3, {""}, "chimera", 2), workload); }),
+            "the schedule 'chimera' needs an even number of stages, not 3: only then do the two directions fill each "
+            "other's bubbles");
   Strategy unlike;
   unlike.group({"in", "d1", Grid::parse("data=2")}).group({"r2", "loss", Grid::parse("y=2")}).schedule("chimera", 2);
   EXPECT_EQ(error_of([&] { bind(model, unlike, workload); }),
@@ -178,7 +179,7 @@ struct Epoch {
   std::vector<std::vector<NamedTensor>> weights;  // by rank
 };
 
-/// One epoch of two batches of seven and a last one of a single sample, then an evaluation.
+/// One epoch of two batches of seven samples and a last batch of one sample, then an evaluation.
 Epoch run_epoch(const Model& model, const Strategy& strategy) {
   Epoch epoch;
   epoch.weights.resize(static_cast<std::size_t>(strategy.ranks()));
@@ -219,7 +220,7 @@ TEST(Pipeline, EpochsEndWithFewerMicrobatches) {
   }
 }
 
-/// Two steps, or one, a checkpoint, and one on other stages that load it.
+/// Trains one or two steps on some stages, saves a checkpoint, and trains one step on other stages that load it.
 double loss_of_second_step(const Model& model, const Strategy& first, const Strategy& second, const std::string& file) {
   double loss = 0;
   for (const bool begins : {true, false}) {
@@ -247,18 +248,23 @@ TEST(Pipeline, StagesWithoutNamesTrainAsOneRankDoes) {
   for (const Model& model : {chain(), skips()})
     for (const std::string kind : {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"}) {
       Strategy strategy;
-      expect_serial_result(model, strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3), 7);
+      strategy.stages(kind == "gpipe" || kind == "1f1b" ? 3 : 2).schedule(kind, 3);
+      expect_serial_result(model, placed(model, strategy, {.batch = 7, .optimizer = {}}), 7);
       if (HasFailure()) return;
     }
   Strategy wide("data=2");
-  wide.layer("*", {.output = "N@data"}).stages(2).schedule("chimera", 4).optimizer_state(Strategy::OptimizerState::sharded);
-  expect_serial_result(chain(), wide, 7);
+  wide.layer("*", {.output = "N@data"})
+      .stages(2)
+      .schedule("chimera", 4)
+      .optimizer_state(Strategy::OptimizerState::sharded);
+  expect_serial_result(chain(), placed(chain(), wide, {.batch = 7, .optimizer = {}}), 7);
 }
 
 TEST(Pipeline, PlacedStagesStayForASmallerLastBatch) {
-  Strategy serial, placed;
+  Strategy serial, three;
   const Epoch expected = run_epoch(chain(), serial.schedule("gpipe", 4));
-  const Epoch epoch = run_epoch(chain(), placed.stages(3).schedule("1f1b", 4));  // 7, 7, 1 samples
+  const Epoch epoch = run_epoch(
+      chain(), placed(chain(), three.stages(3).schedule("1f1b", 4), {.batch = 7, .optimizer = {}}));  // 7, 7, 1 samples
   EXPECT_NEAR(epoch.loss, expected.loss, 1e-9);
   EXPECT_NEAR(epoch.evaluation, expected.evaluation, 1e-9);
   std::size_t weights = 0;
@@ -279,7 +285,7 @@ TEST(Pipeline, CheckpointsLoadOnOtherStages) {
   std::remove(file.c_str());
 }
 
-/// Seconds of a step of two stages of two ranks each, whose every message takes `latency`.
+/// Seconds per step of two stages of two ranks each, if every message takes `latency`.
 double seconds_of_step(bool overlap, double latency) {
   Model m("many sums");
   auto t = m.input("in", {.channels = 8, .spatial = {}});
@@ -287,6 +293,7 @@ double seconds_of_step(bool overlap, double latency) {
   m.mean_squared_error("loss", t);
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(2).schedule("1f1b", 2).bucket_bytes(1);
+  strategy = placed(m, strategy, {.batch = 4, .optimizer = {}});
   double seconds = 0;
   run_threads(4, [&](Communicator& comm) {
     const auto slow = delaying(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm), {.latency = latency});
@@ -306,7 +313,8 @@ double seconds_of_step(bool overlap, double latency) {
 
 TEST(Pipeline, SumsTravelWhileTheCoolDownGoesOn) {
   constexpr double latency = 0.02;
-  // Ten sums a stage: one after the other they take ten latencies, started as backward completes them about one.
+  // Ten sums per stage take ten latencies one after the other, and about one if they start as the backward pass
+  // completes them.
   EXPECT_GT(seconds_of_step(false, latency) - seconds_of_step(true, latency), 5 * latency);
 }
 
@@ -317,7 +325,7 @@ TEST(Pipeline, CrossesStraightFromProducerToReader) {
   for (const auto& layer : plan.layers)
     for (const auto& boundary : layer.sends_to_stages)
       edges += fmt::format("{}:{}>{} ", layer.name, layer.group, boundary.group);
-  // b is read twice on stage 2, and sent once
+  // b is read twice on stage 2, and sent once.
   EXPECT_EQ(edges, "in:0>6 a:0>1 a:0>4 down:1>3 b:1>2 c:2>3 up:3>4 both:4>5 d:5>6 e:6>7 ") << "and nothing else";
   check_rendezvous(plan.schedule,
                    GroupGraph(8, {{0, 1}, {0, 4}, {0, 6}, {1, 2}, {1, 3}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}}));
@@ -326,9 +334,8 @@ TEST(Pipeline, CrossesStraightFromProducerToReader) {
 TEST(Pipeline, OneForwardOneBackwardHoldsLess) {
   const Model model = chain();
   const auto peak = [&](const std::string& kind) {
-    return bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}})
-        .peak(0)
-        .each[MemoryClass::activations];
+    const Plan plan = bind(model, staged(model, 4, {""}, kind, 8), {.batch = 8, .optimizer = {}});
+    return peak_memory(plan, 0).each[MemoryClass::activations];
   };
   EXPECT_LT(peak("1f1b"), 0.7 * static_cast<double>(peak("gpipe")));
 }
@@ -343,11 +350,11 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   };
   EXPECT_EQ(error(stage("in", "r1") + stage("c2", "loss")), "");
   EXPECT_EQ(error(stage("in", "r1") + stage("d1", "loss")),
-            "s.toml, line 3, column 1: 'c2' would be in no stage; this stage must begin with it");
+            "s.toml, line 3, column 1: 'c2' would be in no group; this group must begin with it");
   EXPECT_EQ(error(stage("in", "r1") + stage("n1", "loss")),
-            "s.toml, line 3, column 1: 'n1' is in stage 0 already; this stage must begin with 'c2'");
+            "s.toml, line 3, column 1: 'n1' is in group 0 already; this group must begin with 'c2'");
   EXPECT_EQ(error(stage("in", "r1")),
-            "s.toml, line 1, column 1: 'c2' would be in no stage; the last stage ends with 'loss'");
+            "s.toml, line 1, column 1: 'c2' would be in no group; the last group ends with 'loss'");
   EXPECT_EQ(error(stage("r1", "in")), "s.toml, line 1, column 1: its first layer 'r1' comes after its last, 'in'");
   EXPECT_NE(error(stage("in", "r3"))
                 .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain' (did you mean 'r1'?)"),
@@ -355,9 +362,8 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "d1") + stage("r2", "loss")),
-            "the schedule 'zb-v' runs 2 groups of layers a stage, but the strategy has 3 [[group]] entries, one a "
-            "group; make them "
-            "a multiple of 2");
+            "the schedule 'zb-v' runs 2 groups of layers per stage, but the strategy has 3 [[group]] entries; give a "
+            "multiple of 2");
   EXPECT_EQ(
       error(v + stage("in", "r1") + stage("c2", "c2") + stage("d1", "d1", "grid = \"y=2\"\n") + stage("r2", "loss")),
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "
@@ -371,7 +377,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
   EXPECT_EQ(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
                   "[[layer]]\nmatch = \"*\"\noutput = \"N@data C@c\"\n"),
             "")
-      << "a pattern drops the axes that a stage lacks";
+      << "a pattern ignores the axes that a stage lacks";
 }
 
 }  // namespace

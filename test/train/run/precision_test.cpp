@@ -1,4 +1,4 @@
-// Shorter types: the first losses of fashion-cnn on four ranks are near those of one rank, and near those in f64.
+// Short types: the first losses of fashion-cnn on four ranks are near those of one rank, and near those in f64.
 #include "partita/comm/threads.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/train/run/trainer.hpp"

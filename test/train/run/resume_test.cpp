@@ -1,5 +1,5 @@
-// A training that is cut off in the middle of an epoch and goes on under another strategy, on another number of ranks,
-// is the training that was never cut off.
+// A training that stops in the middle of an epoch and continues under another strategy, on another number of ranks,
+// gives the same result as a training without interruption.
 #include "partita/comm/threads.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/train/run/trainer.hpp"
@@ -13,7 +13,7 @@
 namespace partita::test {
 namespace {
 
-/// Losses of the steps that run: up to step `stop` of two epochs of four steps; loads and saves `path` if told to.
+/// Losses of the steps that run, up to step `stop` of two epochs of four steps. Loads and saves `path` if requested.
 std::vector<double> train(const Strategy& strategy, Method method, Index stop, const std::string& path, bool load,
                           std::uint64_t seed = 1) {
   std::vector<double> losses;
@@ -28,7 +28,7 @@ std::vector<double> train(const Strategy& strategy, Method method, Index stop, c
     options.seed = seed;
     options.optimizer.method = method;
     options.optimizer.rate = 0.001;
-    options.optimizer.epsilon = 1e-3;  // gradients of rounding errors alone stay small
+    options.optimizer.epsilon = 1e-3;  // keeps gradients that consist of rounding errors small
     Trainer trainer(fashion_cnn(), strategy, options, std::shared_ptr<Communicator>(std::shared_ptr<void>(), &comm));
     if (load) trainer.load(path, true);
     while (!trainer.finished(*data))
@@ -57,7 +57,8 @@ TEST_P(Resume, GoesOnAsIfNeverCutOff) {
   auto parts = train(rows("a=2", "N@a").optimizer_state(update), method, 5, path, false);
   ASSERT_EQ(parts.size(), 5U);
   EXPECT_THROW(train(Strategy(), method, 0, path, true, 2), Error) << "another seed";
-  for (const double loss : train(rows("y=3", "H@y").optimizer_state(update), method, 0, path, true)) parts.push_back(loss);
+  for (const double loss : train(rows("y=3", "H@y").optimizer_state(update), method, 0, path, true))
+    parts.push_back(loss);
   ASSERT_EQ(parts.size(), whole.size());
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(parts[i], whole[i], 1e-8 * whole[i]) << "step " << i;
   std::filesystem::remove_all(folder);

@@ -1,6 +1,7 @@
-// Batch normalisation with local statistics: every rank normalises by its own samples, as a serial run over these
-// alone would; running statistics are the mean over ranks and the same on all of them, traffic is what was predicted.
+// Batch normalization with local statistics: every rank normalizes by its own samples, as a serial run over these alone
+// would. Running statistics are the mean over ranks and equal on all of them. Traffic is as predicted.
 #include "partita/comm/threads.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
 
@@ -41,7 +42,7 @@ TEST(LocalStatistics, AreThoseOfTheRanksOwnSamples) {
   for (int rank = 0; rank < 2; ++rank) {
     const auto& mine = ranks[static_cast<std::size_t>(rank)];
     expect_predicted(plan, rank, mine);
-    const Tensor& y = mine.outputs[1];  // scale and shift moved a little: normalised up to an affine map of a channel
+    const Tensor& y = mine.outputs[1];  // scale and shift changed a little: normalized up to an affine map per channel
     const Tensor& x = mine.outputs[0];
     const Tensor scale = weight_of(mine, "bn/scale"), shift = weight_of(mine, "bn/shift");
     for (Index c = 0; c < 2; ++c) {
@@ -55,7 +56,8 @@ TEST(LocalStatistics, AreThoseOfTheRanksOwnSamples) {
       mean /= count;
       each([&](const auto& at) { square += (x.at(at) - mean) * (x.at(at) - mean); });
       const double deviation = std::sqrt(square / count + 1e-5);
-      // y = scale (x - mean)/deviation + shift for the step's scale and shift: two points give them, the rest must fit.
+      // y = scale (x - mean)/deviation + shift for the step's scale and shift: two points determine them, the others
+      // must fit.
       const std::array<Index, max_dims> first{x.box()[0].lo, c, 0, 0}, second{x.box()[0].lo, c, 2, 1};
       const auto normal = [&](const auto& at) { return (x.at(at) - mean) / deviation; };
       const double a = (y.at(second) - y.at(first)) / (normal(second) - normal(first));
@@ -65,7 +67,7 @@ TEST(LocalStatistics, AreThoseOfTheRanksOwnSamples) {
       EXPECT_NEAR(b, shift.get(c), 0.5) << scale.get(c);
       double sum = 0;
       each([&](const auto& at) { sum += y.at(at); });
-      EXPECT_NEAR(sum / count, b, 1e-9) << "centred on the rank's own samples";
+      EXPECT_NEAR(sum / count, b, 1e-9) << "centered on the rank's own samples";
     }
   }
   for (const char* name : {"bn/running_mean", "bn/running_variance", "bn/scale", "fc/weight"})
@@ -95,7 +97,8 @@ std::vector<RankResult> run(const RandomCase& drawn) {
   return ranks;
 }
 
-// Along b alone, the ranks of a's halves share rows of the same samples: local statistics of two ranks with whole samples.
+// With statistics along b only, the ranks of a's halves share rows of the same samples: like local statistics of two
+// ranks with whole samples.
 TEST(StatisticsAlong, SomeAxesAreLocalToTheOthers) {
   const auto along = run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::along, .axes = {"b"}}));
   const auto local = run(local_norm("a=2"));
@@ -115,8 +118,8 @@ TEST(StatisticsAlong, AllAxesAreGlobal) {
 TEST(StatisticsAlong, AnAxisThatTheGridLacksIsNamed) {
   const auto drawn = local_norm("a=2 b=2", "N@a", {.statistics = Statistics::along, .axes = {"c"}});
   const auto bound = [&](const Strategy& strategy) { return bind(drawn.model, strategy, workload_of(drawn)); };
-  expect_error([&] { bound(drawn.strategy); }, {"layer 'bn'", "along 'c'", "\"a=2 b=2\""});
-  EXPECT_NO_THROW(bound(Strategy())) << "one rank has all of it";
+  expect_error([&] { bound(drawn.strategy); }, {"layer 'bn'", "along axis 'c'", "\"a=2 b=2\""});
+  EXPECT_NO_THROW(bound(Strategy())) << "one rank has all samples";
 }
 
 }  // namespace

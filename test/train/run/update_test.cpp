@@ -1,4 +1,4 @@
-// Every method of the optimizer against its paper's formulas, one number at a time.
+// Compares every method of the optimizer with its paper's formulas, one number at a time.
 #include "src/train/run/update.hpp"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class Plain {
   std::vector<double> w_, v_ = std::vector<double>(elements), m_ = v_, s_ = v_;
 };
 
-/// A step in two pieces, as ranks that share it take it.
+/// A step in two pieces, as two ranks that share it would take it.
 template <class T>
 void step(const Optimizer& o, double rate, int t, const std::vector<T>& dw, std::vector<T>& w,
           std::vector<T> (&state)[2]) {

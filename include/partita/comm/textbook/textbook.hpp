@@ -5,39 +5,51 @@
 
 namespace partita::textbook {
 
-/// The textbook collectives over `exchange`, blocking, for any number of ranks: what thread ranks use, and what the closed
-/// forms of the cost model (`sent`, `collective_cost`) are held against, message by message. Parameters as in Communicator;
-/// p ranks, n bytes of the full vector; blocks without an element send nothing. Every verb throws Error, alike on all
-/// ranks, for an algorithm that it does not have (`algorithms`). Default is what thread ranks use.
-/// Each element of a sum is formed by one rank and then copied, or by all from the same pairs, so that replicas agree bit
-/// for bit; different algorithms form it in different orders.
+/// Blocking textbook collectives that are built from `exchange`, for any number of ranks. Thread ranks use them, with
+/// the default algorithms. Tests compare the closed forms of the cost model (`collective_traffic`, `collective_cost`)
+/// with their messages. The parameters are those of Communicator. Below, p is the number of ranks and n the bytes of
+/// the full vector. Empty blocks send no message.
+/// Each collective throws Error on all ranks if it does not have the algorithm (see `algorithms`).
+/// Replicas agree bit for bit: each element of a sum is either formed by one rank and then copied, or formed by all
+/// ranks from the same pairs. Different algorithms sum in different orders.
 
-/// recursive_doubling: floor(log2 p) rounds of n bytes; ranks beyond the largest power of two fold into the others, which
-/// takes two more. ring: 2(p-1) rounds of n/p bytes. rabenseifner: 2 floor(log2 p) rounds of together 2(p-1)/p n bytes,
-/// and two of n for such ranks. binomial: 2 ceil(log2 p) rounds of n bytes.
+/// recursive_doubling: floor(log2 p) rounds of n bytes. If p is not a power of two, the ranks beyond the largest power
+/// of two fold into the others, which takes two more rounds.
+/// ring: 2(p-1) rounds of n/p bytes.
+/// rabenseifner: 2 floor(log2 p) rounds that move 2(p-1)/p n bytes in total. If p is not a power of two, two more
+/// rounds of n bytes.
+/// binomial: 2 ceil(log2 p) rounds of n bytes.
 void all_reduce(Communicator& comm, void* data, Index count, DType dtype, ReduceOp op,
                 Algorithm algorithm = Algorithm::recursive_doubling);
-/// (p-1)/p n bytes each, in p-1 rounds (ring) or ceil(log2 p) (bruck, and recursive_doubling for a power of two; for other
-/// numbers that one folds and takes floor(log2 p) + 2, the last of n bytes).
+/// Each rank moves (p-1)/p n bytes.
+/// ring: p-1 rounds.
+/// bruck: ceil(log2 p) rounds.
+/// recursive_doubling: log2 p rounds if p is a power of two. Otherwise it folds the ranks and takes floor(log2 p) + 2
+/// rounds, the last of n bytes.
 void all_gather(Communicator& comm, const void* local, void* all, std::span<const Index> counts, DType dtype,
                 Algorithm algorithm = Algorithm::ring);
-/// (p-1)/p n bytes each, in p-1 rounds (pairwise, which sums in rank order, and ring) or log2 p (recursive_halving; it
-/// folds as above, the first round is of n bytes then).
+/// Each rank moves (p-1)/p n bytes.
+/// pairwise: p-1 rounds; it sums in rank order.
+/// ring: p-1 rounds.
+/// recursive_halving: log2 p rounds if p is a power of two. Otherwise it folds the ranks and takes floor(log2 p) + 2
+/// rounds, the first of n bytes.
 void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<const Index> counts, DType dtype,
                     Algorithm algorithm = Algorithm::pairwise);
-/// binomial: ceil(log2 p) rounds of n bytes. scatter_all_gather: ceil(log2 p) + p-1 rounds of together 2(p-1)/p n bytes.
+/// binomial: ceil(log2 p) rounds of n bytes.
+/// scatter_all_gather: ceil(log2 p) + p-1 rounds that move 2(p-1)/p n bytes in total.
 void broadcast(Communicator& comm, void* data, Index count, DType dtype, int root,
                Algorithm algorithm = Algorithm::binomial);
-/// Pairwise exchange: p-1 rounds.
+/// Pairwise exchange in p-1 rounds.
 void all_to_all(Communicator& comm, const void* send, std::span<const Index> send_counts, void* recv,
                 std::span<const Index> recv_counts, DType dtype);
-/// The same where every rank knows all counts, as it does who cut the data by layouts: counts[i * p + j] elements go from
-/// rank i to rank j. pairwise as above; bruck: ceil(log2 p) rounds of about n/2 bytes, since blocks travel by way of
-/// others, who have to know how large they are.
+/// An all_to_all in which every rank knows all counts, as it does if layouts give the blocks. counts[i * p + j]
+/// elements go from rank i to rank j.
+/// pairwise: p-1 rounds.
+/// bruck: ceil(log2 p) rounds of about n/2 bytes. It forwards blocks through other ranks, which must know their sizes.
 void all_to_all(Communicator& comm, const void* send, void* recv, std::span<const Index> counts, DType dtype,
                 Algorithm algorithm);
 
-/// to = op(to, from), element by element, rounded to the dtype.
+/// Computes to = op(to, from) element by element, rounded to the dtype.
 void combine(void* to, const void* from, Index count, DType dtype, ReduceOp op);
 
 }  // namespace partita::textbook

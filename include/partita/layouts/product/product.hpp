@@ -9,27 +9,31 @@
 
 namespace partita {
 
-/// One way in which a layer or a product could run, and its costs on the rank that has most to do.
+/// One way to run a layer or a product, with its costs on the rank that has the most work.
 struct Alternative {
   std::string algorithm;
-  double flops = 0;  ///< of a layer's forward, or of a product
+  double flops = 0;  ///< operations of a layer's forward pass, or of a product
   double words =
-      0;  ///< elements through its link: of a product, or of a layer in a step with halos and gradients' sums
-  double messages = 0;  ///< that it sends; of products only
-  /// All three in words: as if a rank computed 500 operations while its link passed a word, and the link passed 1000 words
-  /// while a message begins. Ratios between those of a core whose link is memory (100) and of a GPU on a network (5000).
+      0;  ///< elements through the rank's link: of a product, or of a layer's step with its halos and gradient sums
+  double messages = 0;  ///< messages that the rank sends; products only
+  /// The total cost in words. It assumes that a rank computes 500 operations in the time its link passes one word, and
+  /// that a message's latency equals the time of 1000 words. A core whose link is memory computes about 100 operations
+  /// per word, a GPU on a network about 5000; 500 lies between them.
   double total() const { return words + flops / 500 + 1000 * messages; }
+  bool operator==(const Alternative&) const = default;
 };
 
-/// A tensor as a matrix of two of a product's indices m, n and k: its first dimension is the first of them, all others
-/// together are the second. x[N C H W] as "mk", w[F C H W] as "nk", y[N C] as "mn".
+/// A tensor read as a matrix with two of a product's indices m, n and k. Its first dimension is the first index; all
+/// other dimensions together are the second one. Examples: x[N C H W] is "mk", w[F C H W] is "nk", y[N C] is "mn".
 struct ProductOperand {
   Layout layout;
   std::string indices;
+  bool operator==(const ProductOperand&) const = default;
 };
 
-/// C[m n] = sum over k of A B, where A has m and k, B has k and n, each in either order, in any layouts on one grid. The axes
-/// of the grid cut m (M), n (N) and k (K); a rank multiplies its block:
+/// The plan of a matrix product C[m n] = sum over k of A B on a grid. A has the indices m and k, B has k and n, each in
+/// either order and in any layout. The axes of the grid are divided into those that cut m (M), n (N) and k (K). Each
+/// rank multiplies its block:
 ///
 ///     C[m@M n@N sum@K] = A[m@M k@K] B[k@K n@N]
 ///
@@ -39,62 +43,68 @@ struct ProductOperand {
 ///     dot       only K:          nothing is gathered, C is summed over K
 ///     2.5d      all of them:     SUMMA on M and N, replicated over K: each replica has its share of k
 ///
-/// What is gathered travels in panels of one index, each a slice of every owner's block, so that all links are busy at
-/// once; while one panel is multiplied the next is on its way. Van de Geijn and Watts 1997 (SUMMA, whose panels are one owner's
-/// and broadcast); Schatz, van de Geijn and Poulson 2016 (stationary A, B, C); Solomonik and Demmel 2011 (2.5D).
+/// Gathered operands travel in panels, which cut one index. A panel holds a slice of every owner's block, so that all
+/// links are busy at once. While one panel is multiplied, the next one travels. Sources: Van de Geijn and Watts 1997
+/// (SUMMA; there a panel belongs to one owner, which broadcasts it); Schatz, van de Geijn and Poulson 2016 (stationary
+/// A, B, C); Solomonik and Demmel 2011 (2.5D).
 struct ProductPlan {
-  std::string algorithm;                ///< of the list above; "" where no axis cuts anything
-  ProductOperand a, b;                  ///< as they arrive
-  ProductOperand c;                     ///< as it leaves: with pending sums over those axes of K that do not shard it
+  std::string algorithm;                ///< one of the names above; "" if no axis cuts anything
+  ProductOperand a, b;                  ///< with the layouts of the inputs
+  ProductOperand c;                     ///< with the layout of the output, which has pending sums over the axes of K
+                                        ///< that do not shard it
   Layout a_used, b_used;                ///< what a rank multiplies
-  Layout c_made;                        ///< what that makes
+  Layout c_made;                        ///< what the local products make
   char along = 'k';                     ///< the index that panels cut
-  using Panel = std::vector<Interval>;  ///< slabs of that index (of the one dimension of it that is cut)
+  using Panel = std::vector<Interval>;  ///< slabs: intervals of the one dimension of index `along` that panels cut
   std::vector<Panel> panels;
-  bool sums_slabs = false;                 ///< c_made is summed slab by slab into c
-  std::vector<RedistributionStep> redistribute_c;  ///< else: c_made -> c
-  std::vector<Alternative> alternatives;   ///< the best of each kind, the one that was taken first
+  bool sums_slabs = false;                         ///< c_made is summed slab by slab into c
+  std::vector<RedistributionStep> redistribute_c;  ///< else: the steps c_made -> c
+  std::vector<Alternative> alternatives;           ///< the best way of each algorithm; the chosen one comes first
 
-  /// The same on another grid of the same axes.
+  /// Returns this plan on another grid with the same axes.
   ProductPlan on(const Grid& grid) const;
-  /// Which dimension of an operand the panels cut; -1 for the one without the index `along`.
+  /// Returns the dimension of an operand that the panels cut, or -1 if the operand lacks the index `along`.
   int cut_dim(const ProductOperand& operand) const;
-  /// What `rank` has of `layout` (the operand's) in a slab.
+  /// Returns the part of a slab that `rank` holds if the operand has the layout `layout`.
   Box part(const ProductOperand& operand, const Layout& layout, int rank, Interval slab) const;
-  /// What `rank` must gather of A or B to multiply a slab; empty where it can use what it has where it lies.
+  /// Returns the box of A or B that `rank` must gather to multiply a slab. It is empty if the rank can use its own
+  /// elements in place.
   Box gathered(const ProductOperand& operand, const Layout& used, int rank, Interval slab) const;
-  /// How it gets there.
+  /// Returns the transfers that gather this box.
   TransferPlan gather(const ProductOperand& operand, const Layout& used, int rank, Interval slab) const;
-  /// Where the parts of C's sum in a slab belong: its adjoint adds them there.
+  /// Returns a transfer whose adjoint adds the ranks' parts of C in a slab to their owners.
   TransferPlan sum(int rank, Interval slab) const;
-  /// The slabs for which A or B is gathered: all of the panels', or one of everything if panels do not cut it.
+  /// Returns the slabs for which A or B is gathered: all slabs of all panels, or a single one if panels do not cut the
+  /// operand.
   std::vector<Interval> slabs(const ProductOperand& operand) const;
-  /// What `rank` sends, for elements of `element_size` bytes: of panels, and of sums slab by slab; not of `finish`.
+  /// Returns what `rank` sends, if an element has `element_size` bytes: panels, and sums slab by slab. The steps in
+  /// `redistribute_c` are not included.
   Traffic traffic(int rank, Index element_size) const;
-  /// The most elements that `rank` holds in panels, and in what it makes of C where C is not written in place; `finish` needs
-  /// more beside the latter.
+  /// Returns the largest number of elements that `rank` holds at once in panels and, unless C is written in place, in
+  /// its part of C. The steps in `redistribute_c` need more memory beside that part.
   Index workspace(int rank) const;
+  bool operator==(const ProductPlan&) const = default;
 };
 
-/// The names of the list above.
+/// The names of the algorithms above.
 const std::vector<std::string>& product_algorithms();
 
-/// What a product may decide.
+/// What the planner of a product may choose.
 struct ProductRequest {
-  std::string algorithm = "auto";  ///< or a name of the list above
-  bool b_follows = false;          ///< B lies as the product uses it, whatever layout was given
-  AxisSet b_whole = 0;             ///< but not cut over these
-  bool completes = false;          ///< C has no pending sums but those that its layout asks for
-  /// The axes over which C is left a pending sum, if it must be just these.
+  std::string algorithm = "auto";  ///< "auto" or one of product_algorithms()
+  bool b_follows = false;          ///< B's layout is chosen to suit the product; the given one is ignored
+  AxisSet b_whole = 0;             ///< with `b_follows`: axes that must not cut B
+  bool completes = false;          ///< C has no pending sums except those in the layout that was given for it
+  /// If set, the product must leave C as a pending sum over exactly these axes.
   std::optional<AxisSet> pending = std::nullopt;
-  bool whole_k = false;          ///< no panels of k: a sum kept in two bytes would be rounded after each
-  Index narrowest_slab = 128;    ///< narrower ones are no product worth the call
-  double panel_words = 1 << 20;  ///< of a rank: then the links' bandwidth counts, not their latency
+  bool whole_k = false;          ///< panels must not cut k, e.g. as a 16-bit sum would be rounded after each panel
+  Index narrowest_slab = 128;    ///< a narrower slab is not worth a product of its own
+  double panel_words = 1 << 20;  ///< elements of a panel on one rank; at this size bandwidth matters, not latency
 };
 
-/// How the product runs: "auto" takes the way with the least total cost on the rank that has most to do. Pure. Throws Error,
-/// with all three shapes and layouts, if the operands do not match, if the grid cannot run the algorithm, or if A or B is a
-/// pending sum.
+/// Plans the product. "auto" takes the way with the least total cost on the rank that has the most work. This is a pure
+/// function. Throws Error, with all three shapes and layouts, if the operands do not match, if the grid cannot run the
+/// algorithm, or if A or B is a pending sum.
 ProductPlan plan_product(const ProductOperand& a, const ProductOperand& b, const ProductOperand& c,
                          const ProductRequest& request = {});
 

@@ -7,45 +7,47 @@
 
 namespace partita {
 
-/// How large a built-in model is; 0 stands for what it was published with.
+/// The size of a built-in model. 0 stands for the published value.
 struct ModelSize {
-  Index extent = 0;                ///< of each spatial dimension of the input
-  Index channels = 0;              ///< of the input
-  Index classes = 0;               ///< or values that it predicts
-  double width = 1;                ///< factor for the channels and features in between, which are rounded
-  std::vector<Index> widths = {};  ///< of the hidden layers of a model that has nothing else; none: its own
+  Index extent = 0;                ///< extent of each spatial dimension of the input
+  Index channels = 0;              ///< channels of the input
+  Index classes = 0;               ///< number of classes, or of predicted values
+  double width = 1;                ///< factor for the channels and features of hidden layers; the products are rounded
+  std::vector<Index> widths = {};  ///< widths of the hidden layers of `mlp`; empty: its default
 };
 
-// Each throws Error for a size that it cannot have, saying what leaves nothing.
+// Each function throws Error for a size that the model cannot have, and says which layer has nothing left.
 
-/// Two convolutions with batch normalisation and two linear layers for 28x28 grey images of 10 classes; 421,738
+/// Two convolutions with batch normalization and two linear layers, for 28x28 gray images of 10 classes; 421,738
 /// weights.
 Model fashion_cnn(const ModelSize& size = {});
-/// 28x28 grey images, 10 classes; linear layers with fused ReLU, as many and as wide as `widths` says (two of 1024).
+/// 28x28 gray images, 10 classes. Linear layers with fused ReLU; `widths` gives their number and widths (two of 1024).
 Model mlp(const ModelSize& size = {});
-/// 32x32 grey images, 10 classes; tanh and average pooling. LeCun et al. 1998.
+/// 32x32 gray images, 10 classes; tanh and average pooling. LeCun et al. 1998.
 Model lenet5(const ModelSize& size = {});
-/// 224x224 RGB images, 1,000 classes, of one tower. Krizhevsky 2014, without local response normalisation.
+/// 224x224 RGB images, 1,000 classes, one tower. Krizhevsky 2014, without local response normalization.
 Model alexnet(const ModelSize& size = {});
 /// 224x224 RGB images, 1,000 classes. Simonyan and Zisserman 2015, configuration D.
 Model vgg16(const ModelSize& size = {});
-/// 224x224 RGB images, 1,000 classes: inception blocks with batch normalisation. Szegedy et al. 2015, Ioffe and Szegedy 2015.
+/// 224x224 RGB images, 1,000 classes; inception blocks with batch normalization. Szegedy et al. 2015, Ioffe and Szegedy
+/// 2015.
 Model googlenet(const ModelSize& size = {});
 /// 224x224 RGB images, 1,000 classes. He et al. 2016, table 1.
 Model resnet18(const ModelSize& size = {});
-/// The same with bottlenecks, whose 3x3 convolution has the stride.
+/// As resnet18, with bottleneck blocks. The stride is in their 3x3 convolution.
 Model resnet50(const ModelSize& size = {});
-/// 64^3 grey volumes, 3 classes of voxels; skip connections by concatenation. Cicek et al. 2016, with padding.
+/// 64^3 gray volumes, 3 classes of voxels; skip connections by concatenation. Cicek et al. 2016, with padding.
 Model unet3d(const ModelSize& size = {});
-/// 128^3 volumes of 4 channels, 4 cosmological parameters. Mathuriya et al. 2018, in the form of MLPerf HPC.
+/// 128^3 volumes of 4 channels, 4 cosmological parameters. Mathuriya et al. 2018, as in MLPerf HPC.
 Model cosmoflow(const ModelSize& size = {});
-/// 1024^2 meshes (2048^2: five convolutions a block instead of three) of 18 channels, 2 classes of blocks of 64x64. Dryden
-/// et al. 2019; of the six blocks' filters they give the first (128) and the last two (384, 128), the others are ours.
+/// 1024^2 meshes of 18 channels (for 2048^2, five convolutions per block instead of three), 2 classes per block of
+/// 64x64. Dryden et al. 2019, who publish the filters of the first (128) and the last two (384, 128) of the six blocks;
+/// we chose the others.
 Model mesh_tangling(const ModelSize& size = {});
 
 /// Names of the built-in models: "fashion-cnn", "mesh-tangling", ...
 std::vector<std::string> builtin_models();
-/// The built-in model of that name; throws Error, with the nearest name, if there is none.
+/// Returns the built-in model of that name. Throws Error with the nearest name if there is none.
 Model builtin_model(const std::string& name, const ModelSize& size = {});
 
 }  // namespace partita

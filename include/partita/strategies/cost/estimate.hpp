@@ -2,6 +2,7 @@
 
 #include "partita/strategies/machine/kernel_times.hpp"
 #include "partita/strategies/machine/machine.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 
 #include <memory>

@@ -9,85 +9,87 @@
 
 namespace partita {
 
-/// What a strategy says of the layers that match; what it does not say is derived.
+/// The settings that a strategy gives to matching layers. Settings that are not given are derived.
 struct LayerRule {
-  std::optional<std::string> output = std::nullopt;     ///< what the layer's output looks like, e.g. "N@data H@y"
-  std::optional<std::string> input = std::nullopt;      ///< what its input is redistributed to
-  std::optional<std::string> weights = std::nullopt;    ///< how its first weight lies, e.g. "F@c"
-  std::optional<std::string> algorithm = std::nullopt;  ///< "auto", or one that the layer's kind names
-  /// What the layer keeps for its backward is computed once more instead (Chen et al. 2016).
+  std::optional<std::string> output = std::nullopt;     ///< layout of the layer's output, e.g. "N@data H@y"
+  std::optional<std::string> input = std::nullopt;      ///< layout that its inputs are redistributed to
+  std::optional<std::string> weights = std::nullopt;    ///< layout of its first weight, e.g. "F@c"
+  std::optional<std::string> algorithm = std::nullopt;  ///< "auto", or an algorithm of the layer's kind
+  /// If true, what the layer keeps for its backward pass is recomputed instead (Chen et al. 2016).
   std::optional<bool> recompute = std::nullopt;
 };
 
-/// Ranks of a strategy's stages together, at most; and those that the planner takes.
+/// Maximum number of ranks of all stages together, and of the ranks that the planner accepts.
 inline constexpr int most_ranks = 1 << 20;
 
-/// How a model is partitioned, as data: a grid and rules by layer name. It never changes what a model computes, only
-/// what it costs, but that batch normalisation sees each microbatch by itself, and the
-/// parts of ranks where the model asks for such statistics. Rules merge key by key, later ones win; a rule that matches no layer is an error when it is bound.
+/// How a model is partitioned, as data: a grid and rules by layer name. A strategy changes the cost of a model but not
+/// what it computes, with one exception: batch normalization computes its statistics per microbatch, and per part of
+/// the ranks if the model asks for that. Rules merge key by key, and later ones win. A rule that matches no layer is an
+/// error when the strategy is bound.
 ///
 ///     Strategy s("data=2 y=2");
 ///     s.layer("conv*", {.output = "N@data H@y"});
 class Strategy {
  public:
-  /// A rule with the layers that it is for and the place where it stands, for messages.
+  /// A rule, the layers that it applies to, and its position, for messages.
   struct Rule {
     std::string match;  ///< a name, or a glob with * and ?
     LayerRule rule;
-    std::string place;  ///< "hybrid.toml, line 12" or "rule 3"
-    /// True if `match` is a plain name: such a rule must fit its layer exactly, others drop what a layer lacks.
+    std::string place;  ///< position for messages: "hybrid.toml, line 12" or "rule 3"
+    /// Returns true if `match` is a plain name. Such a rule must fit its layer exactly; others ignore what a layer
+    /// lacks.
     bool exact() const;
     bool matches(std::string_view layer) const;
   };
 
-  /// One rank, no rule: the serial program.
+  /// One rank and no rules: the serial program.
   Strategy() = default;
-  /// Throws Error for a grid that cannot be read.
+  /// A strategy on this grid. Throws Error if the grid cannot be parsed.
   explicit Strategy(std::string_view grid);
 
-  /// Reads a TOML file (see README, "Strategies"). Throws Error with file, line and column for what is no TOML, for
-  /// unknown keys and for values of the wrong type.
+  /// Reads a TOML file (see README, "Strategies"). Throws Error with file, line and column for invalid TOML, unknown
+  /// keys and values of the wrong type.
   static Strategy load(const std::string& path);
-  /// The same for a text; `file` stands in messages.
+  /// Reads a strategy from a text. `file` is its name in messages.
   static Strategy parse(std::string_view text, const std::string& file);
 
-  /// Adds a rule; `place` stands for it in messages ("rule 3" where it is empty).
+  /// Adds a rule. `place` is its position in messages ("rule 3" if empty).
   Strategy& layer(std::string match, LayerRule rule, std::string place = "");
 
-  /// Consecutive layers, and the grid of the stage that runs them.
+  /// A group of consecutive layers, and the grid of the stage that runs it.
   struct Group {
-    std::string first, last;                  ///< layers, in the model's order
-    std::optional<Grid> grid = std::nullopt;  ///< the strategy's, if it has none of its own
-    std::string place = "";                   ///< for messages
+    std::string first, last;                  ///< first and last layer, in the model's order
+    std::optional<Grid> grid = std::nullopt;  ///< the strategy's grid if not given
+    std::string place = "";                   ///< position for messages
   };
-  /// Adds a group of layers, in the model's order. Without any, one group holds all layers. Each stage runs one group, or several
-  /// where the schedule asks for it. Stages take consecutive ranks, the first from rank 0.
-  /// Throws Error if a number of stages was set.
+  /// Adds a group of layers, in the model's order. Without any, one group holds all layers. Each stage runs one group,
+  /// or several if the schedule asks for it. Stages take consecutive ranks, the first from rank 0. Throws Error if a
+  /// number of stages was set.
   Strategy& group(Group group);
   const std::vector<Group>& groups() const { return groups_; }
-  /// Asks for `count` stages on equal grids whose boundaries are still open: place_stages() closes them, and bind() refuses a strategy
-  /// with open ones. Throws Error below 1, and if groups were added.
+  /// Asks for `count` stages on equal grids without choosing their boundaries. place_stages() chooses them; bind()
+  /// refuses a strategy without them. Throws Error if count is below 1, or if groups were added.
   Strategy& stages(int count);
   int stage_count() const { return stage_count_; }
-  /// The stage of each group.
+  /// Returns the stage of each group.
   std::vector<int> stages_of_groups() const;
-  /// The grids of all stages, placed one after the other. Throws Error if groups of one stage name different grids, or if they do
-  /// not fill the stages.
+  /// Returns the grids of all stages, each placed on the ranks after the previous one. Throws Error if groups of one
+  /// stage name different grids, or if the groups do not fill the stages.
   std::vector<Grid> grids() const;
-  /// Ranks of all stages.
+  /// Number of ranks of all stages.
   int ranks() const;
 
-  /// Who updates a weight and holds the optimizer's state for it: every rank that holds the weight, or (sharded) each replica a
-  /// share of it (ZeRO stage 1, Rajbhandari et al. 2020).
+  /// Which ranks update a weight and hold its optimizer state: every rank that holds the weight (replicated), or each
+  /// replica for its share of the weight (sharded: ZeRO stage 1, Rajbhandari et al. 2020).
   enum class OptimizerState : std::uint8_t { replicated, sharded };
   Strategy& optimizer_state(OptimizerState state);
   OptimizerState optimizer_state() const { return optimizer_state_; }
-  /// Gradients are summed in buckets of at most so many bytes (plan_buckets). Throws Error below 1.
+  /// Sums gradients in buckets of at most `bytes` bytes (plan_buckets). Throws Error below 1.
   Strategy& bucket_bytes(Index bytes);
   Index bucket_bytes() const { return bucket_bytes_; }
-  /// How the microbatches of a step are arranged: a kind of generate(), or "single" for one microbatch. Gradients of all
-  /// are summed before the weights change. Throws Error for an unknown kind and below 1.
-  /// `groups_per_stage` 0 stands for the kind's default.
+  /// Sets how the microbatches of a step are scheduled: a kind of generate(), or "single" for one microbatch. The
+  /// gradients of all microbatches are summed before the weights change. `groups_per_stage` 0 stands for the kind's
+  /// default. Throws Error for an unknown kind and for numbers below 1.
   Strategy& schedule(const std::string& kind, int microbatches, int groups_per_stage = 0);
   const std::string& schedule() const { return schedule_; }
   int microbatches() const { return microbatches_; }
@@ -95,13 +97,13 @@ class Strategy {
 
   const Grid& grid() const { return grid_; }
   const std::vector<Rule>& rules() const { return rules_; }
-  /// Where it comes from: the file's path, or "".
+  /// The file that the strategy was read from, or "".
   const std::string& file() const { return file_; }
-  /// The same strategy on another grid, as every stage's. Throws Error if a stage has a grid of its own.
+  /// Returns the same strategy with another grid for every stage. Throws Error if a group has its own grid.
   Strategy on(Grid grid) const;
-  /// One line for each old key in the file, with its place and the key's new name.
+  /// One line for each outdated key in the file, with its position and the key's new name.
   const std::vector<std::string>& renamed_keys() const { return renamed_keys_; }
-  /// As a TOML text that `parse` reads back.
+  /// Returns a TOML text that `parse` reads back.
   std::string print() const;
 
  private:
@@ -113,7 +115,7 @@ class Strategy {
   std::string schedule_ = "single";
   int microbatches_ = 1;
   int groups_per_stage_ = 0;  // 0: the kind's default
-  int stage_count_ = 1;       // asked for, where no group is named
+  int stage_count_ = 1;       // number of stages asked for, if no groups are named
   std::vector<Group> groups_;
   std::vector<std::string> renamed_keys_;
 };

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "partita/strategies/plan/plan.hpp"
-
+#include <compare>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,48 +8,50 @@
 
 namespace partita {
 
-/// Seconds that a rank computes for one layer and one microbatch, without what it sends and waits for.
+/// Seconds that a rank computes for one layer and one microbatch, without sending and waiting.
 struct LayerTimes {
   double forward = 0;
-  double backward = 0;  ///< both gradients in one pass
+  double backward = 0;  ///< both gradients in a combined pass
   double backward_data = 0, backward_filter = 0;
 };
 
-/// In what step local work is timed: the microbatches that its stage runs one after the other, and the most of them that it
-/// holds at once. Both decide what a layer finds in the caches, and whether gradients are written or added.
+/// The step in which local work is timed: how many microbatches its stage runs one after the other, and the maximum
+/// number in flight at once. Both affect what a layer finds in the caches, and whether gradients are overwritten or
+/// added to.
 struct Loop {
   int microbatches = 1, in_flight = 1;
   auto operator<=>(const Loop&) const = default;
 };
 
-/// Measured times of local work, by the backend that computes it, by what is computed, and in what loop: the same block of a
-/// layer costs the same under any strategy whose stages keep as many microbatches. A value, kept in a text file.
+/// Measured times of local work. The key is the backend, the work (local_work()) and the loop: the same block of a
+/// layer takes the same time under any strategy whose stages hold as many microbatches. A value, stored as a text file.
 class KernelTimes {
  public:
   KernelTimes() = default;
-  /// `where` names the processor and the threads of a rank.
+  /// `where` names the processor and the threads per rank.
   explicit KernelTimes(std::string where, std::string backend = "")
       : where_(std::move(where)), backend_(std::move(backend)) {}
 
-  /// Reads what `print` wrote. Throws Error with file and line for anything else.
+  /// Reads what print() wrote. Throws Error with file and line for anything else.
   static KernelTimes parse(std::string_view text, const std::string& file);
   std::string print() const;
 
   const std::string& where() const { return where_; }
-  /// From here on `find` and `set` are of this backend; what is there of others stays, and is printed too.
+  /// Selects the backend for `find` and `set`. Times of other backends stay, and are printed as well.
   void use(const std::string& backend) { backend_ = backend; }
   const std::string& backend() const { return backend_; }
   bool empty() const { return layers_.empty(); }
   using All = std::map<std::pair<std::string, Loop>, LayerTimes>;
-  /// Of all backends: "BACKEND WORK", or "WORK" of one without a name.
+  /// The times of all backends, by "BACKEND WORK", or "WORK" for a backend without a name.
   const All& all() const { return layers_; }
   bool has(const std::string& work, Loop loop) const { return layers_.contains({key(work), loop}); }
-  /// Those of the nearest loop: of those that hold most nearly as many microbatches, that which runs most nearly as many.
+  /// Returns the times from the nearest loop: the nearest number of microbatches in flight, then the nearest number of
+  /// microbatches.
   std::optional<LayerTimes> find(const std::string& work, Loop loop) const;
-  /// That loop.
+  /// Returns that nearest loop.
   std::optional<Loop> nearest(const std::string& work, Loop loop) const;
   void set(const std::string& work, Loop loop, const LayerTimes& times) { layers_[{key(work), loop}] = times; }
-  /// Those of `other` where this has none.
+  /// Adds those times of `other` that are missing here.
   void merge(const KernelTimes& other) { layers_.insert(other.layers_.begin(), other.layers_.end()); }
 
  private:
@@ -60,17 +61,5 @@ class KernelTimes {
   std::string where_, backend_;
   All layers_;
 };
-
-/// What a rank of a layer's grid computes, as a text: kind and parameters, the extents of its blocks, what it converts locally.
-/// Ranks and layers with equal texts do equal work.
-std::string local_work(const LayerPlan& layer, int rank, const Workload& workload);
-/// The same of an update of so many elements.
-std::string update_work(Index elements, const Workload& workload);
-
-/// The microbatches of a plan in whose actions its layers are timed: the first ones that go through its first replica. One alone
-/// where layers recompute, which they do not while they are timed: more may not fit.
-std::vector<int> timed_microbatches(const Plan& plan);
-/// The loop in which a stage's layers are timed. That of a single microbatch where nothing is trained: forward keeps nothing.
-Loop timed_loop(const Plan& plan, int stage);
 
 }  // namespace partita

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "partita/base/memory.hpp"
-#include "partita/base/traffic.hpp"
 #include "partita/layouts/redistribution.hpp"
 #include "partita/model/model.hpp"
 #include "partita/model/optimizer.hpp"
@@ -59,6 +57,7 @@ struct LayerBinding {
   bool trains() const;
   /// True if the gradient of some input is needed.
   bool needs_any_dx() const;
+  bool operator==(const LayerBinding&) const = default;
 };
 
 /// One layer, bound: its place in the model and on the stages, and, behind `->`, its binding. Equal layers share theirs: plans have
@@ -90,39 +89,6 @@ class Readers {
 
  private:
   std::vector<int> ends_, readers_;  // one layer's after the other's
-};
-
-/// The most bytes that a rank holds.
-struct MemoryPeak {
-  MemoryUse each;   ///< of each class by itself, at different moments
-  Index total = 0;  ///< of all together, at one moment
-};
-
-/// When a layer communicates: in which pass of a microbatch, on its way between stages, or once a step.
-enum class Pass : std::uint8_t { forward, backward_data, backward_filter, stages, update };
-
-/// What a layer communicates for.
-enum class Purpose : std::uint8_t {
-  input,       ///< an input's way to the layout that the layer needs, and its gradient's back
-  output,      ///< what it computed, to the layout in which it is left; its gradient likewise
-  halo,        ///< of inputs, before they are needed
-  product,     ///< panels, and sums of a distributed product
-  statistics,  ///< in the middle of its work: batch statistics, losses
-  stages,      ///< from one stage to another
-  sum,         ///< gradients of weights
-  replicas,    ///< these and running statistics of both replicas
-  update,      ///< norms, and weights that several ranks update
-};
-
-/// One communication of one layer, as one rank will see it.
-struct PlannedTraffic {
-  std::string role;  ///< "halo x", "y", "statistics forward", "loss", "dy", "halo dy", "dx", "dw weight", ...
-  Verb verb = Verb::none;
-  AxisSet axes = 0;  ///< of a collective; 0 for one over all ranks or both replicas
-  Traffic traffic;
-  Pass pass = Pass::forward;
-  Purpose purpose = Purpose::input;
-  int below = 0, above = 0;  ///< of an exchange: how far its peers' numbers lie below the rank's, and above, at most
 };
 
 /// A model bound to a strategy and a workload: all that the executor runs, the cost model prices and `explain` prints.
@@ -178,24 +144,6 @@ struct Plan {
   /// The ranks over which norms of whole weights are summed.
   AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (sharded_optimizer ? bucket.axes : 0); }
 
-  // In what follows `rank` is one of the world.
-
-  /// What `rank` puts on the network for one layer in one run of the schedule, in the order in which one
-  /// microbatch comes to it; only what moves something.
-  std::vector<PlannedTraffic> traffic(int layer, int rank) const;
-  /// The sum over all layers.
-  Traffic traffic(int rank) const;
-  /// Of these, what one microbatch of the larger size (or of the smaller one) moves, and what comes once a step; of the first
-  /// replica.
-  std::vector<PlannedTraffic> microbatch_traffic(int layer, int rank, bool of_remainder = false) const;
-  std::vector<PlannedTraffic> step_traffic(int layer, int rank) const;
-  /// Bytes that one layer holds of one (larger) microbatch on `rank`, by class: weights, gradients and optimizer state for good, activations (its
-  /// output and what its backward keeps) and halos (extended inputs) from its forward to its backward.
-  MemoryUse memory(int layer, int rank) const;
-  /// The most that `rank` holds in a run of the schedule, a batch of images and targets included: what the executor
-  /// allocates and releases, in its order. Not in it: buffers of messages between nodes and the backend's own (padded or
-  /// blocked copies, room of kernels); kernels that compute ahead of halos need a few rows more.
-  MemoryPeak peak(int rank) const;
   /// The layers of a stage that read `layer`'s output of a replica, in order.
   std::vector<int> readers(int layer, int stage, int replica = 0) const;
   /// True if that output must stay, on a stage, for a layer that runs once more in backward, or to be sent on.
@@ -206,24 +154,11 @@ struct Plan {
   std::uint64_t hash() const;
 };
 
-/// Binds. Pure: needs neither ranks nor a device. Stages whose boundaries are open (Strategy::stages) are placed as
-/// `balanced` does on the default machine; call that before for another one. Throws Error that names layer, dimension, axis and the rule's line
-/// for a rule that matches nothing, an axis or a dimension that is not there, or a layout in which a layer cannot run.
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
-
-/// What layers keep of a microbatch's activations from backward-data to backward-filter: all, since the gradients of their
+/// The share of a microbatch's activations that layers keep from backward-data to backward-filter: all, since the gradients of their
 /// weights need their inputs.
 inline constexpr double kept_until_backward_filter = 1;
 
-/// Which groups of a plan's layers feed which.
+/// The edges between the groups of a plan's layers: which group feeds which.
 GroupGraph graph_of(const Plan& plan);
-
-/// Throws Error that says how much is missing, and in which classes, if the rank that holds most passes `limit` bytes; 0 is
-/// no limit.
-void check_memory(const Plan& plan, Index limit);
-
-/// The strategy with what `plan` chose written out: other workloads (a smaller last batch, an evaluation) would choose by
-/// costs of their own, but find the weights where this plan has them.
-Strategy pin_weight_layouts(Strategy strategy, const Plan& plan);
 
 }  // namespace partita

@@ -10,62 +10,74 @@
 
 namespace partita {
 
-/// A pattern of layouts that was not looked at, since some layer cannot run in it.
+/// A layout pattern that the planner did not consider, because some layer cannot run in it.
 struct LeftOut {
   std::string grid, pattern;
-  std::string why;  ///< names the layer
+  std::string why;  ///< the reason; it names the layer
 };
 
-/// What the planner may do, and how much it looks at.
+/// What the planner may do, and how much it searches.
 struct PlannerOptions {
   int ranks = 1;
-  Index memory_limit = 0;  ///< bytes a rank; 0: the machine's
-  int best = 3;            ///< strategies to return
-  /// Candidates to bind and price whole, the most promising by what is known of each. With more the estimates by which they are sorted
-  /// may err more: 48 found a strategy faster by a quarter for one of seven models (alexnet on 12 ranks), the same for the others, in
-  /// 1.1 to 4 times as long; 3 missed it for two.
+  Index memory_limit = 0;  ///< bytes per rank; 0: the machine's memory
+  int best = 3;            ///< number of strategies to return
+  /// Number of candidates per round that are bound and estimated exactly, the most promising first. A larger number
+  /// tolerates larger errors in the estimates by which candidates are sorted. Measured on seven models: 48 found a
+  /// strategy faster by a quarter for one model (alexnet on 12 ranks) and the same strategy for the others, in 1.1 to 4
+  /// times the time; 3 missed the best strategy of two models.
   int examined = 12;
-  /// So often as many again while fewer fit than are asked for, or what does not fit lets slower ones in. More rounds only say later that
-  /// none fits: what comes then is seldom smaller. More too until a schedule has been found for any.
+  /// Maximum number of rounds. A further round of `examined` candidates runs while fewer than `best` strategies fit the
+  /// memory limit, or while slower candidates may still be among the best because faster ones did not fit. More rounds
+  /// only delay the report that nothing fits, since later candidates seldom need less memory. The maximum does not
+  /// apply until some candidate has a schedule.
   int rounds = 8;
-  /// Ranks that share the samples of one block at most: spatial and channel axes together. Larger blocks of ranks pay where samples are
-  /// few and large; each divisor more is priced with its patterns.
+  /// Maximum number of ranks that share the same samples: the product of the spatial and channel axes. Larger values
+  /// pay off if samples are few and large. Each further divisor adds patterns to estimate.
   int most_split = 64;
-  /// Microbatches a stage at most: with 64 the bubble of 1f1b is below 1/64 of a step. More are slower, but hold less.
+  /// Maximum number of microbatches per stage. With 64 the bubble of 1f1b is below 1/64 of a step. More microbatches
+  /// are slower but need less memory.
   int most_microbatches = 64;
-  /// Schedules of several stages. chimera, which takes longer to price, is tried where it would be among the best if all stages
-  /// worked as long and none waited.
+  /// Schedules to try with several stages. chimera takes longer to estimate. It is tried only if it would be among the
+  /// best with stages of equal length and no waiting.
   std::vector<std::string> kinds{"1f1b", "zb-h1", "chimera"};
-  std::function<void(int done, int all)> progress{};       ///< after each candidate, of so many up to this round's end
-  std::function<void(const LeftOut& pattern)> left_out{};  ///< after the search; by the grid that met it first
+  /// called after each candidate: the number examined, and the number at the end of this round
+  std::function<void(int done, int all)> progress{};
+  /// called after the search, once per pattern, with the first grid where it failed
+  std::function<void(const LeftOut& pattern)> left_out{};
 };
 
-/// A strategy that was found, with its price.
+/// A strategy that the planner found, with its cost estimate.
 struct Planned {
   Strategy strategy;
   Cost cost;
 };
 
-/// Nothing fits that was tried.
+/// Thrown if no strategy that was tried fits the memory limit.
 class NothingFits : public Error {
  public:
   NothingFits(const std::string& what, Planned least) : Error(what), smallest(std::move(least)) {}
-  Planned smallest;  ///< of those that were tried
+  Planned smallest;  ///< the strategy that needs least memory among those tried
 };
 
-/// The cheapest strategies for so many ranks, the best first, of those that fit the memory limit:
+/// Returns the fastest strategies for `options.ranks` ranks that fit the memory limit, the fastest first. It searches
+/// over:
 ///
-///     stages x microbatches x grids      divisors of the ranks; 1, 2, 4, ... microbatches a stage; samples (data), the first two
-///                                        dimensions of space (y, x; x <= y) and channels (c) share a stage
-///     layouts                            every layer chooses one of the grid's patterns: eliminate_choices (Jia et al. 2018)
-///     boundaries of stages               as `balanced` places them, with less effort
-///     schedule                           the given kinds
-///     distributed update, recomputation, more microbatches
-///                                        where memory asks for it, by themselves and together
+///     stages x microbatches x grids   divisors of the ranks; 1, 2, 4, ... microbatches per stage; the grid of a stage
+///                                     shards samples (data), the first two spatial dimensions (y, x; x <= y) and
+///                                     channels (c)
+///     layouts                         each layer has one of the grid's patterns, chosen by eliminate_choices()
+///                                     (Jia et al. 2018)
+///     stage partition                 as place_stages(), with less effort
+///     schedule                        the kinds in `options.kinds`
+///     sharded optimizer, recomputation, more microbatches
+///                                     if the memory limit requires it, alone and together
 ///
-/// Best first: what could be least, by what computing alone takes, is priced by its layers, redistributions and sums, what then
-/// could be least is bound and priced whole. Throws Error for numbers below 1 and if no grid of so many ranks can run the model,
-/// NothingFits if nothing fits that was tried, saying what is missing least and in which class.
+/// The search is best-first. Candidates are ordered by a lower bound that counts only computation. The most promising
+/// ones get a cost estimate from their layers, redistributions and gradient sums. The best of these are bound and
+/// estimated exactly.
+///
+/// Throws Error for numbers below 1, and if no grid of that many ranks can run the model. Throws NothingFits if no
+/// strategy that was tried fits the memory limit; it reports the smallest excess and the memory by class.
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options);
 

@@ -6,12 +6,13 @@
 
 namespace partita {
 
-/// One line a stage, from left to right: the letter of what it does in the middle of each slice of time, a point where it
-/// waits. `columns` slices at most; fewer if each then is the shortest action.
+/// Draws one line per stage, from left to right. Each character shows the action in the middle of a slice of time, a
+/// point if the stage waits. There are at most `columns` slices, and fewer if a slice would be shorter than the
+/// shortest action.
 std::string draw_timeline(const Simulation& simulation, int columns);
 
-/// The same as a drawing that browsers show: a row a stage, a bar an action with its microbatch, darker for later groups of
-/// a stage; the times of an action appear where the pointer is.
+/// Draws the timeline as SVG for browsers: a row per stage, a bar per action with its microbatch, darker for later
+/// groups of a stage. Pointing at an action shows its times.
 std::string timeline_svg(const Simulation& simulation, const std::string& title);
 
 }  // namespace partita

@@ -5,24 +5,24 @@
 
 namespace partita {
 
-/// All functions throw Error that names the first wrong action and its stage; the lines after the first draw where
-/// every stage then stands.
+/// All functions throw Error that names the first wrong action and its stage. The lines after the first show the
+/// position of every stage at that time.
 
-/// Every group runs every microbatch once: forward, then either a combined backward or the two halves (training), on one
-/// stage a replica, a microbatch on one replica.
+/// Checks that every group runs every microbatch once: forward, and in training then either a combined backward or both
+/// halves. A group of a replica must run on one stage, and a microbatch on one replica.
 void check_complete(const Schedule& schedule, const GroupGraph& graph, bool training);
 
-/// The lists can be worked off in order: nothing comes before what it needs, on its own stage or over several.
+/// Checks that the lists can run in order: no action comes before one that it needs, on its own stage or on others.
 void check_order(const Schedule& schedule, const GroupGraph& graph);
 
-/// They can if sends are not buffered: a group of adjacent transfers ends when each of them has met its other end. Between
-/// two stages transfers are received in the order in which they are sent.
+/// Checks that the lists can run without buffered sends: adjacent transfers end together, when each of them has met its
+/// counterpart. Transfers between two stages must be received in the order in which they are sent.
 void check_rendezvous(const Schedule& schedule, const GroupGraph& graph);
 
-/// No stage holds more than `limit`.
+/// Checks that no stage holds more than `limit`.
 void check_peak(const Schedule& schedule, const std::vector<GroupMemory>& memory, double limit);
 
-/// All of these, with transfers and updates added; `limit` 0 is none.
+/// Makes all these checks, after adding transfers and updates. `limit` 0 means no limit.
 void check_schedule(const Schedule& schedule, const GroupGraph& graph, bool training,
                     const std::vector<GroupMemory>& memory = {}, double limit = 0);
 

@@ -10,64 +10,71 @@
 
 namespace partita {
 
-/// Samples with what they are to be mapped to, a label or more, read by global sample number and box: a rank reads its own samples' own rows only.
-/// A user's own data set is a class like this.
+/// A data set: samples and their targets (one label, labels per spatial position, or values). Both are read by global
+/// sample number and box, so a rank reads only its own part of its own samples. To use your own data, derive from this
+/// class.
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  /// One sample, without N: e.g. C=1 H=28 W=28.
+  /// Shape of one sample, without N: e.g. C=1 H=28 W=28.
   virtual Shape sample() const = 0;
   /// Number of samples.
   virtual Index size() const = 0;
-  /// Labels are less; 0 where the target is values.
+  /// Number of classes: labels are 0 to classes() - 1. 0 if the targets are values.
   virtual Index classes() const = 0;
-  /// Announces what will be read next (an epoch's samples, and the box of each, dimensions as in `sample`), so that
-  /// whoever reads from a file can hold just that. `read` may ask for samples and boxes inside these only.
+  /// Announces what will be read next: the samples of an epoch, and the box of each (dimensions as in `sample`). A data
+  /// set that reads from a file can then hold just that. Later calls of `read` may only ask for these samples, and for
+  /// boxes inside this one.
   virtual void hold(std::span<const Index> samples, const Box& box) = 0;
-  /// Sample `sample` inside `box`, in the logical row-major order of the box (C H W), pixels scaled to about unit
-  /// variance.
+  /// Reads sample `sample` inside `box`, in the logical row-major order of the box (C H W). Values are scaled to about
+  /// unit variance.
   virtual void read(Index sample, const Box& box, std::span<float> out) const = 0;
-  /// The target of one sample, without N: no dimension for one label, space for a label a place, C for values.
+  /// Shape of one sample's target, without N: no dimension for one label, spatial dimensions for one label per
+  /// position, C ... for values.
   virtual Shape target() const { return {}; }
-  /// As `hold`, for targets; the samples may be others.
+  /// As `hold`, for targets. The samples may differ from those of `hold`.
   virtual void hold_targets(std::span<const Index> /*samples*/, const Box& /*box*/) {}
-  /// The target inside `box`, in its logical row-major order; labels are whole numbers. The default is `label`'s.
+  /// Reads the target inside `box`, in the box's logical row-major order; labels are whole numbers. The default returns
+  /// `label`.
   virtual void read_target(Index sample, const Box& box, std::span<float> out) const;
-  /// The sample's class, of sets with one label a sample; known for every sample.
+  /// The sample's class, for sets with one label per sample. Valid for every sample, held or not.
   virtual std::int32_t label(Index sample) const;
 };
 
-/// Images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels; `hold` streams
-/// through the pixels and keeps the announced ones, as bytes. Pixels become (p/255 - mean)/deviation.
-/// Throws Error naming the file for one that is missing, unreadable, truncated or no IDX file.
+/// Opens images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels. `hold`
+/// streams through the pixels and keeps the announced ones as bytes. Pixels become (p/255 - mean)/deviation. Throws
+/// Error that names the file if it is missing, unreadable, truncated or not an IDX file.
 std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& labels, double mean, double deviation);
 
-/// Fashion-MNIST's training or test part from `folder` ("" for where Debian's package dataset-fashion-mnist puts it).
-/// Throws Error that names the package if the files are missing.
+/// Opens Fashion-MNIST's training or test set from `folder`; "" is where Debian's package dataset-fashion-mnist
+/// installs it. Throws Error that names the package if the files are missing.
 std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training);
 
-/// Samples in one HDF5 file: a data set "samples" of N C D H W (or fewer spatial dimensions), of any number type, and one
-/// "targets" of as many: whole numbers N are a label a sample, N D H W a label a place, both with an attribute "classes";
-/// floating-point numbers N C ... are values. A rank reads its own box of its own samples, the next ones in the background
-/// while it computes; what is damaged inside is found where it is read, maybe by one rank alone. Throws Error naming the
-/// file for one that is missing, no HDF5 or not of this form.
+/// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type.
+/// "targets" has as many samples: whole numbers of shape N are one label per sample, whole numbers of shape N D H W one
+/// label per spatial position, both with an attribute "classes"; floating-point numbers N C ... are values. A rank
+/// reads its own box of its own samples, and reads the next ones in the background while it computes. Damage inside the
+/// file is found only when it is read, possibly by one rank alone. Throws Error that names the file if it is missing,
+/// not HDF5 or not of this form.
 std::unique_ptr<Dataset> open_volumes(const std::string& path);
 
-/// Writes a data set as such a file, in single precision and 32-bit labels; it appears under `path` when it is whole.
-/// Throws Error if it cannot.
+/// Writes a data set as a file for open_volumes(), in single precision with 32-bit labels. The file appears under
+/// `path` only once it is complete. Throws Error if it cannot be written.
 void save_volumes(const std::string& path, Dataset& data);
 
-/// Opens a data set's training or test part from a folder ("" where the user gave none); throws Error if it cannot.
+/// Opens a data set's training or test set from a folder ("" if the user gave none). Throws Error if it cannot.
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const std::string& folder, bool training)>;
-/// Makes a user's own data set known to the command line as `--data NAME`. Throws Error if the name is taken.
+/// Makes a user's own data set available to the command line as `--data NAME`. Throws Error if the name is taken.
 void register_dataset(const std::string& name, DatasetFactory factory);
-/// Opens a data set by its name, "fashion-mnist", "hdf5" (training.h5 and test.h5 in the folder) or a registered one. Throws Error with the nearest name for another.
+/// Opens a data set by its name: "fashion-mnist", "hdf5" (training.h5 and test.h5 in the folder) or a registered one.
+/// Throws Error with the nearest name for an unknown one.
 std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string& folder, bool training);
 
-/// Samples drawn from a seed, which a network can learn: a pattern of the target's plus noise. The pattern is the class's
-/// for one label a sample; for labels of places each place shows its class (a place of a coarser target a block of them);
-/// values scale one pattern. Two parts with the same seed and another `part` share the patterns and differ in samples.
-/// `target` is Dataset::target; `classes` is 0 where it is values.
+/// Makes synthetic samples from a seed that a network can learn: a pattern that depends on the target, plus noise. With
+/// one label per sample the pattern is the class's. With labels per position each position shows the pattern of its
+/// class; a position of a coarser target covers a block of positions of the sample. Values scale a single pattern. Two
+/// parts (`part`) with the same seed share the patterns but have different samples. `target` is Dataset::target;
+/// `classes` is 0 if the target is values.
 std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target, Index size, Index classes,
                                         std::uint64_t seed, int part);
 

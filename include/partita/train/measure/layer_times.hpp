@@ -2,48 +2,55 @@
 
 #include "partita/comm/communicator.hpp"
 #include "partita/strategies/machine/kernel_times.hpp"
+#include "partita/strategies/plan/plan.hpp"
 
 #include <string>
 #include <vector>
 
 namespace partita {
 
-/// How local work is measured.
+/// How to measure local work.
 struct MeasureOptions {
   std::string backend = "auto";
   int threads = 1;
-  std::string kernel_folder{};  ///< where measured choices of kernels are kept; "": by rule
-  int most = 15;                ///< runs at most, and
-  double budget = 10;  ///< seconds after which no further run begins, half of them with backward in halves; three
-                       ///< runs of either kind are made at least
+  std::string kernel_folder{};  ///< folder for measured kernel choices; "": the default folder
+  int most = 15;                ///< maximum number of runs
+  /// seconds after which no further run begins; one half each for the whole and the split backward pass. At least three
+  /// runs of each are made
+  double budget = 10;
 };
 
-/// "N threads on PROCESSOR": whose times these are, and the name of the machine that they belong to.
+/// Returns "N threads on PROCESSOR", the place that the times belong to. It is also the name of the machine.
 std::string place_of_times(const MeasureOptions& options);
-/// The backend that computes in this type: whose times they are on that place.
+/// Returns the name of the backend that computes in this type, which the times belong to as well.
 std::string backend_of_times(const MeasureOptions& options, DType dtype);
 
-/// Rank 0's times on every rank. Collective.
+/// Returns rank 0's times on every rank. Collective: every rank of `world` calls it.
 KernelTimes broadcast_times(const KernelTimes& times, Communicator& world);
 
-/// What rank `rank` of a plan computes, layer by layer, the median of several runs, of those that were not disturbed (see undisturbed()):
-/// the executor runs its part alone, a group a layer, in the order of the plan's schedule, of its timed_microbatches, and nothing is sent.
-/// It holds what these hold. All ranks of `world` measure at the same time, whatever each of them measures, since cores share caches and
-/// memory. Where `known` has all, of such loops, nothing is run, and what it has stays as it is; all ranks return what any of them found,
-/// `united`. Collective over `world`.
+/// Measures the seconds that rank `rank` of a plan computes, layer by layer: medians over the undisturbed runs (see
+/// undisturbed()).
+/// The executor runs this rank's part alone, with one group per layer, in the order of the plan's schedule of its
+/// timed_microbatches. It sends nothing, but holds in memory what these microbatches hold. All ranks of `world` measure
+/// at the same time, each its own `rank`, since cores share caches and memory.
+/// If `known` has all times for such loops, nothing is run. Its times are never replaced. All ranks return what any of
+/// them found (see united()). Collective: every rank of `world` calls it.
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world);
 
-/// What the ranks found, each `mine`; where several measured the same, the slowest one's: ranks wait for each other, and no two cores are
-/// alike. Collective over `world`.
+/// Merges the times that each rank measured (`mine`). If several ranks measured the same work, the slowest rank's times
+/// count, because ranks wait for each other and no two cores are equally fast. Collective: every rank of `world` calls
+/// it.
 KernelTimes united(const KernelTimes& mine, Communicator& world);
 
-/// Ranks of a plan that have to be measured so that all is known that its price depends on: of the representatives of every
-/// stage's grid those that compute something that neither `known` has nor one before them computes.
+/// Returns the ranks of a plan that must be measured so that every time in its cost estimate is known. They are those
+/// representatives of each stage's grid that compute some work which neither `known` nor an earlier representative
+/// covers.
 std::vector<int> ranks_to_measure(const Plan& plan, const KernelTimes& known);
 
-/// Measures these, as measure_layers does, dealt out over the ranks of `world`, of which there may be fewer or more; all of them
-/// compute at any time. Collective over `world`, whose ranks know the same.
+/// Measures the ranks of ranks_to_measure(), as measure_layers() does. The ranks of `world`, which may be fewer or
+/// more, share them out; every rank computes all the time. Collective: every rank of `world` calls it with equal
+/// arguments.
 KernelTimes measure_plan(const Plan& plan, const MeasureOptions& options, const KernelTimes& known,
                          Communicator& world);
 

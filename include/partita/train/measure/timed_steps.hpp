@@ -1,33 +1,35 @@
 #pragma once
 
 #include "partita/base/clock.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "partita/train/measure/layer_times.hpp"
 
 #include <memory>
 
 namespace partita {
 
-/// How long training steps took: those that were not disturbed (see undisturbed()).
+/// Durations of training steps, from the undisturbed steps (see undisturbed()).
 struct StepTimes {
-  double median = 0;  ///< seconds, of the slowest rank in each step
-  double spread = 0;  ///< distance of the quartiles over the median
-  int steps = 0;      ///< that count
-  int disturbed = 0;  ///< that do not
+  double median = 0;  ///< seconds; of each step, the slowest rank counts
+  double spread = 0;  ///< interquartile range divided by the median
+  int steps = 0;      ///< number of undisturbed steps
+  int disturbed = 0;  ///< number of steps left out as disturbed
   MemoryPeak memory;  ///< of the rank that held most
 };
 
-/// Trains on one batch that is made once and lies in memory, as often as it is asked to. Collective over `world`, which has as many ranks
-/// as the strategy.
+/// Trains repeatedly on one batch that is made once and stays in memory. Collective: every rank of `world` calls each
+/// method. `world` has as many ranks as the strategy.
 class StepTimer {
  public:
   StepTimer(const Model& model, const Strategy& strategy, const Workload& workload, const MeasureOptions& options,
             std::shared_ptr<Communicator> world);
   StepTimer(StepTimer&&) noexcept;
   ~StepTimer();
-  /// For about `budget` seconds, 5 steps or more after two that are not counted: of each step the slowest rank's seconds, and what was lost
-  /// on the rank that lost most; between nodes, where ranks sleep as they wait, nothing.
+  /// Trains for about `budget` seconds, at least 5 steps, after two warm-up steps that are not counted. Returns for
+  /// each step the slowest rank's seconds, and the time lost to other processes on the rank that lost most. The lost
+  /// time is 0 if the transport is asynchronous (between nodes), because its ranks sleep while they wait.
   std::vector<Timing> run(double budget);
-  /// The peak of the rank that holds most. Collective.
+  /// The peak memory of the rank that holds most. Collective: every rank of `world` calls it.
   MemoryPeak memory() const;
 
  private:
@@ -35,7 +37,7 @@ class StepTimer {
   std::unique_ptr<Parts> parts_;
 };
 
-/// What comes of one such run. Collective.
+/// Runs a StepTimer once and summarizes its steps. Collective: every rank of `world` calls it.
 StepTimes time_steps(const Model& model, const Strategy& strategy, const Workload& workload,
                      const MeasureOptions& options, double budget, const std::shared_ptr<Communicator>& world);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/train/run/layer_group.hpp"
+#include "partita/train/run/layer_runner.hpp"
 
 #include <functional>
 #include <map>
@@ -18,14 +18,10 @@ struct TimedAction {
   double start = 0, end = 0;
 };
 
-/// Runs a plan on one rank: interprets the actions of its schedule.
+/// Runs a plan on one rank: carries out the operations of its stage's StepProgram.
 class Executor {
  public:
-  /// `grid` is this rank's stage's, `world` holds the ranks of all stages; `replica_pair` this rank and the one that holds the other
-  /// replica of its weights, where a plan has two. All references must outlive the executor.
-  Executor(const Plan& plan, const ProcessGrid& grid, Communicator& world, Communicator* replica_pair, Backend& backend,
-           Parameters& parameters, TrafficCounter& counter, const std::shared_ptr<Allocator>& allocator,
-           std::uint64_t seed, bool overlap);
+  explicit Executor(RunContext context);
   ~Executor();
 
   /// Brings this rank's part of a microbatch, when its forward begins: images on the first stage, the target on the last.
@@ -61,30 +57,28 @@ class Executor {
   void keep_outputs(bool keep);
 
  private:
-  const std::vector<Action>& list() const;
-  const LayerGroup& group(const Action& action) const;
-  Microbatch begin(int j) const;
-  void run_forward(const Action& action, const Reader& read);
-  void wait_for(const Action& action);
-  void perform(const Action& action, const Reader& read, double rate);
-  void reduce_layer(const Action& action, std::size_t layer);
-  void reduce_group(const Action& action);
-
-  const Plan& plan_;
-  const ProcessGrid& grid_;
-  RankContext rank_;
-  /// One group of layers of this stage.
-  struct Local {
-    std::unique_ptr<LayerGroup> larger, smaller;  // for microbatches of the two sizes
-    StepState state;
-    int filters = 0;  // microbatches whose dw is formed
+  /// The runners of one replica, for microbatches of the two sizes; null if the stage does not run them.
+  struct Runners {
+    std::unique_ptr<LayerRunner> full, remainder;
+    std::vector<LayerRunner::LayerState> states;  // by layer
   };
+  const LayerRunner& runner(const Action& action) const;
+  Microbatch begin(int microbatch) const;
+  void start_step(Index step);
+  std::size_t wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate);
+  void perform(const Action& action, const StepOp& op, const Reader& read, double rate);
+  void perform_on_layer(const Action& action, const StepOp& op);
+  void free_previous(int microbatch);
+
+  RunContext context_;
+  const Plan& plan_;
+  RankContext rank_;
   int stage_;
-  std::map<Copy, Local> groups_;
-  static Copy copy_of(const Action& action) { return {action.replica, action.group}; }
+  StepProgram program_;
+  std::vector<Runners> replicas_;
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
-  std::unique_ptr<StageExchange> stages_;  // where there are several
+  std::unique_ptr<StageExchange> stages_;  // null if there is one stage
   StepResult result_;
   Index step_ = 0;
   bool keep_ = false;

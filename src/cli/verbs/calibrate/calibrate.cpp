@@ -1,5 +1,9 @@
+#include "src/cli/verbs/calibrate/calibrate.hpp"
+
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/measure/measure_machine.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -13,27 +17,28 @@ namespace {
 
 using Plans = std::vector<std::pair<std::string, Plan>>;
 
-/// What is measured already, if it is of this machine.
+/// Returns the times that an earlier run measured, or none if they belong to another machine.
 KernelTimes known_times(const Options& options, const std::string& where) {
   const std::string path = times_path(options.out);
   if (!std::filesystem::exists(path)) return KernelTimes(where);
   KernelTimes times = KernelTimes::parse(read_text("--out", path), path);
   if (times.where() == where) return times;
-  fmt::print("note       {} held times of \"{}\"; it begins anew\n", path, times.where());
+  fmt::print("note       {} has times of another machine, \"{}\"; it will be replaced\n", path, times.where());
   return KernelTimes(where);
 }
 
 void print_machine(const Machine& machine, int ranks, double seconds) {
   if (ranks == 1)
-    fmt::print("note       one rank has nobody to send to: latency and bandwidth are assumed; start two or more\n");
+    fmt::print(
+        "note       with one rank, latency and bandwidth cannot be measured and are assumed; start 2 or more ranks\n");
   std::string levels;
   for (const auto& level : machine.levels) levels += (levels.empty() ? "" : ", ") + level.name;
-  fmt::print("machine    {}: {:.3g} Gflop/s and {:.3g} GB/s a rank; levels: {}; {:.1f} s\n", machine.name,
+  fmt::print("machine    {}: {:.3g} Gflop/s and {:.3g} GB/s per rank; levels: {}; {:.1f} s\n", machine.name,
              machine.arithmetic.value / 1e9, machine.memory_bandwidth.value / 1e9, levels, seconds);
   std::fflush(stdout);
 }
 
-/// Measures what the plans need and `times` lacks, and shows how far it is.
+/// Measures the kernels that the plans need and that `times` lacks, and prints the progress.
 void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& times, Communicator& world) {
   const bool first = world.rank() == 0;
   std::size_t done = 0;
@@ -42,7 +47,7 @@ void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& tim
     const auto before = times.all().size();
     times = measure_plan(plan, options, times, world);
     if (first)
-      fmt::print("kernels    {} ({} of {}): {} measured, {} in all; {:.1f} s\n", name, ++done, plans.size(),
+      fmt::print("kernels    {} ({} of {}): {} measured, {} in total; {:.1f} s\n", name, ++done, plans.size(),
                  times.all().size() - before, times.all().size(), now() - start);
     std::fflush(stdout);
   }
@@ -61,7 +66,7 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
     const Workload workload = make_workload(options);
     for (const auto& [name, strategy] : make_strategies(options, world->size())) {
       if (first) note_renamed_keys(strategy);
-      plans.emplace_back(name, bind(model, strategy, workload));
+      plans.emplace_back(name, bind(model, place_stages(model, strategy, workload, default_machine(), {}), workload));
     }
     if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
     if (first) note_kernels(how, options.trainer.dtype);
@@ -74,10 +79,10 @@ int calibrate(const Options& options, const ModelFactory& factory, const std::sh
   agree_or_throw(*world, [&] {
     if (!first) return;
     const std::string text = machine.print();
-    static_cast<void>(Machine::parse(text, options.out));  // nothing is written that could not be read again
+    static_cast<void>(Machine::parse(text, options.out));  // throws before writing a file that could not be read again
     write_text("--out", options.out, text);
     write_text("--out", times_path(options.out), times.print());
-    fmt::print("wrote      {} and {}, after {:.1f} s\n", options.out, times_path(options.out), now() - start);
+    fmt::print("wrote      {} and {} after {:.1f} s\n", options.out, times_path(options.out), now() - start);
   });
   return 0;
 }

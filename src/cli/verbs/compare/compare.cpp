@@ -1,32 +1,24 @@
 #include "src/cli/verbs/compare/compare.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/compare/compare_json.hpp"
+#include "src/cli/support/compared.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace partita::cli {
 
-std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts) {
-  return {{"compute", parts.passes.compute},
-          {"halo", parts.passes.halo},
-          {"redistribution", parts.passes.redistribution},
-          {"product", parts.passes.product},
-          {"collective", parts.passes.collective},
-          {"gradients", parts.sums},
-          {"transfer", parts.transfers},
-          {"bubble", parts.bubble},
-          {"optimizer", parts.update}};
-}
-
 namespace {
 
 constexpr double ms = 1e3, mib = 1 << 20;
 
-/// Prices, and measures where there are ranks to do it.
+/// Predicts the costs of strategies and, if it has ranks, measures those that run on that number of ranks.
 class Comparison {
  public:
   Comparison(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world)
@@ -45,7 +37,7 @@ class Comparison {
   Compared price(const std::string& name, const Strategy& strategy) {
     const bool ours = world_ && strategy.ranks() == world_->size();
     if (ours && strategy.stage_count() > 1)
-      measure_if_held(name, [&] {  // boundaries are placed by these
+      measure_if_held(name, [&] {  // the stage boundaries are placed by these times
         Strategy serial;
         return bind(model_, serial.schedule("gpipe", strategy.microbatches()), workload_);
       });
@@ -66,16 +58,16 @@ class Comparison {
     return one;
   }
 
-  /// What would make a strategy fit.
+  /// Changes that would make a strategy fit in the memory limit.
   std::vector<Remedy> remedies_of(const Strategy& strategy) const {
     return remedies(model_, strategy, workload_, files_.machine, files_.times, limit());
   }
 
-  /// Bytes that a rank may hold; 0 for any.
+  /// The memory limit of a rank in bytes; 0: no limit.
   Index limit() const { return limit_of(options_, files_.machine); }
 
-  /// Sets the efficiencies, against a step on one rank. For strategies that were run that one is by measured times too, if one rank can
-  /// hold it.
+  /// Sets the efficiencies relative to a step on one rank. For strategies that were run, the time on one rank comes
+  /// from measured kernel times too, if the step fits in the memory of one rank.
   void add_efficiencies(std::vector<Compared>& all) {
     const Plan serial = bind(model_, Strategy(), workload_);
     const auto alone = [&](const KernelTimes& times) { return estimate(serial, files_.machine, times).seconds; };
@@ -86,7 +78,8 @@ class Comparison {
   }
 
  private:
-  /// What is wrong with a strategy is wrong alike on all ranks, and says with which.
+  /// Calls `make` on every rank. An Error in it becomes the same Error on all ranks and begins with the strategy's
+  /// name.
   void agreed(const std::string& name, const std::function<void()>& make) const {
     const auto named = [&] {
       try {
@@ -98,12 +91,13 @@ class Comparison {
     };
     world_ ? agree_or_throw(*world_, named) : named();
   }
-  /// Of one rank, if that can hold it. Nobody asked for it to be run: where nobody said a limit either, the assumed machine's memory is one.
+  /// Measures the kernels of a plan of one rank if it fits in memory. The user did not ask for this run, so without a
+  /// limit of his own the memory of the assumed machine is the limit.
   void measure_if_held(const std::string& name, const std::function<Plan()>& make) {
     Plan plan;
     agreed(name, [&] { plan = make(); });
     const Index room = limit() > 0 ? limit() : static_cast<Index>(files_.machine.memory.value);
-    if (plan.peak(0).total <= room) measure(name, [&] { return plan; });
+    if (peak_memory(plan, 0).total <= room) measure(name, [&] { return plan; });
   }
   void measure(const std::string& name, const std::function<Plan()>& make) {
     Plan plan;
@@ -111,18 +105,18 @@ class Comparison {
     files_.times = measure_layers(plan, world_->rank() % plan.ranks(), measure_, files_.times, *world_);
   }
 
-  /// What is measured now may be of another processor or number of threads than what was.
+  /// Drops the loaded kernel times if they come from another processor or another number of threads than this run.
   void leave_times_of_others() {
     const std::string here = place_of_times(measure_);
     if (files_.times.empty() || files_.times.where() == here) return;
-    files_.note = fmt::format("{} is not used: its times are of \"{}\", those of --measure are of \"{}\"",
+    files_.note = fmt::format("{} is not used: its times come from \"{}\", but --measure runs on \"{}\"",
                               times_path(options_.machine), files_.times.where(), here);
     files_.times = KernelTimes(here);
   }
 
   const Options& options_;
   MachineFiles files_;
-  KernelTimes given_;  // those of files_ before any was measured here
+  KernelTimes given_;  // the times of files_ before this run measured any
   Model model_;
   Workload workload_;
   MeasureOptions measure_;
@@ -131,7 +125,7 @@ class Comparison {
 
 void print_head(std::size_t width, bool ran) {
   fmt::print("{:<{}}  {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>6} {:>9} {:>9}", "strategy", width, "ranks",
-             "ms a step", "compute", "messages", "gradients", "update", "bubble", "samples/s", "effi.", "MiB sent",
+             "ms/step", "compute", "comm.", "gradients", "update", "bubble", "samples/s", "effic.", "MiB sent",
              "MiB held");
   fmt::print("{}\n", ran ? fmt::format(" {:>10} {:>7} {:>7}", "measured", "spread", "error") : "");
 }
@@ -150,7 +144,8 @@ void print_row(const Compared& one, std::size_t width) {
   fmt::print("\n");
 }
 
-/// Which parts make the difference, the largest first, and what is gained elsewhere: "halo +2.100 ms, compute -0.200 ms".
+/// The parts of a step that make `loser` slower, largest first, and the parts where it is faster: "halo +2.100 ms,
+/// compute -0.200 ms". Parts below 5 % of the difference are left out.
 std::string reasons(const Compared& loser, const Compared& winner) {
   auto parts = named_parts(loser.cost.parts);
   const auto won = named_parts(winner.cost.parts);
@@ -164,10 +159,11 @@ std::string reasons(const Compared& loser, const Compared& winner) {
   return text;
 }
 
-/// Where the groups of layers lie: "stages of s: a to b | c to d", or with the stage of each where a stage has several.
+/// Prints which layers each stage has: "stages of s: a to b | c to d". If a stage runs several groups, prints the stage
+/// of each group.
 void print_groups(const Compared& one) {
   const Plan& plan = one.plan;
-  const bool alike = plan.stage_of_group.size() == plan.grids.size();
+  const bool one_each = plan.stage_of_group.size() == plan.grids.size();
   const auto& layers = plan.layers;
   std::string text;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -175,9 +171,9 @@ void print_groups(const Compared& one) {
       text += fmt::format("{}{} to ", i == 0 ? "" : " | ", layers[i].name);
     if (i + 1 < layers.size() && layers[i].group == layers[i + 1].group) continue;
     text += layers[i].name;
-    if (!alike) text += fmt::format(" on {}", plan.stage_of(static_cast<int>(i)));
+    if (!one_each) text += fmt::format(" on stage {}", plan.stage_of(static_cast<int>(i)));
   }
-  fmt::print("{} of {}: {}\n", alike ? "stages" : "groups of layers on the stages", one.name, text);
+  fmt::print("{} of {}: {}\n", one_each ? "stages" : "groups", one.name, text);
 }
 
 void print_unfit(const std::vector<Compared>& all, Index limit) {
@@ -188,9 +184,9 @@ void print_unfit(const std::vector<Compared>& all, Index limit) {
                  print(one.remedies, most, "\n    ", "\n    "));
 }
 
-/// The fastest of those that fit, with those that take as long, and why the others take longer.
+/// Prints the fastest strategies that fit, and why the others take longer.
 void print_verdict(std::vector<Compared> all, Index limit) {
-  constexpr double tie = 5e-4;  // 0.0 % as it would be printed
+  constexpr double tie = 5e-4;  // a smaller difference would be printed as 0.0 %
   print_unfit(all, limit);
   if (all.size() == 1) return;
   std::erase_if(all, [](const Compared& one) { return !one.fits(); });
@@ -202,15 +198,15 @@ void print_verdict(std::vector<Compared> all, Index limit) {
       all.begin(), all.end(), [&](const Compared& one) { return one.cost.seconds >= (1 + tie) * winner.cost.seconds; });
   std::string first;
   for (auto one = all.begin(); one != slower; ++one) first += (first.empty() ? "" : " and ") + one->name;
-  fmt::print("{} {}\n", first, slower - all.begin() == 1 ? "wins" : "take as long as each other");
+  fmt::print("{} {}\n", first, slower - all.begin() == 1 ? "wins" : "take the same time");
   for (auto one = slower; one != all.end(); ++one) {
     const auto why = reasons(*one, winner);
-    fmt::print("  {} takes {:.1f} % more{}{}\n", one->name, 100 * (one->cost.seconds / winner.cost.seconds - 1),
+    fmt::print("  {} takes {:.1f} % longer{}{}\n", one->name, 100 * (one->cost.seconds / winner.cost.seconds - 1),
                why.empty() ? "" : ": ", why);
   }
 }
 
-/// How many steps of --measure do not count.
+/// Prints how many steps of --measure were left out because the cores were busy with other work.
 void print_disturbed(const std::vector<Compared>& all) {
   int left_out = 0, steps = 0;
   for (const auto& one : all) {
@@ -219,10 +215,10 @@ void print_disturbed(const std::vector<Compared>& all) {
     steps += one.measured->disturbed + one.measured->steps;
   }
   if (left_out > 0)
-    fmt::print("{} of {} steps do not count: meanwhile cores did something else than training\n", left_out, steps);
+    fmt::print("{} of {} steps are not counted: the cores did other work at the time\n", left_out, steps);
 }
 
-/// What --measure could not run, and why.
+/// Prints which strategies --measure could not run, and why.
 void print_not_run(const std::vector<Compared>& all, int ranks) {
   bool ran = false;
   for (const auto& one : all) {
@@ -230,15 +226,15 @@ void print_not_run(const std::vector<Compared>& all, int ranks) {
     if (one.measured) continue;
     const int needed = one.plan.ranks();
     if (needed == ranks)
-      fmt::print("{} was not run: it does not fit\n", one.name);
+      fmt::print("{} was not run: it does not fit in memory\n", one.name);
     else
-      fmt::print("{} was not run: it has {}, {} {} started; start it with mpiexec -n {}\n", one.name,
+      fmt::print("{} was not run: it needs {}, but {} {} started; use mpiexec -n {}\n", one.name,
                  counted(needed, "rank"), ranks, ranks == 1 ? "was" : "were", needed);
   }
   if (!ran) fmt::print("nothing was measured\n");
 }
 
-/// How many layers have measured times, and where some have and some have not, of each strategy.
+/// Prints how many layers have measured kernel times: over all strategies and, if only some layers have, per strategy.
 void print_kernels(const std::vector<Compared>& all) {
   std::size_t measured = 0, layers = 0;
   std::string each;
@@ -250,7 +246,7 @@ void print_kernels(const std::vector<Compared>& all) {
     each += fmt::format("{}{} {} of {}", each.empty() ? "" : ", ", one.name, of, costs.size());
   }
   const bool mixed = all.size() > 1 && measured > 0 && measured < layers;
-  fmt::print("kernels  {} of {} layers by measured times{}, the others by the machine's rates\n\n", measured, layers,
+  fmt::print("kernels  {} of {} layers use measured times{}, the others use the machine's rates\n\n", measured, layers,
              mixed ? fmt::format(" ({})", each) : "");
 }
 
@@ -285,13 +281,13 @@ int compare(const Options& options, const ModelFactory& factory, const std::shar
   std::vector<Compared> all;
   for (const auto& [name, strategy] : strategies) all.push_back(comparison->price(name, strategy));
   comparison->add_efficiencies(all);
-  // After the last measurement, and by all alike: else ranks would wait for the first one's answers.
+  // All ranks compute the remedies, after the last measurement. If only rank 0 did, the others would wait for it.
   for (std::size_t i = 0; i < all.size(); ++i)
     if (!all[i].fits()) all[i].remedies = comparison->remedies_of(strategies[i].second);
   const MachineFiles& files = comparison->files();
   const Index limit = comparison->limit();
   const bool none = std::none_of(all.begin(), all.end(), [](const Compared& one) { return one.fits(); });
-  const std::string unfit = fmt::format("none of the strategies fits {} a rank", print_bytes(limit));
+  const std::string unfit = fmt::format("no strategy fits in {} per rank", print_bytes(limit));
   if (!first && none) throw AgreedError(unfit);
   if (!first) return 0;
   print_table(all, files);

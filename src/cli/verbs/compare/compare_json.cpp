@@ -1,5 +1,7 @@
-#include "src/cli/verbs/compare/compare.hpp"
+#include "src/cli/verbs/compare/compare_json.hpp"
 
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 
 #include <algorithm>
@@ -17,7 +19,7 @@ Json layers_of(const Compared& one) {
     const int stage = one.plan.stage_of(static_cast<int>(i));
     const int rank = one.plan.grids[static_cast<std::size_t>(stage)].first_rank();
     Traffic traffic;
-    for (const auto& item : one.plan.traffic(static_cast<int>(i), rank)) traffic += item.traffic;
+    for (const auto& item : layer_traffic(one.plan, static_cast<int>(i), rank)) traffic += item.traffic;
     layers.push_back({{"name", layer.name},
                       {"kind", layer.op->kind()},
                       {"stage", stage},
@@ -31,7 +33,7 @@ Json layers_of(const Compared& one) {
                       {"measured_kernels", cost.measured},
                       {"messages", traffic.messages},
                       {"bytes", traffic.bytes},
-                      {"memory", one.plan.memory(static_cast<int>(i), rank).total()}});
+                      {"memory", layer_memory(one.plan, static_cast<int>(i), rank).total()}});
   }
   return layers;
 }

@@ -1,11 +1,15 @@
+#include "src/cli/verbs/explain/explain.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/options.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/schedule_report.hpp"
 
 namespace partita::cli {
 
@@ -40,7 +44,7 @@ void print_redistributions(const LayerPlan& layer, bool training) {
 }
 
 void print_traffic(const Plan& plan, int layer, int rank) {
-  const auto traffic = plan.traffic(layer, rank);
+  const auto traffic = layer_traffic(plan, layer, rank);
   if (traffic.empty() && plan.grid_of(layer).size() > 1) print_line("moves", "nothing");
   for (const auto& item : traffic) {
     const std::string axes = item.verb == Verb::exchange ? "" : plan.grid_of(layer).print(item.axes);
@@ -49,7 +53,8 @@ void print_traffic(const Plan& plan, int layer, int rank) {
   }
 }
 
-/// With which layers' gradients those of this one are summed: backward completes their bucket with the first of them.
+/// Prints the layers whose gradients are reduced in one bucket with those of this layer. Backward completes a bucket
+/// with the first of its layers, so the bucket's traffic is listed there.
 void print_bucket(const Plan& plan, int layer) {
   for (const auto& bucket : plan.buckets) {
     const auto has = [&](const Bucket::Entry& entry) { return entry.layer == layer; };
@@ -57,20 +62,22 @@ void print_bucket(const Plan& plan, int layer) {
     if (bucket.axes == 0 || first == last || std::none_of(bucket.entries.begin(), bucket.entries.end(), has)) continue;
     const auto& names = plan.layers;
     print_line("dw",
-               fmt::format(
-                   "is summed in one bucket from {} to {}{}", names[static_cast<std::size_t>(first)].name,
-                   names[static_cast<std::size_t>(last)].name,
-                   first == layer ? "" : fmt::format(", listed with {}", names[static_cast<std::size_t>(first)].name)));
+               fmt::format("is reduced in one bucket for the layers {} to {}{}",
+                           names[static_cast<std::size_t>(first)].name, names[static_cast<std::size_t>(last)].name,
+                           first == layer ? ""
+                                          : fmt::format("; its traffic is listed at {}",
+                                                        names[static_cast<std::size_t>(first)].name)));
   }
 }
 
-/// e.g. "stationary-y, 24.0 KiB a step; stationary-x 48.0 KiB": of those with as few operations on a rank. Ways that take
-/// more are worse whatever they send.
+/// Prints the chosen algorithm first, then the others that were considered: "stationary-y 24.0 KiB per step;
+/// stationary-x 48.0 KiB per step, 2 times the operations". An algorithm with more operations per rank is slower
+/// whatever it sends.
 void print_algorithm(const OperatorLayouts& at, DType dtype) {
   if (at.alternatives.empty()) return;
   std::string text;
   for (const auto& way : at.alternatives) {
-    text += fmt::format("{}{} {} a step", text.empty() ? "" : "; ", way.algorithm,
+    text += fmt::format("{}{} {} per step", text.empty() ? "" : "; ", way.algorithm,
                         print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     if (way.flops > at.alternatives[0].flops)
       text += fmt::format(", {:.3g} times the operations", way.flops / at.alternatives[0].flops);
@@ -78,15 +85,15 @@ void print_algorithm(const OperatorLayouts& at, DType dtype) {
   print_line("runs as", text);
 }
 
-/// Each product's way with what it sends, and the others that were weighed; below, what a rank multiplies where that is not
-/// what it has.
+/// Prints for each product the chosen algorithm with the bytes that it sends, then the others that were considered. If
+/// a rank multiplies other parts than it owns, prints their layouts below.
 void print_products(const std::vector<ProductPlan>& products, DType dtype) {
   constexpr std::array names{"y", "dx", "dw"};
   for (std::size_t i = 0; i < products.size(); ++i) {
     const ProductPlan& product = products[i];
     std::string text;
     for (const auto& way : product.alternatives)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "everywhere" : way.algorithm,
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "replicated" : way.algorithm,
                           print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     print_line(names[i], "by " + text);
     if (!(product.a_used == product.a.layout) || !(product.b_used == product.b.layout))
@@ -121,10 +128,10 @@ void print_layer(const Plan& plan, int index, const Options& options) {
     print_line(fmt::format("y to {}", stage),
                shape_and_layout(layer->shape, boundary.to) + fmt::format(" on stage {}", stage));
   }
-  if (layer.recompute) print_line("again", "in backward: it keeps nothing meanwhile");
+  if (layer.recompute) print_line("backward", "recomputes the output; it is not stored until then");
   for (const auto& note : layer->notes) print_line("dropped", note);
   print_traffic(plan, index, options.rank);
-  print_line("memory", plan.memory(index, options.rank).print());
+  print_line("memory", layer_memory(plan, index, options.rank).print());
   if (options.picture && layer->shape.has('H') && layer->shape.has('W')) fmt::print("{}", picture(layer->y, 'H', 'W'));
 }
 
@@ -139,7 +146,7 @@ void print_layers(const Plan& plan, const Options& options) {
   }
 }
 
-/// Axes along which every rank of a stage does the same work.
+/// Prints the axes along which all ranks of a stage do the same work.
 void print_idle_axes(const Plan& plan) {
   for (std::size_t stage = 0; stage < plan.grids.size(); ++stage) {
     const Grid& grid = plan.grids[stage];
@@ -149,12 +156,13 @@ void print_idle_axes(const Plan& plan) {
         used |= layer->y.sharding() | layer->at.y.sharding() | layer->at.y.partial();
     const AxisSet idle = grid.all() & ~used;
     if (grid.group_size(idle) > 1)
-      fmt::print("\nnote: nothing is sharded over {}{}; {} ranks each do the same work\n", grid.print(idle),
+      fmt::print("\nnote: nothing is sharded over {}{}; groups of {} ranks do the same work\n", grid.print(idle),
                  plan.grids.size() > 1 ? fmt::format(" of stage {}", stage) : "", grid.group_size(idle));
   }
 }
 
-/// e.g. "image to pool1 (group 0), loss (group 3)"; of the second replica after those of the first.
+/// Returns e.g. "image to pool1 (group 0), loss (group 3)". The groups of the second replica come after those of the
+/// first.
 std::string layers_of_stage(const Plan& plan, int stage) {
   std::string text;
   for (int replica = 0; replica < plan.replicas(); ++replica)
@@ -176,7 +184,7 @@ std::string print_ranks(const Grid& grid) {
   return first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last);
 }
 
-/// What every rank runs when, and on which grids.
+/// Prints the grids, the ranks and the schedule of all stages.
 void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vector<std::string>& notes,
                 const Options& options) {
   const bool alone = plan.grids.size() == 1;
@@ -184,14 +192,14 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vec
              alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
              counted(plan.ranks(), "rank"), options.trainer.batch, name(options.trainer.dtype), options.rank);
   if (plan.microbatches > 1)
-    fmt::print("in {} microbatches of {}{}; layouts and memory of a layer are those of one\n", plan.microbatches,
+    fmt::print("in {} microbatches of {}{}; layouts and memory of a layer are for one microbatch\n", plan.microbatches,
                counted(plan.samples(0).extent(), "sample"), plan.remainder_layers.empty() ? "" : " or one less");
   for (const auto& note : notes) fmt::print("note: {}\n", note);
   if (alone && plan.microbatches == 1) return fmt::print("schedule: {}", plan.schedule.print());
   for (std::size_t stage = 0; !alone && stage < plan.grids.size(); ++stage)
     fmt::print("  stage {}, {}, grid \"{}\": {}\n", stage, print_ranks(plan.grids[stage]), plan.grids[stage].print(),
                layers_of_stage(plan, static_cast<int>(stage)));
-  fmt::print("the schedule in unit times, not measured ones; its actions include transfers and updates\n{}",
+  fmt::print("schedule in unit times, not measured times; the actions include transfers and updates\n{}",
              print(schedule, 100));
 }
 
@@ -199,7 +207,7 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vec
 
 namespace {
 
-/// The number of the layer that --why names; -1 for none.
+/// The index of the layer that --why names; -1 without --why.
 int asked_why(const Options& options, const Model& model) {
   if (options.why.empty()) return -1;
   std::vector<std::string> names;
@@ -211,11 +219,11 @@ int asked_why(const Options& options, const Model& model) {
   return static_cast<int>(found - names.begin());
 }
 
-/// The price of the step in a line, and of a layer in full.
+/// Prints the predicted time of a step and, if `layer` is not -1, how the predicted times of that layer come about.
 void print_price(const Plan& plan, const MachineFiles& files, int layer) {
   const auto& [machine, times, note] = files;
   const Cost cost = estimate(plan, machine, times);
-  fmt::print("predicted time: {:.3f} ms a step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
+  fmt::print("predicted time: {:.3f} ms per step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
   if (layer >= 0) fmt::print("\n{}", explain_cost(plan, machine, times, layer));
 }
@@ -240,11 +248,11 @@ int explain(const Options& options, const ModelFactory& factory) {
   print_head(plan, schedule, microbatch_notes(strategy, plan), options);
   print_layers(plan, options);
   print_idle_axes(plan);
-  const Traffic traffic = plan.traffic(options.rank);
-  fmt::print("\ntotal a step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages, print_bytes(traffic.bytes),
-             traffic.bytes, options.rank);
-  const MemoryPeak memory = plan.peak(options.rank);
-  fmt::print("memory at most: {} ({} bytes) at one moment; by class {}\n", print_bytes(memory.total), memory.total,
+  const Traffic traffic = rank_traffic(plan, options.rank);
+  fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
+             print_bytes(traffic.bytes), traffic.bytes, options.rank);
+  const MemoryPeak memory = peak_memory(plan, options.rank);
+  fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
   if (plan.workload.training) print_price(plan, files, asked);
   std::fflush(stdout);

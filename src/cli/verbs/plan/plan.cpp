@@ -1,10 +1,13 @@
+#include "src/cli/verbs/plan/plan.hpp"
+
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/verbs/compare/compare.hpp"
+#include "src/cli/support/compared.hpp"
 
 #include <unistd.h>
 
@@ -16,7 +19,7 @@ namespace partita::cli {
 
 namespace {
 
-/// What can be said of them before the best strategy's axes are known.
+/// Checks the rules of --why-not as far as that is possible before the axes of the best strategy are known.
 void check_why_not(const std::vector<std::string>& rules, const Model& model) {
   Strategy strategy;
   add_rules(strategy, rules, "--why-not");
@@ -26,7 +29,7 @@ void check_why_not(const std::vector<std::string>& rules, const Model& model) {
       fail("{}: no layer of the model '{}' is called '{}'", rule.place, model.name(), rule.match);
 }
 
-/// The strategy with one more rule, and what that changes.
+/// Prints what a step of the best strategy costs with one more rule, and what changes.
 void print_why_not(const std::string& rule, const Planned& best, const Model& model, const Workload& workload,
                    const MachineFiles& files) {
   Strategy strategy = best.strategy;
@@ -34,8 +37,8 @@ void print_why_not(const std::string& rule, const Planned& best, const Model& mo
   Plan with_rule;
   try {
     with_rule = bind(model, strategy, workload);
-  } catch (const Error& error) {  // its axes are known only now
-    fmt::print("\n\"{}\" cannot be priced with the best strategy: {}\n", rule, error.what());
+  } catch (const Error& error) {  // the axes were not known earlier
+    fmt::print("\n\"{}\" cannot be added to the best strategy: {}\n", rule, error.what());
     return;
   }
   const Cost cost = estimate(with_rule, files.machine, files.times);
@@ -59,23 +62,23 @@ std::string describe(const Strategy& strategy) {
   return fmt::format("{}grid \"{}\"{}{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
                      strategy.grid().print(), microbatches,
                      strategy.optimizer_state() == Strategy::OptimizerState::sharded ? ", sharded optimizer" : "",
-                     recomputing ? ", recomputing" : "", counted(static_cast<Index>(rules.size()), "rule"));
+                     recomputing ? ", recomputation" : "", counted(static_cast<Index>(rules.size()), "rule"));
 }
 
-/// Some of the patterns that were not looked at, with their reasons; "" for none. Not how many: a pattern that is left out on one
-/// grid is so on many that the search would come to.
+/// Some of the layout patterns that the search left out, with the reasons; "" if it left out none. The text gives no
+/// number, because the search does not reach every grid on which such a pattern would be left out.
 std::string left_out_text(const std::vector<LeftOut>& patterns, std::string_view separator) {
   if (patterns.empty()) return "";
   constexpr std::size_t most = 3;
   std::string text =
-      fmt::format("left out, as some layer cannot run so{}", patterns.size() > most ? ", for example" : "");
+      fmt::format("not searched, because a layer cannot run this way{}", patterns.size() > most ? ", for example" : "");
   for (std::size_t i = 0; i < std::min(most, patterns.size()); ++i)
     text += fmt::format("{}\"{}\" on \"{}\": {}", separator, patterns[i].pattern, patterns[i].grid, patterns[i].why);
   return text;
 }
 
-/// A line on the terminal that counts candidates; a search may end before it has examined all that it was to, throw, or examine as many
-/// more.
+/// A line on the terminal that counts candidates. The destructor ends the line, since a search may stop early, throw,
+/// or examine more candidates than it announced.
 class CountingLine {
  public:
   CountingLine() = default;
@@ -93,7 +96,8 @@ class CountingLine {
   bool begun_ = false;
 };
 
-/// What the planner finds within `limit` bytes a rank; 0 for any. Where nothing fits, its error with what would make the smallest fit.
+/// Returns the strategies that the planner finds within `limit` bytes per rank; 0 for no limit. If none fits, throws
+/// the planner's Error and adds which changes would make the smallest strategy fit.
 std::vector<Planned> search(const Model& model, const Workload& workload, const MachineFiles& files,
                             PlannerOptions options, Index limit) {
   CountingLine line;
@@ -104,12 +108,13 @@ std::vector<Planned> search(const Model& model, const Workload& workload, const 
   } catch (const NothingFits& error) {
     constexpr std::size_t most = 3;
     const Strategy& strategy = error.smallest.strategy;
-    fail("{}; the smallest is {}: {}", error.what(), describe(strategy),
+    fail("{}; the strategy that needs least is {}: {}", error.what(), describe(strategy),
          print(remedies(model, strategy, workload, files.machine, files.times, limit), most, " ", "; "));
   }
 }
 
-/// With plain names of axes, priced anew where they are others, unless other blocks make it worse.
+/// Returns the strategy with plain names of axes, priced again if they changed. Returns it unchanged if the new blocks
+/// make it slower by more than 0.1 % or need more memory.
 Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
   constexpr double worse = 1.001;
   const Strategy strategy = with_plain_axes(found.strategy);
@@ -147,8 +152,8 @@ int plan(const Options& options, const ModelFactory& factory) {
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
   if (!left_out.empty()) fmt::print("{}\n", left_out_text(left_out, "\n         "));
-  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms a step", "samples/s", "MiB held", "MiB sent",
-             "what");
+  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms/step", "samples/s", "MiB held", "MiB sent",
+             "description");
   for (std::size_t i = 0; i < found.size(); ++i) {
     const std::string path = fmt::format("{}-{}.toml", prefix, i + 1);
     const auto& [strategy, cost] = found[i];

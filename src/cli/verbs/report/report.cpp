@@ -1,11 +1,12 @@
+#include "src/cli/verbs/report/report.hpp"
+
+#include "partita/base/error.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/json.hpp"
-#include "src/cli/support/options.hpp"
-#include "partita/base/error.hpp"
+#include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/report/report_input.hpp"
 #include "src/cli/verbs/report/report_page.hpp"
-#include "src/cli/support/text_file.hpp"
 
 #include <sstream>
 
@@ -21,16 +22,18 @@ struct ReportOptions {
 };
 
 po::options_description describe(ReportOptions& o, const std::string& program) {
-  po::options_description all("Usage: " + program +
-                              " report FILE... --out PAGE\n\nFILE: what train, scale or compare wrote as JSON");
+  po::options_description all(
+      "Usage: " + program +
+      " report FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare "
+      "wrote.\n\nOptions");
   auto add = all.add_options();
   add("help,h", "this text");
-  add("file", po::value(&o.files)->composing()->value_name("FILE"), "one more file");
-  add("out", po::value(&o.out)->value_name("PAGE"), "the HTML page to write; it needs no other file and no network");
+  add("file", po::value(&o.files)->composing()->value_name("FILE"), "add a file; the same as FILE without an option");
+  add("out", po::value(&o.out)->value_name("PAGE"), "HTML page to write; it needs no other file and no network");
   return all;
 }
 
-/// Inside a script element only `<` could end it or begin a comment.
+/// Prints JSON for use inside a script element. Only `<` could end the element or begin a comment, so it is escaped.
 std::string as_script_data(const Json& json) {
   std::string text;
   for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace))
@@ -38,7 +41,7 @@ std::string as_script_data(const Json& json) {
   return text;
 }
 
-/// The template with each {{name}} replaced by that part.
+/// Returns the template with each {{name}} replaced by the part of that name.
 std::string fill(std::string_view page, const std::vector<std::pair<std::string, std::string>>& parts) {
   std::string text;
   while (true) {
@@ -74,7 +77,9 @@ int report(int argc, char** argv) {
     return 0;
   }
   if (report_library().size() <= 1)
-    fail("this program was built without Chart.js, which draws the report; install libjs-chart.js and configure again");
+    fail(
+        "this program was built without Chart.js, which draws the report; install libjs-chart.js, then configure and "
+        "build again");
   if (o.files.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
   if (o.out.empty()) fail("report needs the page to write: --out page.html");
   std::vector<NamedFile> shown;

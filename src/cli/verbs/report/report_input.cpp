@@ -14,7 +14,7 @@ enum class Kind { number, text, object, list };
 struct Field {
   const char* name;
   Kind kind;
-  bool needed = true;  ///< where not, it may also be null
+  bool needed = true;  ///< if false, the field may be missing or null
 };
 
 bool is(const Json& value, Kind kind) {
@@ -37,18 +37,18 @@ const char* print(Kind kind) {
   return "";
 }
 
-/// Checks one object of the file; `place` stands in messages, e.g. "strategies[1]".
+/// Checks one object of the file. `place` is its place in the file for error messages, e.g. "strategies[1]".
 void check(const std::string& path, const std::string& place, const Json& json, const std::vector<Field>& fields) {
   const std::string dot = place.empty() ? "" : place + ".";
-  if (!json.is_object()) fail("{}: {} is no object", path, place.empty() ? "what is in it" : place);
+  if (!json.is_object()) fail("{}: {} is not a JSON object", path, place.empty() ? "its content" : place);
   for (const auto& [name, kind, needed] : fields) {
     const bool there = json.contains(name) && !json[name].is_null();
-    if (!there && needed) fail("{}: it has no {}{}", path, dot, name);
+    if (!there && needed) fail("{}: the field {}{} is missing", path, dot, name);
     if (there && !is(json[name], kind)) fail("{}: {}{} is not {}", path, dot, name, print(kind));
   }
 }
 
-/// The same for every element of a list.
+/// Checks every object in a list.
 void check_all(const std::string& path, const std::string& list, const Json& json, const std::vector<Field>& fields) {
   for (std::size_t i = 0; i < json.size(); ++i) check(path, fmt::format("{}[{}]", list, i), json[i], fields);
 }
@@ -166,7 +166,7 @@ void check_train(const std::string& path, const Json& json) {
 ReportInput read_report_input(const std::string& path) {
   const std::string text = read_text("report", path);
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) fail("{}: it is no JSON, or its end is missing", path);
+  if (json.is_discarded()) fail("{}: it is not JSON, or it was cut off", path);
   check(path, "", json, {{"subject", Kind::text}, {"model", Kind::text, false}, {"conditions", Kind::object, false}});
   const std::string subject = json["subject"];
   if (subject == "compare")
@@ -176,7 +176,8 @@ ReportInput read_report_input(const std::string& path) {
   else if (subject == "train" || subject == "evaluate")
     check_train(path, json);
   else
-    fail("{}: its subject is '{}'; a report is of what train, scale and compare write as JSON", path, subject);
+    fail("{}: its subject is '{}'; a report shows the JSON files that train, evaluate, scale and compare write", path,
+         subject);
   return {path, subject, std::move(json)};
 }
 

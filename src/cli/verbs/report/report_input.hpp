@@ -6,14 +6,15 @@
 
 namespace partita::cli {
 
-/// Results that a verb wrote as JSON.
+/// A file of results that a verb wrote as JSON.
 struct ReportInput {
   std::string file;
   std::string subject;  ///< train, evaluate, scale or compare
   Json content;
 };
 
-/// Reads a file of results. Throws Error, with the file and the place in it, for what is not, or lacks what a report shows.
+/// Reads a file of results. Throws Error, with the file and the place in it, if the file is not such a file or lacks a
+/// field that a report shows.
 ReportInput read_report_input(const std::string& path);
 
 }  // namespace partita::cli

@@ -1,16 +1,18 @@
-#include "src/cli/support/child_process.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/options.hpp"
+#include "src/cli/verbs/scale/scale.hpp"
+
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/open_locked.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/real_path.hpp"
+#include "src/cli/support/child_process.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/open_data.hpp"
 #include "src/cli/support/predicted.hpp"
+#include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
-#include "src/cli/support/text_file.hpp"
 
 #include <unistd.h>
 
@@ -26,18 +28,17 @@ namespace partita::cli {
 
 namespace {
 
-constexpr Index uncounted_steps = 3;  // caches fill, links are opened
-
-/// Where runs leave what they write; beside the results, since the first rank may be on another host. Removed at the end.
+/// A folder for the files that the runs write. With --out, it lies beside the results, since rank 0 may run on another
+/// host. The destructor removes it.
 class RunFolder {
  public:
   explicit RunFolder(const std::string& out) {
     if (out.empty()) {
       std::error_code error;
       const auto folder = std::filesystem::temp_directory_path(error);
-      if (error) fail("there is no folder for temporary files: {}; set TMPDIR to one, or name --out", error.message());
+      if (error) fail("there is no folder for temporary files: {}; set TMPDIR to one, or use --out", error.message());
       path_ = (folder / "partita-scale-XXXXXX").string();
-      if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be made", path_);
+      if (mkdtemp(path_.data()) == nullptr) fail("the folder {} cannot be created", path_);
       return;
     }
     path_ = real_path(out) + ".runs";
@@ -53,26 +54,27 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
  private:
-  /// Makes the folder, or takes over what an experiment that was cut off left. False if one that ended has just removed it.
+  /// Creates the folder, or takes over the folder of an experiment that was cut off. Returns false if another
+  /// experiment has just removed it; the caller then tries again.
   bool take(const std::string& out) {
-    const std::string mark = path_ + "/of-partita-scale";  // it will be removed with all that is in it
+    const std::string mark = path_ + "/of-partita-scale";  // shows that the folder may be removed with all its files
     std::error_code error;
     if (!std::filesystem::create_directory(path_, error) && !error && access(mark.c_str(), F_OK) != 0 &&
         !std::filesystem::is_empty(path_, error))
       fail(
-          "--out {}: runs would write into {}, which is there and not of an experiment that was cut off; remove it or "
+          "--out {}: the runs need the folder {}, but it exists and does not come from an earlier scale; remove it or "
           "name another file",
           out, path_);
     if (!error) mark_ = open_locked(mark);
     if (!error && mark_ < 0 && errno == ENOENT) return false;
     if (!error && mark_ < 0 && errno == EWOULDBLOCK)
-      fail("--out {}: another scale is writing it now; wait for its end, or name another file", out);
-    if (error || mark_ < 0) fail("--out {}: the folder {} cannot be made or written", out, path_);
+      fail("--out {}: another scale is writing this file now; wait for its end, or name another file", out);
+    if (error || mark_ < 0) fail("--out {}: the folder {} cannot be created or written", out, path_);
     return true;
   }
 
   std::string path_;
-  int mark_ = -1;  // locked while this process writes there
+  int mark_ = -1;  // descriptor of the mark, which this process has locked
 };
 
 std::string print_time(double seconds) {
@@ -80,7 +82,7 @@ std::string print_time(double seconds) {
   return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
 }
 
-/// The runs of an experiment, one after the other.
+/// Does the runs of an experiment one after the other.
 class Experiment {
  public:
   Experiment(const ScaleOptions& options, const ModelFactory& factory, std::vector<ScaleCase> cases)
@@ -104,7 +106,7 @@ class Experiment {
         if (failed_.count(i) == 0 && static_cast<int>(run.repeats.size()) <= round) measure(i, run);
       }
     write(true);
-    fmt::print("{} scaling of {}, {}, {} a rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
+    fmt::print("{} scaling of {}, {}, {} per rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
                results_.dtype, counted(results_.threads, "thread"), results_.conditions.processor);
     fmt::print("{}", results_.table());
     return failed_.empty() ? 0 : 1;
@@ -117,18 +119,18 @@ class Experiment {
   Options options_for(int ranks) const {
     Options options = options_.train;
     options.trainer.batch = batch(ranks);
-    if (options.data == "synthetic" && options.samples == 0)  // whole batches; more steps than that are several epochs
+    if (options.data == "synthetic" && options.samples == 0)  // full batches; a run of more steps takes several epochs
       options.samples = options.trainer.batch * std::clamp<Index>(most_samples / options.trainer.batch, 1, all_steps());
     return options;
   }
 
-  /// A machine that cannot be read is told before anything is run.
+  /// Throws Error before the first run if the machine file cannot be read.
   void check_machine() const {
     const auto note = load_machine(options_.train).note;
     if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
   }
 
-  /// What stands in the results before anything is run.
+  /// Fills the results with what is known before the first run.
   void describe() {
     results_ = {.model = model_.name(),
                 .weak = options_.weak,
@@ -146,7 +148,7 @@ class Experiment {
 
   ScaleRun wanted(const ScaleCase& each) const {
     const Options options = options_for(each.ranks);
-    ScaleRun run{.strategy = in_json(each.name),  // as earlier runs in --out say it
+    ScaleRun run{.strategy = in_json(each.name),  // as in the file --out
                  .fingerprint = fmt::format("{:016x}", hash(each.strategy.print())),
                  .ranks = each.ranks,
                  .batch = options.trainer.batch,
@@ -155,17 +157,17 @@ class Experiment {
                  .message = ""};
     try {
       run.predicted = predicted_seconds(model_, each.strategy, options);
-    } catch (const Error&) {  // a strategy that does not bind: its run will say why
+    } catch (const Error&) {  // the strategy cannot be bound; its run will report why
     }
     return run;
   }
 
-  /// Data that are missing or do not fit the model are found now, not in every run.
+  /// Throws Error before the first run if the data set is missing, does not match the model or has too few samples.
   void check_data() {
     const int most = most_ranks();
     if (batch(most) > most_samples)
-      fail("--batch {}: with {} a step takes {}, but {} at most; give fewer", options_.batch, counted(most, "rank"),
-           counted(batch(most), "sample"), most_samples);
+      fail("--batch {}: with {} a step takes {}, but the most is {}; give a smaller batch", options_.batch,
+           counted(most, "rank"), counted(batch(most), "sample"), most_samples);
     size_ = open_data(options_for(most), model_, true)->size();
     for (const auto& each : cases_)
       if (batch(each.ranks) > samples(each.ranks))
@@ -184,11 +186,12 @@ class Experiment {
     return options.samples > 0 ? options.samples : size_;
   }
 
-  /// Goes on with the file of an experiment that was cut off, or that is to have more runs.
+  /// Continues the experiment in the file --out, which was cut off or gets more runs.
   void resume() {
     ScaleResults before = ScaleResults::load("--out", options_.out);
     if (const auto difference = before.difference(results_); !difference.empty())
-      fail("--out {}: it is of another experiment: {}; remove it or name another file", options_.out, difference);
+      fail("--out {}: it has the results of another experiment: {}; remove it or name another file", options_.out,
+           difference);
     for (const auto& run : wanted_) before.run(run).predicted = run.predicted;
     results_ = std::move(before);
   }
@@ -199,7 +202,7 @@ class Experiment {
       all_ += std::max(options_.repeats - done, 0);
       there_ += std::min(options_.repeats, done);
     }
-    if (there_ > 0) fmt::print(stderr, "{} of {} runs are in {} already\n", there_, there_ + all_, options_.out);
+    if (there_ > 0) fmt::print(stderr, "{} of {} runs are already in {}\n", there_, there_ + all_, options_.out);
     if (options_.launcher.size() == 1 && most_ranks() > results_.conditions.cores)
       fmt::print(stderr, "note: {} share {}\n", counted(most_ranks(), "rank"),
                  counted(results_.conditions.cores, "core"));
@@ -220,7 +223,7 @@ class Experiment {
     return words;
   }
 
-  /// Median of the steps that count: neither the first ones nor an epoch's smaller last one.
+  /// The median time of the steps that count. The first steps and an epoch's smaller last batch do not count.
   double seconds_a_step(const ScaleCase& each, const std::string& path) const {
     const auto json = Json::parse(read_text("--json", path));
     const std::vector<double> steps = json.at("step_seconds");
@@ -229,7 +232,7 @@ class Experiment {
     std::vector<double> counted;
     for (Index i = uncounted_steps; i < static_cast<Index>(steps.size()); ++i)
       if (i % epoch < whole) counted.push_back(steps[static_cast<std::size_t>(i)]);
-    if (counted.empty()) throw Error("no step of a whole batch was timed");
+    if (counted.empty()) throw Error("no step with a full batch was timed");
     return median(std::move(counted));
   }
 
@@ -238,7 +241,7 @@ class Experiment {
     const std::string json = folder_.path() + "/run.json";
     std::filesystem::remove(json);
     const auto note = [](const std::string& message) {
-      fmt::print(stderr, "note: no rank has started yet; the launcher says\n{}\n", message);
+      fmt::print(stderr, "note: no rank has started yet; the launcher printed\n{}\n", message);
     };
     const ChildEnd end =
         run_child(command(cases_[i], json), folder_.path(), {static_cast<double>(options_.train.timeout), note});
@@ -246,7 +249,7 @@ class Experiment {
     run.message = end.status == 0 ? "" : end.message;
     if (end.status == 0) read(cases_[i], json, run);
     ++done_;
-    if (run.status != 0) {  // it would fail again
+    if (run.status != 0) {  // leave out its other repeats, which would fail too
       failed_.insert(i);
       all_ -= std::max(options_.repeats - static_cast<int>(run.repeats.size()) - 1, 0);
     }
@@ -257,7 +260,7 @@ class Experiment {
   void read(const ScaleCase& each, const std::string& json, ScaleRun& run) const {
     try {
       run.repeats.push_back(seconds_a_step(each, json));
-    } catch (const std::exception& error) {  // of the parser too
+    } catch (const std::exception& error) {  // also catches errors of the JSON parser
       run.status = 1;
       run.message = fmt::format("its results cannot be used: {}", error.what());
     }
@@ -275,20 +278,20 @@ class Experiment {
 
   void write(bool last) const {
     if (!options_.out.empty()) write_text("--out", options_.out, results_.json());
-    if (!options_.csv.empty() && (last || !is_stream(options_.csv)))  // what it has written a stream does not take back
+    if (!options_.csv.empty() && (last || !is_stream(options_.csv)))  // a stream gets the results only once
       write_text("--csv", options_.csv, results_.csv());
   }
 
   const ScaleOptions& options_;
   Model model_;
   std::vector<ScaleCase> cases_;
-  std::vector<ScaleRun> wanted_;  // of each case, before anything is measured
+  std::vector<ScaleRun> wanted_;  // the run of each case before anything is measured
   std::string program_;
   RunFolder folder_;
   ScaleResults results_;
-  Index size_ = 0;                      // of the training set, where it is not synthetic
-  std::set<std::size_t> failed_;        // cases, this time
-  int all_ = 0, done_ = 0, there_ = 0;  // runs: to do, done of these, found in the file
+  Index size_ = 0;                      // samples of the training set; used if it is not synthetic
+  std::set<std::size_t> failed_;        // cases that failed in this experiment
+  int all_ = 0, done_ = 0, there_ = 0;  // number of runs: to do, done of these, found in the file
   double started_ = 0;
 };
 
@@ -296,7 +299,7 @@ class Experiment {
 
 int scale(int argc, char** argv, const ModelFactory& factory) {
   for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
-    if (std::getenv(variable) != nullptr) fail("scale starts mpiexec itself; start it without");
+    if (std::getenv(variable) != nullptr) fail("scale starts mpiexec itself; start it without mpiexec");
   std::string answer;
   const auto options = parse_scale_options(argc, argv, !factory, answer);
   if (!options) {
@@ -306,7 +309,7 @@ int scale(int argc, char** argv, const ModelFactory& factory) {
   std::vector<std::string> notes;
   auto cases = scale_cases(*options, notes);
   for (const auto& note : notes) fmt::print(stderr, "note: {}\n", note);
-  // Libraries that start threads of their own would take the other ranks' cores.
+  // Otherwise libraries with threads of their own would use the cores of other ranks.
   setenv("OMP_NUM_THREADS", std::to_string(options->train.trainer.threads).c_str(), 0);
   return Experiment(*options, factory, std::move(cases))();
 }

@@ -1,10 +1,10 @@
 #include "src/cli/verbs/scale/scale_options.hpp"
 
+#include "partita/base/error.hpp"
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/command_line.hpp"
-#include "partita/base/error.hpp"
-#include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/cli/support/text_file.hpp"
+#include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/cli/version.hpp"
 
 #include <fmt/ranges.h>
@@ -20,9 +20,9 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* wildcard = "{}";
-constexpr const char* samples_shared = "*: N@data";  // what ranks do of whose grid nothing else is known
+constexpr const char* samples_shared = "*: N@data";  // the rule for a grid without a strategy or rules
 
-struct ScaleTexts {  // options that are parsed further after reading
+struct ScaleTexts {  // values that are parsed after Boost has read them
   std::string launcher, hostfile;
 };
 
@@ -30,27 +30,32 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::
   po::options_description all("Usage: " + program + " scale --ranks P... [options] [options of train]");
   auto add = all.add_options();
   add("help,h", "this text");
-  add("ranks", po::value(&o.ranks)->multitoken()->value_name("P..."), "numbers of ranks, ascending, between blanks");
+  add("ranks", po::value(&o.ranks)->multitoken()->value_name("P..."),
+      "numbers of ranks in ascending order, separated by spaces");
   add("strategy", po::value(&o.strategies)->multitoken()->composing()->value_name("FILE..."),
-      "strategy files, each on the ranks that its grid has; without one the ranks share the samples");
+      "strategy files, each run on the number of ranks of its grid; default: split the samples over all ranks");
   add("grid", po::value(&o.grids)->multitoken()->composing()->value_name("AXES..."),
-      "grids for any number of ranks, {} standing for those that are left, e.g. \"data={} y=2\"");
-  add("weak", po::bool_switch(&o.weak), "weak scaling: --batch is of each rank");
-  add("batch", po::value(&o.batch)->default_value(TrainerOptions().batch)->value_name("N"), "samples a step");
+      "grids for any number of ranks; {} stands for the ranks that the other axes leave, e.g. \"data={} y=2\"");
+  add("weak", po::bool_switch(&o.weak), "weak scaling: --batch is the number of samples per rank");
+  add("batch", po::value(&o.batch)->default_value(TrainerOptions().batch)->value_name("N"),
+      "samples per step, over all ranks");
   add("repeats", po::value(&o.repeats)->default_value(o.repeats)->value_name("N"),
-      "runs of every strategy on every number of ranks, in turns");
+      "runs of every strategy on every number of ranks; each round runs all of them once");
   add("steps", po::value(&o.steps)->default_value(o.steps)->value_name("N"),
-      "of a run that count; a few before them do not");
+      fmt::format("timed steps in each run; {} untimed steps come first", uncounted_steps).c_str());
   add("mpiexec", po::value(&texts.launcher)->value_name("CMD"),
-      fmt::format("what starts ranks, with its options, e.g. \"srun --cpu-bind=cores\" (default {})", launcher)
+      fmt::format("program that starts ranks, with its options, e.g. \"srun --cpu-bind=cores\" (default {})", launcher)
           .c_str());
-  add("hostfile", po::value(&texts.hostfile)->value_name("FILE"), "hosts that the ranks are started on");
+  add("hostfile", po::value(&texts.hostfile)->value_name("FILE"),
+      "file with the hosts to start ranks on, one per line");
   add("out", po::value(&o.out)->value_name("FILE"),
-      "write results as JSON after every run; what is there already is not run again");
-  add("csv", po::value(&o.csv)->value_name("FILE"), "write them as CSV");
+      "write the results to FILE as JSON after every run; runs that are already in FILE are not repeated");
+  add("csv", po::value(&o.csv)->value_name("FILE"), "write the results to FILE as CSV");
   add("machine", po::value(&o.machine)->value_name("FILE"),
-      "machine file (TOML), and beside it times of kernels (FILE.times): predicted times beside the measured ones");
-  add("data", po::value(&o.train.data)->default_value("synthetic")->value_name("NAME"), "as of train");
+      "machine file (TOML); adds predicted times to the measured ones; measured kernel times are read from FILE.times "
+      "if "
+      "that exists");
+  add("data", po::value(&o.train.data)->default_value("synthetic")->value_name("NAME"), "data set; see train --help");
   return all;
 }
 
@@ -69,17 +74,18 @@ void check_numbers(const ScaleOptions& o) {
   check_no_stream("--out", o.out);
 }
 
-/// Options of train that would change what a run is, or that scale sets itself.
+/// Throws Error for options of train that scale sets itself or that would change what a run does.
 void check_train(const Options& o) {
   for (const auto& [option, given] :
        {std::pair("--json", !o.json.empty()), std::pair("--trace", !o.trace.empty()), std::pair("--profile", o.profile),
         std::pair("--save", !o.save.empty()), std::pair("--load", !o.load.empty()),
         std::pair("--epochs", o.trainer.epochs != 1), std::pair("--no-test", !o.test)})
-    if (given) fail("{}: a run of scale is a few steps that are only timed; leave it out", option);
+    if (given) fail("{}: scale only times a few steps in each run; leave it out", option);
 }
 
-/// Throws Error for a host that no name service knows: some launchers wait for ever for one. (What ssh alone knows by that name can be
-/// given in a host file to --mpiexec.) A line is a host, perhaps with ":2" or more words behind it.
+/// Throws Error for a host that no name service knows, because some launchers wait for such a host without limit. (A
+/// name that only ssh knows can stand in a host file that is given to the launcher by --mpiexec.) A line has a host,
+/// perhaps followed by ":2" or by more words.
 void check_hosts(const std::string& path) {
   std::istringstream lines(read_text("--hostfile", path));
   int number = 0, hosts = 0;
@@ -94,13 +100,14 @@ void check_hosts(const std::string& path) {
     const int error = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
     if (found != nullptr) freeaddrinfo(found);
     if (error == EAI_NONAME)
-      fail("--hostfile {}, line {}: the host '{}' is unknown ({}); write a name or an address, one a line", path,
+      fail("--hostfile {}, line {}: the host '{}' is unknown ({}); write a name or an address, one per line", path,
            number, host, gai_strerror(error));
   }
-  if (hosts == 0) fail("--hostfile {}: it names no host; write a name or an address, one a line", path);
+  if (hosts == 0) fail("--hostfile {}: it names no host; write names or addresses, one per line", path);
 }
 
-/// Its own words, or those of the MPI that was built against; that may be elsewhere where the program was installed.
+/// The words of --mpiexec, or of the launcher that the build found. An installed program may run where that launcher
+/// does not exist; then `mpiexec` in PATH is taken.
 std::vector<std::string> launcher_words(const ScaleTexts& texts) {
   std::vector<std::string> words;
   std::istringstream in(texts.launcher.empty() ? launcher : texts.launcher);
@@ -109,7 +116,7 @@ std::vector<std::string> launcher_words(const ScaleTexts& texts) {
   if (texts.launcher.empty() && find_program(words[0]).empty()) words = {"mpiexec"};
   if (find_program(words[0]).empty()) {
     if (!texts.launcher.empty()) fail("--mpiexec \"{}\": there is no program {}", texts.launcher, words[0]);
-    fail("there is no mpiexec, neither {} nor in PATH; name what starts ranks, e.g. --mpiexec srun", launcher);
+    fail("there is no launcher: neither {} nor mpiexec in PATH; name one, e.g. --mpiexec srun", launcher);
   }
   if (!texts.hostfile.empty()) {
     check_hosts(texts.hostfile);
@@ -118,7 +125,7 @@ std::vector<std::string> launcher_words(const ScaleTexts& texts) {
   return words;
 }
 
-/// Reads as train would what is train's.
+/// Parses the options of train.
 Options parse_train(const ScaleOptions& o, char* program, bool builtin) {
   std::vector<std::string> words{"train"};
   words.insert(words.end(), o.arguments.begin(), o.arguments.end());
@@ -126,7 +133,7 @@ Options parse_train(const ScaleOptions& o, char* program, bool builtin) {
   for (auto& word : words) arguments.push_back(word.data());
   std::string answer;
   auto options = parse_options(static_cast<int>(arguments.size()), arguments.data(), builtin, answer);
-  require(options.has_value(), "help is scale's own");
+  require(options.has_value(), "--help was handled before");
   check_train(*options);
   options->trainer.batch = o.batch;
   return *options;
@@ -154,7 +161,7 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
   }
   if (values.count("help") != 0) {
     std::ostringstream text;
-    text << all << "\nWhat is not listed here is given to every run: see train --help.\n";
+    text << all << "\nAll other options are passed to every run; see train --help.\n";
     answer = text.str();
     return std::nullopt;
   }
@@ -168,7 +175,7 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
 
 namespace {
 
-/// A strategy before it is known on how many ranks it runs.
+/// A strategy for which the number of ranks is still open.
 struct Candidate {
   std::string file, grid;
 
@@ -191,20 +198,27 @@ std::vector<Candidate> candidates(const ScaleOptions& o) {
   return all;
 }
 
-/// The pattern's grid for so many ranks, or "" if it has none.
+/// Returns the grid of the pattern for `ranks` ranks, or "" if the pattern does not fit this number.
 std::string fill_in(const std::string& pattern, int ranks) {
   const auto at = pattern.find(wildcard);
   const auto with = [&](int extent) {
     return at == std::string::npos ? pattern : std::string(pattern).replace(at, 2, std::to_string(extent));
   };
   if (at != std::string::npos && pattern.find(wildcard, at + 1) != std::string::npos)
-    fail("--grid \"{}\": one axis alone can take the ranks that are left", pattern);
+    fail("--grid \"{}\": only one axis can have {{}}", pattern);
   const int others = Grid::parse(with(1)).size();
   return ranks % others == 0 ? with(ranks / others) : "";
 }
 
-/// The candidate on so many ranks; nothing if it does not fit them.
-std::optional<ScaleCase> on_ranks(const Candidate& candidate, int ranks, const Options& train) {
+/// Adds notes that are not yet there: a strategy is loaded once for each number of ranks.
+void add_notes(const std::vector<std::string>& more, std::vector<std::string>& notes) {
+  for (const auto& note : more)
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+}
+
+/// Returns the candidate on `ranks` ranks, or nothing if it does not fit this number.
+std::optional<ScaleCase> on_ranks(const Candidate& candidate, int ranks, const Options& train,
+                                  std::vector<std::string>& notes) {
   ScaleCase made{.name = candidate.name(), .ranks = ranks, .arguments = {}, .strategy = {}};
   Options options = train;
   if (!candidate.file.empty()) {
@@ -219,13 +233,15 @@ std::optional<ScaleCase> on_ranks(const Candidate& candidate, int ranks, const O
   if (candidate.file.empty() && options.rules.empty()) {
     const Grid grid = Grid::parse(options.grid);
     if (grid.axes() != 1 || grid.name(0) != "data")
-      fail("--grid \"{}\" without --strategy or --rule: nothing says what its axes cut, e.g. --rule \"*: N@data H@y\"",
-           candidate.grid);
+      fail(
+          "--grid \"{}\" without --strategy or --rule: nothing says which dimensions its axes shard; add a rule, e.g. "
+          "--rule \"*: N@data H@y\"",
+          candidate.grid);
     options.rules = {samples_shared};
     made.arguments.insert(made.arguments.end(), {"--rule", samples_shared});
   }
   made.strategy = make_strategy(options, ranks);
-  note_renamed_keys(made.strategy);
+  add_notes(made.strategy.renamed_keys(), notes);
   return made.strategy.ranks() == ranks ? std::optional(std::move(made)) : std::nullopt;
 }
 
@@ -233,19 +249,21 @@ std::optional<ScaleCase> on_ranks(const Candidate& candidate, int ranks, const O
 
 std::vector<ScaleCase> scale_cases(const ScaleOptions& o, std::vector<std::string>& notes) {
   std::vector<ScaleCase> cases;
+  std::vector<std::string> unfit;
   bool fixed = false;
   for (const auto& candidate : candidates(o)) {
     const auto before = cases.size();
     for (const int ranks : o.ranks)
-      if (auto fitting = on_ranks(candidate, ranks, o.train)) cases.push_back(std::move(*fitting));
+      if (auto fitting = on_ranks(candidate, ranks, o.train, notes)) cases.push_back(std::move(*fitting));
     for (std::size_t i = 0; i < before; ++i)
       if (cases.size() > before && cases[i].name == candidate.name())
         fail("the strategy {} is named twice", candidate.name());
     if (cases.size() == before)
-      notes.push_back(fmt::format("{} fits none of --ranks {}", candidate.name(), fmt::join(o.ranks, " ")));
+      unfit.push_back(fmt::format("{} fits none of --ranks {}", candidate.name(), fmt::join(o.ranks, " ")));
     fixed = fixed || (candidate.fixed() && cases.size() > before && cases[before].ranks > 1);
   }
-  if (cases.empty()) fail("{}; add the number of ranks that its grid has", fmt::join(notes, "; "));
+  if (cases.empty()) fail("{}; add the number of ranks of its grid", fmt::join(unfit, "; "));
+  notes.insert(notes.end(), unfit.begin(), unfit.end());
   if (fixed && o.ranks.front() == 1) cases.insert(cases.begin(), {serial_program, 1, {}, {}});
   return cases;
 }

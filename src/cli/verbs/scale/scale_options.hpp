@@ -7,36 +7,43 @@
 
 namespace partita::cli {
 
-/// What `scale` is asked for.
+/// Steps at the beginning of each run that are not timed: they are slower, because caches fill and connections are
+/// opened.
+inline constexpr Index uncounted_steps = 3;
+
+/// The options of `scale`.
 struct ScaleOptions {
   std::vector<int> ranks;               ///< ascending
   std::vector<std::string> strategies;  ///< files
-  std::vector<std::string> grids;       ///< e.g. "data={} y=2", where {} stands for the ranks that are left
-  bool weak = false;                    ///< the batch grows with the ranks
-  Index batch = 0;                      ///< of all ranks, or of each in weak scaling
+  std::vector<std::string> grids;       ///< e.g. "data={} y=2"; {} stands for the remaining ranks
+  bool weak = false;                    ///< the batch grows with the number of ranks
+  Index batch = 0;                      ///< samples per step over all ranks; per rank in weak scaling
   int repeats = 5;                      ///< runs of every strategy on every number of ranks
-  Index steps = 20;                     ///< of a run that count
+  Index steps = 20;                     ///< timed steps in each run
   std::vector<std::string> launcher;    ///< the program that starts ranks, with its options
-  std::string out, csv;
-  std::string machine;                 ///< a file whose costs are set beside what is measured; "" for none
-  std::vector<std::string> arguments;  ///< of every run, beside what is above
-  Options train;                       ///< what these arguments mean
+  std::string out, csv;                 ///< files to write; "" for none
+  std::string machine;                  ///< machine file for predicted times; "" for none
+  std::vector<std::string> arguments;   ///< options of `train` that every run gets
+  Options train;                        ///< the same options, parsed
 };
 
-/// Reads the command line: what is not of scale itself is train's. Returns nothing if it asked for help, which is then in
-/// `answer`. Throws Error, before anything was run, for what cannot be read or run.
+/// Reads the command line. Options that `scale` does not have itself are options of `train`. Returns nothing if the
+/// user asked for help; `answer` is then the text to print. Throws Error, before any run, for an option that is wrong
+/// or that `scale` does not allow.
 std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer);
 
 /// One run: a strategy on a number of ranks.
 struct ScaleCase {
-  std::string name;  ///< of the strategy, alike for all its rank counts
+  std::string name;  ///< name of the strategy, the same for all its rank counts
   int ranks = 1;
-  std::vector<std::string> arguments;  ///< that name the strategy to train
+  std::vector<std::string> arguments;  ///< options of `train` that give the strategy
   Strategy strategy;
 };
 
-/// Every strategy on every number of ranks that it fits; where one fits none, `notes` says so. A strategy whose grid is
-/// fixed is held against the serial program, if 1 is among the ranks. Throws Error if none fits any.
+/// Returns every strategy on every number of ranks that its grid allows. Appends to `notes` the strategies that fit no
+/// number of ranks, and the old key names in strategy files. If a strategy has a fixed grid of several ranks and 1 is
+/// among the numbers of ranks, adds a run of the serial program for comparison. Throws Error if no strategy fits any
+/// number.
 std::vector<ScaleCase> scale_cases(const ScaleOptions& options, std::vector<std::string>& notes);
 
 }  // namespace partita::cli

@@ -1,7 +1,7 @@
 #include "src/cli/verbs/scale/scale_results.hpp"
 
-#include "src/cli/support/json.hpp"
 #include "partita/base/error.hpp"
+#include "src/cli/support/json.hpp"
 #include "src/cli/support/text_file.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace partita::cli {
 
 namespace {
 
-/// Between two values linearly.
+/// The quantile `at` (0 to 1) of the values, interpolated linearly.
 double quantile(std::vector<double> values, double at) {
   std::sort(values.begin(), values.end());
   const double place = at * static_cast<double>(values.size() - 1);
@@ -52,7 +52,7 @@ ScaleRun read_run(const Json& json) {
   return run;
 }
 
-/// A field of a line of CSV.
+/// A field in a line of CSV, quoted if necessary.
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -60,7 +60,7 @@ std::string field(const std::string& text) {
   return quoted + "\"";
 }
 
-/// The first line alone.
+/// The first line of a text.
 std::string one_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -126,7 +126,7 @@ ScaleResults ScaleResults::load(const char* option, const std::string& path) {
   const std::string text = read_text(option, path);
   try {
     const Json json = Json::parse(text);
-    if (json.at("subject") != "scale") throw std::invalid_argument("its subject is another");
+    if (json.at("subject") != "scale") throw std::invalid_argument("its subject is not scale");
     const Json& c = json.at("conditions");
     ScaleResults results{.model = json.at("model"),
                          .weak = json.at("scaling") == "weak",
@@ -141,8 +141,8 @@ ScaleResults ScaleResults::load(const char* option, const std::string& path) {
                          .runs = {}};
     for (const auto& run : json.at("runs")) results.runs.push_back(read_run(run));
     return results;
-  } catch (const std::exception& error) {  // of the parser, or of a value that is not what it should be
-    fail("{} {}: it is not what scale writes ({}); remove it or name another file", option, path,
+  } catch (const std::exception& error) {  // from the parser, or for a value of a wrong type
+    fail("{} {}: it is not a file that scale wrote ({}); remove it or name another file", option, path,
          one_line(error.what()));
   }
 }
@@ -168,7 +168,7 @@ std::string ScaleResults::difference(const ScaleResults& here) const {
   for (const auto& run : runs)
     for (const auto& wanted : here.runs)
       if (run.strategy == wanted.strategy && run.ranks == wanted.ranks && run.fingerprint != wanted.fingerprint)
-        return fmt::format("its strategy '{}' on {} ranks was another one", run.strategy, run.ranks);
+        return fmt::format("its strategy '{}' on {} ranks was different", run.strategy, run.ranks);
   return "";
 }
 
@@ -197,7 +197,7 @@ std::string ScaleResults::table() const {
   for (const auto& run : runs) width = std::max(width, run.strategy.size());
   std::string text =
       fmt::format("{:<{}} {:>5} {:>6} {:>10} {:>7} {:>9} {:>8} {:>10} {:>10} {:>7}\n", "strategy", width, "ranks",
-                  "batch", "ms a step", "spread", "images/s", "speed-up", "efficiency", "predicted", "error");
+                  "batch", "ms/step", "spread", "images/s", "speed-up", "efficiency", "predicted", "error");
   for (const auto& run : runs) {
     text += fmt::format("{:<{}} {:>5} {:>6} ", run.strategy, width, run.ranks, run.batch);
     if (!run.repeats.empty()) {

@@ -1,10 +1,11 @@
-#include "src/cli/support/command_line.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/options.hpp"
+#include "src/cli/verbs/schedule/schedule.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/validate.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/command_line.hpp"
+#include "src/cli/support/json.hpp"
 #include "src/cli/support/text_file.hpp"
+#include "src/cli/support/schedule_report.hpp"
 
 #include <array>
 #include <charconv>
@@ -30,26 +31,30 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
   auto add = all.add_options();
   add("help,h", "this text");
   add("kind", po::value(&r.kind)->default_value(r.kind)->value_name("NAME"), kinds.c_str());
-  add("kinds", "what each kind is, and what it asks for");
-  add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "stages");
-  add("microbatches", po::value(&r.microbatches)->default_value(8)->value_name("M"), "microbatches a step");
+  add("kinds", "list the kinds of schedules and the conditions for each");
+  add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "number of stages");
+  add("microbatches", po::value(&r.microbatches)->default_value(8)->value_name("M"), "microbatches per step");
   add("groups", po::value(&r.groups_per_stage)->value_name("V"),
-      "groups of layers a stage; by default what the kind takes");
+      "groups of layers per stage; the default depends on the kind");
   add("times", po::value(&o.times)->default_value(o.times)->value_name("F,B,W,COMM"),
-      "of a stage and a microbatch: forward, backward of inputs, of weights, a transfer, in any unit");
+      "times of one stage and microbatch, in any unit: forward, backward of the inputs, backward of the weights, and "
+      "one "
+      "transfer between stages");
   add("memory-limit", po::value(&r.memory_limit)->value_name("A"),
-      "of a stage, in activations of one microbatch: zb-1p, zb-2p and zb-v keep it, others are refused beyond it");
+      "memory limit of a stage, in activations of one microbatch; zb-1p, zb-2p and zb-v are generated to fit it, other "
+      "kinds are refused if they exceed it");
   add("filter-memory", po::value(&r.filter_memory)->value_name("A"),
-      "part of these activations that is kept between the two halves of a backward");
-  add("csv-in", po::value(&o.csv_in)->value_name("FILE"), "read the schedule, as PyTorch's pipelining writes it");
-  add("csv-out", po::value(&o.csv_out)->value_name("FILE"), "write it");
-  add("svg", po::value(&o.svg)->value_name("FILE"), "draw it");
-  add("json", po::bool_switch(&o.json), "print JSON instead");
-  add("no-draw", po::bool_switch()->notifier([&o](bool off) { o.draw = !off; }), "print no drawing");
+      "the part of these activations that is kept from the backward of the inputs to the backward of the weights");
+  add("csv-in", po::value(&o.csv_in)->value_name("FILE"),
+      "read the schedule from FILE, in the CSV format of PyTorch's pipelining");
+  add("csv-out", po::value(&o.csv_out)->value_name("FILE"), "write the schedule to FILE in the same format");
+  add("svg", po::value(&o.svg)->value_name("FILE"), "draw the schedule as SVG");
+  add("json", po::bool_switch(&o.json), "print JSON instead of text");
+  add("no-draw", po::bool_switch()->notifier([&o](bool off) { o.draw = !off; }), "do not draw the schedule as text");
   return all;
 }
 
-/// "18.5,18,9.3,0.6"
+/// Parses four times such as "18.5,18,9.3,0.6".
 void parse_times(const std::string& text, ScheduleRequest& request) {
   std::array<double, 4> values{};
   const char *at = text.data(), *const end = at + text.size();
@@ -70,7 +75,7 @@ Schedule get_schedule(const ScheduleOptions& o, const po::variables_map& values)
   if (o.csv_in.empty()) return generate(o.request);
   for (const char* option : {"kind", "stages", "microbatches", "groups"})
     if (values.count(option) != 0 && !values[option].defaulted())
-      fail("--{} beside --csv-in: the file says it; leave one out", option);
+      fail("--{} cannot be combined with --csv-in, because the file determines it; leave one of them out", option);
   return parse_csv(read_text("--csv-in", o.csv_in), o.csv_in);
 }
 
@@ -109,7 +114,7 @@ std::string print_kinds() {
   std::string text;
   for (const auto& kind : schedule_kinds())
     text +=
-        fmt::format("{:<12} {}\n             groups a stage: {}{}; stages p and microbatches: {}\n", kind.name,
+        fmt::format("{:<12} {}\n             groups per stage: {}{}; p stages and microbatches: {}\n", kind.name,
                     kind.what, kind.groups_per_stage, kind.any_groups ? ", or any other number" : "", kind.constraints);
   return text;
 }

@@ -1,14 +1,20 @@
+#include "src/cli/verbs/train/train.hpp"
+
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/options.hpp"
+#include "src/cli/support/open_data.hpp"
+#include "src/cli/support/profile.hpp"
+#include "src/cli/support/progress.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/trace.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/schedule_report.hpp"
 
 #include <unistd.h>
 
@@ -20,13 +26,15 @@ namespace partita::cli {
 
 namespace {
 
-/// What a rank sets up by itself, without communication; a failure on any rank becomes the same Error on all.
+/// What a rank sets up before training.
 struct Setup {
   Model model;
   Strategy strategy;
   std::unique_ptr<Dataset> training, test;
 };
 
+/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
+/// Collective: every rank of `world` calls it.
 Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   agree_or_throw(world, [&] {
@@ -55,7 +63,8 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
   return setup;
 }
 
-/// One line that tells which process is which rank: what a launcher says of a dead one is its process number.
+/// Prints one line with the process number of each rank, since launchers name a dead rank by its process number.
+/// Collective: every rank of `world` calls it.
 void print_ranks(Communicator& world) {
   constexpr int shown = 64;
   std::vector<std::int32_t> pids(static_cast<std::size_t>(world.size()));
@@ -69,7 +78,7 @@ void print_ranks(Communicator& world) {
   fmt::print("ranks      {} (rank:pid{}{})\n", pids.size(), text, pids.size() > shown ? " ..." : "");
 }
 
-/// grid "data=2", or of several stages "2 stages, grids "data=2", "c=2""
+/// Returns e.g. `grid "data=2"`, or `2 stages, grids "data=2", "c=2"` for several stages.
 std::string print_grids(const Plan& plan) {
   if (plan.grids.size() == 1) return fmt::format("grid \"{}\"", plan.grid().print());
   std::string text;
@@ -87,12 +96,12 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
   fmt::print("workload   batch {}{}, {}{}\n", options.trainer.batch, cut, name(options.trainer.dtype),
              plan.workload.training ? ", " + options.trainer.optimizer.print() : "");
   for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
-  std::fflush(stdout);  // who started this sees that it runs
+  std::fflush(stdout);  // so that the user sees that the run has begun
 }
 
 struct Totals {
-  Traffic predicted, measured;                      ///< over all ranks
-  Index predicted_memory = 0, measured_memory = 0;  ///< the most of any rank
+  Traffic predicted, measured;                      ///< sums over all ranks
+  Index predicted_memory = 0, measured_memory = 0;  ///< peak bytes, maximum over all ranks
 };
 
 Totals totals(Trainer& trainer, Communicator& world) {
@@ -100,7 +109,7 @@ Totals totals(Trainer& trainer, Communicator& world) {
   std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
                              static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
   world.all_reduce(sums.data(), 4, DType::f64, ReduceOp::sum, {}).wait();
-  std::array<double, 2> memory{static_cast<double>(trainer.plan().peak(world.rank()).total),
+  std::array<double, 2> memory{static_cast<double>(peak_memory(trainer.plan(), world.rank()).total),
                                static_cast<double>(trainer.peak_memory().total)};
   world.all_reduce(memory.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   const auto whole = [](double value) { return static_cast<Index>(value); };
@@ -124,7 +133,7 @@ void print_report(const char* what, const EpochReport& report) {
   std::fflush(stdout);
 }
 
-/// Trains epoch by epoch; returns the JSON of all.
+/// One run of `train` or `evaluate`.
 class Run {
  public:
   Run(const Options& options, Setup setup, const std::shared_ptr<Communicator>& world)
@@ -190,7 +199,7 @@ class Run {
             step_seconds_.push_back(ended - std::exchange(began, ended));
             show(epoch, step, steps, result);
             losses_.push_back(result.loss);
-            if (losses_.size() == 2 && actions_.size() == 2 * length)  // the first is slower than those that follow
+            if (losses_.size() == 2 && actions_.size() == 2 * length)  // drop the first step, which is slower
               actions_.erase(actions_.begin(), actions_.begin() + static_cast<std::ptrdiff_t>(length));
             if (actions_.size() >= traced_steps * length) executor.record(nullptr);
           });
@@ -206,8 +215,7 @@ class Run {
       const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), *world_);
       agree_or_throw(*world_, [&] {
         if (first_ && trace.empty())
-          fmt::print("note       no whole batch was trained; there is nothing to write to --trace {}\n",
-                     options_.trace);
+          fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n", options_.trace);
         else if (first_)
           write_text("--trace", options_.trace, trace);
       });
@@ -215,18 +223,18 @@ class Run {
     if (profile) print_profile(*profile, trainer_.step() - before, trainer_.plan().layers, *world_);
   }
 
-  /// Why a checkpoint is not trained on.
+  /// Prints why training does not continue from the checkpoint.
   void print_nothing_left() const {
     const auto& o = options_.trainer;
     const bool by_steps = o.steps > 0 && trainer_.step() >= o.steps;
     fmt::print(
-        "note       nothing is left to train: {} {} done before this run, and --{} {} counts from the first; give "
-        "more\n",
+        "note       nothing is left to train: {} {} done before this run, and --{} {} includes them; give a larger "
+        "number\n",
         counted(trainer_.step(), "step"), trainer_.step() == 1 ? "was" : "were", by_steps ? "steps" : "epochs",
         by_steps ? o.steps : o.epochs);
   }
 
-  /// The schedule by the prices of the machine that was named.
+  /// The schedule simulated for the machine that --machine names; nothing without --machine.
   std::optional<Simulation> priced() {
     if (options_.machine.empty()) return std::nullopt;
     const auto [machine, times, note] = load_machine(options_);
@@ -271,8 +279,8 @@ class Run {
   Trainer trainer_;
   Json json_;
   std::vector<double> losses_;
-  std::vector<double> step_seconds_;  // on this rank, from the end of the step before
-  static constexpr std::size_t traced_steps = 8;
+  std::vector<double> step_seconds_;              // on this rank, each from the end of the previous step
+  static constexpr std::size_t traced_steps = 8;  // most steps in a trace
   std::vector<TimedAction> actions_;
 };
 

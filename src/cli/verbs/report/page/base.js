@@ -1,10 +1,11 @@
 "use strict";
-// What all sections use: numbers as text, elements, tables that sort, charts that print.
+// Functions for all sections: numbers as text, HTML elements, sortable tables, charts that can be printed.
 
 const missing = "\u2013";
 const given = (value) => value !== undefined && value !== null;
 
-function scaled(value, units, digits) {  // units: [factor, name], largest first
+/// The value in the largest unit that is not larger. units: [factor, name], largest first.
+function scaled(value, units, digits) {
   const [factor, name] = units.find(([factor]) => Math.abs(value) >= factor) || units[units.length - 1];
   return `${(value / factor).toPrecision(digits)} ${name}`;
 }
@@ -28,8 +29,8 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/// columns: {title, value: row => number or text, show: value => text}; numbers stand right. A click on a title sorts.
-/// Columns without any value are left out.
+/// Adds a table. columns: {title, value: row => number or text, show: value => text}. Numbers are aligned to the right.
+/// A click on a title sorts the rows. Columns without any value are left out.
 function table(parent, all, rows) {
   const columns = all.filter((column) => rows.some((row) => given(column.value(row))));
   const body = make("tbody");
@@ -51,7 +52,7 @@ function table(parent, all, rows) {
   parent.append(make("div", {className: "wide"}, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)));
 }
 
-/// What is missing comes last, whatever the order.
+/// The rows sorted by value. Rows without a value come last in both directions.
 function sortedBy(rows, value, down) {
   const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
   return [...rows].sort((a, b) => {
@@ -61,6 +62,7 @@ function sortedBy(rows, value, down) {
   });
 }
 
+/// Adds a list of names with values. pairs: [name, value]; pairs without a value are left out.
 function facts(parent, title, pairs) {
   const known = pairs.filter(([, value]) => given(value) && value !== "");
   if (known.length === 0) return;
@@ -71,18 +73,18 @@ function facts(parent, title, pairs) {
 function conditions(parent, content) {
   const all = Object.entries(content.conditions || {}).map(([name, value]) =>
     [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : value]);
-  if (all.length === 0) parent.append(make("p", {className: "quiet"}, "The file does not say under which conditions it was made."));
+  if (all.length === 0) parent.append(make("p", {className: "quiet"}, "The file does not state the conditions of the run."));
   facts(parent, "Conditions", all);
 }
 
-// Colours of Okabe and Ito, told apart by colour-blind eyes too.
+// Colors of Okabe and Ito, which color-blind readers can distinguish.
 const palette = ["#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7", "#f0e442", "#8c564b", "#7a7a7a", "#000000"];
-const marked = "#c00000";  // a limit
-const colour = (i) => palette[i % palette.length];
+const marked = "#c00000";  // for a limit
+const color = (i) => palette[i % palette.length];
 
 const charts = [];
 
-/// A figure with one chart; `what` says in words what it shows, for those who do not see it.
+/// Adds a figure with one chart. `what` describes the chart in words; screen readers read it.
 function figure(parent, title, what, height, config) {
   const canvas = make("canvas", {ariaLabel: `${title}: ${what}`, role: "img"});
   const box = make("div", {className: "chart"}, canvas);
@@ -93,6 +95,6 @@ function figure(parent, title, what, height, config) {
 }
 const axis = (text, more = {}) => ({title: {display: true, text}, ...more});
 
-// A canvas has the size of the screen; paper is narrower.
+// A canvas has the size of the screen. Paper is narrower, so charts are resized for printing.
 window.addEventListener("beforeprint", () => charts.forEach(([chart, height]) => chart.resize(680, height)));
 window.addEventListener("afterprint", () => charts.forEach(([chart]) => chart.resize()));

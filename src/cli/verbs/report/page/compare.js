@@ -1,22 +1,22 @@
-// Strategies side by side, as `compare --json` writes them.
+// The section that shows strategies side by side, from a file of `compare --json`.
 
 const knownParts = ["compute", "halo", "redistribution", "collective", "gradients", "transfer", "bubble", "optimizer"];
 
-/// The keys of all objects, those that are known first and in their order.
+/// The keys of all objects. Known keys come first, in their order.
 function keysOf(objects, known = []) {
   const found = new Set(objects.flatMap((object) => Object.keys(object || {})));
   return [...known.filter((key) => found.has(key)), ...[...found].filter((key) => !known.includes(key))];
 }
 
-/// A strategy's value as a mark beside its bar, where it has one.
-function marks(label, strategies, value, pointStyle, colourOf) {
+/// A dataset with a mark on the bar of each strategy that has the value.
+function marks(label, strategies, value, pointStyle, markColor) {
   const data = strategies.map((strategy) => ({x: value(strategy), y: strategy.name})).filter(({x}) => given(x));
   return {type: "line", label, data, showLine: false, pointStyle, pointRadius: 8, pointHoverRadius: 8, pointBorderWidth: 2.5,
-          borderColor: colourOf, backgroundColor: "transparent", stack: label, order: -1};
+          borderColor: markColor, backgroundColor: "transparent", stack: label, order: -1};
 }
 
 function stackedBars(parent, title, what, strategies, keys, value, unit, more) {
-  const bars = keys.map((key, i) => ({label: key, backgroundColor: key === "bubble" ? "#c8c8c8" : colour(i), order: 1, stack: "parts",
+  const bars = keys.map((key, i) => ({label: key, backgroundColor: key === "bubble" ? "#c8c8c8" : color(i), order: 1, stack: "parts",
                                       data: strategies.map((strategy) => (value(strategy)[key] || 0) / unit[0])}));
   figure(parent, title, what, 110 + 38 * strategies.length, {
     type: "bar", data: {labels: strategies.map(({name}) => name), datasets: [...bars, ...more]},
@@ -30,7 +30,7 @@ function timeBars(parent, strategies) {
   const measured = (strategy) => (strategy.measured || {}).seconds;
   const unit = unitOf(strategies.flatMap((s) => [s.seconds, measured(s) || 0]), timeUnits);
   const at = (s) => given(measured(s)) ? measured(s) / unit[0] : null;
-  stackedBars(parent, "Time of a step", "predicted, by what it is spent on; a diamond where it was measured", strategies,
+  stackedBars(parent, "Time of a step", "predicted time by part; a diamond marks the measured time", strategies,
               keysOf(strategies.map((s) => s.parts), knownParts), (s) => s.parts || {}, unit,
               strategies.some((s) => given(measured(s))) ? [marks("measured", strategies, at, "rectRot", "#000000")] : []);
 }
@@ -44,13 +44,14 @@ function memoryBars(parent, strategies) {
   const extra = [];
   if (known.some(limitOf)) extra.push({...marks("limit", known, over(limitOf), "line", marked), pointRotation: 90, pointRadius: 16, pointBorderWidth: 4});
   if (known.some(measured)) extra.push(marks("measured", known, over(measured), "rectRot", "#000000"));
-  stackedBars(parent, "Memory of a rank", "predicted, at most, by class; a red line where its limit is", known,
+  stackedBars(parent, "Memory of a rank", "predicted peak by class of tensors; a red line marks the limit", known,
               keysOf(known.map((s) => s.memory.classes)), (s) => s.memory.classes || {total: s.memory.predicted}, unit, extra);
 }
 
-const mostLayers = 30;  // bars that still can be read, and fit on a sheet
+const mostLayers = 30;  // the most bars that are readable and fit on a page
 
-/// Of all layers that send anything those that send most under some strategy, in the model's order.
+/// The layers that send most under some strategy, in the model's order, and the number of all layers that send
+/// anything.
 function sendingLayers(strategies) {
   const most = new Map();
   for (const layer of strategies.flatMap((s) => s.layers))
@@ -66,9 +67,9 @@ function layerBars(parent, strategies) {
   const unit = unitOf(told.flatMap((s) => s.layers.map((layer) => layer.bytes)), byteUnits);
   const datasets = told.map((s, i) => {
     const bytes = new Map(s.layers.map((layer) => [layer.name, layer.bytes]));
-    return {label: s.name, backgroundColor: colour(i), data: names.map((name) => (bytes.get(name) || 0) / unit[0])};
+    return {label: s.name, backgroundColor: color(i), data: names.map((name) => (bytes.get(name) || 0) / unit[0])};
   });
-  figure(parent, "Bytes of a layer", "that all ranks send for it in a step" +
+  figure(parent, "Bytes of a layer", "bytes that all ranks send for it in a step" +
          (all > names.length ? `; the ${names.length} of ${all} layers that send most` : "; layers that send nothing are left out"),
          90 + names.length * (8 + 11 * told.length), {
     type: "bar", data: {labels: names, datasets},
@@ -80,13 +81,13 @@ function layerBars(parent, strategies) {
 const actionKinds = [["F", "forward"], ["B", "backward"], ["I", "backward of inputs"], ["W", "backward of weights"],
                      ["R", "recompute"], ["", "other"]];
 
-/// Kind and microbatch of an action such as "2F0".
+/// The kind and the microbatch of an action such as "2F0".
 function actionOf(text) {
   const found = /^\d*([FBIWR])(\d+)/.exec(text);
   return found ? {kind: found[1], microbatch: found[2]} : {kind: "", microbatch: ""};
 }
 
-// Chart.js draws no text in bars.
+// A plugin that writes the microbatch in each bar, since Chart.js itself writes no text in bars.
 const microbatchLabels = {
   id: "microbatchLabels",
   afterDatasetsDraw(chart) {
@@ -110,10 +111,10 @@ function timeline(parent, strategy) {
   const actions = stages.flatMap((list, i) => list.map(({action, start, end}) =>
     ({...actionOf(action), action, x: [start / unit[0], end / unit[0]], y: rows[i]})));
   const datasets = actionKinds.map(([kind, label], i) => ({
-    label, backgroundColor: colour(i), borderColor: "#fff", borderWidth: 0.5, borderSkipped: false, grouped: false,
+    label, backgroundColor: color(i), borderColor: "#fff", borderWidth: 0.5, borderSkipped: false, grouped: false,
     barPercentage: 1, categoryPercentage: 0.86, data: actions.filter((action) => action.kind === kind)})).filter(({data}) => data.length > 0);
   const last = Math.max(...actions.map(({x}) => x[1]));
-  figure(parent, `Pipeline of ${strategy.name}`, "what each stage does when, with the number of the microbatch; white is the bubble",
+  figure(parent, `Pipeline of ${strategy.name}`, "the actions of each stage over time, with the number of the microbatch; white is idle time (bubble)",
          90 + 30 * stages.length, {
     type: "bar", data: {labels: rows, datasets}, plugins: [microbatchLabels],
     options: {indexAxis: "y", scales: {x: axis(unit[1], {min: 0, max: last}), y: {grid: {display: false}}},
@@ -140,7 +141,7 @@ function strategyTable(parent, strategies) {
     {title: "bubble", value: (s) => s.bubble_rate, show: show.percent},
     {title: "messages", value: (s) => s.messages, show: show.count}, {title: "bytes", value: (s) => s.bytes, show: show.bytes},
     {title: "memory", value: (s) => (s.memory || {}).predicted, show: show.bytes, bad: passesLimit},
-    {title: "its limit", value: limitOf, show: show.bytes},
+    {title: "memory limit", value: limitOf, show: show.bytes},
   ];
   table(parent, columns, strategies);
 }
@@ -158,21 +159,21 @@ function layerTable(parent, strategy) {
   ], strategy.layers);
 }
 
-// What would make a strategy fit, the cheapest first.
+// Says that a strategy exceeds its limit, and which changes would make it fit, cheapest first.
 function remediesOf(s) {
   const fit = (s.remedies || []).filter((r) => r.missing === 0);
-  if (fit.length === 0) return " does not fit its limit of memory.";
-  return ` does not fit its limit of memory; it would with ${fit.map((r) => `${r.change} (${show.bytes(r.memory)})`).join(", or ")}.`;
+  if (fit.length === 0) return " does not fit in its memory limit.";
+  return ` does not fit in its memory limit; it would fit with ${fit.map((r) => `${r.change} (${show.bytes(r.memory)})`).join(", or ")}.`;
 }
 
 function compareSection(parent, content) {
   const strategies = content.strategies, sound = strategies.filter((s) => !s.message && given(s.seconds));
   const [best, ...others] = sortedBy(sound.filter((s) => !passesLimit(s)), (s) => s.seconds, false);
   if (!best) {
-    parent.append(make("p", {className: "bad"}, "No strategy runs within its limit of memory."));
+    parent.append(make("p", {className: "bad"}, "No strategy fits in its memory limit."));
   } else {
     const times = others.length > 0 ? `, ${(others[0].seconds / best.seconds).toFixed(2)} times as fast as the next, ${others[0].name}` : "";
-    parent.append(make("p", {}, make("strong", {}, best.name), ` takes ${show.time(best.seconds)} a step by prediction${times}.`));
+    parent.append(make("p", {}, make("strong", {}, best.name), ` is predicted to take ${show.time(best.seconds)} per step${times}.`));
   }
   strategies.filter((s) => s.message).forEach((s) =>
     parent.append(make("p", {}, make("strong", {}, s.name), " cannot run: ", make("span", {className: "bad"}, s.message))));

@@ -1,23 +1,24 @@
-// Scaling experiments, trainings, and the page as a whole.
+// The sections for scaling experiments and for training, and the page as a whole.
 
-/// Measured times, and predicted ones where they are, by ranks: a line a strategy.
+/// Adds charts of the speed and the efficiency by number of ranks, with a line for each strategy. Predicted speeds are
+/// shown if the file has them.
 function scaleLines(parent, content, runs, ranks) {
   const names = [...new Set(runs.map((run) => run.strategy))];
   const line = (name, value) => ranks.map((count) => {
     const run = runs.find((each) => each.strategy === name && each.ranks === count);
     return run ? value(run) : null;
   });
-  const style = (i) => ({borderColor: colour(i), backgroundColor: colour(i), pointRadius: 4, tension: 0, spanGaps: true});
+  const style = (i) => ({borderColor: color(i), backgroundColor: color(i), pointRadius: 4, tension: 0, spanGaps: true});
   const rates = names.map((name, i) => ({...style(i), label: name, data: line(name, (run) => run.images_per_second)}));
   const predicted = names.map((name, i) => ({...style(i), label: `${name}, predicted`, borderDash: [5, 4], pointStyle: "rectRot",
     data: line(name, (run) => given(run.predicted) ? run.batch / run.predicted : null)})).filter(({data}) => data.some(given));
-  figure(parent, "Speed", "images a second by ranks, logarithmic", 320, {
+  figure(parent, "Speed", "images per second by number of ranks, logarithmic", 320, {
     type: "line", data: {labels: ranks, datasets: [...rates, ...predicted]},
     options: {scales: {x: axis("ranks"), y: axis("images/s", {type: "logarithmic"})}, plugins: {legend: {position: "bottom"}}},
   });
-  figure(parent, "Efficiency", "speed-up by how many times as many ranks; 100 % is as fast as it could be", 260, {
+  figure(parent, "Efficiency", "speed-up divided by the increase of the number of ranks; 100 % is ideal", 260, {
     type: "bar", data: {labels: ranks, datasets: names.map((name, i) =>
-      ({label: name, backgroundColor: colour(i), data: line(name, (run) => 100 * run.efficiency)}))},
+      ({label: name, backgroundColor: color(i), data: line(name, (run) => 100 * run.efficiency)}))},
     options: {scales: {x: axis("ranks"), y: axis("%", {beginAtZero: true, suggestedMax: 100})}, plugins: {legend: {position: "bottom"}}},
   });
 }
@@ -25,13 +26,13 @@ function scaleLines(parent, content, runs, ranks) {
 function scaleSection(parent, content) {
   const runs = content.runs.filter((run) => given(run.seconds));
   const ranks = [...new Set(runs.map((run) => run.ranks))].sort((a, b) => a - b);
-  parent.append(make("p", {}, content.scaling === "weak" ? `Weak scaling: batch ${content.batch} a rank.` :
-                     `Strong scaling: batch ${content.batch} of all ranks.`));
+  parent.append(make("p", {}, content.scaling === "weak" ? `Weak scaling: batch ${content.batch} per rank.` :
+                     `Strong scaling: batch ${content.batch} over all ranks.`));
   if (runs.length > 0) scaleLines(parent, content, runs, ranks);
   const error = (run) => given(run.predicted) && given(run.seconds) ? run.predicted / run.seconds - 1 : null;
   const columns = [
     {title: "strategy", value: (r) => r.strategy, show: show.text}, {title: "ranks", value: (r) => r.ranks, show: show.count},
-    {title: "batch", value: (r) => r.batch, show: show.count}, {title: "a step", value: (r) => r.seconds, show: show.time},
+    {title: "batch", value: (r) => r.batch, show: show.count}, {title: "step time", value: (r) => r.seconds, show: show.time},
     {title: "spread", value: (r) => r.spread, show: show.percent}, {title: "repeats", value: (r) => r.repeats.length, show: show.count},
     {title: "images/s", value: (r) => r.images_per_second, show: show.count},
     {title: "speed-up", value: (r) => r.speed_up, show: show.ratio},
@@ -46,17 +47,17 @@ function scaleSection(parent, content) {
 function trainSection(parent, content) {
   const stepLine = (title, what, label, values) => figure(parent, title, what, 240, {
     type: "line", data: {labels: values.map((_, i) => i + 1),
-                         datasets: [{data: values, borderColor: colour(0), borderWidth: 1.5, pointRadius: values.length > 60 ? 0 : 2}]},
+                         datasets: [{data: values, borderColor: color(0), borderWidth: 1.5, pointRadius: values.length > 60 ? 0 : 2}]},
     options: {scales: {x: axis("step", {ticks: {maxTicksLimit: 12}}), y: axis(label, {beginAtZero: true})},
               plugins: {legend: {display: false}}}});
   facts(parent, "Run", ["strategy", "grid", "stages", "ranks", "batch", "dtype", "seed"].map((key) => [key, content[key]]));
-  if ((content.losses || []).length > 0) stepLine("Loss", "of every step's batch", "loss", content.losses);
+  if ((content.losses || []).length > 0) stepLine("Loss", "loss of the batch of every step", "loss", content.losses);
   if ((content.step_seconds || []).length > 0) {
     const unit = unitOf(content.step_seconds, timeUnits);
-    stepLine("Time", "of every step", unit[1], content.step_seconds.map((seconds) => seconds / unit[0]));
+    stepLine("Time", "time of every step", unit[1], content.step_seconds.map((seconds) => seconds / unit[0]));
   }
   table(parent, [
-    {title: "what", value: (row) => row[0], show: show.text}, {title: "predicted", value: (row) => row[1], show: (text) => text},
+    {title: "quantity", value: (row) => row[0], show: show.text}, {title: "predicted", value: (row) => row[1], show: (text) => text},
     {title: "measured", value: (row) => row[2], show: (text) => text},
   ], [["messages", show.count], ["bytes", show.count], ["memory", show.bytes]].map(([what, print]) =>
     [what, print(content[`predicted_${what}`]), print(content[`measured_${what}`])]));
@@ -79,7 +80,7 @@ function main() {
   const {files, made} = JSON.parse(document.getElementById("data").textContent);
   const page = document.getElementById("page");
   page.replaceChildren(make("h1", {}, "Partita report"), make("p", {className: "quiet"},
-    `Made ${made} of ${files.map(({file}) => file).join(", ")}.`));
+    `Made ${made} from ${files.map(({file}) => file).join(", ")}.`));
   Chart.defaults.color = "#333";
   Chart.defaults.font.family = "system-ui, 'DejaVu Sans', sans-serif";
   for (const {file, subject, content} of files) {

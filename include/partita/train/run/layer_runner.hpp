@@ -1,0 +1,109 @@
+#pragma once
+
+#include "partita/strategies/plan/step.hpp"
+#include "partita/tensor/exchange.hpp"
+#include "partita/train/kernels/kernel.hpp"
+#include "partita/train/run/parameters.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace partita {
+
+/// One rank's part of a microbatch.
+struct Batch {
+  Tensor images;  ///< the rank's box of the input layer's output
+  Tensor target;  ///< the rank's box of the loss's target: labels (i32), or values in the dtype of the images
+};
+
+/// The result of one microbatch or one step.
+struct StepResult {
+  double loss = 0;      ///< mean over the global batch; the same number on every rank
+  double accuracy = 0;  ///< fraction of right predictions; not a number if the target holds values
+};
+
+/// A tensor on its way from or to another stage.
+struct Crossing {
+  int layer = 0;  ///< that made it
+  Tensor tensor;
+  Exchange exchange;
+};
+
+/// The tensors of one microbatch between the operations of a step. Vectors are indexed by layer.
+struct Microbatch {
+  Index first_sample = 0;  ///< in the step's batch
+  double share = 1;        ///< its samples / the step's samples
+  Batch batch;
+  std::vector<std::unique_ptr<Saved>> saved;
+  std::vector<Tensor> outputs, gradients;  ///< of outputs
+  std::vector<Tensor> dy;                  ///< from redistribute_dy until dw is formed
+  /// What one pass of one layer works on, until its release_work.
+  struct Work {
+    std::vector<Tensor> x, dx;
+    Tensor y;
+  };
+  Work work;
+  std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
+  std::vector<Crossing> arriving_gradients;  ///< gradients of own outputs
+  StepResult result;
+};
+
+/// What a rank runs a plan with. Every member must outlive those that use it.
+struct RunContext {
+  const Plan& plan;
+  const ProcessGrid& grid;  ///< of the rank's stage
+  Communicator& world;      ///< the ranks of all stages
+  Communicator*
+      replica_pair;  ///< this rank and the one with the other replica of its weights; null if there is one replica
+  Backend& backend;
+  Parameters& parameters;
+  TrafficCounter& counter;
+  std::shared_ptr<Allocator> allocator;
+  std::uint64_t seed = 0;
+  bool overlap = true;  ///< compute while messages travel
+};
+
+/// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one for each.
+class LayerRunner {
+ public:
+  /// What has happened to a layer in the step so far, in any microbatch.
+  struct LayerState {
+    bool forward_ran = false;
+    bool has_dw = false;  ///< later gradients are added to it
+  };
+
+  /// `layers`: all of the plan for one replica and one size of microbatch.
+  LayerRunner(const RunContext& context, const RankContext& rank, const std::vector<LayerPlan>& layers, int replica);
+
+  const std::vector<LayerPlan>& layers() const { return layers_; }
+  /// Adds to `problems` the local convolutions that the layers run, each once.
+  void add_problems(std::vector<ConvProblem>& problems) const;
+  /// Keeps all outputs, for tests and inspection.
+  void keep_outputs(bool keep) { keep_ = keep; }
+
+  /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release. `step` keys random numbers.
+  void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states, Index step) const;
+
+ private:
+  KernelCall call(std::size_t i, Microbatch& m, const LayerState& state, Index step) const;
+  Tensor allocate(const Box& box, std::string_view names) const;
+  Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;
+  void run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state, Index step) const;
+  void run_backward_filter(std::size_t i, Microbatch& m, LayerState& state, Index step) const;
+  void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state, Index step) const;
+  void add_gradient(const StepOp& op, Microbatch& m) const;
+
+  const RunContext& context_;
+  const RankContext& rank_;
+  const std::vector<LayerPlan>& layers_;
+  /// The rank's boxes of what a layer computes.
+  struct Boxes {
+    Box y;
+    std::vector<Box> dx;
+  };
+  std::vector<Boxes> boxes_;                      // by layer, of those that the stage runs
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // likewise
+  bool keep_ = false;
+};
+
+}  // namespace partita

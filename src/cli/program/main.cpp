@@ -1,0 +1,106 @@
+#include "partita/cli/main.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/comm/mpi.hpp"
+#include "src/cli/support/options.hpp"
+#include "src/cli/verbs/calibrate/calibrate.hpp"
+#include "src/cli/verbs/compare/compare.hpp"
+#include "src/cli/verbs/explain/explain.hpp"
+#include "src/cli/verbs/plan/plan.hpp"
+#include "src/cli/verbs/report/report.hpp"
+#include "src/cli/verbs/scale/scale.hpp"
+#include "src/cli/verbs/schedule/schedule.hpp"
+#include "src/cli/verbs/train/train.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+namespace partita {
+
+namespace {
+
+constexpr int user_error = 2;
+
+/// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
+void complain(std::string_view message) {
+  fmt::print(stderr, "partita: {}\n", isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n')));
+  std::fflush(stderr);
+}
+
+/// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
+/// rank where it occurs.
+int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
+  MpiSession session(argc, argv);
+  const auto world = session.world();
+  try {
+    std::string answer;
+    std::optional<cli::Options> options;
+    agree_or_throw(*world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
+    if (options) {
+      session.limit_waiting(options->timeout);
+      if (options->verb == "calibrate") return session.returns(cli::calibrate(*options, factory, world));
+      if (options->verb == "compare") return session.returns(cli::compare(*options, factory, world));
+      return session.returns(cli::train(*options, factory, world));
+    }
+    if (world->rank() == 0) fmt::print("{}", answer);
+    return 0;
+  } catch (const AgreedError& error) {
+    if (world->rank() == 0) complain(error.what());
+    return session.returns(user_error);
+  } catch (const Error& error) {
+    session.abort(error.what(), user_error);
+  } catch (const std::bad_alloc&) {
+    session.abort("out of memory", 1);
+  } catch (const std::exception& error) {
+    session.abort(error.what(), 1);
+  }
+}
+
+/// False if a launcher started this process as a rank other than 0. Verbs without MPI then still print only once.
+bool speaks() {
+  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(variable); rank != nullptr) return std::string_view(rank) == "0";
+  return true;
+}
+
+/// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs.
+int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
+  if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
+  try {
+    if (argc > 1 && std::string_view(argv[1]) == "schedule") return cli::schedule(argc, argv);
+    if (argc > 1 && std::string_view(argv[1]) == "report") return cli::report(argc, argv);
+    if (argc > 1 && std::string_view(argv[1]) == "scale") return cli::scale(argc, argv, factory);
+    std::string answer;
+    const auto options = cli::parse_options(argc, argv, !factory, answer);
+    if (options && options->verb == "plan") return cli::plan(*options, factory);
+    if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
+    if (options) return cli::explain(*options, factory);
+    fmt::print("{}", answer);
+    return 0;
+  } catch (const Error& error) {
+    if (speaks()) complain(error.what());
+    return user_error;
+  } catch (const std::exception& error) {
+    if (speaks()) complain(dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what());
+    return 1;
+  }
+}
+
+int run(int argc, char** argv, const cli::ModelFactory& factory) {
+  const std::string verb = argc > 1 ? argv[1] : "";
+  const bool measures =
+      std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--measure"; });
+  const bool ranks = verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && measures);
+  return ranks ? run_ranks(argc, argv, factory) : run_alone(argc, argv, factory);
+}
+
+}  // namespace
+
+int main(int argc, char** argv, const std::function<Model()>& model) { return run(argc, argv, model); }
+int main(int argc, char** argv) { return run(argc, argv, {}); }
+
+}  // namespace partita

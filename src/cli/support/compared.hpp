@@ -1,0 +1,30 @@
+#pragma once
+
+#include "partita/strategies/planner/memory_remedies.hpp"
+#include "partita/train/measure/timed_steps.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace partita::cli {
+
+/// The predicted cost of one strategy and, if it was run, its measured time.
+struct Compared {
+  std::string name;
+  Plan plan;
+  Cost cost;
+  Holding held;                    ///< memory of the rank that holds most
+  std::vector<Remedy> remedies{};  ///< changes that would make it fit; empty if it fits
+  std::optional<StepTimes> measured{};
+  double efficiency = 0;                           ///< speed-up over one rank, divided by the number of ranks
+  bool fits() const { return held.missing == 0; }  ///< true if there is no memory limit
+  /// Relative error of the predicted time. @pre The strategy was measured.
+  double error() const { return cost.seconds / measured->median - 1; }
+};
+
+/// The parts of a step's time in seconds, with the names that tables and JSON use.
+std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts);
+
+}  // namespace partita::cli

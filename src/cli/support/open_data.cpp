@@ -1,0 +1,73 @@
+#include "src/cli/support/open_data.hpp"
+
+#include "partita/base/error.hpp"
+
+#include <algorithm>
+
+namespace partita::cli {
+
+namespace {
+
+/// The shape of one sample: the batch's shape without N.
+Shape one_of(const Shape& batch) {
+  Shape one;
+  for (int d = 0; d < batch.dims(); ++d)
+    if (batch.name(d) != 'N') one.push_back({batch.name(d), batch.extent(d)});
+  return one;
+}
+
+std::string print_target(const Shape& target, bool labels) {
+  if (target.dims() == 0) return "one label per sample";
+  return fmt::format("{} per sample, {}", labels ? "labels" : "values", target.print());
+}
+
+void check_data(const Dataset& data, const Options& options, const Model& model) {
+  const auto shapes = model.shapes(1);
+  const auto& loss = model.layers().back();
+  const Shape &scores = shapes[static_cast<std::size_t>(loss.inputs[0])], sample = one_of(shapes[0]);
+  const Target target = loss.op->target(scores);
+  if (data.size() == 0) fail("the data set '{}' has no samples", options.data);
+  if (!(data.sample() == sample))
+    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data.sample().print(),
+         model.layers().front().name, sample.print());
+  if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
+    fail("the data set '{}' has {}, but the loss '{}' needs {}", options.data,
+         print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
+  if (target.labels && data.classes() > scores['C'])
+    fail("the data set '{}' has {} classes, but the model predicts {}", options.data, data.classes(), scores['C']);
+  const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
+  const Shape places = data.target();
+  if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))
+    fail(
+        "--flip and --shift move images but not their targets, and the targets of '{}' have spatial dimensions; leave "
+        "these options out",
+        options.data);
+  for (int d = 0; d < sample.dims(); ++d)
+    if (is_spatial(sample.name(d)) && options.trainer.augmentation.shift >= sample.extent(d))
+      fail("--shift {}: an image's {} is {}, so nothing of the image would be left; give a smaller shift",
+           options.trainer.augmentation.shift, sample.name(d), sample.extent(d));
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training) {
+  std::unique_ptr<Dataset> data;
+  if (options.data == "synthetic") {
+    if (!options.data_dir.empty())
+      fail("--data-dir {}: the synthetic data set has no files; leave the option out", options.data_dir);
+    const auto shapes = model.shapes(1);
+    const Shape& scores = shapes[static_cast<std::size_t>(model.layers().back().inputs[0])];
+    const Target target = model.layers().back().op->target(scores);
+    data = make_synthetic(one_of(shapes[0]), one_of(target.shape), options.samples > 0 ? options.samples : 1024,
+                          target.labels ? scores['C'] : 0, options.trainer.seed, training ? 0 : 1);
+  } else {
+    if (options.samples > 0)
+      fail("--samples {}: only the synthetic data set has a size that you can choose; leave the option out",
+           options.samples);
+    data = open_dataset(options.data, options.data_dir, training);
+  }
+  check_data(*data, options, model);
+  return data;
+}
+
+}  // namespace partita::cli

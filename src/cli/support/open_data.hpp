@@ -1,0 +1,12 @@
+#pragma once
+
+#include "src/cli/support/options.hpp"
+
+#include <memory>
+
+namespace partita::cli {
+
+/// Opens the training or the test part of the data set that the options name. Throws Error if it does not match the model.
+std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
+
+}  // namespace partita::cli

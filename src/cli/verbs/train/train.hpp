@@ -1,0 +1,13 @@
+#pragma once
+
+#include "src/cli/support/options.hpp"
+
+#include <memory>
+
+namespace partita::cli {
+
+/// Runs the verbs `train` and `evaluate` on the ranks of `world` and returns the exit status.
+/// Collective: every rank of `world` calls it.
+int train(const Options& options, const ModelFactory& factory, const std::shared_ptr<Communicator>& world);
+
+}  // namespace partita::cli

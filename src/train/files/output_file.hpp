@@ -1,0 +1,144 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partita/base/open_locked.hpp"
+#include "partita/base/real_path.hpp"
+#include "src/train/files/checksums.hpp"
+#include "src/train/files/hdf5.hpp"
+#include "src/train/files/system_file.hpp"
+
+namespace partita::hdf5 {
+
+/// Copies bytes [begin, end).
+inline void copy(int from, int to, off_t begin, off_t end) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(end - begin));
+  require(pread(from, bytes.data(), bytes.size(), begin) == end - begin, "a file in memory has the bytes that it says");
+  write_all(to, bytes, begin);
+}
+
+/// Makes what was written to a file or folder durable.
+inline void synchronise(int file) {
+  if (fsync(file) != 0 && errno != EINVAL) fail_system();  // EINVAL: this file system synchronises no folders
+}
+
+/// An HDF5 file that appears under its path when it is whole; until then it is written beside it, and removed again
+/// unless it is committed.
+///
+/// HDF5 1.10 cannot close a file after a write that failed: the file stays open in the library and crashes the process
+/// at exit. So HDF5 writes to memory only, what it needs beside the data sets' elements; these we write ourselves, to
+/// the place that HDF5 gave them, and the rest when HDF5 is done. Memory holds nothing where the elements are.
+class OutputFile {
+ public:
+  /// The file that a link names is written, not the link.
+  explicit OutputFile(const std::string& path) : path_(real_path(path)), partial_(path_ + ".partial") {}
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile() {
+    if (file_ >= 0) {
+      const Session session;
+      file_ = Handle();
+    }
+    if (disk_ && !committed_) unlink(partial_.c_str());
+  }
+
+  const std::string& partial() const { return partial_; }
+  hid_t id() const { return file_; }
+
+  /// Creates the file; call in a session, as all that follows.
+  void create() {
+    open_alone();
+    memory_.emplace(memfd_create("partita", MFD_CLOEXEC));
+    const std::string name = "/proc/self/fd/" + std::to_string(*memory_);
+    const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+    check(H5Pset_fapl_stdio(access));  // the default driver asks for the real path, which memory has none
+    file_ = Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
+  }
+
+  /// Creates a data set of the file, with the groups that its name asks for.
+  Handle create_data(const std::string& name, hid_t type, hid_t space) const {
+    const Handle groups(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+    check(H5Pset_create_intermediate_group(groups, 1));
+    const Handle placed(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    check(H5Pset_alloc_time(placed, H5D_ALLOC_TIME_EARLY));
+    check(H5Pset_fill_time(placed, H5D_FILL_TIME_NEVER));
+    return {H5Dcreate2(file_, name.c_str(), type, space, groups, placed, H5P_DEFAULT), H5Dclose};
+  }
+
+  /// Writes all elements of a data set that `create_data` made.
+  void write(hid_t data, std::span<const std::byte> elements) {
+    if (elements.empty()) return;
+    const haddr_t at = H5Dget_offset(data);
+    if (at == HADDR_UNDEF) throw Error(reason());
+    constexpr std::size_t piece = std::size_t{4} << 20;
+    auto begin = static_cast<off_t>(at);
+    elements_[begin] = begin + static_cast<off_t>(elements.size());
+    auto summed = std::async([this, begin, elements] { checksums_.add(begin, elements); });
+    while (!elements.empty()) {
+      const auto now = elements.first(std::min(piece, elements.size()));
+      write_all(*disk_, now, begin);
+      sync_file_range(*disk_, begin, static_cast<off_t>(now.size()), SYNC_FILE_RANGE_WRITE);
+      begin += static_cast<off_t>(now.size());
+      elements = elements.subspan(now.size());
+    }
+    summed.get();
+  }
+
+  /// Completes the file and makes it durable; every data set is closed.
+  void finish() {
+    file_.close();
+    off_t at = 0;
+    for (const auto& [begin, end] : elements_) {
+      copy(*memory_, *disk_, at, begin);
+      at = end;
+    }
+    const off_t size = lseek(*memory_, 0, SEEK_END);
+    require(size >= at, "the file reaches to the end of its elements");
+    copy(*memory_, *disk_, at, size);
+    checksums_.seal(*disk_, size);
+    synchronise(*disk_);
+  }
+
+  /// Gives it its name.
+  void commit() {
+    if (rename(partial_.c_str(), path_.c_str()) != 0) fail_system();
+    committed_ = true;
+    const auto folder = std::filesystem::path(path_).parent_path().string();
+    synchronise(Descriptor(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC)));
+  }
+
+ private:
+  /// What a writer that was killed left there goes; what one that is alive writes there does not.
+  void open_alone() {
+    struct stat there {};
+    if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
+      throw Error("what has its name is no file");
+    const int file = open_locked(partial_);
+    if (file < 0 && errno == EWOULDBLOCK) throw Error("another run is writing it now");
+    disk_.emplace(file);
+    if (ftruncate(*disk_, 0) != 0) fail_system();
+  }
+
+  std::string path_, partial_;
+  std::optional<Descriptor> memory_, disk_;
+  Checksums checksums_;
+  std::map<off_t, off_t> elements_;  // where data sets' elements lie: begin -> end
+  Handle file_;
+  bool committed_ = false;
+};
+
+}  // namespace partita::hdf5

@@ -1,0 +1,145 @@
+#include "partita/train/run/layer_runner.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/base/profile.hpp"
+#include "partita/tensor/redistribute.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+LayerRunner::LayerRunner(const RunContext& context, const RankContext& rank, const std::vector<LayerPlan>& layers,
+                         int replica)
+    : context_(context), rank_(rank), layers_(layers), boxes_(layers.size()), kernels_(layers.size()) {
+  const int stage = context.plan.stage_of_rank(context.world.rank());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (context.plan.stage_of(static_cast<int>(i), replica) != stage) continue;
+    kernels_[i] = make_kernel(layers[i], context.grid.rank());
+    boxes_[i].y = layers[i]->at.y.owned(context.grid.rank());
+    for (const auto& dx : layers[i]->at.dx) boxes_[i].dx.push_back(dx.owned(context.grid.rank()));
+  }
+}
+
+void LayerRunner::add_problems(std::vector<ConvProblem>& problems) const {
+  for (const auto& kernel : kernels_) {
+    if (!kernel) continue;
+    for (const auto& problem : kernel->problems(context_.plan.workload.training, rank_.ahead()))
+      if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
+  }
+}
+
+Tensor LayerRunner::allocate(const Box& box, std::string_view names) const {
+  return {context_.plan.workload.dtype, names, box, context_.allocator, MemoryClass::activations, Fill::none};
+}
+
+KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state, Index step) const {
+  const auto& weights = context_.parameters.layer(i);
+  return {.rank = rank_,
+          .grid = context_.grid,
+          .counter = context_.counter,
+          .layer = layers_[i],
+          .w = weights.compute,
+          .dw = weights.gradient,
+          .saved = m.saved[i],
+          .target = m.batch.target,
+          .seed = context_.seed,
+          .step = step,
+          .first_sample = m.first_sample,
+          .share = m.share,
+          .is_first_microbatch = !state.forward_ran,
+          .training = context_.plan.workload.training,
+          .write = state.has_dw ? Write::add : Write::over,
+          .loss = &m.result.loss,
+          .correct = &m.result.accuracy};
+}
+
+Tensor LayerRunner::convert_layout(std::size_t i, std::string_view role, const Tensor& from,
+                                   const LayerPlan::Steps& steps) const {
+  if (steps.empty()) return from;
+  context_.counter.set_label(layers_[i].name, role);
+  DistTensor tensor;
+  tensor.layout = steps.front().from;
+  tensor.local = from;
+  return redistribute(tensor, steps, context_.grid, rank_.stream).local;
+}
+
+void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states, Index step) const {
+  using enum StepOp::Kind;
+  const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
+  const LayerPlan& layer = layers_[i];
+  switch (op.kind) {
+    case redistribute_input: {
+      const Tensor& output = m.outputs[static_cast<std::size_t>(layer.inputs[part])];
+      m.work.x.push_back(convert_layout(i, "x", output, layer->redistribute_input[part]));
+      return;
+    }
+    case forward: return run_forward(i, op.recompute, m, states[i], step);
+    case redistribute_output: m.outputs[i] = convert_layout(i, "y", m.work.y, layer->redistribute_output); return;
+    case redistribute_dy:
+      m.dy[i] = convert_layout(i, "dy", m.gradients[i], layer->redistribute_dy);
+      m.gradients[i] = {};
+      return;
+    case start_backward: {
+      m.gradients[i] = {};
+      const Timed timed(Profile::Part::compute);
+      kernels_[i]->start_backward(call(i, m, states[i], step), m.dy[i]);
+      return;
+    }
+    case backward_filter: return run_backward_filter(i, m, states[i], step);
+    case backward_data: return run_backward_data(i, m, states[i], step);
+    case redistribute_dx: return add_gradient(op, m);
+    case release_work: m.work = {}; return;
+    case release_dy: m.dy[i] = {}; return;
+    case release_kept: m.saved[i].reset(); return;
+    case release_output:
+      if (!keep_) m.outputs[i] = {};
+      return;
+    case release_layer:
+      m.gradients[i] = {};
+      m.dy[i] = {};
+      m.saved[i].reset();
+      if (!keep_) m.outputs[i] = {};
+      return;
+    default: broken("the operation is not one of a layer");
+  }
+}
+
+void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state, Index step) const {
+  const LayerPlan& layer = layers_[i];
+  m.work.y = layer.inputs.empty() ? m.batch.images : allocate(boxes_[i].y, layer->shape.names());
+  KernelCall now = call(i, m, state, step);
+  now.is_recompute = recompute;
+  const Timed timed(Profile::Part::compute);
+  kernels_[i]->forward(now, m.work.x, m.work.y);
+  state.forward_ran = true;
+}
+
+void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& state, Index step) const {
+  const KernelCall now = call(i, m, state, step);
+  const Timed timed(Profile::Part::compute);
+  if (now.write == Write::over && !kernels_[i]->supports_overwrite())
+    for (const auto& dw : now.dw) dw.zero();
+  kernels_[i]->backward_filter(now, m.dy[i]);
+  state.has_dw = true;
+}
+
+void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state, Index step) const {
+  const LayerPlan& layer = layers_[i];
+  for (std::size_t j = 0; j < layer.inputs.size(); ++j)
+    m.work.dx.push_back(allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
+  const Timed timed(Profile::Part::compute);
+  kernels_[i]->backward_data(call(i, m, state, step), m.dy[i], m.work.dx);
+}
+
+/// Adds the gradient of one input to what other readers of that input have left.
+void LayerRunner::add_gradient(const StepOp& op, Microbatch& m) const {
+  const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
+  const Tensor gradient = convert_layout(i, "dx", m.work.dx[part], layers_[i]->redistribute_dx[part]);
+  Tensor& sum = m.gradients[static_cast<std::size_t>(layers_[i].inputs[part])];
+  if (sum)
+    add(gradient, sum);
+  else
+    sum = gradient;
+}
+
+}  // namespace partita

@@ -1,0 +1,77 @@
+#include "partita/strategies/cost/local_work.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// More microbatches in flight than this do not make the caches colder.
+constexpr std::size_t most_timed = 4;
+
+std::string extents(const Box& box) {
+  std::string text;
+  for (int d = 0; d < box.dims(); ++d) text += fmt::format("{}{}", d == 0 ? "" : "x", box.extent(d));
+  return text;
+}
+
+/// The extents of the rank's blocks in each step of a redistribution: what it copies and adds.
+std::string conversions(const LayerPlan::Steps& steps, int rank) {
+  std::string text;
+  for (const auto& step : steps) text += fmt::format(">{} {}", name(step.verb), extents(step.to.owned(rank)));
+  return text;
+}
+
+std::string halo(const std::optional<Halo>& halo, int rank) {
+  return halo ? fmt::format("+{}", extents(halo->needed(rank))) : "";
+}
+
+}  // namespace
+
+std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
+  std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
+                                 workload.training ? "" : " evaluation");
+  const bool back = workload.training;
+  for (std::size_t i = 0; i < layer->at.x.size(); ++i)
+    text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)),
+                        conversions(layer->redistribute_input[i], rank), back && layer->needs_dx[i] ? " dx" : "",
+                        back && layer->needs_dx[i] ? conversions(layer->redistribute_dx[i], rank) : "");
+  text += halo(layer->at.x_halo, rank);
+  for (const auto& w : layer->at.w) text += fmt::format(" w {}", extents(w.owned(rank)));
+  text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->redistribute_output, rank));
+  if (back) text += conversions(layer->redistribute_dy, rank) + halo(layer->at.dy_halo, rank);
+  for (const auto& product : layer->at.products)
+    text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
+                        extents(product.b_used.owned(rank)), product.panels.size());
+  for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
+  return text;
+}
+
+std::string update_work(Index elements, const Workload& workload) {
+  return fmt::format("update {} {}: {}", workload.optimizer.print(), name(workload.dtype), elements);
+}
+
+std::vector<int> timed_microbatches(const Plan& plan) {
+  const bool recomputes =
+      std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.recompute; });
+  std::vector<int> timed;
+  for (int m = 0; m < plan.microbatches && timed.size() < (recomputes ? 1 : most_timed); ++m)
+    if (plan.replica_of(m) == 0) timed.push_back(m);
+  return timed;
+}
+
+Loop timed_loop(const Plan& plan, int stage) {
+  if (!plan.workload.training || plan.schedule.stages.empty()) return {};
+  const auto timed = timed_microbatches(plan);
+  std::vector<int> held(plan.stage_of_group.size(), 0);  // by group
+  int most = 1;
+  for (const Action& action : plan.schedule.stages[static_cast<std::size_t>(stage)]) {
+    if (action.replica != 0 || std::find(timed.begin(), timed.end(), action.microbatch) == timed.end()) continue;
+    int& now = held[static_cast<std::size_t>(action.group)];
+    if (action.kind == Action::Kind::forward) most = std::max(most, ++now);
+    if (action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_data) --now;
+  }
+  return {static_cast<int>(timed.size()), most};
+}
+
+}  // namespace partita

@@ -1,0 +1,261 @@
+#include "partita/strategies/plan/step.hpp"
+
+#include "partita/base/error.hpp"
+#include "strategies/plan/layer_ops.hpp"
+#include "strategies/plan/stage_layers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+namespace partita {
+
+std::string_view name(StepOp::Kind kind) {
+  static constexpr std::array<std::string_view, 30> names{"read_batch",
+                                                          "redistribute_input",
+                                                          "forward",
+                                                          "redistribute_output",
+                                                          "redistribute_dy",
+                                                          "start_backward",
+                                                          "backward_filter",
+                                                          "backward_data",
+                                                          "redistribute_dx",
+                                                          "release_work",
+                                                          "release_dy",
+                                                          "release_kept",
+                                                          "release_output",
+                                                          "release_layer",
+                                                          "release_images",
+                                                          "release_target",
+                                                          "release_previous",
+                                                          "sum_gradients",
+                                                          "sum_zero_gradients",
+                                                          "finish_sums",
+                                                          "add_replicas",
+                                                          "update",
+                                                          "send_output",
+                                                          "receive_input",
+                                                          "send_gradient",
+                                                          "receive_gradient",
+                                                          "wait_inputs",
+                                                          "wait_gradients",
+                                                          "wait_sent_gradients",
+                                                          "progress"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+namespace {
+
+using enum StepOp::Kind;
+
+/// About the number of operations in one pass of one layer.
+constexpr std::size_t ops_of_pass = 10;
+
+/// Writes the operations of the actions of one group of layers, of one replica and for one size of microbatch.
+class GroupOps {
+ public:
+  GroupOps(const Plan& plan, const std::vector<LayerPlan>& layers, const StageLayers& stage_layers, int stage,
+           const Action& action)
+      : plan_(plan),
+        layers_(layers),
+        stage_layers_(stage_layers),
+        replica_(stage_layers.replica(action.replica)),
+        stage_(stage),
+        action_(action),
+        first_(static_cast<int>(stage_layers.of_group(action.group).first)),
+        end_(static_cast<int>(stage_layers.of_group(action.group).second)) {}
+
+  /// `last`: no later action of the step forms gradients of the group's weights.
+  std::vector<StepOp> write(bool last) && {
+    if (action_.is_compute()) ops_.reserve(static_cast<std::size_t>(end_ - first_) * ops_of_pass);
+    using Kind = Action::Kind;
+    switch (action_.kind) {
+      case Kind::forward: run_forward(); break;
+      case Kind::backward: run_backward(last); break;
+      case Kind::backward_data: run_backward_data(); break;
+      case Kind::backward_filter: run_backward_filter(last); break;
+      case Kind::recompute: broken("layers are recomputed inside their backward, not by an action of the schedule");
+      case Kind::reduce: run_reduce(); break;
+      case Kind::step: add(update); break;
+      case Kind::send_output: cross(send_output, action_.group, action_.peer); break;
+      case Kind::receive_input: cross(receive_input, action_.peer, action_.group); break;
+      case Kind::send_gradient: cross(send_gradient, action_.peer, action_.group); break;
+      case Kind::receive_gradient: cross(receive_gradient, action_.group, action_.peer); break;
+    }
+    return std::move(ops_);
+  }
+
+ private:
+  const LayerPlan& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  const std::vector<int>& readers(int i) const { return replica_.readers[static_cast<std::size_t>(i)]; }
+  bool mine(int i) const { return i >= first_ && i < end_; }
+  bool needs_output(int i) const { return replica_.needs_output[static_cast<std::size_t>(i)]; }
+  bool on_stage(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
+
+  void add(StepOp::Kind kind, int layer = -1) { ops_.push_back({kind, false, 0, layer}); }
+  auto append() {
+    return [this](const StepOp& op) { ops_.push_back(op); };
+  }
+
+  void run_forward() {
+    const bool first = action_.group == replica_.first_group;
+    if (first && !plan_.workload.training) add(release_previous);
+    add(wait_inputs);
+    if (first) add(read_batch);
+    for (int i = first_; i < end_; ++i) {
+      each_forward_op(layer(i), i, false, append());
+      release_after_forward(i);
+      add(progress, i);
+    }
+  }
+
+  /// Frees what backward does not need or will compute again, and inputs that no later layer of the stage reads.
+  void release_after_forward(int i) {
+    if (!keeps(i)) add(release_kept, i);
+    for (const int input : layer(i).inputs)
+      if (readers(input).back() == i && !needs_output(input)) add(release_output, input);
+  }
+  bool keeps(int i) const { return plan_.workload.training && !layer(i).recompute && layer(i).has_backward(); }
+
+  void run_backward(bool last) {
+    add(wait_gradients);
+    begin_backward();
+    for (int i = end_; i-- > first_;) {
+      if (layer(i).has_backward()) recompute(i);
+      each_backward_op(layer(i), i, true, append());
+      if (layer(i).has_backward()) add(release_dy, i);
+      if (last) add(sum_gradients, i);
+      add(release_layer, i);
+      add(progress, i);
+    }
+    release_arrived();
+    release_ends();
+  }
+
+  void run_backward_data() {
+    add(wait_gradients);
+    begin_backward();
+    for (int i = end_; i-- > first_;) {
+      if (layer(i).has_backward()) recompute(i);
+      each_backward_op(layer(i), i, false, append());
+      if (!layer(i).trains()) add(release_layer, i);
+      add(progress, i);
+    }
+    release_arrived();
+  }
+
+  void run_backward_filter(bool last) {
+    for (int i = end_; i-- > first_;) {
+      if (layer(i).trains()) add(backward_filter, i);
+      if (last) add(sum_gradients, i);
+      add(release_layer, i);
+      add(progress, i);
+    }
+    release_ends();
+  }
+
+  /// The state that all forwards of the microbatch left: layers that kept what their backward needs, and outputs that are still there.
+  void begin_backward() {
+    for (int i = first_; i < end_; ++i) {
+      live_.push_back(keeps(i));
+      has_output_.push_back(readers(i).empty() || needs_output(i));
+    }
+  }
+  std::vector<bool>::reference live(int i) { return live_[static_cast<std::size_t>(i - first_)]; }
+  std::vector<bool>::reference has_output(int i) { return has_output_[static_cast<std::size_t>(i - first_)]; }
+
+  /// Runs the forward of a layer once more, if it kept nothing.
+  void recompute(int i) {
+    if (live(i)) return;
+    restore(i);
+    release_restored(i);
+  }
+
+  /// Runs a forward once more, after those of the group that it needs the outputs of.
+  void restore(int i) {
+    for (const int input : layer(i).inputs)
+      if (mine(input) && (!has_output(input) || (layer(input).recompute && !live(input)))) restore(input);
+    add(release_output, i);  // it may have stayed to be sent to another stage
+    each_forward_op(layer(i), i, true, append());
+    live(i) = has_output(i) = true;
+    for (const int input : layer(i).inputs)
+      if (mine(input)) release_restored(input);
+  }
+
+  /// Frees the output of a restored layer once every reader that recomputes has run. Layers of later groups have, by then.
+  void release_restored(int i) {
+    const auto waits = [&](int reader) { return mine(reader) && layer(reader).recompute && !live(reader); };
+    if (!layer(i).recompute || std::any_of(readers(i).begin(), readers(i).end(), waits)) return;
+    add(release_output, i);
+    has_output(i) = false;
+  }
+
+  /// Frees outputs of other stages, which stayed for layers that recompute, with the group that reads them first.
+  void release_arrived() {
+    std::vector<int> arrived;
+    for (int i = first_; i < end_; ++i)
+      for (const int input : layer(i).inputs)
+        if (!on_stage(input) && readers(input).front() == i) arrived.push_back(input);
+    for (const int input : arrived) add(release_output, input);
+  }
+
+  void release_ends() {
+    if (mine(0)) add(release_images);
+    if (mine(static_cast<int>(layers_.size()) - 1)) add(release_target);
+  }
+
+  void run_reduce() {
+    add(wait_sent_gradients);
+    if (replica_.microbatches == 0) add(sum_zero_gradients);
+    add(finish_sums);
+    if (plan_.second_replica) add(add_replicas);
+  }
+
+  /// What layers of the group `producer` leave for the group `consumer`.
+  void cross(StepOp::Kind kind, int producer, int consumer) {
+    const bool back = kind == send_gradient || kind == receive_gradient;
+    const auto [first, end] = stage_layers_.of_group(producer);
+    for (std::size_t i = first; i < end; ++i) {
+      if (back && !layers_[i].has_backward()) continue;
+      const auto& boundaries = layers_[i].sends_to_stages;
+      for (std::size_t b = 0; b < boundaries.size(); ++b)
+        if (boundaries[b].group == consumer)
+          ops_.push_back({kind, false, static_cast<std::int16_t>(b), static_cast<int>(i)});
+    }
+  }
+
+  const Plan& plan_;
+  const std::vector<LayerPlan>& layers_;
+  const StageLayers& stage_layers_;
+  const StageLayers::Replica& replica_;
+  int stage_;
+  Action action_;
+  int first_, end_;  // layers of the group
+  std::vector<bool> live_, has_output_;
+  std::vector<StepOp> ops_;
+};
+
+bool forms_gradients(const Action& action) {
+  return action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_filter;
+}
+
+}  // namespace
+
+StepProgram::StepProgram(const Plan& plan, int stage)
+    : plan_(plan), stage_(stage), stage_layers_(std::make_shared<const StageLayers>(plan, stage)) {
+  const StageLayers& stage_layers = *stage_layers_;
+  std::map<std::pair<int, int>, int> formed;  // (replica, group) -> microbatches whose dw is formed so far
+  std::map<std::tuple<Action::Kind, int, int, int, const void*, bool>, std::size_t> known;
+  for (const Action& action : actions()) {
+    const auto& layers = plan.layers_of(action.microbatch);
+    const bool last = forms_gradients(action) &&
+                      ++formed[{action.replica, action.group}] == stage_layers.replica(action.replica).microbatches;
+    const auto [found, fresh] =
+        known.try_emplace({action.kind, action.group, action.replica, action.peer, &layers, last}, lists_.size());
+    if (fresh) lists_.push_back(GroupOps(plan, layers, stage_layers, stage, action).write(last));
+    list_of_action_.push_back(found->second);
+  }
+}
+
+}  // namespace partita
