@@ -55,12 +55,24 @@ TEST(Delaying, WorkBetweenStartAndWaitIsHidden) {
   });
 }
 
+// Each of these would take a latency if it counted.
 TEST(Delaying, NothingToMoveTakesNoTime) {
-  run_threads(2, [](Communicator& comm) {
-    const auto slow = delaying(comm, {.latency = 60, .bandwidth = 1});
+  constexpr double latency = 20;
+  run_threads(2, [&](Communicator& comm) {
+    const auto slow = delaying(comm, {.latency = latency, .bandwidth = 1});
+    const auto alone = slow->split(comm.rank(), 0);
+    const Send send{1 - comm.rank(), {}};
+    const Recv recv{1 - comm.rank(), {}};
+    const std::vector<Index> none{0, 0};
+    double x = 7;
+    const double start = now();
     slow->exchange({}, {}, {}).wait();
-    double x = 0;
+    slow->exchange({&send, 1}, {&recv, 1}, {}).wait();
     slow->all_reduce(&x, 0, DType::f64, ReduceOp::sum, {}).wait();
-    slow->split(comm.rank(), 0)->all_reduce(&x, 1, DType::f64, ReduceOp::sum, {}).wait();
+    slow->all_gather(&x, &x, none, DType::f64, {}).wait();
+    slow->broadcast(&x, 0, DType::f64, 0, {}).wait();
+    alone->all_reduce(&x, 1, DType::f64, ReduceOp::sum, {}).wait();
+    EXPECT_LT(now() - start, latency);
+    EXPECT_EQ(x, 7) << "a sum over one rank is its own value";
   });
 }

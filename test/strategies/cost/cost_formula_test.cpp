@@ -136,6 +136,8 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
     if (plan.workload.training)
       expect_seconds(layer.grad_reduce, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
   }
+  if (plan.workload.training && plan.stage_of_group.size() == 1)
+    expect_seconds(cost.parts.update, plain.after_sums(), what + ": update");
   MemoryPeak memory;
   Index bytes = 0;
   for (const Grid& grid : plan.grids)

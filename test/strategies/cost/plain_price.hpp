@@ -1,42 +1,72 @@
 #pragma once
 
-#include "partita/base/collective_algorithm.hpp"
-#include "partita/strategies/cost/collective_cost.hpp"
+#include "partita/model/operators.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/strategies/plan/traffic.hpp"
+
+#include "test/strategies/cost/plain_collective.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace partita::test {
 
-/// Prices a plan as cost_model.hpp says it, rank by rank and item by item: nothing shared, nothing left out, nothing kept. Of
-/// plans without measured kernels.
+/// A second opinion on a plan's price. It finds out from the plan's layouts alone what is communicated where
+/// (redistributions, halos, panels of products, sums in the middle of a layer, buckets of gradients), as the executor
+/// would run it, and prices it rank by rank with closed forms of its own: of the cost model it shares the machine's
+/// constants, not what the plan says of its traffic. For plans without measured kernels.
 class PlainPrice {
  public:
   PlainPrice(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
-  /// Seconds of all three passes of a layer's microbatch, on the representative that takes longest.
+  /// Seconds of all three passes of a layer's microbatch (of the smaller size with `of_remainder`), on the
+  /// representative that takes longest.
   double layer(int index, bool of_remainder) const {
+    const auto& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
     const Grid& grid = plan_.grid_of(index);
     double most = 0;
-    for (const int rank : representatives(grid)) most = std::max(most, layer(index, of_remainder, grid, rank));
+    for (const int rank : representatives(grid))
+      most = std::max(most, RankPrice{*this, layer, grid, rank}.all_passes());
     return most;
   }
 
-  /// Seconds of the gradient sums that a layer completes, where they and all that comes once a step take longest.
-  double sums(int index) const {
+  /// Seconds of the gradient sums that a layer completes, on the rank where they take longest with all else that comes
+  /// once a step.
+  double sums(int index) const { return slowest_sums(index).first; }
+
+  /// Seconds after these sums until the next step begins, of a plan of one stage with one group: norms, weights that
+  /// are gathered, and the update, which reads the gradients and reads and writes the weights and the optimizer's
+  /// state.
+  double after_sums() const {
+    double seconds = 0, updated = 0;
+    for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) seconds += slowest_sums(i).second;
+    for (const int rank : representatives(plan_.grid())) {
+      double mine = 0;
+      for (const auto& bucket : plan_.buckets) mine += static_cast<double>(plan_.share(bucket, rank).extent());
+      updated = std::max(updated, mine);
+    }
+    const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
+    const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+    return seconds + updated * element * (1 + 2 + 2 * states) / machine_.memory_bandwidth.value;
+  }
+
+ private:
+  /// An exchange that can go on behind computing: its seconds, and what share of them.
+  struct Exchange {
+    double seconds = 0, overlap = 0;
+  };
+
+  /// Of the rank on which both and sums over replicas take longest: gradient sums, and what comes after them.
+  std::pair<double, double> slowest_sums(int index) const {
     const Grid& grid = plan_.grid_of(index);
-    double most = 0, sums = 0;
+    double most = 0;
+    std::pair<double, double> sums;
     for (const int rank : representatives(grid)) {
-      double all = 0, mine = 0;
-      for (const auto& item : step_traffic(plan_, index, grid.first_rank() + rank)) {
-        all += seconds(item, grid, rank);
-        if (item.purpose == Purpose::sum) mine += seconds(item, grid, rank);
-      }
-      if (all > most) {
+      const RankPrice price{*this, plan_.layers[static_cast<std::size_t>(index)], grid, rank};
+      const std::pair mine{price.gradient_sums(index), price.after_sums(index)};
+      if (const double all = mine.first + price.replica_sums(index) + mine.second; all > most) {
         most = all;
         sums = mine;
       }
@@ -44,40 +74,231 @@ class PlainPrice {
     return sums;
   }
 
- private:
-  struct Way {
-    int level = 0, ranks = 2;
-    double bandwidth = 0;
-  };
-
-  double layer(int index, bool of_remainder, const Grid& grid, int rank) const {
-    const auto& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
-    const bool training = plan_.workload.training, contracts = !layer->at.products.empty() || is_conv(layer);
-    const double once = kernel(layer, rank), again = training && layer.recompute && !layer.inputs.empty() ? once : 0;
-    const bool data = training && (layer.needs_any_dx() || (layer.trains() && !contracts));
-    const double compute[] = {layer.inputs.empty() ? 0 : once, (data ? once : 0) + again,
-                              training && layer.trains() && contracts ? once : 0};
-    const double rooms[] = {compute[0], compute[1] - again, compute[2], again};
-    double hidden[] = {0, 0, 0, 0}, all = compute[0] + compute[1] + compute[2];
-    for (const auto& item : microbatch_traffic(plan_, index, grid.first_rank() + rank, of_remainder)) {
-      if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;
-      const int pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
-      const double taken = seconds(item, grid, rank);
-      all += taken;
-      const std::string_view kind = layer.op->kind();
-      const bool pool = kind == "max_pool" || kind == "average_pool", dw = compute[2] > 0 && !in_halves();
-      int behind = -1;  // what the executor goes on with
-      if (item.role == "halo x" && (kind == "conv" || pool)) behind = pass == 0 ? 0 : 3;
-      if (item.role == "halo dy" && dw) behind = 2;
-      if (item.role == "halo dx" && pool) behind = 1;
-      if (behind < 0) continue;
-      const double overlap = level(way(item, grid, rank).level).overlap.value;
-      const double less = std::min(taken * overlap, rooms[behind] - hidden[behind]);
-      hidden[behind] += less;
-      all -= less;
-    }
-    return all;
+  static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
+  static bool is_conv(const LayerPlan& layer) {
+    return dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr ||
+           dynamic_cast<const ConvTransposeOperator*>(layer.op.get()) != nullptr;
   }
+  static bool is_pool(const LayerPlan& layer) { return dynamic_cast<const PoolOperator*>(layer.op.get()) != nullptr; }
+  static bool is_product(const LayerPlan& layer) { return !layer->at.products.empty(); }
+
+  /// What one rank of a layer's grid computes and communicates.
+  struct RankPrice {
+    const PlainPrice& price;
+    const LayerPlan& layer;
+    const Grid& grid;
+    int rank;
+
+    const Plan& plan() const { return price.plan_; }
+    double element() const { return static_cast<double>(size_of(plan().workload.dtype)); }
+    double master() const { return static_cast<double>(size_of(master_dtype(plan().workload.dtype))); }
+
+    double all_passes() const {
+      const bool training = plan().workload.training, again = training && layer.recompute;
+      double seconds = forward();
+      if (again) seconds += forward();
+      if (training && layer.has_backward()) seconds += backward();
+      for (const auto& boundary : layer.sends_to_stages) seconds += steps(boundary.complete_sums);
+      return seconds;
+    }
+
+    /// Inputs and halos, the layer's work, its output. A convolution or a pooling computes what needs no halo while
+    /// that travels.
+    double forward() const {
+      const double compute = layer.inputs.empty() ? 0 : price.kernel(layer, rank);
+      double seconds = compute;
+      for (const auto& input : layer->redistribute_input) seconds += steps(input);
+      if (layer->at.x_halo) {
+        const bool ahead = dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr || is_pool(layer);
+        seconds += exposed(halo(*layer->at.x_halo, false), ahead ? compute : 0);
+      }
+      return seconds + collectives(Collective::When::forward) + product(0) + steps(layer->redistribute_output);
+    }
+
+    /// A layer that contracts computes dx and dw apart, and dw while dy's halo travels, if one action computes both.
+    /// Other layers form what gradients of weights they have with dx. A pooling computes the border's gradients first,
+    /// which go back while it computes the rest.
+    double backward() const {
+      const bool contracts = is_product(layer) || is_conv(layer), dx = layer.needs_any_dx(), dw = layer.trains();
+      const double once = price.kernel(layer, rank);
+      const double data = dx || (dw && !contracts) ? once : 0, filter = dw && contracts ? once : 0;
+      double seconds = data + filter + steps(layer->redistribute_dy);
+      if (dx && layer->at.dy_halo)
+        seconds += exposed(halo(*layer->at.dy_halo, false), price.in_halves() ? 0 : filter);
+      else if (dx && layer->at.x_halo)
+        seconds += exposed(halo(*layer->at.x_halo, true), is_pool(layer) ? data : 0);
+      seconds += collectives(Collective::When::backward) + product(2);
+      if (dx) seconds += product(1);
+      for (std::size_t i = 0; i < layer->redistribute_dx.size(); ++i)
+        if (layer->needs_dx[i]) seconds += steps(layer->redistribute_dx[i]);
+      return seconds;
+    }
+
+    static double exposed(const Exchange& exchange, double compute) {
+      return exchange.seconds - std::min(exchange.seconds * exchange.overlap, compute);
+    }
+
+    /// Redistributions, one after the other.
+    double steps(const LayerPlan::Steps& steps) const {
+      double seconds = 0;
+      for (const auto& step : steps) {
+        if (step.verb == Verb::exchange)
+          seconds += exchange(plan_transfer(step.from, step.to, rank), false).seconds;
+        else if (step.verb != Verb::none)  // the full vector: what is summed, or what is gathered
+          seconds += collective(step.verb, step.axes,
+                                volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element());
+      }
+      return seconds;
+    }
+
+    /// The boxes that a rank sends, or with `back` those that it has received and whose gradients go back.
+    Exchange halo(const Halo& halo, bool back) const { return exchange(halo.transfer(rank), back); }
+
+    Exchange exchange(const TransferPlan& transfers, bool back) const {
+      double messages = 0, bytes = 0;
+      for (const auto& transfer : back ? transfers.recvs : transfers.sends) {
+        ++messages;
+        bytes += static_cast<double>(transfer.box.volume()) * element();
+      }
+      int lowest = rank, highest = rank;
+      for (const auto* each : {&transfers.sends, &transfers.recvs})
+        for (const auto& transfer : *each) {
+          lowest = std::min(lowest, transfer.peer);
+          highest = std::max(highest, transfer.peer);
+        }
+      return exchange(messages, bytes, lowest, highest);
+    }
+
+    /// With peers of the grid from `lowest` to `highest`, by the level of the farther one. The ranks between it and
+    /// this one have peers as far away, and so cross the same links.
+    Exchange exchange(double messages, double bytes, int lowest, int highest) const {
+      if (messages == 0) return {};
+      const int me = grid.first_rank() + rank, below = grid.first_rank() + lowest, above = grid.first_rank() + highest;
+      const int number = std::max(price.machine_.level_of(below, me), price.machine_.level_of(me, above));
+      const Level& level = price.level(number);
+      if (const auto found = level.verbs.find({Verb::exchange, 2}); found != level.verbs.end())
+        return {messages * found->second.seconds(bytes / messages), level.overlap.value};
+      const double bandwidth = price.bandwidth(number, std::max({me - below, above - me, 1}));
+      return {messages * level.latency.value + bytes / bandwidth, level.overlap.value};
+    }
+
+    /// All panels that a product gathers of A and B, and the parts of sums that are added slab by slab, as one exchange
+    /// that may reach the whole grid; then its result's way to where it belongs.
+    double product(std::size_t which) const {
+      if (which >= layer->at.products.size()) return 0;
+      const ProductPlan& product = layer->at.products[which];
+      double messages = 0, bytes = 0;
+      const auto count = [&](const std::vector<Transfer>& transfers) {
+        for (const auto& transfer : transfers) {
+          ++messages;
+          bytes += static_cast<double>(transfer.box.volume()) * element();
+        }
+      };
+      for (const Interval slab : product.slabs(product.a))
+        count(product.gather(product.a, product.a_used, rank, slab).sends);
+      for (const Interval slab : product.slabs(product.b))
+        count(product.gather(product.b, product.b_used, rank, slab).sends);
+      if (product.sums_slabs)
+        for (const Interval slab : product.slabs(product.c)) count(product.sum(rank, slab).recvs);
+      return exchange(messages, bytes, 0, grid.size() - 1).seconds + steps(product.redistribute_c);
+    }
+
+    double collectives(Collective::When when) const {
+      double seconds = 0;
+      for (const auto& each : layer->at.collectives)
+        if (each.when == when)
+          seconds += collective(Verb::all_reduce, each.axes,
+                                volume(each.layout, rank) * static_cast<double>(each.factor) * sizeof(double));
+      return seconds;
+    }
+
+    /// Among the ranks of the grid along some axes.
+    double collective(Verb verb, AxisSet axes, double bytes) const {
+      std::vector<int> members;
+      for (const int each : grid.group(rank, axes)) members.push_back(grid.first_rank() + each);
+      return collective(verb, std::move(members), bytes);
+    }
+
+    /// Among some ranks of the world. Groups that lie alike run at the same time: the unit's ranks share its links,
+    /// those of one group as one.
+    double collective(Verb verb, std::vector<int> members, double bytes) const {
+      if (members.size() < 2 || bytes == 0) return 0;
+      std::sort(members.begin(), members.end());
+      const int number = price.machine_.level_of(members.front(), members.back()), p = static_cast<int>(members.size());
+      const Level& level = price.level(number);
+      if (const auto found = level.verbs.find({verb, p}); found != level.verbs.end())
+        return found->second.seconds(bytes);
+      double groups = 1;
+      if (number > 0) {
+        const int unit = price.unit(number - 1), first = (grid.first_rank() + rank) / unit * unit;
+        const auto inside = [&](int each) { return each >= first && each < first + unit; };
+        double here = 0;
+        for (int each = 0; each < grid.size(); ++each) here += inside(grid.first_rank() + each) ? 1 : 0;
+        groups = std::max(1.0, here / static_cast<double>(std::count_if(members.begin(), members.end(), inside)));
+      }
+      const double beta = 1 / price.bandwidth(number, groups), gamma = 3 / price.machine_.memory_bandwidth.value;
+      return PlainCollective{p, bytes, level.latency.value, beta, gamma}.seconds(verb);
+    }
+
+    /// The elements of a bucket's weights on this rank, each weight rounded up to whole blocks of `bucket_alignment`.
+    double elements(const Bucket& bucket) const {
+      double all = 0;
+      for (const auto& [of, weight] : bucket.entries) {
+        const Layout& w = plan().layers[static_cast<std::size_t>(of)]->at.w[static_cast<std::size_t>(weight)];
+        all += std::ceil(volume(w, rank) / bucket_alignment) * bucket_alignment;
+      }
+      return all;
+    }
+
+    double gradient_sums(int index) const {
+      double seconds = 0;
+      for (const auto& bucket : plan().buckets)
+        if (bucket.last() == index)
+          seconds += collective(plan().sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes,
+                                elements(bucket) * master());
+      return seconds;
+    }
+
+    /// Sums over both replicas of the layers' weights.
+    double replica_sums(int index) const {
+      if (!plan().second_replica) return 0;
+      double seconds = 0;
+      for (const auto& bucket : plan().buckets)
+        if (bucket.last() == index)
+          seconds += collective(Verb::all_reduce, replicas(),
+                                static_cast<double>(plan().share(bucket, rank).extent()) * master());
+      for (std::size_t w = 0; w < layer->weights.size(); ++w)
+        if (!layer->weights[w].trained)
+          seconds += collective(Verb::all_reduce, replicas(), volume(layer->at.w[w], rank) * master());
+      return seconds;
+    }
+
+    /// Norms of whole weights, weights that ranks have updated in shares, and the loss that every stage is told.
+    double after_sums(int index) const {
+      double seconds = 0;
+      for (const auto& bucket : plan().buckets) {
+        if (bucket.last() != index) continue;
+        if (plan().workload.optimizer.needs_norms())
+          seconds += collective(Verb::all_reduce, bucket.sharding | (plan().sharded_optimizer ? bucket.axes : 0),
+                                static_cast<double>(2 * bucket.entries.size() * sizeof(double)));
+        if (plan().sharded_optimizer) seconds += collective(Verb::all_gather, bucket.axes, elements(bucket) * master());
+      }
+      if (layer.op->is_loss() && plan().grids.size() > 1) {
+        std::vector<int> world(static_cast<std::size_t>(plan().ranks()));
+        std::iota(world.begin(), world.end(), 0);
+        seconds += collective(Verb::all_reduce, std::move(world), 2 * sizeof(double));
+      }
+      return seconds;
+    }
+
+    /// This rank and the one that has the other replica of its weights: stages of the second replica come in the
+    /// opposite order.
+    std::vector<int> replicas() const {
+      const int me = grid.first_rank() + rank, stages = static_cast<int>(plan().grids.size());
+      const Grid& other = plan().grids[static_cast<std::size_t>(stages - 1 - plan().stage_of_rank(me))];
+      return {me, other.first_rank() + rank};
+    }
+  };
 
   /// True if the gradients of inputs and of weights are actions of their own.
   bool in_halves() const {
@@ -86,15 +307,14 @@ class PlainPrice {
         if (action.kind == Action::Kind::backward_filter) return true;
     return false;
   }
-  static bool is_conv(const LayerPlan& layer) { return layer.op->kind().starts_with("conv"); }
-  static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
 
+  /// A kernel's launch and its operations, or its bytes if these take longer.
   double kernel(const LayerPlan& layer, int rank) const {
     double elements = volume(layer->at.y, rank);
     for (const auto& x : layer->at.x) elements += volume(x, rank);
     for (const auto& w : layer->at.w) elements += volume(w, rank);
     const double operations = flops(layer, rank);
-    auto curve = machine_.efficiency.find(!layer->at.products.empty() ? "product" : is_conv(layer) ? "conv" : "");
+    auto curve = machine_.efficiency.find(is_product(layer) ? "product" : is_conv(layer) ? "conv" : "");
     if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find("");
     const double share = curve == machine_.efficiency.end() ? 1 : curve->second.at(operations);
     const double bytes = elements * static_cast<double>(size_of(plan_.workload.dtype));
@@ -103,7 +323,7 @@ class PlainPrice {
   }
 
   static double flops(const LayerPlan& layer, int rank) {
-    if (!layer->at.products.empty()) {
+    if (is_product(layer)) {
       const ProductPlan& p = layer->at.products[0];
       return 2 * std::sqrt(volume(p.a_used, rank) * volume(p.b_used, rank) * volume(p.c_made, rank));
     }
@@ -128,51 +348,13 @@ class PlainPrice {
   }
 
   const Level& level(int number) const { return machine_.levels[static_cast<std::size_t>(number)]; }
+  /// Ranks that a unit of the level holds.
   int unit(int number) const { return static_cast<int>(level(number).ranks.value); }
+  /// Of one of so many ranks of a unit below the level that use its links at once.
   double bandwidth(int number, double concurrent) const {
     const double sharing = std::min(concurrent, number == 0 ? 1. : unit(number - 1));
     return level(number).bandwidth.value * std::min(1., level(number).links.value / sharing) /
            level(number).fan_out.value;
-  }
-
-  Way way(const PlannedTraffic& item, const Grid& grid, int rank) const {
-    const int at = grid.first_rank() + rank;
-    if (item.verb == Verb::exchange) {
-      const int number = std::max(machine_.level_of(at - item.below, at), machine_.level_of(at, at + item.above));
-      return {number, 2, bandwidth(number, std::max({item.below, item.above, 1}))};
-    }
-    std::vector<int> group;
-    if (item.axes != 0)
-      for (const int each : grid.group(rank, item.axes)) group.push_back(grid.first_rank() + each);
-    else if (plan_.second_replica && item.purpose == Purpose::replicas)
-      group = {
-          at,
-          plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(plan_.stage_of_rank(at))].first_rank() + rank};
-    else
-      for (int each = 0; each < plan_.ranks(); ++each) group.push_back(each);
-    std::sort(group.begin(), group.end());
-    const int number = machine_.level_of(group.front(), group.back()), ranks = static_cast<int>(group.size());
-    if (number == 0) return {number, ranks, bandwidth(number, 1)};
-    const int first = at / unit(number - 1) * unit(number - 1), end = first + unit(number - 1);
-    int mine = 0, there = 0;
-    for (const int each : group) mine += each >= first && each < end ? 1 : 0;
-    for (int each = 0; each < grid.size(); ++each)
-      there += grid.first_rank() + each >= first && grid.first_rank() + each < end ? 1 : 0;
-    return {number, ranks, bandwidth(number, std::max(1., static_cast<double>(there) / mine))};
-  }
-
-  double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
-    const Way way = this->way(item, grid, rank);
-    const Level& at = level(way.level);
-    const auto calls = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
-    if (const auto found = at.verbs.find({item.verb, way.ranks}); found != at.verbs.end())
-      return calls * found->second.seconds(bytes / calls);
-    if (item.verb == Verb::exchange) return calls * at.latency.value + bytes / way.bandwidth;
-    double least = std::numeric_limits<double>::infinity();
-    for (const CollectiveAlgorithm algorithm : algorithms(item.verb))
-      least = std::min(least, collective_cost(item.verb, algorithm, way.ranks, bytes / calls)
-                                  .seconds(at.latency.value, 1 / way.bandwidth, 3 / machine_.memory_bandwidth.value));
-    return calls * least;
   }
 
   const Plan& plan_;

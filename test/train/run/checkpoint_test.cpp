@@ -73,11 +73,37 @@ TEST_F(Checkpoint, AnyGridLoadsWhatAnotherSaved) {
   EXPECT_EQ(files(), 1U);
 }
 
+// `load` compares every element of what it names.
 TEST_F(Checkpoint, OrderAndChoiceOfTensorsAreFree) {
-  save(path_, "a=2 b=2", on_four);
-  load(path_, "a=2 b=2", {on_four[4], on_four[0]});
+  const std::vector<Spec> reversed{on_four.rbegin(), on_four.rend()};
+  const std::vector<std::vector<Spec>> choices{on_four,      reversed,     {on_four[4], on_four[0]},
+                                               {on_four[6]}, {on_four[7]}, {}};
+  for (const auto& saved : {on_four, reversed}) {
+    save(path_, "a=2 b=2", saved);
+    for (const auto& chosen : choices) {
+      EXPECT_EQ(load_error(path_, "a=2 b=2", chosen), "no Error") << chosen.size() << " tensors";
+      load(path_, "a=2 b=2", chosen);
+    }
+  }
   save(path_, "a=2 b=2", {});
-  load(path_, "x=3", {});
+  EXPECT_EQ(load_error(path_, "x=3", {}), "no Error");
+  EXPECT_EQ(load_error(path_, "x=3", {on_three[0]}).find("checkpoint '" + path_ + "' has no tensor 'conv1/weight'"), 0U)
+      << "what was not chosen is not saved";
+}
+
+TEST_F(Checkpoint, EveryRankNamesWhatItWants) {
+  save(path_, "a=2 b=2", on_four);
+  const std::vector<std::vector<Spec>> wanted{{on_four[1], on_four[0]}, {}, {on_four[0]}, {on_four[5], on_four[8]}};
+  on_grid("a=2 b=2", [&](const ProcessGrid& grid) {
+    const auto tensors = make(wanted[static_cast<std::size_t>(grid.rank())], grid);
+    load_checkpoint(path_, tensors, grid.world());
+    for (const auto& named : tensors) {
+      const Tensor& found = named.tensor.local;
+      const Tensor expected = found.like(found.box());
+      fill_values(named, expected);
+      EXPECT_EQ(std::memcmp(found.data(), expected.data(), static_cast<std::size_t>(found.bytes())), 0) << named.name;
+    }
+  });
 }
 
 TEST_F(Checkpoint, OtherDtypesAreConverted) {
