@@ -205,13 +205,13 @@ class Binder {
     return known->layout.onto(shape);
   }
 
-  /// Handles a key that does not apply to a layer. Throws Error if the rule names the layer; adds a note if the rule is a
-  /// pattern.
+  /// Handles a key that does not apply to a layer. Throws Error if the rule names the layer; adds a note if the rule is
+  /// a pattern.
   static void drop_key(const Setting& setting, std::string_view key, std::string_view lacks, LayerBinding& made) {
     if (setting.text == nullptr) return;
     if (setting.rule->exact())
       fail("{}: {} = \"{}\": the layer has no {}", setting.rule->place, key, *setting.text, lacks);
-    made.notes.push_back(fmt::format("{} of \"{}\": the layer has no {}", key, setting.rule->match, lacks));
+    made.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
   }
 
   /// Returns "auto" if no algorithm is set, or if a pattern names an algorithm that this kind of layer does not have.
@@ -261,8 +261,8 @@ class Binder {
     return !cannot;
   }
 
-  /// Marks the layers to recompute. A layer whose settings ask for it is recomputed if it has a backward, which needs the
-  /// tensors of its forward, or if a recomputed layer of its group reads its output.
+  /// Marks the layers to recompute. A layer whose settings ask for it is recomputed if it has a backward, which needs
+  /// the tensors of its forward, or if a recomputed layer of its group reads its output.
   void mark_recomputed() {
     std::vector<bool> feeds(plan_.layers.size(), false);
     for (std::size_t i = plan_.layers.size(); i-- > 0;) {

@@ -41,7 +41,8 @@ void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use
   }
 }
 
-/// Replays the operations of a rank's step. A buffer is only a number of bytes. Two names for one tensor share a buffer.
+/// Replays the operations of a rank's step. A buffer is only a number of bytes. Two names for one tensor share a
+/// buffer.
 class Replay {
  public:
   Replay(const Plan& plan, int rank)

@@ -7,8 +7,8 @@
 
 namespace partita {
 
-/// Keeps the schedules used last, with their communication between stages. A planner binds many strategies with the same
-/// number of stages and microbatches in turn, and these need the same schedules.
+/// Keeps the schedules used last, with their communication between stages. A planner binds many strategies with the
+/// same number of stages and microbatches in turn, and these need the same schedules.
 class ScheduleCache {
  public:
   /// Returns with_communication(generate(request), graph, true, places).

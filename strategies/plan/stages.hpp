@@ -7,8 +7,8 @@ namespace partita {
 
 // The parts of binding that concern stages.
 
-/// Returns the group of every layer, as the entries of Strategy::groups() say. Throws Error with the entry's place if the
-/// entries do not follow one another from the first layer to the last.
+/// Returns the group of every layer, as the entries of Strategy::groups() say. Throws Error with the entry's place if
+/// the entries do not follow one another from the first layer to the last.
 std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 
 /// Returns the request for the training schedule of a strategy.
@@ -22,12 +22,12 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
 /// Does what bind() does, and takes schedules from `made`, which calls share.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
 
-/// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and without
-/// checks of the model as a whole.
+/// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and
+/// without checks of the model as a whole.
 Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
 
-/// Throws Error unless both replicas of each group of layers are on grids of the same shape: each rank is paired with the
-/// rank that has the same coordinates.
+/// Throws Error unless both replicas of each group of layers are on grids of the same shape: each rank is paired with
+/// the rank that has the same coordinates.
 void check_replica_grids(const Strategy& strategy);
 
 /// Returns the stage of each group, with the stages in the opposite order.

@@ -184,7 +184,8 @@ class GroupOps {
       if (mine(input)) release_restored(input);
   }
 
-  /// Frees the output of a restored layer when every recomputed reader has run. Readers in later groups have run by then.
+  /// Frees the output of a restored layer when every recomputed reader has run. Readers in later groups have run by
+  /// then.
   void release_restored(int i) {
     const auto waits = [&](int reader) { return mine(reader) && layer(reader).recompute && !live(reader); };
     if (!layer(i).recompute || std::any_of(readers(i).begin(), readers(i).end(), waits)) return;

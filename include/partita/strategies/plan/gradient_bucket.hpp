@@ -43,9 +43,9 @@ class BucketCap {
 };
 
 /// Groups the trained weights of all layers into buckets, in the order in which backward completes them. A bucket is
-/// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of its
-/// own. With `norms`, weights that are sharded over different axes do not share a bucket. `limit` is in bytes, `element`
-/// is the size of one element in bytes.
+/// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of
+/// its own. With `norms`, weights that are sharded over different axes do not share a bucket. `limit` is in bytes,
+/// `element` is the size of one element in bytes.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms);
 
 }  // namespace partita

@@ -19,12 +19,12 @@ MemoryUse layer_memory(const Plan& plan, int layer, int rank);
 /// Returns the peak memory of `rank` (of the world) in a step, with the batch of images and targets. It replays the
 /// step's operations (step.hpp) and counts the bytes of each buffer.
 ///
-/// It does not count buffers for messages between nodes, nor the backend's own memory (padded or blocked copies, scratch
-/// space of kernels). Kernels that compute while halos travel need a few rows more.
+/// It does not count buffers for messages between nodes, nor the backend's own memory (padded or blocked copies,
+/// scratch space of kernels). Kernels that compute while halos travel need a few rows more.
 MemoryPeak peak_memory(const Plan& plan, int rank);
 
-/// Throws Error if some rank holds more than `limit` bytes (0: no limit). The message names the rank that holds the most
-/// bytes, the number of missing bytes, and the bytes of each class.
+/// Throws Error if some rank holds more than `limit` bytes (0: no limit). The message names the rank that holds the
+/// most bytes, the number of missing bytes, and the bytes of each class.
 void check_memory(const Plan& plan, Index limit);
 
 }  // namespace partita

@@ -76,8 +76,8 @@ struct LayerPlan {
   using Steps = LayerBinding::Steps;
   bool trains() const { return binding->trains(); }
   bool needs_any_dx() const { return binding->needs_any_dx(); }
-  /// Returns false if the layer has no weights to train and no input's gradient is needed. Readers on any stage then send
-  /// no gradient of y back to it.
+  /// Returns false if the layer has no weights to train and no input's gradient is needed. Readers on any stage then
+  /// send no gradient of y back to it.
   bool has_backward() const { return trains() || needs_any_dx(); }
 };
 
@@ -151,7 +151,8 @@ struct Plan {
   /// Returns true if a stage must keep the output of `layer` after forward, because a recomputed layer reads it or
   /// because it is sent to another stage.
   bool needs_output(int layer, int stage, int replica = 0) const;
-  /// Returns the axis sets over which a stage's collectives run, in order of their first use. Each needs a communicator.
+  /// Returns the axis sets over which a stage's collectives run, in order of their first use. Each needs a
+  /// communicator.
   std::vector<AxisSet> axis_sets(int stage = 0) const;
   /// Returns a hash of everything that ranks must agree on.
   std::uint64_t hash() const;

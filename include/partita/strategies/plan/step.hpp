@@ -8,9 +8,9 @@
 
 namespace partita {
 
-/// One operation of a rank in a step. The list of operations is the only description of a rank's work: the executor runs
-/// it, memory.hpp replays it in bytes, traffic.hpp counts its messages, and the cost model prices it. Tensors belong to a
-/// layer and a microbatch.
+/// One operation of a rank in a step. The list of operations is the only description of a rank's work: the executor
+/// runs it, memory.hpp replays it in bytes, traffic.hpp counts its messages, and the cost model prices it. Tensors
+/// belong to a layer and a microbatch.
 struct StepOp {
   enum class Kind : std::uint8_t {
     read_batch,           ///< reads the rank's part of the microbatch's images and targets
