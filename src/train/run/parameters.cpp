@@ -32,7 +32,7 @@ std::string full_name(const LayerPlan& layer, std::size_t weight) {
   return layer.name + "/" + layer->weights[weight].name;
 }
 
-/// Returns a layer with the binding that the stage runs.
+/// Returns a layer of the replica that the stage runs.
 const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
   return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.second_replica->layers[i] : plan.layers[i];
 }

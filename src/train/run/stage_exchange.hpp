@@ -21,7 +21,8 @@ class StageExchange {
   void perform(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m);
   /// Waits for the outputs of other stages that the microbatch's forward reads.
   static void finish_inputs(Microbatch& m);
-  /// Waits until the microbatch's outputs are sent and its gradients have arrived, and adds these gradients.
+  /// Waits until the microbatch's outputs and all gradients are sent and until the microbatch's gradients have arrived.
+  /// Adds the gradients that have arrived.
   void finish_gradients(Microbatch& m);
   /// Waits until a microbatch's outputs are sent.
   static void finish_outputs(Microbatch& m);
