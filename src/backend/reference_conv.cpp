@@ -1,6 +1,6 @@
 #include "src/backend/groups.hpp"
 #include "src/backend/lowered.hpp"
-#include "src/backend/multiply.hpp"
+#include "src/backend/reference_gemm.hpp"
 #include "src/backend/reference.hpp"
 
 namespace partita {

@@ -1,4 +1,4 @@
-#include "src/backend/multiply.hpp"
+#include "src/backend/reference_gemm.hpp"
 #include "src/backend/reference.hpp"
 #include "src/backend/scratch.hpp"
 

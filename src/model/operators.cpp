@@ -101,15 +101,4 @@ Shape DropoutOperator::output(std::span<const Shape> inputs) const {
 
 std::string DropoutOperator::describe() const { return fmt::format("rate {:g}", dropout_.rate); }
 
-std::vector<std::string> named_algorithms(const std::string& text) {
-  std::vector<std::string> names;
-  std::size_t begin = 0, end = 0;
-  do {
-    end = text.find('/', begin);
-    names.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  } while (end != std::string::npos);
-  return names;
-}
-
 }  // namespace partita

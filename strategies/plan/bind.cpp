@@ -1,3 +1,4 @@
+#include "strategies/plan/bind.hpp"
 #include "partita/base/error.hpp"
 #include "strategies/declare/rules.hpp"
 #include "strategies/plan/stages.hpp"

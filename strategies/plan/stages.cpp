@@ -2,7 +2,6 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"
-#include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>
 #include <set>

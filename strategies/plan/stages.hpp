@@ -19,13 +19,6 @@ ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatche
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
                        int microbatches, bool training, ScheduleCache& made);
 
-/// Does what bind() does, and takes schedules from `made`, which calls share.
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
-
-/// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and
-/// without checks of the model as a whole.
-Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
-
 /// Throws Error unless both replicas of each group of layers are on grids of the same shape: each rank is paired with
 /// the rank that has the same coordinates.
 void check_replica_grids(const Strategy& strategy);

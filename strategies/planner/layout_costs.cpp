@@ -1,5 +1,6 @@
 #include "strategies/planner/layout_costs.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
 #include "strategies/cost/piece_cost.hpp"

@@ -2,6 +2,7 @@
 
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "strategies/plan/bind.hpp"
 #include "strategies/planner/stage_search.hpp"
 
 #include <optional>

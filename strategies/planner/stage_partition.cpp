@@ -1,5 +1,6 @@
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/generators.hpp"

@@ -32,8 +32,8 @@ FOLDERS = {
         "cost": ["plan"],
         "planner": ["cost"],
     },
-    "train": {"kernels": [], "data": [], "run": ["kernels", "data"], "measure": ["run"]},
-    "cli": {"": [], "support": [""], "verbs": ["support"]},
+    "train": {"files": [], "kernels": [], "data": ["files"], "run": ["kernels", "data"], "measure": ["run"]},
+    "cli": {"": [], "support": [""], "verbs": ["support"], "program": ["verbs"]},
 }
 SEPARATE = "cli/verbs/"  # its folders do not include each other
 PURE = ["base", "layouts", "model", "strategies"]  # these decide without MPI and without a GPU

@@ -11,7 +11,8 @@ import tags
 
 # Headers that list what several files define: operators, kernels, models, verbs.
 LISTS = {
-    "cli/main.hpp": r"cli/support/main\.cpp",
+    "backend/backend.hpp": r"backend/onednn\.cpp",
+    "cli/main.hpp": r"cli/program/main\.cpp",
     "cli/support/options.hpp": r"cli/verbs/(\w+)/\1\.cpp",
     "model/builtin/builtin.hpp": r"model/builtin/\w+\.cpp",
     "model/operators.hpp": r"model/\w+\.cpp",

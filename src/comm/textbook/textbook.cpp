@@ -1,6 +1,6 @@
 #include "partita/comm/textbook/textbook.hpp"
 
-#include "src/comm/textbook/blocks.hpp"
+#include "src/comm/textbook/textbook_move.hpp"
 
 #include "partita/base/dispatch.hpp"
 

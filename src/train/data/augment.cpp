@@ -1,5 +1,5 @@
 #include "partita/base/philox.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/data/augment.hpp"
 
 #include <algorithm>
 #include <numeric>

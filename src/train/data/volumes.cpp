@@ -1,6 +1,6 @@
 #include "partita/train/data/dataset.hpp"
 #include "src/train/data/prefetch.hpp"
-#include "src/train/run/output_file.hpp"
+#include "src/train/files/output_file.hpp"
 
 #include <memory>
 #include <optional>

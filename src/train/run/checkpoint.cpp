@@ -7,9 +7,9 @@
 #include <optional>
 #include <set>
 
-#include "src/train/run/hdf5.hpp"
+#include "src/train/files/hdf5.hpp"
+#include "src/train/files/output_file.hpp"
 #include "src/train/run/logical_order.hpp"
-#include "src/train/run/output_file.hpp"
 
 namespace partita {
 

@@ -7,7 +7,7 @@
 #include "partita/comm/process_grid.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/checkpoint.hpp"
-#include "src/train/run/checksums.hpp"
+#include "src/train/files/checksums.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

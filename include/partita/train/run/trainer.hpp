@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/plan/memory.hpp"
+#include "partita/train/data/augment.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "partita/train/run/executor.hpp"
@@ -11,12 +12,6 @@
 #include <string>
 
 namespace partita {
-
-/// Random changes of training images, drawn by seed, epoch and sample: the same under every layout.
-struct Augmentation {
-  Index shift = 0;    ///< up to so many pixels in each spatial direction; zeros move in
-  bool flip = false;  ///< mirrors half of the images left to right
-};
 
 /// Everything about a training that is neither model nor strategy nor data.
 struct TrainerOptions {
@@ -139,15 +134,5 @@ class Trainer {
 
 /// Throws Error unless a grid of `strategy` has as many ranks as there are, saying which command would fit.
 void check_ranks(const Strategy& strategy, int ranks);
-
-/// A permutation of 0 .. n-1 drawn by seed and epoch (Fisher and Yates).
-std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch);
-
-/// Sample `sample`, changed as `augmentation` draws it, inside `box` (C H W of a sample), in the box's row-major order.
-/// Needs of `data` what `source_box` says.
-void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
-                    std::uint64_t seed, Index epoch, std::span<float> out);
-/// What of a sample may be needed to fill `box`.
-Box source_box(const Shape& sample, const Box& box, const Augmentation& augmentation);
 
 }  // namespace partita

@@ -2,7 +2,7 @@
 
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
-#include "src/cli/verbs/compare/compared.hpp"
+#include "src/cli/support/compared.hpp"
 
 #include <vector>
 

@@ -9,7 +9,7 @@
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/schedule_report.hpp"
 
 namespace partita::cli {
 

@@ -7,7 +7,7 @@
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/verbs/compare/compared.hpp"
+#include "src/cli/support/compared.hpp"
 
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/text_file.hpp"
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/schedule_report.hpp"
 
 #include <array>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "src/comm/textbook/blocks.hpp"
+#include "src/comm/textbook/textbook_move.hpp"
 
 #include "partita/comm/textbook/textbook.hpp"
 

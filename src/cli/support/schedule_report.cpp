@@ -1,4 +1,4 @@
-#include "src/cli/verbs/schedule/schedule_report.hpp"
+#include "src/cli/support/schedule_report.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/timeline.hpp"

@@ -24,4 +24,15 @@ OperatorLayouts OperatorLayouts::on(const Grid& grid) const {
   return layouts;
 }
 
+std::vector<std::string> named_algorithms(const std::string& text) {
+  std::vector<std::string> names;
+  std::size_t begin = 0, end = 0;
+  do {
+    end = text.find('/', begin);
+    names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  } while (end != std::string::npos);
+  return names;
+}
+
 }  // namespace partita

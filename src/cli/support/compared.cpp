@@ -1,4 +1,4 @@
-#include "src/cli/verbs/compare/compared.hpp"
+#include "src/cli/support/compared.hpp"
 
 namespace partita::cli {
 
