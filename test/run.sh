@@ -56,7 +56,8 @@ configure() {
   if [ -f "$folder/meson-private/coredata.dat" ]; then
     meson configure "$folder" "$@"
   else
-    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"  # Meson uses ccache by itself only if CXX is not set
+    # Meson uses ccache by itself only if CXX is not set.
+    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"
   fi
 }
 
@@ -99,7 +100,8 @@ step "configure (g++, release)" configure build g++ --buildtype release -Dwerror
 if ! $fast; then
   # Each sanitizer has a build folder of its own. ThreadSanitizer does not know oneDNN's threads (libgomp), so its build
   # has no oneDNN.
-  lines="-Ddebug=false -Dcpp_args=-gline-tables-only"  # enough for reports; full debug information takes a quarter of a build
+  # Line tables are enough for reports. Full debug information takes a quarter of the time of a build.
+  lines="-Ddebug=false -Dcpp_args=-gline-tables-only"
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
     $lines -Db_sanitize=address,undefined -Dfuzz=true -Dwerror=true &&

@@ -104,7 +104,7 @@ void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, 
   for (const auto entries : {sums.first.size(), sums.second.size(), mean.size(), inverse_deviation.size()})
     check_channels(entries, size.channels);
   double* __restrict first = sums.first.data(), * __restrict second = sums.second.data();
-  const double *centre = mean.data(), *by = inverse_deviation.data();
+  const double *center = mean.data(), *by = inverse_deviation.data();
   std::fill_n(first, size.channels, 0.0);
   std::fill_n(second, size.channels, 0.0);
   dispatch_float(x.dtype(), [&](auto t) {
@@ -115,7 +115,7 @@ void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, 
         for (Index r = 0; r < rows; ++r) {
           const auto g = static_cast<double>(gradient[r * size.channels + c]);
           first[c] += g;
-          second[c] += g * (static_cast<double>(value[r * size.channels + c]) - centre[c]) * by[c];
+          second[c] += g * (static_cast<double>(value[r * size.channels + c]) - center[c]) * by[c];
         }
     });
   });

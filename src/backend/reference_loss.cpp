@@ -33,7 +33,7 @@ struct LogSoftmax {
 
 /// Calls f(row number, label, row as log-softmax) for each row. The label is a channel's index.
 template <class F>
-void for_labelled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&& f) {
+void for_labeled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&& f) {
   const Index channels = x.extent('C');  // all channels are here: C is not sharded
   const auto rows = static_cast<Index>(labels.size());
   require(rows * channels == x.volume(), "there must be one label per row of channels");
@@ -67,7 +67,7 @@ class SampleOf {
 void ReferenceBackend::cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
                                              double& correct, Stream) {
   double sum = 0, hits = 0;
-  for_labelled_rows(x, labels, [&](Index, Index label, const LogSoftmax& softmax) {
+  for_labeled_rows(x, labels, [&](Index, Index label, const LogSoftmax& softmax) {
     sum += softmax.log_sum - softmax.row[static_cast<std::size_t>(label)];
     hits += softmax.largest == label ? 1 : 0;
   });
@@ -78,7 +78,7 @@ void ReferenceBackend::cross_entropy_forward(const Tensor& x, std::span<const st
 void ReferenceBackend::cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
                                               const Tensor& dx, Stream) {
   check_alike(x, dx);
-  for_labelled_rows(x, labels, [&](Index n, Index label, const LogSoftmax& softmax) {
+  for_labeled_rows(x, labels, [&](Index n, Index label, const LogSoftmax& softmax) {
     dispatch_float(dx.dtype(), [&](auto t) {
       using T = decltype(t);
       const auto channels = static_cast<Index>(softmax.row.size());
@@ -96,7 +96,7 @@ void ReferenceBackend::overlap_forward(const Tensor& x, std::span<const std::int
   const SampleOf sample(x, common.size());
   std::fill(common.begin(), common.end(), 0.0);
   std::fill(both.begin(), both.end(), 0.0);
-  for_labelled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
+  for_labeled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
     const std::size_t first = sample(i), right = first + static_cast<std::size_t>(label);
     for (std::size_t c = 0; c < softmax.row.size(); ++c) both[first + c] += softmax.probability(static_cast<Index>(c));
     both[right] += 1;
@@ -112,7 +112,7 @@ void ReferenceBackend::overlap_backward(const Tensor& x, std::span<const std::in
   check_alike(x, dx);
   const SampleOf sample(x, of_common.size());
   std::vector<double> p, d;
-  for_labelled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
+  for_labeled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
     const std::size_t first = sample(i), channels = softmax.row.size();
     p.resize(channels);
     d.assign(of_both.begin() + static_cast<std::ptrdiff_t>(first),

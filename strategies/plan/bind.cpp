@@ -11,7 +11,7 @@ namespace partita {
 
 namespace {
 
-/// Elements and bytes are counted in 64 bits, also of all layers together.
+/// Throws Error for a shape of more than 2^48 elements: the bytes of all layers together must fit in 64 bits.
 void check_countable(const Shape& shape) {
   constexpr double most = 0x1p48;
   double elements = 1;
@@ -30,7 +30,7 @@ class Binder {
     settings_ = settings_of_layers(model, strategy, plan_.grids);
   }
 
-  /// All layers for a batch that runs as one.
+  /// Binds all layers for a batch that is one microbatch.
   Plan bind() && {
     plan_.layers.reserve(model_.layers().size());
     leaving_.reserve(model_.layers().size());
@@ -48,28 +48,30 @@ class Binder {
   }
 
  private:
-  /// What a layer leaves for its readers.
+  /// The output of a layer, as its readers see it.
   struct Leaving {
-    int layout = 0;       // of layouts_
-    bool trains = false;  // it or something before it has weights to train
+    int layout = 0;       // index in layouts_
+    bool trains = false;  // the layer or one before it has weights to train
     bool operator==(const Leaving&) const = default;
   };
-  /// What an input finds.
+  /// An input of the layer that is being bound.
   struct Arriving {
     Leaving left;
-    int crosses = -1;  // for the stage's first reader of another stage's layer: its first input that is this layer
+    int crosses =
+        -1;  // index of the first equal input if this layer is its stage's first reader of another stage's layer
     bool operator==(const Arriving&) const = default;
   };
-  /// A binding, and all that decided it but for the operator.
+  /// A binding and everything that decided it, apart from the operator.
   struct Known {
     int stage = 0;
     LayerSettings settings;
     std::vector<Arriving> arriving;
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
-    std::unique_ptr<const LayoutRequest> request;  // where another stage may make the same; few layers need it
+    std::unique_ptr<const LayoutRequest>
+        request;  // only if another stage may make the same request; few layers need it
   };
-  /// What a rule's text says of tensors with the dimensions of the layout's shape.
+  /// The layout that a rule's text gives to tensors of one shape.
   struct Read {
     const std::string* text = nullptr;
     int stage = 0;
@@ -94,8 +96,8 @@ class Binder {
     leaving_.push_back(known.leaving);
   }
 
-  /// Of an input from another stage, what the first reader here takes, which decides how it arrives; before there is one, an
-  /// equal placement on this grid.
+  /// Finds the layouts of a layer's inputs. An input from another stage arrives in the layout that its first reader on
+  /// this stage needs. For that first reader it has the same placement on this stage's grid.
   void look_at_inputs(const Layer& layer, int group) {
     arriving_.clear();
     for (const int producer : layer.inputs) {
@@ -113,7 +115,7 @@ class Binder {
     }
   }
 
-  /// The place of an equal layout in layouts_.
+  /// Returns the index of an equal layout in layouts_.
   int number(const Layout& layout) {
     const auto found = std::find(layouts_.begin(), layouts_.end(), layout);
     if (found != layouts_.end()) return static_cast<int>(found - layouts_.begin());
@@ -122,7 +124,7 @@ class Binder {
   }
   const Layout& layout(const Leaving& left) const { return layouts_[static_cast<std::size_t>(left.layout)]; }
 
-  /// Equal layers of which the rules say the same, and that find the same, are bound once.
+  /// Returns the binding of a layer. Equal layers with equal settings and equal inputs are bound only once.
   const Known& find_or_make(const Layer& layer, int index, int stage) {
     const LayerSettings& settings = settings_[static_cast<std::size_t>(index)];
     auto& known = known_[static_cast<std::size_t>(layer.like)];
@@ -148,10 +150,11 @@ class Binder {
     return known.front();
   }
 
-  /// Choosing among products takes long, so repeated blocks ask for it once, on whatever stage.
+  /// Returns true if the operator's answer should be kept for other stages. The choice among products is slow, so
+  /// repeated blocks ask for it only once on all stages together.
   bool asks_once(const Operator& op) const { return plan_.grids.size() > 1 && !op.algorithms().empty(); }
 
-  /// What the operator answers to a request.
+  /// Returns the operator's answer to a request.
   static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request,
                                  const std::forward_list<Known>& earlier) {
     const Grid& grid = request.output.grid();
@@ -161,7 +164,8 @@ class Binder {
     return op.layouts(request);
   }
 
-  /// Notes in `made`, whose shapes are known, what the rules say in vain.
+  /// Makes the request from the settings. Adds a note to `made` for each setting that does not apply.
+  /// @pre The shapes in `made` are known.
   LayoutRequest read_request(const Operator& op, const LayerSettings& settings, int stage, LayerBinding& made) {
     LayoutRequest request;
     request.dtype = plan_.workload.dtype;
@@ -187,7 +191,7 @@ class Binder {
     return request;
   }
 
-  /// What a setting asks of a shape: read once for all shapes of the same dimensions.
+  /// Reads a setting as a layout of a shape. The text is parsed once for all shapes with the same dimensions.
   Layout read(const Setting& from, const Shape& shape, int stage, std::string_view key,
               std::vector<std::string>& notes) {
     auto known = std::find_if(read_.begin(), read_.end(), [&](const Read& each) {
@@ -202,7 +206,8 @@ class Binder {
     return known->layout.onto(shape);
   }
 
-  /// A key that a layer has no use for: refused where the rule names the layer, dropped from a pattern.
+  /// Handles a key that does not apply to a layer. Throws Error if the rule names the layer; adds a note if the rule is
+  /// a pattern.
   static void drop_key(const Setting& setting, std::string_view key, std::string_view lacks, LayerBinding& made) {
     if (setting.text == nullptr) return;
     if (setting.rule->exact())
@@ -210,12 +215,12 @@ class Binder {
     made.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
   }
 
-  /// "auto" where nothing is said, or where a pattern names what this kind of layer lacks.
+  /// Returns "auto" if no algorithm is set, or if a pattern names an algorithm that this kind of layer does not have.
   static std::string read_algorithm(const Operator& op, const Setting& setting, LayerBinding& made) {
     if (setting.text == nullptr || *setting.text == "auto") return "auto";
     auto names = op.algorithms();
     if (!setting.rule->exact() && names.empty()) {
-      made.notes.push_back(fmt::format("algorithm of \"{}\": it has one", setting.rule->match));
+      made.notes.push_back(fmt::format("algorithm of \"{}\": the layer has only one", setting.rule->match));
       return "auto";
     }
     names.insert(names.begin(), "auto");
@@ -230,7 +235,7 @@ class Binder {
     return *setting.text;
   }
 
-  /// The redistributions on all sides of a layer whose layouts are known.
+  /// Plans the redistributions on all sides of a layer whose layouts are known.
   void connect(LayerBinding& made) const {
     for (std::size_t i = 0; i < arriving_.size(); ++i) {
       const auto& [left, crosses] = arriving_[i];
@@ -242,7 +247,7 @@ class Binder {
     made.redistribute_dy = plan_redistribution(made.y.dual(), made.at.y.dual());
   }
 
-  /// A layer's output goes to a group on another stage, which takes it as `to`.
+  /// Adds the transfer of a layer's output to a group on another stage, which needs the layout `to`.
   void cross(int producer, int group, const Layout& to) {
     LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
     from.sends_to_stages.push_back({group, from->y.dual(), to, plan_redistribution(from->y, from->y.dual())});
@@ -252,12 +257,13 @@ class Binder {
     if (rule == nullptr || !*rule->rule.recompute) return false;
     const bool cannot = layer.inputs.empty() || layer.op->is_loss();
     if (cannot && rule->exact())
-      fail("layer '{}' ({}): {}: recompute: {} cannot be computed once more", layer.name, layer.op->kind(), rule->place,
+      fail("layer '{}' ({}): {}: recompute: {} cannot be recomputed", layer.name, layer.op->kind(), rule->place,
            layer.inputs.empty() ? "an input" : "a loss");
     return !cannot;
   }
 
-  /// A layer runs once more if its own backward needs what it kept, or a later one its output to run once more.
+  /// Marks the layers to recompute. A layer whose settings ask for it is recomputed if it has a backward, which needs
+  /// the tensors of its forward, or if a recomputed layer of its group reads its output.
   void mark_recomputed() {
     std::vector<bool> feeds(plan_.layers.size(), false);
     for (std::size_t i = plan_.layers.size(); i-- > 0;) {
@@ -276,15 +282,15 @@ class Binder {
   std::vector<std::forward_list<Known>> known_;  // by Layer::like
   std::vector<int> groups_;                      // by layer
   std::vector<LayerSettings> settings_;          // by layer; they refer to the strategy
-  std::deque<Layout> layouts_;                   // unlike ones
+  std::deque<Layout> layouts_;                   // all different
   std::vector<Read> read_;
   std::vector<Leaving> leaving_;    // by layer
-  std::vector<Arriving> arriving_;  // by input of the layer that is bound
+  std::vector<Arriving> arriving_;  // by input of the layer that is being bound
   Plan plan_;
 };
 
-/// One input, whose samples a batch brings; and every layer but the loss feeds another one: what nobody uses has no
-/// gradient.
+/// Throws Error unless the model has one input layer, which receives the batch, and every layer except the loss has a
+/// reader. An unused output has no gradient.
 void check_uses(const Model& model) {
   for (std::size_t i = 0; i < model.layers().size(); ++i)
     if ((model.layers()[i].inputs.empty()) != (i == 0))
@@ -293,11 +299,10 @@ void check_uses(const Model& model) {
   for (const auto& layer : model.layers())
     for (const int input : layer.inputs) used[static_cast<std::size_t>(input)] = true;
   for (std::size_t i = 0; i + 1 < used.size(); ++i)
-    if (!used[i])
-      fail("layer '{}': nobody uses its output; connect it to the loss or take it out", model.layers()[i].name);
+    if (!used[i]) fail("layer '{}': its output is unused; connect it to the loss or remove it", model.layers()[i].name);
 }
 
-/// The second replica, for a schedule that has one.
+/// Binds the second replica if the schedule has one.
 void bind_second_replica(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
   if (plan.schedule.replicas() < 2) return;
   check_replica_grids(strategy);
@@ -332,12 +337,12 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   const auto losses = std::count_if(model.layers().begin(), model.layers().end(),
                                     [](const Layer& layer) { return layer.op->is_loss(); });
   if (losses != 1 || !model.layers().back().op->is_loss())
-    fail("the model '{}' has {} losses; it must end with one, its last layer", model.name(), losses);
+    fail("the model '{}' has {} losses; it must have exactly one, its last layer", model.name(), losses);
   check_uses(model);
   if (strategy.stage_count() > 1)
     fail(
-        "the boundaries of the {} stages are open; close them with place_stages(), or name each stage's layers by "
-        "[[group]] entries",
+        "the boundaries of the {} stages are open; close them with place_stages(), or name the layers of each "
+        "group in [[group]] entries",
         strategy.stage_count());
   const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
   Workload one = workload;

@@ -5,10 +5,11 @@
 
 namespace partita {
 
-/// As bind(), among others that ask for the same schedules.
+/// Does what bind() does, and takes schedules from `made`, which calls share.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
 
-/// The layers of a model for a batch that runs as one: no schedule, no buckets, and nothing asked of the model as a whole.
+/// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and
+/// without checks of the model as a whole.
 Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
 
 }  // namespace partita

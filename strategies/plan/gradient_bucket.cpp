@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-/// A bucket that still takes weights.
+/// A bucket to which weights can still be added.
 struct Open {
   Bucket bucket;
   Index bytes;
@@ -21,7 +21,7 @@ struct Open {
 
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms) {
   std::vector<Bucket> done;
-  std::map<std::tuple<int, AxisSet, AxisSet>, Open> open;  // groups of layers share no bucket: their ranks differ
+  std::map<std::tuple<int, AxisSet, AxisSet>, Open> open;  // groups share no bucket: their ranks differ
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
     const auto& bound = layers[static_cast<std::size_t>(layer)];
     for (std::size_t weight = 0; weight < bound->weights.size(); ++weight) {
@@ -30,7 +30,7 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
       auto& [bucket, bytes, cap] =
           open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, BucketCap(limit)})
               .first->second;
-      const Index more = bound->at.w[weight].owned(0).volume() * element;  // rank 0 holds a largest block
+      const Index more = bound->at.w[weight].owned(0).volume() * element;  // no rank has a larger block than rank 0
       if (!bucket.entries.empty() && bytes + more > cap.bytes()) {
         done.push_back(std::move(bucket));
         bucket = {axes, sharding, {}};

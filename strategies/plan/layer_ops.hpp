@@ -4,7 +4,8 @@
 
 namespace partita {
 
-// The order of operations inside one layer. StepProgram strings layers together; traffic and prices look at one layer by itself.
+// The order of operations inside one layer. StepProgram combines the layers of a stage. Traffic and cost look at one
+// layer alone.
 
 /// Calls visit(op) for each operation of a layer's forward.
 template <class Visit>
@@ -17,7 +18,8 @@ void each_forward_op(const LayerPlan& layer, int index, bool recompute, Visit&& 
   visit(StepOp{release_work, recompute, 0, index});
 }
 
-/// Calls visit(op) for each operation of a layer's backward up to its dx; with `filter` dw is formed before dx, else it comes later.
+/// Calls visit(op) for each operation of a layer's backward up to its dx. With `filter`, dw is computed before dx;
+/// otherwise a later action computes it.
 template <class Visit>
 void each_backward_op(const LayerPlan& layer, int index, bool filter, Visit&& visit) {
   using enum StepOp::Kind;
@@ -33,7 +35,8 @@ void each_backward_op(const LayerPlan& layer, int index, bool filter, Visit&& vi
   }
 }
 
-/// Calls visit(op) for all operations of a layer for one microbatch: forward, and in training recomputation and backward.
+/// Calls visit(op) for every operation of a layer for one microbatch: forward and, in training, recomputation and
+/// backward.
 template <class Visit>
 void each_microbatch_op(const LayerPlan& layer, int index, bool training, Visit&& visit) {
   each_forward_op(layer, index, false, visit);

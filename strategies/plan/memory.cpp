@@ -12,19 +12,21 @@ namespace partita {
 
 namespace {
 
-/// Adds the weights of a layer that `rank` of its stage holds outside of buckets: untrained ones, and copies that kernels read.
+/// Adds the weights of a layer that `rank` of its stage holds outside of buckets: weights that are not trained, and
+/// copies in the compute dtype.
 void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
   const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
   for (std::size_t i = 0; i < layer->weights.size(); ++i) {
     const Index elements = layer->at.w[i].owned(rank).volume();
     const bool rounded =
-        layer->weights[i].trained && element != master;  // kept twice: the master, and what kernels read
+        layer->weights[i].trained && element != master;  // held twice: the master, and the copy that kernels read
     if (rounded) use[MemoryClass::weights] += elements * element;
     if (!layer->weights[i].trained || !plan.workload.training) use[MemoryClass::weights] += elements * master;
   }
 }
 
-/// Adds the weights, gradients and optimizer state of a bucket that `rank` of its stage holds: for all its layers, or for one.
+/// Adds the weights, gradients and optimizer state of a bucket that `rank` of its stage holds. Counts all layers of the
+/// bucket or, with `layer`, only this one.
 void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer = {}) {
   const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
   const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
@@ -39,7 +41,8 @@ void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use
   }
 }
 
-/// Replays the operations of a rank's step: a buffer is its bytes. Where two names stand for one tensor, they share one buffer.
+/// Replays the operations of a rank's step. A buffer is only a number of bytes. Two names for one tensor share a
+/// buffer.
 class Replay {
  public:
   Replay(const Plan& plan, int rank)
@@ -52,7 +55,7 @@ class Replay {
         master_(size_of(master_dtype(plan.workload.dtype))),
         microbatches_(static_cast<std::size_t>(plan.microbatches)),
         sums_(plan.buckets.size()) {
-    MemoryUse use;  // for good
+    MemoryUse use;  // held during the whole step
     for (const auto& layer : plan.layers)
       if (plan.replica_on(layer.group, stage_) >= 0) add_weights(plan, layer, rank_, use);
     for (const auto& bucket : plan.buckets)
@@ -79,8 +82,8 @@ class Replay {
   /// The tensors of one layer for one microbatch.
   struct LayerTensors {
     Buffer output, gradient, dy;
-    std::vector<Buffer> kept, work;  // for backward; for one pass, which ends with release_work
-    Buffer y;                        // before it is redistributed
+    std::vector<Buffer> kept, work;  // held for backward; held for one pass, until release_work
+    Buffer y;                        // the output before its redistribution
   };
   struct Microbatch {
     Buffer images, target;
@@ -186,7 +189,7 @@ class Replay {
   }
 
   Buffer hold(MemoryClass memory, Index bytes) { return memory_.hold(memory, bytes); }
-  /// Elements that the rank has of a layout of the plan, counted once.
+  /// Returns the number of elements that the rank owns in a layout of the plan. Each layout is counted only once.
   Index volume(const Layout& layout) {
     const auto [known, fresh] = volumes_.try_emplace(&layout);
     if (fresh) known->second = layout.owned(rank_).volume();
@@ -213,14 +216,14 @@ class Replay {
     return now;
   }
 
-  /// The extended copy that a halo is received into; empty if `local` holds all that is needed.
+  /// Returns the extended copy into which a halo is received; empty if `local` holds everything that is needed.
   Buffer extended(const std::optional<Halo>& halo, const Layout& local) {
     if (!halo) return {};
     const Box needed = halo->needed(rank_);
     return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
   }
 
-  /// What a product gathers, and what its sums pass through.
+  /// Holds the tensors that a product gathers and the buffers of its sums.
   void multiply(const LayerPlan& layer, std::size_t which) {
     if (which >= layer->at.products.size()) return;
     const ProductPlan& product = layer->at.products[which];
@@ -276,20 +279,20 @@ class Replay {
 
   int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
 
-  /// One bucket after the other is applied; then what a sharded optimizer updated is gathered.
+  /// Holds the buffers in which a sharded optimizer gathers the weights, after the update of every bucket.
   void gather() {
     if (!plan_.sharded_optimizer) return;
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
       if (master_ == element_ && group_of(plan_.buckets[b]) == action_.group) sums_[b].clear();
-    std::vector<Buffer> travelling;
+    std::vector<Buffer> traveling;
     for (const auto& bucket : plan_.buckets)
       if (group_of(bucket) == action_.group && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
-        travelling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
+        traveling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
   }
 
   const Plan& plan_;
   int stage_;
-  int rank_;  // in the stage
+  int rank_;  // in the stage's grid
   StepProgram program_;
   const StageLayers& stage_layers_;
   Index element_, master_;  // bytes
@@ -297,7 +300,7 @@ class Replay {
   std::unordered_map<const Layout*, Index> volumes_;
   std::unordered_map<const ProductPlan*, Index> workspaces_;
   std::vector<Microbatch> microbatches_;
-  Action action_;  // that is replayed; its layers and its microbatch follow
+  Action action_;  // the action that is replayed; its layers and its microbatch follow
   const std::vector<LayerPlan>* layers_ = nullptr;
   Microbatch* m_ = nullptr;
   std::vector<std::vector<Buffer>> sums_;  // by bucket
@@ -344,9 +347,8 @@ void check_memory(const Plan& plan, Index limit) {
     }
   if (worst.total > limit)
     fail(
-        "rank {} of the grid \"{}\"{} holds up to {} ({}), {} more than the memory limit of {}; cut samples or space "
-        "over "
-        "more ranks, or give layers recompute = true",
+        "rank {} of the grid \"{}\"{} holds up to {} ({}), {} more than the memory limit of {}; shard samples or "
+        "space over more ranks, or set recompute = true for some layers",
         plan.rank_in_stage(where), plan.grids[static_cast<std::size_t>(plan.stage_of_rank(where))].print(),
         plan.grids.size() > 1 ? fmt::format(" of stage {}", plan.stage_of_rank(where)) : "", print_bytes(worst.total),
         worst.each.print(), print_bytes(worst.total - limit), print_bytes(limit));

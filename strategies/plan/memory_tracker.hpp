@@ -8,9 +8,10 @@
 
 namespace partita {
 
-/// What a rank holds at a moment, and the most that it has held. Buffers must not outlive it.
+/// Counts the bytes that a rank holds now, and their peak.
+/// @pre The tracker outlives its buffers.
 class MemoryTracker {
-  /// So many bytes, until it is destroyed.
+  /// Holds `bytes` bytes until it is destroyed.
   class Held {
    public:
     Held(MemoryTracker& of, MemoryClass memory, Index bytes) : of_(of), memory_(memory), bytes_(bytes) {}
@@ -25,7 +26,7 @@ class MemoryTracker {
   };
 
  public:
-  /// Bytes that are held until the last copy is gone.
+  /// A number of bytes, held until the last copy is destroyed.
   using Buffer = std::shared_ptr<const Held>;
 
   MemoryTracker() = default;
@@ -36,7 +37,7 @@ class MemoryTracker {
     take(memory, bytes);
     return std::make_shared<const Held>(*this, memory, bytes);
   }
-  /// For good.
+  /// Holds `bytes` bytes until the end.
   void take(MemoryClass memory, Index bytes) {
     now_[memory] += bytes;
     peak_.each[memory] = std::max(peak_.each[memory], now_[memory]);

@@ -21,7 +21,7 @@ bool LayerBinding::needs_any_dx() const {
 
 namespace {
 
-/// Calls back with each layer that reads another one; one that takes it twice is one.
+/// Calls reads(layer, reader) for each reader of each layer. A reader that has the layer as two inputs counts once.
 template <class F>
 void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
@@ -154,7 +154,7 @@ bool Plan::needs_output(int layer, int stage, int replica) const {
   const auto all = readers(layer, stage, replica);
   return std::any_of(all.begin(), all.end(), [&](int reader) {
     const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
-    return other.recompute && !(bound.recompute && other.group == bound.group);  // then it runs once more itself
+    return other.recompute && !(bound.recompute && other.group == bound.group);  // then `bound` is recomputed too
   });
 }
 
@@ -197,14 +197,15 @@ GroupGraph graph_of(const Plan& plan) {
       const auto& from = plan.layers[static_cast<std::size_t>(input)];
       if (from.group == layer.group) continue;
       int producer = from.group;
-      for (const auto& boundary : from.sends_to_stages)  // another group of the stage may have taken it in
+      for (const auto& boundary : from.sends_to_stages)  // another group of the stage may receive it
         if (stage(boundary.group) == stage(layer.group) && boundary.group != layer.group) producer = boundary.group;
       edges.insert({producer, layer.group});
     }
   return {static_cast<int>(plan.stage_of_group.size()), {edges.begin(), edges.end()}};
 }
 
-// Stages have no rank in common, so that of those that own the same all are as far away, and the first sends.
+// Stages have no rank in common. So all ranks that own the same elements are equally far from the receiver, and the
+// first of them sends.
 TransferPlan StageBoundary::transfer(int rank, bool back) const {
   const Layout &have = back ? to : from, &need = back ? from : to;
   const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();

@@ -6,7 +6,8 @@ namespace partita {
 
 namespace {
 
-/// Two kinds for each of some numbers of microbatches; one of 128 stages and as many microbatches is 2 MiB.
+/// The number of schedules to keep: enough for two kinds at four numbers of microbatches. A schedule of 128 stages and
+/// 128 microbatches takes 2 MiB.
 constexpr std::size_t kept = 8;
 
 }  // namespace

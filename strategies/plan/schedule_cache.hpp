@@ -7,11 +7,11 @@
 
 namespace partita {
 
-/// Schedules with what their stages say to each other. A planner cuts and binds many strategies of as many stages and microbatches in
-/// turn: the last few are kept.
+/// Keeps the schedules used last, with their communication between stages. A planner binds many strategies with the
+/// same number of stages and microbatches in turn, and these need the same schedules.
 class ScheduleCache {
  public:
-  /// As with_communication(generate(request), graph, true, places).
+  /// Returns with_communication(generate(request), graph, true, places).
   std::shared_ptr<const Schedule> of(const ScheduleRequest& request, const GroupGraph& graph,
                                      const std::vector<std::vector<int>>& places);
 
@@ -22,7 +22,7 @@ class ScheduleCache {
     std::vector<std::vector<int>> places;
     std::shared_ptr<const Schedule> schedule;
   };
-  std::deque<Made> made_;  // the last one first
+  std::deque<Made> made_;  // most recent first
 };
 
 }  // namespace partita

@@ -7,24 +7,24 @@
 
 namespace partita {
 
-/// Which of a plan's layers one stage runs or reads, found out once for all microbatches.
+/// The layers of a plan that one stage runs or reads. It is computed once for all microbatches.
 class StageLayers {
  public:
   StageLayers(const Plan& plan, int stage);
 
-  /// The layers of a group, of whatever stage: the first, and behind the last.
+  /// Returns the layers [first, end) of a group of any stage.
   std::pair<std::size_t, std::size_t> of_group(int group) const { return groups_[static_cast<std::size_t>(group)]; }
-  /// The number of a layer among those that the stage runs or reads; 0 for others.
+  /// Returns the index of a layer among those that the stage runs or reads; 0 for other layers.
   std::size_t number(std::size_t layer) const { return numbers_[layer]; }
-  /// How many these are.
+  /// Returns the number of layers that the stage runs or reads.
   std::size_t count() const { return count_; }
 
-  /// What the stage has of one replica.
+  /// The stage's part of one replica.
   struct Replica {
     int first_group = 0;
-    int microbatches = 0;                   ///< that go through it
-    std::vector<std::vector<int>> readers;  ///< on the stage, by layer
-    std::vector<bool> needs_output;         ///< by layer, as Plan has it
+    int microbatches = 0;                   ///< number of microbatches that the replica runs
+    std::vector<std::vector<int>> readers;  ///< by layer: its readers on the stage
+    std::vector<bool> needs_output;         ///< by layer: as Plan::needs_output
   };
   const Replica& replica(int number) const { return replicas_[static_cast<std::size_t>(number)]; }
 

@@ -15,7 +15,7 @@ int find_layer(const Model& model, const Strategy::Group& group, const std::stri
   if (layer >= 0) return layer;
   std::vector<std::string> names;
   for (const auto& each : model.layers()) names.push_back(each.name);
-  fail("{}: '{}' is no layer of the model '{}'{}; it has {}", group.place, name, model.name(),
+  fail("{}: '{}' is not a layer of the model '{}'{}; it has {}", group.place, name, model.name(),
        did_you_mean(name, names), quoted_list(names));
 }
 
@@ -73,7 +73,7 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
   if (strategy.schedule() == ScheduleKind::single && stages == 1) return single_stage(true);
   const ScheduleRequest request = request_of(strategy, stages, microbatches);
   if (strategy.groups().empty() && request.groups_per_stage > 1)  // stages = N has been placed by now
-    fail("the schedule '{}' runs {} groups of layers a stage; name them by [[group]] entries, two or more",
+    fail("the schedule '{}' runs {} groups of layers per stage; name them in two or more [[group]] entries",
          name(request.kind), request.groups_per_stage);
   std::vector<std::vector<int>> replicas{places};
   if (request.kind == ScheduleKind::chimera) replicas.push_back(reversed_stages(places));
@@ -86,7 +86,7 @@ void check_replica_grids(const Strategy& strategy) {
     if (const std::size_t other = grids.size() - 1 - s; grids[s].print() != grids[other].print())
       fail(
           "the schedule '{}' keeps the layers of stage {} on stage {} too, but their grids are \"{}\" and \"{}\"; give "
-          "both the same",
+          "both the same grid",
           name(strategy.schedule()), s, other, grids[s].print(), grids[other].print());
 }
 

@@ -5,26 +5,28 @@
 
 namespace partita {
 
-// What stages add to binding.
+// The parts of binding that concern stages.
 
-/// The entry of Strategy::stages() of every layer: its group. Throws Error, with the entry's place, for entries that do not
-/// follow one another from the first layer to the last.
+/// Returns the group of every layer, as the entries of Strategy::groups() say. Throws Error with the entry's place if
+/// the entries do not follow one another from the first layer to the last.
 std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy);
 
-/// What a strategy asks of a schedule for training.
+/// Returns the request for the training schedule of a strategy.
 ScheduleRequest request_of(const Strategy& strategy, int stages, int microbatches);
 
-/// The order of a step of so many microbatches. Throws Error for a kind that the stages do not fit.
+/// Returns the schedule of a step of `microbatches` microbatches. Throws Error if the stages do not fit the kind of
+/// schedule.
 Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places, const GroupGraph& graph,
                        int microbatches, bool training, ScheduleCache& made);
 
-/// Both replicas of a group of layers lie on grids of one shape: the ranks of one are those of the other. Throws Error if not.
+/// Throws Error unless both replicas of each group of layers are on grids of the same shape: each rank is paired with
+/// the rank that has the same coordinates.
 void check_replica_grids(const Strategy& strategy);
 
-/// Groups on the stages in the opposite order.
+/// Returns the stage of each group, with the stages in the opposite order.
 std::vector<int> reversed_stages(std::vector<int> places);
 
-/// The same placement on another grid, for the axes that it has too, and for no others.
+/// Returns the same placement on another grid. Axes that the other grid lacks are dropped.
 Layout same_placement(const Layout& layout, const Grid& grid);
 
 }  // namespace partita

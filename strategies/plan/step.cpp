@@ -49,10 +49,10 @@ namespace {
 
 using enum StepOp::Kind;
 
-/// About the number of operations in one pass of one layer.
+/// The approximate number of operations in one pass of one layer.
 constexpr std::size_t ops_of_pass = 10;
 
-/// Writes the operations of the actions of one group of layers, of one replica and for one size of microbatch.
+/// Writes the operations of one action for one group of layers, in one replica and for one size of microbatch.
 class GroupOps {
  public:
   GroupOps(const Plan& plan, const std::vector<LayerPlan>& layers, const StageLayers& stage_layers, int stage,
@@ -66,7 +66,7 @@ class GroupOps {
         first_(static_cast<int>(stage_layers.of_group(action.group).first)),
         end_(static_cast<int>(stage_layers.of_group(action.group).second)) {}
 
-  /// `last`: no later action of the step forms gradients of the group's weights.
+  /// Returns the operations. `last` is true if no later action of the step computes gradients of the group's weights.
   std::vector<StepOp> write(bool last) && {
     if (action_.is_compute()) ops_.reserve(static_cast<std::size_t>(end_ - first_) * ops_of_pass);
     using Kind = Action::Kind;
@@ -110,7 +110,7 @@ class GroupOps {
     }
   }
 
-  /// Frees what backward does not need or will compute again, and inputs that no later layer of the stage reads.
+  /// Frees the tensors that backward does not need or recomputes, and inputs that no later layer of the stage reads.
   void release_after_forward(int i) {
     if (!keeps(i)) add(release_kept, i);
     for (const int input : layer(i).inputs)
@@ -155,7 +155,8 @@ class GroupOps {
     release_ends();
   }
 
-  /// The state that all forwards of the microbatch left: layers that kept what their backward needs, and outputs that are still there.
+  /// Sets the state after all forwards of the microbatch: which layers kept the tensors for backward, and which outputs
+  /// still exist.
   void begin_backward() {
     for (int i = first_; i < end_; ++i) {
       live_.push_back(keeps(i));
@@ -165,25 +166,26 @@ class GroupOps {
   std::vector<bool>::reference live(int i) { return live_[static_cast<std::size_t>(i - first_)]; }
   std::vector<bool>::reference has_output(int i) { return has_output_[static_cast<std::size_t>(i - first_)]; }
 
-  /// Runs the forward of a layer once more, if it kept nothing.
+  /// Runs the forward of a layer again if it kept nothing.
   void recompute(int i) {
     if (live(i)) return;
     restore(i);
     release_restored(i);
   }
 
-  /// Runs a forward once more, after those of the group that it needs the outputs of.
+  /// Runs the forward of a layer again, after the forwards in the group whose outputs it needs.
   void restore(int i) {
     for (const int input : layer(i).inputs)
       if (mine(input) && (!has_output(input) || (layer(input).recompute && !live(input)))) restore(input);
-    add(release_output, i);  // it may have stayed to be sent to another stage
+    add(release_output, i);  // it may still exist because it was sent to another stage
     each_forward_op(layer(i), i, true, append());
     live(i) = has_output(i) = true;
     for (const int input : layer(i).inputs)
       if (mine(input)) release_restored(input);
   }
 
-  /// Frees the output of a restored layer once every reader that recomputes has run. Layers of later groups have, by then.
+  /// Frees the output of a restored layer when every recomputed reader has run. Readers in later groups have run by
+  /// then.
   void release_restored(int i) {
     const auto waits = [&](int reader) { return mine(reader) && layer(reader).recompute && !live(reader); };
     if (!layer(i).recompute || std::any_of(readers(i).begin(), readers(i).end(), waits)) return;
@@ -191,7 +193,7 @@ class GroupOps {
     has_output(i) = false;
   }
 
-  /// Frees outputs of other stages, which stayed for layers that recompute, with the group that reads them first.
+  /// Frees outputs of other stages that were kept for recomputed layers. The first group that reads them frees them.
   void release_arrived() {
     std::vector<int> arrived;
     for (int i = first_; i < end_; ++i)
@@ -212,7 +214,7 @@ class GroupOps {
     if (plan_.second_replica) add(add_replicas);
   }
 
-  /// What layers of the group `producer` leave for the group `consumer`.
+  /// Adds the transfers from layers of the group `producer` to the group `consumer`, or those of gradients back.
   void cross(StepOp::Kind kind, int producer, int consumer) {
     const bool back = kind == send_gradient || kind == receive_gradient;
     const auto [first, end] = stage_layers_.of_group(producer);
@@ -231,7 +233,7 @@ class GroupOps {
   const StageLayers::Replica& replica_;
   int stage_;
   Action action_;
-  int first_, end_;  // layers of the group
+  int first_, end_;  // the layers [first, end) of the group
   std::vector<bool> live_, has_output_;
   std::vector<StepOp> ops_;
 };
@@ -245,7 +247,7 @@ bool forms_gradients(const Action& action) {
 StepProgram::StepProgram(const Plan& plan, int stage)
     : plan_(plan), stage_(stage), stage_layers_(std::make_shared<const StageLayers>(plan, stage)) {
   const StageLayers& stage_layers = *stage_layers_;
-  std::map<std::pair<int, int>, int> formed;  // (replica, group) -> microbatches whose dw is formed so far
+  std::map<std::pair<int, int>, int> formed;  // (replica, group) -> number of microbatches whose dw is computed so far
   std::map<std::tuple<Action::Kind, int, int, int, const void*, bool>, std::size_t> known;
   for (const Action& action : actions()) {
     const auto& layers = plan.layers_of(action.microbatch);

@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// Collects what one layer sends on one rank: what the operations of a microbatch send, times the number of microbatches.
+/// Lists what one layer sends on one rank: the traffic of a microbatch's operations, times the number of microbatches.
 class TrafficList {
  public:
   TrafficList(const Plan& plan, const LayerPlan& layer, int replica, int world_rank, int times)
@@ -21,13 +21,13 @@ class TrafficList {
         times_(times),
         element_(size_of(plan.workload.dtype)) {}
 
-  /// What one microbatch sends inside the layer's stage.
+  /// Adds the traffic of the microbatches inside the layer's stage.
   void add_microbatch() {
     if (times_ > 0 && runs())
       each_microbatch_op(layer_, 0, plan_.workload.training, [this](const StepOp& op) { add_op(op); });
   }
 
-  /// What one microbatch's output, and its gradient, send between stages.
+  /// Adds the traffic of the output and its gradient between stages.
   void add_boundaries() {
     if (times_ == 0) return;
     for (const auto& boundary : layer_.sends_to_stages) {
@@ -36,7 +36,7 @@ class TrafficList {
     }
   }
 
-  /// What completes the pending sums of an output before it goes to another stage.
+  /// Adds the traffic that completes the pending sums of an output before it goes to another stage.
   void complete_sums(const StageBoundary& boundary) {
     pass_ = Pass::stages;
     if (runs())
@@ -44,7 +44,7 @@ class TrafficList {
                 boundary.complete_sums);
   }
 
-  /// What the buckets that the layer completes send, once a step.
+  /// Adds the traffic once per step of the buckets that the layer completes.
   void add_reduce(int layer) {
     times_ = 1;
     pass_ = Pass::update;
@@ -57,7 +57,7 @@ class TrafficList {
   std::vector<PlannedTraffic> list;
 
  private:
-  /// True if the rank is one of the layer's stage.
+  /// Returns true if the rank belongs to the layer's stage.
   bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }
 
   void add_op(const StepOp& op) {
@@ -75,7 +75,7 @@ class TrafficList {
       case start_backward: return add_start_backward();
       case backward_filter: return add_product(2, "product dw");
       case backward_data: return add_backward_data();
-      default: return;  // it sends nothing
+      default: return;  // no traffic
     }
   }
 
@@ -91,7 +91,7 @@ class TrafficList {
     add_collectives(Collective::When::backward);
   }
 
-  /// Without a halo of dy, the halo of x goes back as its adjoint: what was received is sent.
+  /// Adds the adjoint of x's halo if dy has no halo: every rank sends back dx for the elements of x that it received.
   void add_backward_data() {
     if (moves(layer_->at.x_halo) && !layer_->at.dy_halo) {
       const TransferPlan& plan = x_halo();
@@ -113,7 +113,7 @@ class TrafficList {
     add(role, steps);
   }
 
-  /// What goes to another stage, and its gradient that comes back.
+  /// Adds the transfer of the output to another stage, and of its gradient back.
   void cross(const StageBoundary& boundary) {
     const auto send = [&](const std::string& role, bool back) {
       const TransferPlan plan = boundary.transfer(world_rank_, back);
@@ -128,11 +128,11 @@ class TrafficList {
 
   void add(const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
     if (times_ == 0 || traffic == Traffic{}) return;
-    if (list.empty()) list.reserve(4);  // few layers move more
+    if (list.empty()) list.reserve(4);  // few layers have more
     list.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose_, 0, 0});
   }
 
-  /// `traffic` of the transfers of `rank`, from which its peers are counted.
+  /// Adds the traffic of an exchange. `rank` is the number from which the distances of its peers are counted.
   void add_exchange(const std::string& role, AxisSet axes, const TransferPlan& plan, Traffic traffic, int rank) {
     const std::size_t before = list.size();
     add(role, Verb::exchange, axes, traffic);
@@ -146,9 +146,9 @@ class TrafficList {
   Traffic sent(const TransferPlan& plan) const {
     return {static_cast<Index>(plan.sends.size()), plan.sent() * element_};
   }
-  /// Windows that stay in their blocks have a halo, along no axis, which no transfer need be planned for.
+  /// Returns true if a halo needs transfers. If all windows stay in their blocks, the halo has no axes.
   static bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; }
-  /// The exchange of x, planned once: its adjoint goes back on it.
+  /// Returns the transfers of x's halo. They are planned once, because the adjoint uses them too.
   const TransferPlan& x_halo() {
     if (!x_halo_) x_halo_ = layer_->at.x_halo->transfer(rank_);
     return *x_halo_;
@@ -182,14 +182,14 @@ class TrafficList {
     const ProductPlan& product = layer_->at.products[which];
     purpose_ = Purpose::product;
     add(role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
-    if (!list.empty() && list.back().role == role) {  // to and from any rank of the grid
+    if (!list.empty() && list.back().role == role) {  // the peers may be any ranks of the grid
       list.back().below = rank_;
       list.back().above = grid_.size() - 1 - rank_;
     }
     add(role, product.redistribute_c);
   }
 
-  /// What the buckets move that this layer, of this number, completes.
+  /// Adds the traffic of the buckets that the layer with this index completes.
   void reduce(int layer) {
     const Index master = size_of(master_dtype(plan_.workload.dtype));
     for (const auto& bucket : plan_.buckets) {
@@ -220,7 +220,7 @@ class TrafficList {
   const LayerPlan& layer_;
   int replica_;
   const Grid& grid_;
-  int world_rank_, rank_, times_;  // of the world; of the stage's grid
+  int world_rank_, rank_, times_;  // rank in the world, rank in the stage's grid, number of microbatches
   std::optional<TransferPlan> x_halo_;
   Pass pass_ = Pass::forward;
   Purpose purpose_ = Purpose::input;

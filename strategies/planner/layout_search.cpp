@@ -23,13 +23,13 @@ class Table {
 /// A node that was eliminated. Its choice follows from its neighbors' choices.
 struct Eliminated {
   int node = 0;
-  std::vector<std::pair<int, Table>> neighbours;  ///< costs by its own choice, then the neighbor's
+  std::vector<std::pair<int, Table>> neighbors;  ///< costs by its own choice, then the neighbor's
 };
 
 /// A graph without parallel edges, which shrinks as nodes are eliminated.
 class Elimination {
  public:
-  explicit Elimination(const ChoiceGraph& graph) : nodes_(graph.nodes), neighbours_(graph.nodes.size()) {
+  explicit Elimination(const ChoiceGraph& graph) : nodes_(graph.nodes), neighbors_(graph.nodes.size()) {
     left_ = nodes_.size();
     for (const auto& edge : graph.edges)
       connect(edge.from, edge.to, [&](std::size_t a, std::size_t b) { return edge.costs[a][b]; });
@@ -44,16 +44,16 @@ class Elimination {
   }
 
  private:
-  using Neighbours = std::vector<std::pair<int, Table>>;
+  using Neighbors = std::vector<std::pair<int, Table>>;
 
   std::vector<double>& node(int i) { return nodes_[static_cast<std::size_t>(i)]; }
-  Neighbours& neighbours(int i) { return neighbours_[static_cast<std::size_t>(i)]; }
+  Neighbors& neighbors(int i) { return neighbors_[static_cast<std::size_t>(i)]; }
   bool there(int i) { return !node(i).empty(); }
 
   Table& edge(int a, int b) {
-    for (auto& [other, table] : neighbours(a))
+    for (auto& [other, table] : neighbors(a))
       if (other == b) return table;
-    return neighbours(a).emplace_back(b, Table(node(a).size(), node(b).size())).second;
+    return neighbors(a).emplace_back(b, Table(node(a).size(), node(b).size())).second;
   }
   template <class Cost>
   void connect(int a, int b, Cost&& cost) {
@@ -66,11 +66,11 @@ class Elimination {
   }
 
   /// Removes a node from the graph and returns its edges.
-  Neighbours remove(int i) {
-    Neighbours mine = std::move(neighbours(i));
-    neighbours(i).clear();
+  Neighbors remove(int i) {
+    Neighbors mine = std::move(neighbors(i));
+    neighbors(i).clear();
     for (const auto& [other, table] : mine) {
-      std::erase_if(neighbours(other), [&](const auto& edge) { return edge.first == i; });
+      std::erase_if(neighbors(other), [&](const auto& edge) { return edge.first == i; });
       ready_.push_back(other);
     }
     --left_;
@@ -84,7 +84,7 @@ class Elimination {
     while (!ready_.empty()) {
       const int i = ready_.back();
       ready_.pop_back();
-      if (there(i) && neighbours(i).size() <= 2) order.push_back(eliminate(i, own, choice.cost));
+      if (there(i) && neighbors(i).size() <= 2) order.push_back(eliminate(i, own, choice.cost));
     }
     if (left_ > 0) try_all(choice);
     for (; !order.empty(); order.pop_back()) {
@@ -101,7 +101,7 @@ class Elimination {
   /// Removes a node with at most two neighbors. The cost of its best choice moves to the neighbors, or to the edge
   /// between them.
   Eliminated eliminate(int i, std::vector<std::vector<double>>& own, double& cost) {
-    Neighbours mine = remove(i);
+    Neighbors mine = remove(i);
     const auto costs = std::move(node(i));
     node(i).clear();
     const auto least = [&](auto&& of_edges) {
@@ -148,7 +148,7 @@ class Elimination {
   }
 
   std::vector<std::vector<double>> nodes_;  // costs by choice; empty for an eliminated node
-  std::vector<Neighbours> neighbours_;
+  std::vector<Neighbors> neighbors_;
   std::vector<int> ready_;  // nodes that may have at most two neighbors
   std::size_t left_ = 0;
 };

@@ -14,7 +14,7 @@ using Kind = Action::Kind;
 
 struct Look {
   char letter;
-  const char* colour;
+  const char* color;
   const char* what;
 };
 
@@ -106,7 +106,7 @@ std::string timeline_svg(const Simulation& simulation, const std::string& title)
       bars += fmt::format(
           "<g><title>{} {} to {}</title><rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" "
           "fill-opacity=\"{}\" stroke=\"white\" stroke-width=\"0.5\"/>",
-          escaped(action.print()), start, end, x, y, w, row - 4, l.colour, later ? 1 : 0.65);
+          escaped(action.print()), start, end, x, y, w, row - 4, l.color, later ? 1 : 0.65);
       if (w > 14 && action.is_compute())
         bars += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", x + w / 2,
                             y + row * 0.55, action.microbatch);
@@ -115,7 +115,7 @@ std::string timeline_svg(const Simulation& simulation, const std::string& title)
       shown[static_cast<unsigned char>(l.letter)] = true;
       out += fmt::format(
           "<rect x=\"{0}\" y=\"32\" width=\"12\" height=\"12\" fill=\"{1}\"/><text x=\"{2}\" y=\"42\">{3}</text>\n",
-          key, l.colour, key + 17, l.what);
+          key, l.color, key + 17, l.what);
       key += 150;
     }
   }

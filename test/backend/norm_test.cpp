@@ -137,7 +137,7 @@ struct BatchNorm {
 };
 
 // The five kernels suffice for batch normalization: its gradient equals the difference quotient of its loss.
-TEST(BatchNormalisation, GradientIsTheDifferenceQuotient) {
+TEST(BatchNormalization, GradientIsTheDifferenceQuotient) {
   const auto backend = make_reference_backend();
   Generator random(3);
   const Box box(Shape{{'N', 3}, {'C', 2}, {'H', 3}, {'W', 2}});

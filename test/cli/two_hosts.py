@@ -98,8 +98,8 @@ def ranks_of(folder):
 
 
 def cut(folder):
-    """Cuts the link during training. The ranks of both hosts end by themselves. The launcher of MPICH does not notice the
-    cut, so the test ends it."""
+    """Cuts the link during training. The ranks of both hosts end by themselves. The launcher of MPICH does not notice
+    the cut, so the test ends it."""
     job = on_hosts(folder, *TRAIN, "--epochs", "100000", "--no-test", "--timeout", "5", "--kernels", folder)
     for line in job.stdout:
         if line.startswith("epoch"):

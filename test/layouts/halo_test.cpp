@@ -156,7 +156,7 @@ TEST(Halo, NoneWhereNoSpatialDimensionIsCut) {
   EXPECT_EQ(halo("H@a W@b").widths(), "H 1+1 W 1+1");
 }
 
-TEST(Halo, DiagonalNeighboursAreIncluded) {
+TEST(Halo, DiagonalNeighborsAreIncluded) {
   const auto grid = Grid::parse("a=2 b=2");
   const auto x = Layout::parse("H@a W@b", shape_of(1, 4, 4), grid);
   const std::vector<Window> windows{{3, 1, 1, 1, 1}, {3, 1, 1, 1, 1}};

@@ -209,7 +209,7 @@ TEST(Model, ActivationsDescribeTheirParameters) {
                {"layer 'z'", "window needs spatial dimensions"});
 }
 
-TEST(Model, NormalisesGroups) {
+TEST(Model, NormalizesGroups) {
   Begun b;
   const auto c = b.m.conv("c", b.t, {.filters = 6});
   b.m.group_norm("g", c, {.groups = 3});

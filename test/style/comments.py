@@ -1,6 +1,8 @@
-"""Comments wrap at 120 columns, as do docstrings and the text of README.md and docs/."""
+"""Comments wrap at 120 columns, as do docstrings and the text of README.md and docs/. Recorded commands and their
+output in the header of an example ("// $ ...") do not wrap."""
 
 import io
+import itertools
 import re
 import tokenize
 
@@ -18,11 +20,19 @@ def lines_of(text, begin, end):
     return range(first, first + text.count("\n", begin, end) + 1)
 
 
+def recorded(text):
+    """The numbers of the lines of the first comment from the first "// $ ..." on."""
+    header = list(itertools.takewhile(lambda line: line.startswith("//"), text.splitlines()))
+    first = next((number for number, line in enumerate(header, 1) if line.startswith("// $ ")), len(header) + 1)
+    return range(first, len(header) + 1)
+
+
 def in_cpp(text):
-    """The numbers of the lines with a comment."""
+    """The numbers of the lines with a comment, without recorded commands and output."""
+    skipped = recorded(text)
     for match in CPP.finditer(text):
         if match.group().startswith(("//", "/*")):
-            yield from lines_of(text, *match.span())
+            yield from (number for number in lines_of(text, *match.span()) if number not in skipped)
 
 
 def in_python(text):

@@ -1,6 +1,6 @@
 """Makes the documentation from the public headers, README.md and docs/, and fails on Doxygen's warnings. Every class
-must say what it is; members whose names say all need no comment. Arguments: doxygen, and the folder for the pages unless
-only the warnings matter."""
+must have a description; a member with a clear name needs no comment. Arguments: doxygen, and the folder for the pages
+unless only the warnings matter."""
 
 import pathlib
 import re

@@ -1,7 +1,8 @@
-"""Runs the commands that a document shows, from the root of the project, and compares their output with the lines below
+"""Runs the commands that a document shows from the root of the project and compares their output with the lines below
 them. Commands are the lines "// $ ..." in the header of an example, or "$ build/..." in the code blocks of the README
-and of the pages in docs/. A line "..." stands for any number of lines. Times, speeds and process numbers differ from run
-to run and are not compared. Arguments: the document, and the build folder, which replaces build/ in the commands."""
+and of the pages in docs/. A line "..." stands for any number of lines. Times, speeds and process numbers differ from
+run to run and are not compared. Arguments: the document, and the build folder, which replaces build/ in the
+commands."""
 
 import pathlib
 import re

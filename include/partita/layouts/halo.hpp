@@ -45,7 +45,8 @@ class Halo {
   /// Returns the widest halo on each side of each spatial dimension, e.g. "H 1+1 W 0+2" (below + above); "" if there is
   /// none.
   std::string widths() const;
-  /// True for halos of the same layouts along the same axes. What windows they read is not compared: equal operators read the same.
+  /// True for halos of the same layouts along the same axes. It does not compare the windows, which are the same for
+  /// equal operators.
   bool operator==(const Halo& other) const {
     return parts_ == other.parts_ || (parts_->owner == other.parts_->owner &&
                                       parts_->consumer == other.parts_->consumer && parts_->axes == other.parts_->axes);

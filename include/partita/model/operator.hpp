@@ -93,7 +93,8 @@ struct Kept {
   Index more = 0;  ///< further bytes per element of its output
 };
 
-/// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine allows.
+/// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine
+/// allows.
 struct HaloOverlap {
   bool x = false;   ///< forward computes the outputs that need no halo while x's halo arrives
   bool dy = false;  ///< dy's halo arrives while backward_filter computes: start_backward starts it

@@ -34,7 +34,6 @@ double usual_rate(Method method);
 /// The optimizer's settings. It is pure: train/update.hpp does the work. lars and lamb scale a step by norms of the
 /// whole weight, however it is sharded. Biases and the weights of normalizations have neither weight decay nor this
 /// scale.
-/// normalisations have neither decay nor such a scale.
 struct Optimizer {
   Method method = Method::sgd;
   double rate = 0.05;         ///< the highest learning rate

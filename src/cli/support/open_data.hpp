@@ -6,7 +6,8 @@
 
 namespace partita::cli {
 
-/// Opens the training or the test part of the data set that the options name. Throws Error if it does not match the model.
+/// Opens the training or the test part of the data set that the options name. Throws Error if it does not match the
+/// model.
 std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
 
 }  // namespace partita::cli

@@ -15,18 +15,18 @@ namespace partita {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are written as they lie");
+static_assert(std::endian::native == std::endian::little, "numbers are written in the order of bytes in memory");
 
 constexpr std::uint64_t mark = 0x316D757341545250;               // "PRTASum1"
-constexpr std::size_t number = sizeof(std::uint64_t), tail = 3;  // numbers behind the CRC of the rest
+constexpr std::size_t number = sizeof(std::uint64_t), tail = 3;  // tail: numbers after the CRC of the rest
 constexpr const char* missing =
-    "its checksums are missing: the file was cut off, or is another program's or of version 1";
+    "its checksums are missing: the file was truncated, or another program or version 1 wrote it";
 
 std::uint64_t crc_of(std::uint64_t before, std::span<const std::byte> bytes) {
   return crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
 }
 
-/// The CRC of bytes [begin, end), which go on from `before`.
+/// Returns the CRC of bytes [begin, end), continued from the CRC `before`.
 std::uint64_t crc_of_file(int file, std::uint64_t begin, std::uint64_t end, std::uint64_t before) {
   constexpr std::uint64_t piece = std::uint64_t{256} << 10;  // stays in the cache
   std::vector<std::byte> bytes(std::min(piece, end - begin));
@@ -83,17 +83,18 @@ Checksums Checksums::read(int file) {
   const std::uint64_t size = all - (3 * count + 1 + tail) * number;
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(3 * count + 2));
   read_all(file, std::as_writable_bytes(std::span(numbers)), static_cast<off_t>(size));
-  if (crc_of(0, std::as_bytes(std::span(numbers))) != end[1]) fail("its checksums are damaged themselves");
+  if (crc_of(0, std::as_bytes(std::span(numbers))) != end[1]) fail("the checksums themselves are damaged");
   Checksums sums;
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Array array{numbers[3 * i], numbers[3 * i + 1], numbers[3 * i + 2]};
-    if (array.begin < at || array.end < array.begin || array.end > size) fail("its checksums contradict each other");
+    if (array.begin < at || array.end < array.begin || array.end > size)
+      fail("the ranges of its checksums overlap or exceed the file");
     at = array.end;
     sums.arrays_.push_back(array);
   }
   if (sums.rest(file, size) != numbers[static_cast<std::size_t>(3 * count)])
-    fail("what describes its arrays differs from its checksum");
+    fail("the data that describe its arrays differ from their checksum");
   return sums;
 }
 

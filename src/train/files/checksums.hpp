@@ -9,21 +9,23 @@
 
 namespace partita {
 
-/// CRC-32s of a file, of each array's elements and of everything else, in a trailer behind what HDF5 reads. HDF5 1.10
-/// trusts its own structures so far that damaged ones crash it; so they are checked before it sees them.
+/// The CRC-32 checksums of an HDF5 file: one per array, and one of the rest of the file. They are in a trailer after
+/// the part that HDF5 reads. HDF5 1.10 does not check its own structures and crashes if they are damaged. So the
+/// checksums are checked before HDF5 opens the file.
 ///
-/// The trailer is numbers of 64 bits, little end first: begin, end and CRC of each array, large ones in parts; the CRC of
-/// the rest; the number of arrays; the CRC of the numbers so far; a mark.
+/// The trailer consists of 64-bit little-endian numbers: begin, end and CRC of each array (a large array is split into
+/// parts), the CRC of the rest, the number of arrays, the CRC of all numbers before it, and a mark.
 class Checksums {
  public:
-  /// While the file is written: all `elements` of an array, at byte `begin`.
+  /// Adds an array while the file is written: all its `elements`, which begin at byte `begin`.
   void add(off_t begin, std::span<const std::byte> elements);
-  /// Appends the trailer to a file of `size` bytes that holds all else. Throws Error if the system fails.
+  /// Appends the trailer to a file of `size` bytes that is otherwise complete. Throws Error if a system call fails.
   void seal(int file, off_t size) const;
 
-  /// Those of a file. Throws Error if there are none or if anything but arrays differs from them.
+  /// Reads the checksums of a file. Throws Error if there are none, or if anything except the arrays does not match
+  /// them.
   static Checksums read(int file);
-  /// Throws Error if an array differs: every `step`th from `first` on.
+  /// Checks every `step`th array from `first` on. Throws Error if an array does not match its checksum.
   void verify(int file, std::size_t first, std::size_t step) const;
 
  private:

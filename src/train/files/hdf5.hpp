@@ -12,8 +12,8 @@
 
 namespace partita::hdf5 {
 
-/// Every call of HDF5 stands in the scope of a session: its C library is not thread-safe, and ranks may be threads.
-/// Nothing communicates inside one. HDF5 prints nothing meanwhile; what it has to say goes into our errors.
+/// Every call of HDF5 must be in the scope of a session, because its C library is not thread-safe and ranks may be
+/// threads. Do not communicate inside a session. HDF5 prints nothing during a session; its messages go into our errors.
 class Session {
  public:
   Session() : lock_(mutex()) {
@@ -35,7 +35,7 @@ class Session {
   void* client_ = nullptr;
 };
 
-/// Why the last call failed: the system's reason if there is one, else what HDF5 found deepest inside.
+/// Returns why the last call failed: the system's reason if there is one, else HDF5's innermost error message.
 inline std::string reason() {
   std::string text;
   const auto deepest = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -50,7 +50,7 @@ inline std::string reason() {
   return text.substr(begin + mark.size(), text.find('\'', begin + mark.size()) - begin - mark.size());
 }
 
-/// Throws Error with HDF5's reason if `status`, what a call returned, says that it failed.
+/// Throws Error with HDF5's reason if `status`, the result of a call, reports a failure.
 template <class Status>
 Status check(Status status) {
   if (status < 0) throw Error(reason());
@@ -61,7 +61,7 @@ Status check(Status status) {
 class Handle {
  public:
   Handle() = default;
-  /// Takes what a call returned; throws Error if that failed.
+  /// Takes the identifier that a call returned. Throws Error if the call failed.
   Handle(hid_t id, herr_t (*closer)(hid_t)) : id_(check(id)), close_(closer) {}
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   Handle& operator=(Handle&& other) noexcept {
@@ -74,7 +74,7 @@ class Handle {
   }
 
   operator hid_t() const { return id_; }
-  /// Closes now, and throws Error if that fails.
+  /// Closes the identifier now. Throws Error if that fails.
   void close() {
     if (id_ >= 0) check(close_(std::exchange(id_, -1)));
   }
@@ -84,14 +84,14 @@ class Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-/// Access to a file by ordinary system calls, also where HDF5 was built for MPI or the environment names a driver.
+/// Returns access to a file by ordinary system calls, even if HDF5 was built for MPI or the environment names a driver.
 inline Handle serial_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   check(H5Pset_fapl_sec2(access));
   return access;
 }
 
-/// Calls f; an Error from it gets `context` in front.
+/// Calls f. Prefixes an Error that it throws with `context`.
 template <class F>
 auto explained(const std::string& context, F&& f) {
   try {
@@ -101,19 +101,19 @@ auto explained(const std::string& context, F&& f) {
   }
 }
 
-/// The extents of a box as HDF5 takes them.
+/// Returns the extents of a box in HDF5's type.
 inline std::array<hsize_t, max_dims> extents(const Box& box) {
   std::array<hsize_t, max_dims> extents{};
   for (int d = 0; d < box.dims(); ++d) extents[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box.extent(d));
   return extents;
 }
 
-/// A dense array of the box's extents.
+/// Returns the data space of a dense array with the box's extents.
 inline Handle dense_space(const Box& box) {
   return {H5Screate_simple(box.dims(), extents(box).data(), nullptr), H5Sclose};
 }
 
-/// The box in the space of a data set.
+/// Returns the data set's space with the box selected.
 inline Handle selected_space(hid_t data, const Box& box) {
   Handle space(H5Dget_space(data), H5Sclose);
   std::array<hsize_t, max_dims> start{};

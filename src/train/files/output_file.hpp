@@ -31,20 +31,21 @@ inline void copy(int from, int to, off_t begin, off_t end) {
   write_all(to, bytes, begin);
 }
 
-/// Makes what was written to a file or folder durable.
-inline void synchronise(int file) {
-  if (fsync(file) != 0 && errno != EINVAL) fail_system();  // EINVAL: this file system synchronises no folders
+/// Makes the data written to a file or folder durable.
+inline void synchronize(int file) {
+  if (fsync(file) != 0 && errno != EINVAL) fail_system();  // EINVAL: the file system cannot synchronize folders
 }
 
-/// An HDF5 file that appears under its path when it is whole; until then it is written beside it, and removed again
-/// unless it is committed.
+/// An HDF5 file that appears under its path only when it is complete. Until then it is written beside the path, and it
+/// is removed unless it is committed.
 ///
-/// HDF5 1.10 cannot close a file after a write that failed: the file stays open in the library and crashes the process
-/// at exit. So HDF5 writes to memory only, what it needs beside the data sets' elements; these we write ourselves, to
-/// the place that HDF5 gave them, and the rest when HDF5 is done. Memory holds nothing where the elements are.
+/// HDF5 1.10 cannot close a file after a failed write: the file stays open in the library, which crashes the process at
+/// exit. So HDF5 writes only its own structures, and only to a file in memory. We write the elements of the data sets
+/// to disk ourselves, at the offsets that HDF5 gave them, and copy the structures when HDF5 has finished. The file in
+/// memory uses no memory for the elements.
 class OutputFile {
  public:
-  /// The file that a link names is written, not the link.
+  /// If the path is a link, the file that it names is written, not the link.
   explicit OutputFile(const std::string& path) : path_(real_path(path)), partial_(path_ + ".partial") {}
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -59,17 +60,17 @@ class OutputFile {
   const std::string& partial() const { return partial_; }
   hid_t id() const { return file_; }
 
-  /// Creates the file; call in a session, as all that follows.
+  /// Creates the file. Call this and the functions below in a session.
   void create() {
     open_alone();
     memory_.emplace(memfd_create("partita", MFD_CLOEXEC));
     const std::string name = "/proc/self/fd/" + std::to_string(*memory_);
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-    check(H5Pset_fapl_stdio(access));  // the default driver asks for the real path, which memory has none
+    check(H5Pset_fapl_stdio(access));  // the default driver asks for the real path, but memory has none
     file_ = Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
   }
 
-  /// Creates a data set of the file, with the groups that its name asks for.
+  /// Creates a data set, and the groups in its name.
   Handle create_data(const std::string& name, hid_t type, hid_t space) const {
     const Handle groups(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
     check(H5Pset_create_intermediate_group(groups, 1));
@@ -79,7 +80,7 @@ class OutputFile {
     return {H5Dcreate2(file_, name.c_str(), type, space, groups, placed, H5P_DEFAULT), H5Dclose};
   }
 
-  /// Writes all elements of a data set that `create_data` made.
+  /// Writes all elements of a data set that `create_data` created.
   void write(hid_t data, std::span<const std::byte> elements) {
     if (elements.empty()) return;
     const haddr_t at = H5Dget_offset(data);
@@ -98,7 +99,8 @@ class OutputFile {
     summed.get();
   }
 
-  /// Completes the file and makes it durable; every data set is closed.
+  /// Completes the file and makes it durable.
+  /// @pre Every data set is closed.
   void finish() {
     file_.close();
     off_t at = 0;
@@ -110,23 +112,24 @@ class OutputFile {
     require(size >= at, "the file reaches to the end of its elements");
     copy(*memory_, *disk_, at, size);
     checksums_.seal(*disk_, size);
-    synchronise(*disk_);
+    synchronize(*disk_);
   }
 
-  /// Gives it its name.
+  /// Renames the file to its path.
   void commit() {
     if (rename(partial_.c_str(), path_.c_str()) != 0) fail_system();
     committed_ = true;
     const auto folder = std::filesystem::path(path_).parent_path().string();
-    synchronise(Descriptor(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC)));
+    synchronize(Descriptor(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC)));
   }
 
  private:
-  /// What a writer that was killed left there goes; what one that is alive writes there does not.
+  /// Opens the partial file and locks it. Removes what a killed writer left. Throws Error if another process is
+  /// writing.
   void open_alone() {
     struct stat there {};
     if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
-      throw Error("what has its name is no file");
+      throw Error("its path names something that is not a regular file");
     const int file = open_locked(partial_);
     if (file < 0 && errno == EWOULDBLOCK) throw Error("another run is writing it now");
     disk_.emplace(file);
@@ -136,7 +139,7 @@ class OutputFile {
   std::string path_, partial_;
   std::optional<Descriptor> memory_, disk_;
   Checksums checksums_;
-  std::map<off_t, off_t> elements_;  // where data sets' elements lie: begin -> end
+  std::map<off_t, off_t> elements_;  // byte ranges of the data sets' elements: begin -> end
   Handle file_;
   bool committed_ = false;
 };

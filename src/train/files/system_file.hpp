@@ -16,7 +16,7 @@ namespace partita {
 /// Owns a file descriptor.
 class Descriptor {
  public:
-  /// Takes what a system call returned; throws Error if that failed.
+  /// Takes the descriptor that a system call returned. Throws Error if the call failed.
   explicit Descriptor(int id) : id_(id) {
     if (id < 0) fail_system();
   }
@@ -38,7 +38,7 @@ inline void write_all(int to, std::span<const std::byte> bytes, off_t at) {
   }
 }
 
-/// Fills `bytes` from byte `at` on; throws Error if the file ends before.
+/// Reads `bytes` from byte `at` on. Throws Error if the file is too short.
 inline void read_all(int from, std::span<std::byte> bytes, off_t at) {
   while (!bytes.empty()) {
     const auto n = pread(from, bytes.data(), bytes.size(), at);

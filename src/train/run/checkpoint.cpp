@@ -8,8 +8,8 @@
 #include <set>
 
 #include "src/train/files/hdf5.hpp"
-#include "src/train/run/logical_order.hpp"
 #include "src/train/files/output_file.hpp"
+#include "src/train/run/logical_order.hpp"
 
 namespace partita {
 
@@ -20,15 +20,15 @@ using hdf5::Handle;
 using hdf5::Session;
 
 constexpr const char* version_name = "partita_checkpoint";
-constexpr int version = 2;  // 1 had no checksums
+constexpr int version = 2;  // version 1 had no checksums
 
-/// What a rank of the world owns: nothing outside of the layout's grid.
+/// Returns the box that a rank of the world owns; empty if the rank is outside the layout's grid.
 Box owned(const Layout& layout, int rank) {
   const int inside = rank - layout.grid().first_rank();
   return inside < 0 || inside >= layout.grid().size() ? Box(layout.shape().dims()) : layout.owned(inside);
 }
 
-/// Checks what every rank knows alike, before any communication.
+/// Checks the arguments before any communication. Every rank finds the same errors.
 void check_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, int rank) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : tensors) {
@@ -39,21 +39,21 @@ void check_tensors(const std::string& path, const std::vector<NamedTensor>& tens
   }
 }
 
-/// The HDF5 type of what `to_logical` makes.
+/// Returns the HDF5 type of the elements that `to_logical` returns.
 hid_t native(DType dtype) {
   dtype = stored(dtype);
   if (dtype == DType::f64) return H5T_NATIVE_DOUBLE;
   return dtype == DType::i32 ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT;
 }
 
-/// True for the rank of the grid that sends its box to the file: the lowest of those that own the same one.
+/// Returns true for the rank of the grid that sends its box to the file: the lowest rank that owns this box.
 bool sends(const Layout& layout, int rank) {
   for (int axis = 0; axis < layout.grid().axes(); ++axis)
     if ((layout.replicated() >> axis & 1U) != 0 && layout.grid().coordinate(rank, axis) != 0) return false;
   return !layout.owned(rank).empty();
 }
 
-/// On rank 0 of the world the whole tensor; on the others one that is not made.
+/// Returns the whole tensor on rank 0 of the world, and an empty tensor on other ranks.
 Tensor collect(const DistTensor& tensor, Communicator& world) {
   const auto& [layout, local] = tensor;
   std::vector<Send> out;
@@ -80,7 +80,7 @@ Tensor collect(const DistTensor& tensor, Communicator& world) {
   return whole;
 }
 
-/// A checkpoint being written.
+/// A checkpoint that is being written.
 class Writer {
  public:
   explicit Writer(const std::string& path) : path_(path), file_(path) {}
@@ -122,13 +122,13 @@ class Writer {
   hdf5::OutputFile file_;
 };
 
-/// A checkpoint being read; made and used inside one session.
+/// A checkpoint that is being read. It must be created and used inside one session.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {
     hdf5::explained(in("cannot open it"), [&] { bytes_.emplace(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
     const htri_t is_hdf5 = hdf5::explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(path.c_str())); });
-    if (is_hdf5 == 0) fail("checkpoint '{}' is no HDF5 file", path);
+    if (is_hdf5 == 0) fail("checkpoint '{}' is not an HDF5 file", path);
     hdf5::explained(in("it is damaged"), [&] {
       checksums_ = Checksums::read(*bytes_);
       file_ = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
@@ -155,7 +155,7 @@ class Reader {
     return texts;
   }
 
-  /// Throws Error unless the file has the tensor, in its shape and of a kind that it can hold.
+  /// Throws Error unless the file has the tensor with the same shape and the same kind of numbers.
   void check_tensor(const NamedTensor& named) const {
     const std::string& name = named.name;
     const Tensor& local = named.tensor.local;
@@ -171,7 +171,7 @@ class Reader {
     });
   }
 
-  /// Throws Error if the elements are damaged that it is `rank`'s to look at, of so many; calls no HDF5.
+  /// Throws Error if the elements that `rank` checks are damaged; `ranks` ranks share the work. Calls no HDF5 function.
   void verify(int rank, int ranks) const {
     hdf5::explained(in("it is damaged"), [&] {
       checksums_.verify(*bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks));
@@ -195,14 +195,14 @@ class Reader {
 
   void check_version() const {
     int found = 0;
-    hdf5::explained(in("it is no checkpoint of Partita"), [&] {
+    hdf5::explained(in("it is not a checkpoint of Partita"), [&] {
       const Handle number(H5Aopen(file_, version_name, H5P_DEFAULT), H5Aclose);
       check(H5Aread(number, H5T_NATIVE_INT, &found));
     });
     if (found != version) fail("checkpoint '{}' has version {}; this program reads version {}", path_, found, version);
   }
 
-  /// For H5Lvisit: adds a data set's name to the vector behind `names`; passes over a link that leads nowhere.
+  /// For H5Lvisit: adds a data set's name to the vector that `names` points to. Ignores a broken link.
   static herr_t add_name(hid_t group, const char* name, const H5L_info_t*, void* names) {
     const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
     if (object < 0) return 0;
@@ -210,7 +210,7 @@ class Reader {
     return H5Oclose(object);
   }
 
-  /// The data set's shape as Shape prints it.
+  /// Returns the data set's shape in the format of Shape::print().
   static std::string shape_of(hid_t data) {
     const Handle space(H5Dget_space(data), H5Sclose);
     const Handle attribute(H5Aopen(data, "dimensions", H5P_DEFAULT), H5Aclose);

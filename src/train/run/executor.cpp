@@ -111,7 +111,7 @@ void Executor::start_step(Index step) {
   step_ = step;
   result_ = {};
   for (auto& m : microbatches_) m = {};
-  // The second replica's running statistics count from zero: what both replicas find is added.
+  // The second replica's running statistics begin at zero, because the statistics of both replicas are added.
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
     replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
   for (int group = 0; group < static_cast<int>(plan_.stage_of_group.size()); ++group)
@@ -131,7 +131,8 @@ Microbatch Executor::begin(int microbatch) const {
   return m;
 }
 
-/// Performs the operations with which an action waits for other ranks, which no time of the action counts; returns how many.
+/// Performs the operations with which an action waits for other ranks. The action's time does not include them. Returns
+/// their number.
 std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate) {
   using enum StepOp::Kind;
   std::size_t count = 0;
@@ -193,7 +194,7 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   }
 }
 
-/// An evaluation has no backward that would free what the microbatch before this one holds.
+/// Frees the tensors of the previous microbatch in an evaluation, which has no backward that would free them.
 void Executor::free_previous(int microbatch) {
   if (microbatch == 0) return;
   Microbatch& previous = microbatches_[static_cast<std::size_t>(microbatch) - 1];

@@ -131,7 +131,7 @@ void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerSta
   kernels_[i]->backward_data(call(i, m, state, step), m.dy[i], m.work.dx);
 }
 
-/// Adds the gradient of one input to what other readers of that input have left.
+/// Adds the gradient of one input to the gradient from other readers of that input.
 void LayerRunner::add_gradient(const StepOp& op, Microbatch& m) const {
   const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
   const Tensor gradient = convert_layout(i, "dx", m.work.dx[part], layers_[i]->redistribute_dx[part]);

@@ -10,10 +10,10 @@
 
 namespace partita {
 
-/// The element type in a file: f64, f32 or i32; f32 holds every bf16 and f16 exactly.
+/// Returns the element type in a file: f64, f32 or i32. f32 represents every bf16 and f16 exactly.
 inline DType stored(DType dtype) { return dtype == DType::f64 || dtype == DType::i32 ? dtype : DType::f32; }
 
-/// Calls f(element offset in the tensor) for each element, in logical order.
+/// Calls f(offset) for each element in logical order, with the element's offset in the tensor.
 template <class F>
 void for_elements(const Tensor& tensor, F&& f) {
   std::array<Index, max_dims> extent, stride;
@@ -32,7 +32,7 @@ void for_elements(const Tensor& tensor, F&& f) {
             f(a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3] + e * stride[4]);
 }
 
-/// True if the tensor's memory is what a file holds: in logical order, as stored.
+/// Returns true if the tensor's memory is equal to its bytes in a file: in logical order and in the stored type.
 inline bool is_logical(const Tensor& tensor) {
   Index stride = 1;
   for (int d = tensor.box().dims() - 1; d >= 0; stride *= tensor.box().extent(d--))
@@ -40,7 +40,8 @@ inline bool is_logical(const Tensor& tensor) {
   return stored(tensor.dtype()) == tensor.dtype();
 }
 
-/// The tensor's elements in logical order, as stored: where they lie, or in `room`.
+/// Returns the tensor's elements in logical order and in the stored type: in the tensor's memory if possible, else
+/// converted in `room`.
 inline std::span<const std::byte> to_logical(const Tensor& tensor, std::vector<std::byte>& room) {
   if (is_logical(tensor)) return {tensor.data(), static_cast<std::size_t>(tensor.bytes())};
   const Tensor converted = convert(tensor, stored(tensor.dtype()));
@@ -52,7 +53,7 @@ inline std::span<const std::byte> to_logical(const Tensor& tensor, std::vector<s
   return room;
 }
 
-/// The inverse of `to_logical`: `read(place)` brings the elements to where it is told.
+/// The inverse of `to_logical`: `read(place)` must write the elements to `place`.
 template <class Read>
 void from_logical(const Tensor& tensor, Read&& read) {
   if (is_logical(tensor)) return read(tensor.data());

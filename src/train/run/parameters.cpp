@@ -22,7 +22,7 @@ Tensor flat_tensor(DType dtype, Index elements, const std::shared_ptr<Allocator>
   return {dtype, "F", Box(Shape{{'F', elements}}), allocator, memory};
 }
 
-/// Position of weight j among the trained ones of its layer.
+/// Returns the position of weight j among the trained weights of its layer.
 std::size_t trained_position(const LayerPlan& layer, int weight) {
   return static_cast<std::size_t>(std::count_if(layer->weights.begin(), layer->weights.begin() + weight,
                                                 [](const WeightSpec& spec) { return spec.trained; }));
@@ -32,7 +32,7 @@ std::string full_name(const LayerPlan& layer, std::size_t weight) {
   return layer.name + "/" + layer->weights[weight].name;
 }
 
-/// A layer as the stage runs it.
+/// Returns a layer of the replica that the stage runs.
 const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
   return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.second_replica->layers[i] : plan.layers[i];
 }
@@ -52,7 +52,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
     const auto& specs = plan.layers[i]->weights;
     layers_[i].master.resize(specs.size());
     for (std::size_t j = 0; j < specs.size(); ++j)
-      if (!specs[j].trained || !plan.workload.training)  // no bucket has it
+      if (!specs[j].trained || !plan.workload.training)  // it is in no bucket
         layers_[i].master[j] =
             DistTensor(layer_on(plan, i, stage)->at.w[j], rank, master, allocator, MemoryClass::weights);
   }
@@ -111,7 +111,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
   const auto states = plan.workload.optimizer.states();
   const int stage = plan.stage_of_rank(grid.grid().first_rank());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (!buckets_[b].w) continue;  // of another stage
+    if (!buckets_[b].w) continue;  // it belongs to another stage
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
       for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
@@ -159,7 +159,7 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
   const auto states = plan.workload.optimizer.states();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Flat& flat = buckets_[b];
-    if (!flat.w) continue;  // of another stage
+    if (!flat.w) continue;  // it belongs to another stage
     for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
       const auto& [layer, weight] = plan.buckets[b].entries[e];
       const auto& bound = plan.layers[static_cast<std::size_t>(layer)];

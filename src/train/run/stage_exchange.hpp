@@ -7,8 +7,8 @@
 
 namespace partita {
 
-/// What a stage says to others: outputs go straight to the ranks that read them, gradients the same way back. Everything is
-/// started where the schedule says, and waited for by who needs it:
+/// The messages between a stage and others. Outputs go straight to the ranks that read them, and gradients go back the
+/// same way. The schedule says when a transfer starts. An operation waits for it when it is needed:
 ///
 ///     receive_input     before the microbatch's forward       receive_gradient  before its backward
 ///     send_output       before its backward, when it is       send_gradient     before the stage's next backward
@@ -21,15 +21,16 @@ class StageExchange {
   void perform(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m);
   /// Waits for the outputs of other stages that the microbatch's forward reads.
   static void finish_inputs(Microbatch& m);
-  /// Waits until outputs and gradients that were sent have left, and for the gradients that arrive, which it adds.
+  /// Waits until the microbatch's outputs and all gradients are sent and until the microbatch's gradients have arrived.
+  /// Adds the gradients that have arrived.
   void finish_gradients(Microbatch& m);
   /// Waits until a microbatch's outputs are sent.
   static void finish_outputs(Microbatch& m);
-  /// Lets all that travels go on, without waiting.
+  /// Advances all transfers without waiting.
   void progress(std::vector<Microbatch>& microbatches);
   /// Waits until all gradients are sent.
   void finish();
-  /// The sum of what the stages with the loss found, on every rank.
+  /// Returns the sum of the results of the stages that run the loss. Collective: every rank of the world calls it.
   StepResult share(const StepResult& result);
 
  private:
@@ -40,7 +41,7 @@ class StageExchange {
   const RunContext& context_;
   Stream stream_;
   std::map<std::pair<const StageBoundary*, bool>, TransferPlan> transfers_;
-  std::vector<Crossing> gradients_;  // on their way out
+  std::vector<Crossing> gradients_;  // gradients that are being sent
 };
 
 }  // namespace partita

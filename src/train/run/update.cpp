@@ -8,7 +8,7 @@ namespace partita {
 
 namespace {
 
-/// A piece and the optimizer's numbers in the type of the weights.
+/// A piece and the optimizer's constants in the type of the weights.
 template <class T>
 struct Numbers {
   Numbers(const Optimizer& o, Moment moment, const Piece& piece)
@@ -26,12 +26,12 @@ struct Numbers {
         correct1(static_cast<T>(1 / (1 - std::pow(o.beta1, static_cast<double>(moment.step + 1))))),
         correct2(static_cast<T>(1 / (1 - std::pow(o.beta2, static_cast<double>(moment.step + 1))))) {}
 
-  /// Advances square and mean.
+  /// Updates the running mean and mean square of element i with its gradient g.
   void advance(Index i, T g) const {
     first[i] = beta2 * first[i] + (1 - beta2) * g * g;
     second[i] = beta1 * second[i] + (1 - beta1) * g;
   }
-  /// adam's direction from them.
+  /// Returns Adam's direction for element i from these means.
   T direction(Index i) const { return correct1 * second[i] / (std::sqrt(correct2 * first[i]) + epsilon); }
 
   Index count;

@@ -7,17 +7,17 @@
 
 namespace partita {
 
-/// Neighbouring elements of one weight on one rank, all of the master dtype, f64 or f32.
+/// Contiguous elements of one weight on one rank, in the master dtype (f64 or f32).
 struct Piece {
   DType dtype = DType::f64;
   Index count = 0;
   const std::byte* dw = nullptr;
   std::byte* w = nullptr;
-  std::array<std::byte*, 2> state{};  ///< as Optimizer::states names them
+  std::array<std::byte*, 2> state{};  ///< in the order of Optimizer::states
   bool decays = true;                 ///< weight decay and the scale by norms apply
 };
 
-/// When: the learning rate, and the step counted from 0.
+/// The learning rate of a step, and its number from 0.
 struct Moment {
   double rate = 0;
   Index step = 0;
@@ -26,14 +26,15 @@ struct Moment {
 /// Sums of squares over the elements of one weight.
 struct Squares {
   double w = 0;
-  double direction = 0;  ///< of dw for lars, of adam's direction with decay for lamb
+  double direction = 0;  ///< lars: of dw; lamb: of Adam's direction with weight decay
 };
 
-/// The first half of a step of a method that needs norms: advances lamb's states and adds the piece's part to `squares`.
+/// Does the first half of a step for a method that needs norms: advances LAMB's states and adds the piece's part to
+/// `squares`.
 void prepare(const Optimizer& optimizer, Moment moment, const Piece& piece, Squares& squares);
-/// The step's factor for one weight from the sums over all of it; 1 where a norm is zero.
+/// Returns the factor of the step for one weight, from the sums over the whole weight; 1 if a norm is zero.
 double scale(const Optimizer& optimizer, const Squares& squares);
-/// The step (Method says what it computes); `scale` is 1 for methods without norms.
+/// Updates the elements of a piece (Method gives the formulas). `scale` is 1 for methods without norms.
 void apply(const Optimizer& optimizer, Moment moment, const Piece& piece, double scale);
 
 }  // namespace partita

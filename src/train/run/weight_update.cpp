@@ -31,24 +31,24 @@ void WeightUpdate::start_bucket(std::size_t b) {
   Communicator& group = grid_.along(bucket.axes);
   label(bucket, "dw");
   if (!plan_.sharded_optimizer) {
-    travelling_.push_back(group.all_reduce(dw.data(), dw.volume(), dw.dtype(), ReduceOp::sum, stream_));
+    traveling_.push_back(group.all_reduce(dw.data(), dw.volume(), dw.dtype(), ReduceOp::sum, stream_));
     return;
   }
   sums_[b] = dw.like(Box(Shape{{'F', parameters_.bucket(b).share.extent()}}), MemoryClass::workspace);
   kept_.push_back(dw);
-  travelling_.push_back(group.reduce_scatter(dw.data(), sums_[b].data(), balanced_counts(dw.volume(), group.size()),
-                                             dw.dtype(), stream_));
+  traveling_.push_back(group.reduce_scatter(dw.data(), sums_[b].data(), balanced_counts(dw.volume(), group.size()),
+                                            dw.dtype(), stream_));
 }
 
 void WeightUpdate::progress() {
-  if (travelling_.empty()) return;
+  if (traveling_.empty()) return;
   const Timed timed(Profile::Part::exchange);
-  for (auto& request : travelling_) request.progress();
+  for (auto& request : traveling_) request.progress();
 }
 
 void WeightUpdate::finish() {
-  for (auto& request : travelling_) request.wait();
-  travelling_.clear();
+  for (auto& request : traveling_) request.wait();
+  traveling_.clear();
   kept_.clear();
 }
 
@@ -60,7 +60,7 @@ void WeightUpdate::start_with_zeros(int group) {
     }
 }
 
-/// Calls visit(layer's name, weight) for all that are not trained.
+/// Calls visit(layer's name, weight) for every weight of a group that is not trained.
 template <class Visit>
 void WeightUpdate::each_statistic(int group, Visit&& visit) {
   for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
@@ -101,7 +101,7 @@ void WeightUpdate::step(int group, Moment moment) {
   parameters_.refresh(plan_.workload.dtype);
 }
 
-/// The part of each weight that this rank updates, one an entry of the bucket; they may be empty.
+/// Returns the part of each weight that this rank updates, one per entry of the bucket. A part may be empty.
 std::vector<Piece> WeightUpdate::pieces(std::size_t b) const {
   const auto& flat = parameters_.bucket(b);
   const auto& entries = plan_.buckets[b].entries;
@@ -122,7 +122,7 @@ std::vector<Piece> WeightUpdate::pieces(std::size_t b) const {
   return pieces;
 }
 
-/// |w| and |direction| are sums over all ranks that hold parts of w.
+/// Returns the scale of each weight. |w| and |direction| are summed over all ranks that hold parts of w.
 std::vector<double> WeightUpdate::scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces) {
   const auto& optimizer = plan_.workload.optimizer;
   std::vector<double> scales(pieces.size(), 1);
@@ -155,10 +155,10 @@ void WeightUpdate::gather(std::size_t b) {
   Communicator& group = grid_.along(bucket.axes);
   label(bucket, "w");
   const Box mine(Shape{{'F', flat.share.extent()}});
-  kept_.push_back(flat.w.like(mine, MemoryClass::workspace));  // MPI lets buffers not overlap
+  kept_.push_back(flat.w.like(mine, MemoryClass::workspace));  // MPI does not allow overlapping buffers
   copy_box(Tensor::view(flat.w, flat.share.lo, "F", mine), kept_.back(), mine);
-  travelling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(),
-                                         balanced_counts(flat.w.volume(), group.size()), flat.w.dtype(), stream_));
+  traveling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(),
+                                        balanced_counts(flat.w.volume(), group.size()), flat.w.dtype(), stream_));
 }
 
 }  // namespace partita

@@ -11,19 +11,20 @@ namespace partita {
 /// Sums the gradients of a step's buckets and updates their weights:
 ///
 ///     replicated    dw = all_reduce(dw over axes);            w = update(w, dw)
-///     sharded       dw[share] = reduce_scatter(dw over axes); w[share] = update(w[share], dw[share]); w = all_gather(w[share])
+///     sharded       dw[share] = reduce_scatter(dw over axes); w[share] = update(w[share], dw[share]);
+///                   w = all_gather(w[share])
 ///
-/// Where a plan keeps two replicas, dw is then added over both, and so are running statistics.
-/// A bucket's sum starts when backward has formed its last gradient, and travels while backward goes on.
+/// If a plan has two replicas, dw and running statistics are then added over both replicas.
+/// A bucket's sum starts when backward has computed its last gradient. It runs while backward continues.
 class WeightUpdate {
  public:
   WeightUpdate(const RunContext& context, Stream stream);
 
   /// Starts the sums of the buckets that `layer` completes.
   void start(int layer);
-  /// Starts all sums of a group whose replica ran no microbatch: its gradients are zero.
+  /// Starts all sums of a group whose replica ran no microbatch, with zero gradients.
   void start_with_zeros(int group);
-  /// Lets what travels go on, without waiting.
+  /// Advances all sums without waiting.
   void progress();
   /// Waits for all sums.
   void finish();
@@ -31,7 +32,7 @@ class WeightUpdate {
   void add_replicas(int group);
   /// Sets a group's running statistics to zero.
   void clear_statistics(int group);
-  /// The optimizer's step on every weight of a group of layers.
+  /// Updates every weight of a group of layers.
   void step(int group, Moment moment);
 
  private:
@@ -51,9 +52,9 @@ class WeightUpdate {
   Parameters& parameters_;
   TrafficCounter& counter_;
   Stream stream_;
-  std::vector<Tensor> sums_;  // by bucket: what the update reads, this rank's share in the master dtype
-  std::vector<Tensor> kept_;  // buffers of what travels
-  std::vector<Request> travelling_;
+  std::vector<Tensor> sums_;  // by bucket: summed gradients for the update, this rank's share in the master dtype
+  std::vector<Tensor> kept_;  // buffers of the collectives in traveling_
+  std::vector<Request> traveling_;
 };
 
 }  // namespace partita

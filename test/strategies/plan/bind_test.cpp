@@ -13,7 +13,7 @@ using namespace partita::test;
 
 namespace {
 
-/// fashion_cnn, bound with one rule for all layers and more behind it.
+/// fashion_cnn, bound with one rule for all layers and more rules after it.
 struct Bound {
   Bound(const char* grid, const char* all, const std::vector<std::pair<std::string, LayerRule>>& rules = {},
         const Workload& workload = {.batch = 6, .optimizer = {}}) {
@@ -28,11 +28,11 @@ struct Bound {
       if (plan.layers[i].name == name) return i;
     broken("no such layer");
   }
-  /// The axes over which the gradient of a layer's weight i is a pending sum.
+  /// Returns the axes over which the gradient of a layer's weight i is a pending sum.
   std::string partial(std::string_view name, std::size_t i) const {
     return plan.grid().print((*this)[name]->at.dw[i].partial());
   }
-  /// e.g. "halo x exchange 1/336, ...": role, verb, messages/bytes.
+  /// Returns role, verb and messages/bytes of each item, e.g. "halo x exchange 1/336, ...".
   std::string traffic(std::string_view layer, int rank) const {
     std::string text;
     for (const auto& item : layer_traffic(plan, static_cast<int>(index(layer)), rank))
@@ -77,7 +77,7 @@ TEST(Bind, SamplesAlone) {
   }
   EXPECT_EQ(b.partial("conv1", 0), "(data)");
   EXPECT_EQ(b.partial("fc2", 1), "(data)");
-  EXPECT_EQ(b.partial("bn1", 0), "()") << "global statistics are whole when the backward has them";
+  EXPECT_EQ(b.partial("bn1", 0), "()") << "backward gets complete global statistics";
 }
 
 TEST(Bind, SamplesAndRows) {
@@ -153,7 +153,7 @@ TEST(Bind, PredictsTraffic) {
   EXPECT_EQ(b.traffic("pool2", 0), fmt::format("halo dx exchange 1/{}", 3 * 14 * 64 * 4));
   EXPECT_EQ(b.traffic("conv2", 1),
             fmt::format("halo x exchange 1/{}, halo dy exchange 1/{}", 3 * 14 * 32 * 4, 3 * 14 * 64 * 4));
-  EXPECT_EQ(b.traffic("fc1", 0), fmt::format("y all_reduce 1/{}", 3 * 128 * 4)) << "w is cut as x is: no sum";
+  EXPECT_EQ(b.traffic("fc1", 0), fmt::format("y all_reduce 1/{}", 3 * 128 * 4)) << "w is sharded like x: no sum";
   EXPECT_EQ(b.traffic("fc2", 0), "");
   const Bound evaluation("y=2", "H@y", {}, {.batch = 3, .training = false, .optimizer = {}});
   EXPECT_EQ(evaluation.plan.schedule.print(), "0F0\n");
@@ -164,7 +164,7 @@ TEST(Bind, PredictsTraffic) {
 TEST(Bind, PredictsMemory) {
   const Bound b("y=2", "H@y", {}, {.batch = 3, .dtype = DType::bf16, .optimizer = {}});
   const auto use = layer_memory(b.plan, static_cast<int>(b.index("conv1")), 0);
-  EXPECT_EQ(use[MemoryClass::weights], 288 * (4 + 2)) << "masters in f32, and what kernels read";
+  EXPECT_EQ(use[MemoryClass::weights], 288 * (4 + 2)) << "masters in f32, and copies for kernels in bf16";
   EXPECT_EQ(use[MemoryClass::gradients], 288 * 2);
   EXPECT_EQ(use[MemoryClass::optimizer], 288 * 4);
   EXPECT_EQ(use[MemoryClass::activations], 3 * 32 * 14 * 28 * 2);
@@ -174,10 +174,10 @@ TEST(Bind, PredictsMemory) {
 TEST(Bind, RecomputesWhatItsRulesSay) {
   const Bound b("y=2", "H@y",
                 {{"loss", {.recompute = false}}, {"*", {.recompute = true}}, {"conv2", {.recompute = false}}});
-  EXPECT_FALSE(b["loss"].recompute) << "a pattern passes over what cannot";
+  EXPECT_FALSE(b["loss"].recompute) << "a pattern skips layers that cannot be recomputed";
   EXPECT_FALSE(b["conv2"].recompute);
   EXPECT_TRUE(b["conv1"].recompute);
-  // Of the three convolutions of the largest images: the first one's outputs are there only while no other's are.
+  // The three convolutions of the largest images: the outputs of the first exist only while those of the others do not.
   const Model mesh = mesh_tangling({.extent = 256, .width = 0.1});
   Strategy some;
   some.layer("*conv1_1", {.recompute = true});
@@ -200,13 +200,13 @@ TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
 TEST(Bind, RulesMergeKeyByKeyAndLaterOnesWin) {
   const Bound b("data=2 y=2", "N@data H@y",
                 {{"fc1", {.weights = "F"}}, {"conv*", {.output = "N@data"}}, {"conv2", {.output = "N@y"}}});
-  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "a rule for other keys leaves the output";
+  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "a rule for other keys does not change the output";
   EXPECT_EQ(b["fc1"]->at.w[0].print(), "F C H W");
   EXPECT_EQ(b["conv1"]->y.print(), "N@data C H W");
   EXPECT_EQ(b["conv2"]->y.print(), "N@y C H W");
   EXPECT_EQ(b["relu1"]->y.print(), "N@data C H@y W");
   const Bound later("data=2 y=2", nullptr, {{"conv1", {.output = "N@y"}}, {"*", {.output = "N@data"}}});
-  EXPECT_EQ(later["conv1"]->y.print(), "N@data C H W") << "later wins, be it a pattern";
+  EXPECT_EQ(later["conv1"]->y.print(), "N@data C H W") << "the later rule wins, even if it is a pattern";
   const Bound input("data=2 y=2", "N@data H@y", {{"relu1", {.input = "N@y C@data"}}});
   EXPECT_EQ(input["relu1"]->at.x[0].print(), "N@y C@data H W");
   EXPECT_EQ(input["relu1"]->y.print(), "N@data C H@y W");
@@ -217,7 +217,7 @@ TEST(Bind, LayersWithoutRulesFollowTheirInput) {
   EXPECT_EQ(b["conv1"]->y.print(), "N@data C H@y W");
   EXPECT_EQ(b["pool1"]->y.print(), "N@data C H@y W");
   EXPECT_EQ(b["pool2"]->y.print(), "N@data C@y H W");
-  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "its channels are others";
+  EXPECT_EQ(b["fc1"]->y.print(), "N@data C") << "its channels are different ones";
   EXPECT_EQ(b["fc1"]->at.y.print(), "N@data C sum@y");
 }
 
@@ -227,7 +227,7 @@ TEST(Bind, PatternsDropWhatALayerLacksAndSaySo) {
   ASSERT_EQ(b["fc2"]->notes.size(), 1U);
   EXPECT_EQ(b["fc2"]->notes[0], "output of \"*\": it has no H");
   const Bound bare("data=2 y=2", "N@data C H W");
-  EXPECT_TRUE(bare["fc2"]->notes.empty()) << "a whole dimension that is not there asks for nothing";
+  EXPECT_TRUE(bare["fc2"]->notes.empty()) << "a dimension that the layer lacks and that is not sharded needs no note";
   expect_refused({{"fc2", {.output = "N@data H@y"}}}, {"layer 'fc2' (linear)", "rule 1: output = ", "column 8", "H"});
   expect_refused({{"fc*", {.output = "N@data H@y"}}}, {"rule 1: output = ", "\"fc*\"", "dimension H", "column 8"});
 }
@@ -299,7 +299,7 @@ TEST(Bind, ModelsAndWorkloadsThatCannotBe) {
   const auto u = dangling.input("in", {.channels = 3, .spatial = {}});
   dangling.relu("left", u);
   dangling.softmax_cross_entropy("loss", u);
-  refused(dangling, {"layer 'left'", "nobody uses its output"});
+  refused(dangling, {"layer 'left'", "its output is unused"});
   expect_error([] { bind(fashion_cnn(), {}, {.batch = 0, .optimizer = {}}); }, {"the batch is 0"});
   expect_error([] { bind(fashion_cnn(), {}, {.optimizer = {.rate = 0}}); }, {"learning rate is 0"});
 }
@@ -318,16 +318,17 @@ TEST(Bind, FourThousandRanks) {
   const Bound b("data=64 y=8 x=8", "N@data H@y W@x", {}, {.batch = 256, .optimizer = {}});
   EXPECT_EQ(b.plan.grid().size(), 4096);
   EXPECT_EQ(b.partial("conv1", 0), "(data,y,x)");
-  // rank 0 owns 4 rows and 4 columns of 4 samples, at a corner: two sides and a diagonal neighbour
+  // rank 0 owns 4 rows and 4 columns of 4 samples, at a corner: two sides and a diagonal neighbor
   EXPECT_EQ(b.traffic("conv1", 0),
             fmt::format("halo x exchange 3/{}, dw all_reduce 1/{}", (4 + 4 + 1) * 4 * 4, (288 + 18432) * 4));
   EXPECT_GT(rank_traffic(b.plan, 0).bytes, 0);
-  EXPECT_LE(b["pool2"]->y.owned(4095).volume(), 0) << "7 rows on 8 ranks leave the last without";
+  EXPECT_LE(b["pool2"]->y.owned(4095).volume(), 0) << "with 7 rows on 8 ranks, the last rank has none";
 }
 
 namespace {
 
-/// A group normalisation of 12 channels in `groups`, and a linear layer behind it, with one rule for the normalisation.
+/// Binds a group normalization of 12 channels in `groups` groups and a linear layer after it, with one rule for the
+/// normalization.
 LayerPlan bound_norm(const char* grid, const char* output, Index groups) {
   Model m("norm");
   const Value x = m.input("in", {.channels = 12, .spatial = {5, 4}});
@@ -347,7 +348,7 @@ TEST(Bind, GroupNormSumsOverSpaceAlone) {
     EXPECT_EQ(statistics.axes, norm->at.y.sharding('H'));
     EXPECT_EQ(statistics.layout.owned(0).volume(), 3 * 3) << "3 samples, 3 groups";
   }
-  EXPECT_EQ(norm->at.dw[0].partial(), norm->at.y.sharding()) << "scale is every sample's and place's";
+  EXPECT_EQ(norm->at.dw[0].partial(), norm->at.y.sharding()) << "all samples and positions share scale";
 }
 
 TEST(Bind, GroupNormKeepsShardsOfWholeGroups) {

@@ -1,5 +1,5 @@
-// Layers that are bound alike share their binding, and it is what each would have been given by itself: on one stage and on several,
-// with recomputation, microbatches of two sizes and both replicas.
+// Equal layers share their binding. It is the binding that each layer would have without sharing: on one stage and on
+// several, with recomputation, with microbatches of two sizes and with both replicas.
 #include "partita/model/builtin/builtin.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/placed.hpp"
@@ -10,7 +10,7 @@
 namespace partita::test {
 namespace {
 
-/// An operator that describes itself as no other one does, so that its layer shares nothing.
+/// An operator with a description of its own, so that its layer shares no binding.
 class Apart final : public Operator {
  public:
   Apart(std::shared_ptr<const Operator> of, int number) : of_(std::move(of)), number_(number) {}
@@ -36,7 +36,7 @@ class Apart final : public Operator {
   int number_;
 };
 
-/// The same model, each layer of its own.
+/// Returns the same model with operators that share no binding.
 Model all_apart(const Model& model) {
   Model apart(model.name());
   for (const auto& layer : model.layers()) {
@@ -59,7 +59,7 @@ std::string text_of(const LayerPlan::Steps& steps) {
   return text + "\n";
 }
 
-/// All that is bound of a layer.
+/// Returns everything that is bound of a layer, as text.
 std::string text_of(const LayerPlan& layer) {
   std::string text = fmt::format("{} group {} recompute {}\n", layer.name, layer.group, layer.recompute);
   for (const auto& [group, from, to, settle] : layer.sends_to_stages)
@@ -89,7 +89,8 @@ void expect_same(const std::vector<LayerPlan>& some, const std::vector<LayerPlan
   for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(text_of(some[i]), text_of(others[i]));
 }
 
-/// What is bound does not depend on what is shared; so are a share of the layers at most, of both sizes and in both replicas.
+/// Expects that sharing does not change the bindings. At most the fraction `most` of the layers may have a binding of
+/// their own, for both sizes of microbatch and in both replicas.
 void expect_unchanged(const Model& model, const Strategy& strategy, double most) {
   SCOPED_TRACE(model.name() + "\n" + strategy.print());
   const Strategy closed = test::placed(model, strategy, {.batch = 7, .optimizer = {}});
@@ -142,9 +143,9 @@ TEST(Bindings, AreSharedInAStageWhetherOrNotALayerRunsOnceMore) {
   const Plan plan = bound(m, strategy, 2);
   EXPECT_NE(plan.layer("a").binding, plan.layer("b").binding) << "images need no gradient";
   EXPECT_EQ(plan.layer("b").binding, plan.layer("c").binding);
-  EXPECT_EQ(plan.layer("b").binding, plan.layer("d").binding) << "what leaves for another stage is not in it";
+  EXPECT_EQ(plan.layer("b").binding, plan.layer("d").binding) << "a binding does not contain transfers to other stages";
   EXPECT_NE(plan.layer("e").binding, plan.layer("f").binding) << "its input arrives from another stage";
-  EXPECT_NE(plan.layer("f").binding, plan.layer("b").binding) << "the other stage has other ranks";
+  EXPECT_NE(plan.layer("f").binding, plan.layer("b").binding) << "the other stage has different ranks";
   EXPECT_EQ(plan.layer("f").binding, plan.layer("g").binding);
   EXPECT_TRUE(plan.layer("b").recompute);
   EXPECT_FALSE(plan.layer("c").recompute);

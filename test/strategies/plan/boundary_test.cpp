@@ -1,4 +1,4 @@
-// What crosses from one stage to another is what lists of all ranks' blocks say.
+// The transfers between two stages are equal to those from lists of all ranks' blocks.
 #include "partita/strategies/plan/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ using namespace partita;
 
 namespace {
 
-/// By these lists: of each rank of both stages what it owns and needs.
+/// Returns the transfer from lists of what each rank of both stages owns and needs.
 TransferPlan listed(const Layout& have, const Layout& need, int rank) {
   const int ranks =
       std::max(have.grid().first_rank() + have.grid().size(), need.grid().first_rank() + need.grid().size());

@@ -1,4 +1,5 @@
-// The three stationary ways of a convolution and its groups, and a linear layer's products: layouts, costs, and what is chosen.
+// The three stationary algorithms of a convolution, its groups, and the products of a linear layer: layouts, costs and
+// choices.
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/plan.hpp"
@@ -13,7 +14,8 @@
 namespace partita::test {
 namespace {
 
-/// x[N C=16 H=8 W=8] through a convolution of 4 samples to 32 filters 3x3, on a grid, with layouts of input and output.
+/// Binds a 3x3 convolution with 32 filters of x[N=4 C=16 H=8 W=8] on a grid, with the given layouts of its input and
+/// output.
 OperatorLayouts conv_between(const char* grid, const char* x, const char* y, const LayerRule& more = {},
                              Index groups = 1) {
   Model m("one");
@@ -45,10 +47,11 @@ TEST(Contraction, LayoutsOfTheThreeStationaryWays) {
   EXPECT_EQ(w.x[0].print(), "N@data C@y H W");
   EXPECT_EQ(w.w[0].print(), "F@x C@y H W");
   EXPECT_EQ(w.y.print(), "N@data C@x H W sum@y");
-  EXPECT_EQ(w.dw[0].print(), "F@x C@y H W sum@data") << "summed over the ranks with the same block alone";
+  EXPECT_EQ(w.dw[0].print(), "F@x C@y H W sum@data") << "summed only over ranks with the same block";
 }
 
-// Words of one rank and step, by the table of Dryden et al. 2019 and a ring's (p-1)/p: x has 4*16*64, y 4*32*64 elements.
+// Words sent by one rank per step, from the table of Dryden et al. 2019 and a ring's factor (p-1)/p. x has 4*16*64
+// elements and y has 4*32*64.
 TEST(Contraction, AutoTakesTheFewestWordsAndSaysSo) {
   const double x = 4 * 16 * 64, y = 4 * 32 * 64, of_4 = 3.0 / 4;
   const auto both = conv_between("c=4", "C@c", "C@c");
@@ -81,7 +84,7 @@ TEST(Contraction, WeightsAndInputSettleTheWay) {
   EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.weights = "C@c"}).algorithm, "stationary-x");
   EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.input = "C@c"}).algorithm, "stationary-x");
   EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.input = "C"}).algorithm, "stationary-y");
-  EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.weights = "F"}).algorithm, "") << "all of it on every rank";
+  EXPECT_EQ(conv_between("c=4", "C@c", "C@c", {.weights = "F"}).algorithm, "") << "every rank has the whole weight";
 }
 
 TEST(LinearLayers, ColumnsThenRowsTakeOneAllReduceEachWay) {
@@ -98,8 +101,8 @@ TEST(LinearLayers, ColumnsThenRowsTakeOneAllReduceEachWay) {
   EXPECT_EQ(moved, expected) << "the first layer has no dx";
 }
 
-// An image of one channel lies on one of the ranks that share channels: sharing its samples out would leave the weights whole
-// on both, and their gradient to be gathered.
+// An image of one channel is on only one of the ranks that shard channels. If its samples were sharded instead, both
+// ranks would have whole weights, and their gradient would have to be summed.
 TEST(LinearLayers, GathersFeaturesWhereWeightsThenStayInPlace) {
   Strategy strategy("c=2");
   const Plan plan =

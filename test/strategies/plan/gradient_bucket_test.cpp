@@ -7,7 +7,8 @@
 namespace partita {
 namespace {
 
-/// "conv1 bn1 | fc" for buckets of a chain of linear layers without biases whose weights have so many bytes each.
+/// Returns the buckets of a chain of linear layers without biases as text, e.g. "l2 l3 | l0 l1". `features` are the
+/// numbers of output features, `limit` is in bytes.
 std::string buckets(const std::vector<Index>& features, Index limit, const std::string& rules = "N@a") {
   Model m("chain");
   Value t = m.input("x", {.channels = 8, .spatial = {1, 1}});
@@ -29,7 +30,7 @@ std::string buckets(const std::vector<Index>& features, Index limit, const std::
 }
 
 TEST(Bucket, LimitsDoubleFromTheLastToTheFirst) {
-  // Weights of 8 x 8 floats: 256 bytes each. Limits from the end of backward: 256, 512, 1024, 2048, 4096, 4096.
+  // Each weight has 8 x 8 floats: 256 bytes. The caps from the end of backward are 256, 512, 1024, 2048, 4096, 4096.
   EXPECT_EQ(buckets(std::vector<Index>(9, 8), 4096), "l7 l8 | l3 l4 l5 l6 | l1 l2 | l0");
   EXPECT_EQ(buckets(std::vector<Index>(4, 8), Index{1} << 20), "l0 l1 l2 l3");
 }
@@ -37,7 +38,7 @@ TEST(Bucket, LimitsDoubleFromTheLastToTheFirst) {
 TEST(Bucket, AWeightAboveTheLimitIsAlone) { EXPECT_EQ(buckets({8, 100, 8}, 1), "l2 | l1 | l0"); }
 
 TEST(Bucket, SumsOverOtherAxesAreApart) {
-  EXPECT_EQ(buckets({8, 8, 8}, Index{1} << 20, "C@a"), "l0 l1 l2") << "nothing to sum, but all are sharded alike";
+  EXPECT_EQ(buckets({8, 8, 8}, Index{1} << 20, "C@a"), "l0 l1 l2") << "nothing to sum, but all have the same sharding";
   Model m("two");
   Value t = m.linear("l0", m.input("x", {.channels = 8, .spatial = {1, 1}}), {.features = 8, .bias = false});
   t = m.linear("l1", t, {.features = 8, .bias = false});
@@ -46,7 +47,7 @@ TEST(Bucket, SumsOverOtherAxesAreApart) {
   s.layer("*", {.output = "N@a"}).layer("l1", {.output = "N@(a,b)"});
   const Plan plan = bind(m, s, {.batch = 4, .dtype = DType::f32, .training = true, .optimizer = {}});
   ASSERT_EQ(plan.buckets.size(), 2U);
-  EXPECT_EQ(plan.grid().print(plan.buckets[0].axes), "(a,b)") << "l1, the first that backward completes";
+  EXPECT_EQ(plan.grid().print(plan.buckets[0].axes), "(a,b)") << "backward completes l1 first";
   EXPECT_EQ(plan.grid().print(plan.buckets[1].axes), "(a)");
 }
 

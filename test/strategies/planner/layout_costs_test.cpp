@@ -61,8 +61,8 @@ TEST(LayoutCosts, WhatIsReadFurtherDownCrossesEveryBoundaryBefore) {
 }
 
 /// A model with statistics and gradient sums over samples and over spatial positions; each layer is a class of its own.
-Model normalised() {
-  Model m("normalised");
+Model normalized() {
+  Model m("normalized");
   auto t = m.input("in", {.channels = 4, .spatial = {16, 16}});
   t = m.conv("a", t, {.filters = 8, .kernel = 3, .padding = 1});
   t = m.batch_norm("bn", t);
@@ -87,7 +87,7 @@ double sums_of(const LayerPlan& layer, const PieceCost& price, double bucket) {
 
 /// Compares the costs of all patterns with those of plans on the whole grid.
 void expect_whole(const Machine& machine, const Shares& shares) {
-  const Model model = normalised();
+  const Model model = normalized();
   const KernelTimes none;
   const Workload workload = of_batch(4 * shares.data);
   LayoutCosts prices(model, workload, machine, none, "HW");

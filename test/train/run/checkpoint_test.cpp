@@ -235,18 +235,18 @@ TEST_F(Checkpoint, WhatIsNoCheckpointOrOfAnotherVersionIsRefused) {
   EXPECT_EQ(load_error(path_, "x=3", on_three),
             "checkpoint '" + path_ + "': cannot open it: No such file or directory");
   EXPECT_THROW(checkpoint_attributes(path_), Error);
-  std::ofstream(path_) << "some text that is no HDF5";
-  EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is no HDF5 file");
+  std::ofstream(path_) << "some text that is not HDF5";
+  EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is not an HDF5 file");
   std::ofstream(path_).flush();
-  EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is no HDF5 file");
+  EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ + "' is not an HDF5 file");
   H5Fclose(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
+  EXPECT_EQ(load_error(path_, "x=3", on_three), "checkpoint '" + path_ +
+                                                    "': it is damaged: its checksums are missing: the file was "
+                                                    "truncated, or another program or version 1 wrote it");
+  seal();
   EXPECT_EQ(
       load_error(path_, "x=3", on_three),
-      "checkpoint '" + path_ +
-          "': it is damaged: its checksums are missing: the file was cut off, or is another program's or of version 1");
-  seal();
-  EXPECT_EQ(load_error(path_, "x=3", on_three),
-            "checkpoint '" + path_ + "': it is no checkpoint of Partita: can't locate attribute: 'partita_checkpoint'");
+      "checkpoint '" + path_ + "': it is not a checkpoint of Partita: can't locate attribute: 'partita_checkpoint'");
   save(path_, "", {});
   const hid_t out = H5Fopen(path_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t attribute = H5Aopen(out, "partita_checkpoint", H5P_DEFAULT);
@@ -267,7 +267,7 @@ TEST_F(Checkpoint, NoByteCanChangeUnnoticed) {
     damaged[at] = static_cast<char>(damaged[at] ^ 1 << at % 8);
     std::ofstream(path_, std::ios::binary) << damaged;
     const auto message = load_error(path_, "x=3", on_three), start = "checkpoint '" + path_ + "'";
-    EXPECT_TRUE(message.find(start + ": it is damaged: ") == 0 || message == start + " is no HDF5 file")
+    EXPECT_TRUE(message.find(start + ": it is damaged: ") == 0 || message == start + " is not an HDF5 file")
         << "byte " << at << ": " << message;
   }
 }

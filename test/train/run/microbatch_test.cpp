@@ -22,8 +22,8 @@ Model mixed() {
   return m;
 }
 
-Model normalised() {
-  Model m("normalised");
+Model normalized() {
+  Model m("normalized");
   auto t = m.input("image", {.channels = 3, .spatial = {4}});
   t = m.batch_norm("norm", t, {.momentum = 0.3});
   m.mean_squared_error("loss", t);
@@ -91,8 +91,8 @@ TEST(Microbatches, RunningStatisticsMoveOnceAStepByTheirMean) {
   };
   // Samples 0, 1 and 2 are the larger microbatch, 3 and 4 the smaller. Three equal steps from r cover the fraction m(1
   // + (1-m) + (1-m)^2) of the way.
-  const Trained both = train(normalised(), "1f1b", 2, 5), first = train(normalised(), "single", 1, 3, 0),
-                second = train(normalised(), "single", 1, 2, 3);
+  const Trained both = train(normalized(), "1f1b", 2, 5), first = train(normalized(), "single", 1, 3, 0),
+                second = train(normalized(), "single", 1, 2, 3);
   for (const char* name : {"running_mean", "running_variance"})
     EXPECT_NEAR(running(both, name), 0.6 * running(first, name) + 0.4 * running(second, name), 1e-13) << name;
   EXPECT_GT(std::abs(running(first, "running_mean") - running(second, "running_mean")), 1e-3);

@@ -152,7 +152,7 @@ TEST(Pipeline, ChimeraNeedsStagesInPairs) {
   unlike.group({"in", "d1", Grid::parse("data=2")}).group({"r2", "loss", Grid::parse("y=2")}).schedule("chimera", 2);
   EXPECT_EQ(error_of([&] { bind(model, unlike, workload); }),
             "the schedule 'chimera' keeps the layers of stage 0 on stage 1 too, but their grids are \"data=2\" and "
-            "\"y=2\"; give both the same");
+            "\"y=2\"; give both the same grid");
 }
 
 TEST(Pipeline, StagesOnUnequalGrids) {
@@ -357,7 +357,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
             "s.toml, line 1, column 1: 'c2' would be in no group; the last group ends with 'loss'");
   EXPECT_EQ(error(stage("r1", "in")), "s.toml, line 1, column 1: its first layer 'r1' comes after its last, 'in'");
   EXPECT_NE(error(stage("in", "r3"))
-                .find("s.toml, line 1, column 1: 'r3' is no layer of the model 'chain' (did you mean 'r1'?)"),
+                .find("s.toml, line 1, column 1: 'r3' is not a layer of the model 'chain' (did you mean 'r1'?)"),
             std::string::npos);
   const std::string v = "[schedule]\nkind = \"zb-v\"\nmicrobatches = 2\n";
   EXPECT_EQ(error(v + stage("in", "r1") + stage("c2", "loss")), "") << "both on one stage";
@@ -369,7 +369,7 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
       "s.toml, line 8, column 1: its grid is \"y=2\", but it shares stage 1 with layers 'c2' to 'c2', whose grid is "
       "\"\"");
   EXPECT_EQ(error(v),
-            "the schedule 'zb-v' runs 2 groups of layers a stage; name them by [[group]] entries, two or more");
+            "the schedule 'zb-v' runs 2 groups of layers per stage; name them in two or more [[group]] entries");
   EXPECT_NE(error("grid = \"data=2\"\n" + stage("in", "r1") + stage("c2", "loss", "grid = \"c=2\"\n") +
                   "[[layer]]\nmatch = \"c2\"\noutput = \"N@data\"\n")
                 .find("no axis 'data'"),

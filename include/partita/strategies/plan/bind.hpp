@@ -8,10 +8,13 @@
 
 namespace partita {
 
-/// Binds a model to a strategy and a workload: chooses the layouts of every layer and plans all redistributions, halos, products, sums
-/// and the schedule. Pure: needs neither ranks nor a device, and searches nothing. Throws Error that names layer, dimension, axis and
-/// the rule's line for a rule that matches nothing, for an axis or a dimension that does not exist, and for a layout in which a layer
-/// cannot run; also if the strategy has open stage boundaries (Strategy::stages), which place_stages() closes.
+/// Binds a model to a strategy and a workload. Chooses the layouts of every layer, and plans all redistributions,
+/// halos, products, sums and the schedule. It is a pure function: it needs neither ranks nor a device, and it searches
+/// nothing.
+///
+/// Throws Error if a rule matches nothing, if an axis or a dimension does not exist, or if a layer cannot run in a
+/// layout. The error names the layer, the dimension, the axis and the rule's line. Also throws Error if the strategy
+/// has open stage boundaries (Strategy::stages); place_stages() closes them.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload);
 
 /// Takes arguments that are not const, too. Without it the call of a program with `using namespace std` would mean
@@ -23,8 +26,9 @@ requires std::same_as<std::remove_cvref_t<M>, Model> && std::same_as<std::remove
   return bind(std::as_const(model), std::as_const(strategy), std::as_const(workload));
 }
 
-/// Returns `strategy` with the weight layouts that `plan` chose written out as rules. Plans for other workloads (a smaller last batch, an
-/// evaluation) would choose by their own costs; with these rules they find the weights where `plan` has them.
+/// Returns `strategy` with extra rules that fix the weight layouts chosen by `plan`. Without them, a plan for another
+/// workload (a smaller last batch, an evaluation) would choose weight layouts by its own costs. With them, it uses the
+/// weights where `plan` has placed them.
 Strategy pin_weight_layouts(Strategy strategy, const Plan& plan);
 
 }  // namespace partita

@@ -9,7 +9,7 @@ namespace partita {
 
 struct LayerPlan;
 
-/// Trained weights that lie one after the other in memory, so that one collective sums their gradients. A value.
+/// Trained weights that are contiguous in memory, so that one collective sums their gradients. A value.
 struct Bucket {
   /// One weight of one layer.
   struct Entry {
@@ -17,8 +17,8 @@ struct Bucket {
     int weight = 0;  ///< position among the layer's weights
     bool operator==(const Entry&) const = default;
   };
-  AxisSet axes = 0;            ///< over which the ranks formed parts of the gradients; 0: there is nothing to sum
-  AxisSet sharding = 0;        ///< that cuts all of its weights, where norms are needed: they are sums over it
+  AxisSet axes = 0;            ///< axes over which the gradients are pending sums; 0: there is nothing to sum
+  AxisSet sharding = 0;        ///< axes that shard all of its weights, if norms are needed: norms are summed over them
   std::vector<Entry> entries;  ///< in the model's order
 
   /// The layer whose backward completes the bucket.
@@ -26,11 +26,12 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-/// Elements in a bucket begin at multiples of this, so that kernels find each weight aligned to 64 bytes.
+/// Each weight begins at a multiple of this number of elements in its bucket. Kernels so find every weight aligned to
+/// 64 bytes.
 inline constexpr Index bucket_alignment = 32;
 
-/// The bytes that buckets may have, from the last one on: limit/16, as nothing is left to hide it behind, and twice as many
-/// for each towards the first, up to `limit`.
+/// The largest size of each bucket in bytes, from the bucket that backward completes last. Its cap is limit/16, because
+/// no computation is left that could hide its sum. Each bucket before it may be twice as large, up to `limit`.
 class BucketCap {
  public:
   explicit BucketCap(Index limit) : limit_(limit), bytes_(limit / 16) {}
@@ -41,9 +42,10 @@ class BucketCap {
   Index limit_, bytes_;
 };
 
-/// Cuts the trained weights of all layers into buckets in the order in which backward completes them. A bucket closes
-/// before it would exceed its BucketCap. Weights are not cut, so one larger than its limit is alone. With `norms`,
-/// weights that are sharded over different axes do not share a bucket.
+/// Groups the trained weights of all layers into buckets, in the order in which backward completes them. A bucket is
+/// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of
+/// its own. With `norms`, weights that are sharded over different axes do not share a bucket. `limit` is in bytes,
+/// `element` is the size of one element in bytes.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms);
 
 }  // namespace partita

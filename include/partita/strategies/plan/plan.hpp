@@ -17,71 +17,72 @@
 
 namespace partita {
 
-/// What is run: everything about a step that is neither model nor strategy.
+/// The settings of a step that belong to neither the model nor the strategy.
 struct Workload {
-  Index batch = 1;  ///< global samples a step
+  Index batch = 1;  ///< global samples per step
   DType dtype = DType::f32;
   bool training = true;
   Optimizer optimizer;
 };
 
-/// The element type in which weights are kept, summed over ranks and updated: f64 for f64, f32 for all shorter ones.
+/// Returns the element type in which weights are stored, summed over ranks and updated: f64 for f64, f32 for every
+/// shorter type.
 DType master_dtype(DType dtype);
 
-/// What a layer leaves for another stage: from its ranks to those of the other's grid, straight.
+/// The transfer of a layer's output from its stage to another stage, straight from rank to rank.
 struct StageBoundary {
-  int group = 0;  ///< of layers, that takes it: the first of its stage that reads it
-  Layout from;    ///< the layer's y, with no sum pending; the gradient comes back to it
-  Layout to;      ///< as the group's first reader takes it; its gradient leaves as to.dual()
+  int group = 0;  ///< the receiving group of layers: the first one of its stage that reads the output
+  Layout from;    ///< layout of the layer's y without pending sums; the gradient returns in it
+  Layout to;      ///< layout that the group's first reader needs; its gradient leaves as to.dual()
   std::vector<RedistributionStep> complete_sums;  ///< y -> from, on the layer's own grid
 
-  /// Of a rank of the world: what it sends of y, or receives; backward with `back`, of the gradient.
+  /// Returns what a rank of the world sends and receives of y or, with `back`, of its gradient.
   TransferPlan transfer(int rank, bool back) const;
 };
 
-/// What layers that are bound alike have in common: every layout, and every redistribution between them.
+/// The layouts of a layer and the redistributions between them. Layers with an equal binding share one object.
 struct LayerBinding {
   std::vector<Shape> input_shapes;
-  Shape shape;                      ///< of the output
-  OperatorLayouts at;               ///< in which the operator runs
-  Layout y;                         ///< in which its output is left for the consumers; its gradient arrives as y.dual()
-  std::vector<WeightSpec> weights;  ///< laid out as at.w
-  std::vector<bool> needs_dx;       ///< by input: something behind it has weights to train
+  Shape shape;                      ///< shape of the output
+  OperatorLayouts at;               ///< layouts in which the operator runs
+  Layout y;                         ///< layout of the output for its readers; the gradient arrives as y.dual()
+  std::vector<WeightSpec> weights;  ///< the weights, in the layouts at.w
+  std::vector<bool> needs_dx;       ///< by input: true if a layer before it has weights to train
   using Steps = std::vector<RedistributionStep>;
   std::vector<Steps> redistribute_input;  ///< by input: the producer's y -> at.x
   Steps redistribute_output;              ///< at.y -> y
   Steps redistribute_dy;                  ///< y.dual() -> at.y.dual()
   std::vector<Steps> redistribute_dx;     ///< by input: at.dx -> the producer's y.dual()
-  std::vector<std::string> notes;         ///< what of a rule was dropped, and why
+  std::vector<std::string> notes;         ///< the keys of rules that were dropped, and why
 
-  /// True if the layer has weights to train.
+  /// Returns true if the layer has weights to train.
   bool trains() const;
-  /// True if the gradient of some input is needed.
+  /// Returns true if the gradient of some input is needed.
   bool needs_any_dx() const;
   bool operator==(const LayerBinding&) const = default;
 };
 
-/// One layer, bound: its place in the model and on the stages, and, behind `->`, its binding. Equal layers share theirs: plans have
-/// hundreds of layers and few that differ.
+/// One bound layer: its place in the model and on the stages. `operator->` gives its binding. Equal layers share a
+/// binding, because plans have hundreds of layers and few different ones.
 struct LayerPlan {
-  int group = 0;  ///< of layers, that it belongs to
+  int group = 0;  ///< the group of layers that it belongs to
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;
-  std::vector<StageBoundary> sends_to_stages;  ///< for readers on other stages, by ascending group
-  bool recompute = false;                      ///< its forward runs once more in backward: it keeps nothing meanwhile
+  std::vector<StageBoundary> sends_to_stages;  ///< transfers to readers on other stages, by ascending group
+  bool recompute = false;                      ///< backward runs its forward again, so that it keeps nothing until then
   std::shared_ptr<const LayerBinding> binding;
 
   const LayerBinding* operator->() const { return binding.get(); }
   using Steps = LayerBinding::Steps;
   bool trains() const { return binding->trains(); }
   bool needs_any_dx() const { return binding->needs_any_dx(); }
-  /// A layer without weights to train of which no input's gradient is needed has no backward: readers, on whatever stage, send no
-  /// gradient of y back to it.
+  /// Returns false if the layer has no weights to train and no input's gradient is needed. Readers on any stage then
+  /// send no gradient of y back to it.
   bool has_backward() const { return trains() || needs_any_dx(); }
 };
 
-/// Of each layer those that take its output, on whatever stage, in order.
+/// For each layer, the layers on any stage that read its output, in order.
 class Readers {
  public:
   Readers() = default;
@@ -89,82 +90,85 @@ class Readers {
   std::span<const int> of(int layer) const;
 
  private:
-  std::vector<int> ends_, readers_;  // one layer's after the other's
+  std::vector<int> ends_, readers_;  // the readers of all layers, one layer after the other
 };
 
-/// A model bound to a strategy and a workload: all that the executor runs, the cost model prices and `explain` prints.
-/// A value; every rank holds the same one.
+/// A model bound to a strategy and a workload. The executor runs it, the cost model prices it and `explain` prints it.
+/// A value; every rank holds the same plan.
 struct Plan {
   std::string model;
-  std::vector<Grid> grids;  ///< of each stage; stages take consecutive ranks
+  std::vector<Grid> grids;  ///< one per stage; stages take consecutive ranks
   Workload workload;
-  std::vector<LayerPlan> layers;            ///< in the order in which they run, for microbatches of the larger size
-  std::vector<LayerPlan> remainder_layers;  ///< for those of one sample less; empty if all are equal
+  std::vector<LayerPlan> layers;            ///< in execution order, for microbatches of the larger size
+  std::vector<LayerPlan> remainder_layers;  ///< for microbatches with one sample less; empty if all are equal
   Readers all_readers;
-  int microbatches = 1;                ///< balanced blocks of the batch
+  int microbatches = 1;                ///< number of balanced blocks of the batch
   std::vector<int> stage_of_group{0};  ///< group of layers -> stage
-  /// A second replica of all layers, on the stages in the opposite order (Li and Hoefler 2021).
+  /// A second replica of all layers. Its groups are on the stages in the opposite order (Chimera, Li and Hoefler 2021).
   struct SecondReplica {
     std::vector<LayerPlan> layers, remainder_layers;
     std::vector<int> stage_of_group;
-    std::vector<bool> runs_microbatch;  ///< by microbatch: that it goes through this replica
+    std::vector<bool> runs_microbatch;  ///< by microbatch: true if this replica runs it
   };
   std::optional<SecondReplica> second_replica;
   Schedule schedule;
-  std::vector<Bucket> buckets;     ///< of gradients, in the order in which backward completes them; training only
-  bool sharded_optimizer = false;  ///< the ranks along a bucket's axes share its update
-  std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, where somebody has measured
+  std::vector<Bucket> buckets;     ///< gradient buckets in the order in which backward completes them; training only
+  bool sharded_optimizer = false;  ///< the ranks along a bucket's axes divide its update among them
+  std::map<std::string, std::string> kernels;  ///< local convolution -> its algorithm, if measured
 
   /// The layer called `name`. Throws Error with the nearest name if there is none.
   const LayerPlan& layer(std::string_view name) const;
   /// The layer that made `value`. Throws Error if the value is of another model.
   const LayerPlan& layer(const Value& value) const;
 
-  /// The grid of the only stage.
+  /// The grid of the first stage.
   const Grid& grid() const { return grids.front(); }
   int ranks() const { return grids.back().first_rank() + grids.back().size(); }
-  /// The stage that a rank of the world belongs to, and its rank in the stage's grid.
+  /// Returns the stage of a rank of the world; rank_in_stage() returns its rank in the stage's grid.
   int stage_of_rank(int rank) const;
   int rank_in_stage(int rank) const { return rank - grids[static_cast<std::size_t>(stage_of_rank(rank))].first_rank(); }
-  /// The stage that runs a group, or a layer, of a replica.
+  /// Returns the stage that runs a group of a replica; stage_of() does the same for a layer.
   int stage_running(int group, int replica = 0) const;
   int stage_of(int layer, int replica = 0) const;
   const Grid& grid_of(int layer, int replica = 0) const {
     return grids[static_cast<std::size_t>(stage_of(layer, replica))];
   }
   int replicas() const { return second_replica ? 2 : 1; }
-  /// The replica of a group that a stage runs, never both; -1 if it runs none.
+  /// Returns the replica of a group that a stage runs, or -1 if it runs none. A stage never runs both.
   int replica_on(int group, int stage) const;
 
-  /// The samples of one microbatch, the replica that it goes through, and how its layers lie.
+  /// For one microbatch: its samples in the batch, the replica that runs it, and the bound layers of its size.
   Interval samples(int microbatch) const;
   int replica_of(int microbatch) const;
   const std::vector<LayerPlan>& layers_of(int microbatch) const;
-  /// Microbatches that go through a replica.
+  /// Returns the number of microbatches that a replica runs.
   int microbatches_of(int replica) const;
 
-  /// Where the bucket's weights begin on `rank` of its stage, in elements of one flat buffer, and after the last its size.
+  /// Returns the offset of each weight of the bucket on `rank` of its stage, in elements of one flat buffer. The last
+  /// entry is the buffer's size.
   std::vector<Index> offsets(const Bucket& bucket, int rank) const;
-  /// The elements of that buffer that `rank` updates, and holds the optimizer's state of.
+  /// Returns the elements of that buffer that `rank` updates. It holds the optimizer's state of these elements only.
   Interval share(const Bucket& bucket, int rank) const;
-  /// The ranks over which norms of whole weights are summed.
+  /// Returns the axes over which norms of whole weights are summed.
   AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (sharded_optimizer ? bucket.axes : 0); }
 
-  /// The layers of a stage that read `layer`'s output of a replica, in order.
+  /// Returns the layers of a stage that read the output of `layer` in a replica, in order.
   std::vector<int> readers(int layer, int stage, int replica = 0) const;
-  /// True if that output must stay, on a stage, for a layer that runs once more in backward, or to be sent on.
+  /// Returns true if a stage must keep the output of `layer` after forward, because a recomputed layer reads it or
+  /// because it is sent to another stage.
   bool needs_output(int layer, int stage, int replica = 0) const;
-  /// The axis sets over which a stage's collectives run, in order of their first use: a communicator each.
+  /// Returns the axis sets over which a stage's collectives run, in order of their first use. Each needs a
+  /// communicator.
   std::vector<AxisSet> axis_sets(int stage = 0) const;
-  /// Everything that ranks must agree on.
+  /// Returns a hash of everything that ranks must agree on.
   std::uint64_t hash() const;
 };
 
-/// The share of a microbatch's activations that layers keep from backward-data to backward-filter: all, since the gradients of their
-/// weights need their inputs.
+/// The fraction of a microbatch's activations that layers keep from backward-data to backward-filter. It is 1, because
+/// the gradients of weights need the layers' inputs.
 inline constexpr double kept_until_backward_filter = 1;
 
-/// The edges between the groups of a plan's layers: which group feeds which.
+/// Returns the edges between the groups of a plan's layers: which group feeds which.
 GroupGraph graph_of(const Plan& plan);
 
 }  // namespace partita

@@ -10,45 +10,48 @@
 
 namespace partita {
 
-/// ConvProblem::print() -> the name of the algorithm that computes it.
+/// The algorithm of each local convolution: ConvProblem::print() -> name of the algorithm.
 using KernelChoices = std::map<std::string, std::string>;
 
-/// What choosing took.
+/// A report of choose_kernels().
 struct KernelReport {
-  Index known = 0, measured = 0;  ///< problems of all ranks, each once
+  Index known = 0, measured = 0;  ///< number of problems of all ranks, each counted once
   double seconds = 0;
-  std::string problem;  ///< why nothing was measured, for people; "" if all went well
+  std::string problem;  ///< why nothing was measured, as a message; "" if there was no problem
 };
 
-/// Choices that were measured on machines of one kind, as lines "PROBLEM: ALGORITHM" of a text file.
+/// A text file of choices that were measured on one kind of machine, in lines "PROBLEM: ALGORITHM".
 class KernelCache {
  public:
-  /// A file of `folder` that belongs to this processor, the backend and its threads.
+  /// The file in `folder` for this processor, the backend and its number of threads.
   KernelCache(const std::string& folder, std::string_view backend, int threads);
-  /// "" if files can be written to the folder, which is made if it is missing; else why not.
+  /// Returns "" if files can be written to the folder, else the reason why not. Creates the folder if it is missing.
   std::string complaint() const;
-  /// What the file holds; lines that are none of ours are left out, and measured again.
+  /// Returns the choices in the file. Lines that it cannot parse are skipped; their problems are measured again.
   KernelChoices read() const;
-  /// Adds to what the file holds by now. Throws Error where that cannot be written.
+  /// Adds `choices` to the current content of the file. Throws Error if the file cannot be written.
   void add(const KernelChoices& choices) const;
   const std::string& path() const { return path_; }
-  /// The processor, as the system names it.
+  /// Returns the system's name of the processor.
   static std::string processor();
 
  private:
   std::string folder_, path_, heading_;
 };
 
-/// Tells `backend` how to compute the convolutions in `mine`, alike on every rank, since replicas must agree bit for bit:
-/// as `cache` holds it, or else as measured now, each problem by one rank, and kept there. Where nothing can be kept,
-/// nothing is measured either: another run would choose otherwise, and round otherwise. Adds to `choices` and `report`.
-/// `progress` is called with the problems that this rank has measured and will. Collective: every rank
-/// of `comm` calls it.
+/// Sets in `backend` the algorithm of every convolution in `mine`. The choice is the same on every rank, because
+/// replicas must agree bit for bit. It comes from `cache`; otherwise one rank measures the problem and adds the result
+/// to `cache`. If the cache cannot be written, nothing is measured: another run could choose differently and so round
+/// differently.
+///
+/// Adds to `choices` and `report`. Calls `progress` with the number of problems that this rank has measured and will
+/// measure in all. Collective: every rank of `comm` calls it.
 void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report);
 
-/// $XDG_CACHE_HOME/partita, or ~/.cache/partita; "" where neither the environment nor the system knows a home.
+/// Returns $XDG_CACHE_HOME/partita, or ~/.cache/partita; "" if neither the environment nor the system names a home
+/// folder.
 std::string default_kernel_folder();
 
 }  // namespace partita

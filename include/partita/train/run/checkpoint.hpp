@@ -9,26 +9,32 @@
 
 namespace partita {
 
-/// A tensor with the name under which a checkpoint keeps it, e.g. "conv1/weight".
+/// A tensor with its name in a checkpoint, e.g. "conv1/weight".
 struct NamedTensor {
   std::string name;
   DistTensor tensor;
 };
 
-/// Writes tensors and text attributes to one HDF5 file by global index, so that any other grid can load it: a data set
-/// a tensor in logical order (F C H W), with its dimensions' names and layout as attributes. Collective: every rank of `world`
-/// names all tensors, in one order, with an empty local part of those that lie on other ranks' grids.
-/// The file appears under `path` only when it is whole (written beside it, synchronised, renamed): a crash leaves the
-/// old one. Throws Error, alike on every rank, if the file cannot be written, and leaves nothing half-written behind.
+/// Writes tensors and text attributes to one HDF5 file by global index, so that any other grid can load it. The file
+/// has one data set per tensor, in logical order (F C H W); the names of its dimensions and its layout are attributes.
+///
+/// Collective: every rank of `world` calls it. All ranks list all tensors in the same order. A tensor on a grid of
+/// other ranks has an empty local part.
+///
+/// The file appears under `path` only when it is complete: it is written beside `path`, synchronized and renamed. After
+/// a crash, the old file is still there. If the file cannot be written, throws the same Error on every rank and leaves
+/// no incomplete file.
 void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
                      const std::map<std::string, std::string>& attributes, Communicator& world);
 
-/// Reads each tensor's own box into its local part, which holds anything after an Error. Throws Error, alike on every
-/// rank, if the file is missing or damaged or lacks a tensor, or holds one of another shape (both shapes named).
-/// A rank names the tensors that it wants. Collective: every rank of `world` calls it.
+/// Reads the local part of each tensor. Each rank lists the tensors that it needs.
+/// Collective: every rank of `world` calls it.
+///
+/// Throws the same Error on every rank if the file is missing or damaged, if it lacks a tensor, or if a tensor has
+/// another shape (the error names both shapes). After an Error, the content of the local parts is undefined.
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world);
 
-/// The text attributes of a checkpoint.
+/// Returns the text attributes of a checkpoint.
 std::map<std::string, std::string> checkpoint_attributes(const std::string& path);
 
 }  // namespace partita

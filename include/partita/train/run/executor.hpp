@@ -12,21 +12,23 @@ namespace partita {
 class StageExchange;
 class WeightUpdate;
 
-/// An action as one rank ran it, in seconds of its host's steady clock, without what it waited before it.
+/// The time of an action on one rank, in seconds of its host's steady clock. The wait before the action is not
+/// included.
 struct TimedAction {
   Action action;
   double start = 0, end = 0;
 };
 
-/// Runs a plan on one rank: carries out the operations of its stage's StepProgram.
+/// Runs a plan on one rank: it performs the operations of its stage's StepProgram.
 class Executor {
  public:
   explicit Executor(RunContext context);
   ~Executor();
 
-  /// Brings this rank's part of a microbatch, when its forward begins: images on the first stage, the target on the last.
+  /// Returns this rank's part of a microbatch when its forward begins: images on the first stage, the target on the
+  /// last.
   using Reader = std::function<Batch(int microbatch)>;
-  /// One run of the schedule. `step` keys random numbers, `rate` is the learning rate.
+  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate.
   StepResult run(const Reader& read, Index step, double rate);
   /// Runs a plan that has one microbatch.
   StepResult run(const Batch& batch, Index step, double rate);
@@ -34,28 +36,29 @@ class Executor {
   /// does not run the loss layer.
   std::vector<Tensor> predict(const Reader& read, Index step);
 
-  /// From here on the actions of every run are added to `actions`; nullptr: no longer.
+  /// Adds the actions of every later run to `actions`. nullptr stops the recording.
   void record(std::vector<TimedAction>* actions) { record_ = actions; }
 
-  /// Actions of one run on this rank.
+  /// Returns the number of actions of one run on this rank.
   std::size_t actions() const;
 
   const Plan& plan() const { return plan_; }
-  /// The local convolutions that this rank will run, each once.
+  /// Returns the local convolutions that this rank runs, each once.
   std::vector<ConvProblem> problems() const;
-  /// True if this rank brings images, and targets.
+  /// Return true if this rank reads images, or targets, of a microbatch.
   bool reads_images(int microbatch = 0) const { return plan_.stage_of(0, plan_.replica_of(microbatch)) == stage_; }
   bool reads_target(int microbatch = 0) const {
     return plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1, plan_.replica_of(microbatch)) == stage_;
   }
-  /// The box of images that this rank brings to a microbatch; N counts from its first sample. Empty on later stages, as the
-  /// target's box on earlier ones.
+  /// Returns the box of images that this rank reads for a microbatch; N counts from the microbatch's first sample. The
+  /// box is empty on stages that do not run the input layer.
   Box images(int microbatch = 0) const;
-  /// What the loss of a microbatch compares with, and the box of it that this rank brings.
+  /// Returns the target of the loss of a microbatch.
   Target target(int microbatch = 0) const;
+  /// Returns the box of the target that this rank reads; empty on stages that do not run the loss.
   Box target_box(int microbatch = 0) const;
-  /// This rank's part of the output (LayerPlan::y) that layer `i` left for a microbatch in the last run, if it was kept
-  /// (keep_outputs); for tests and inspection.
+  /// Returns this rank's part of layer `i`'s output (LayerBinding::y) for a microbatch of the last run, if it was kept
+  /// (keep_outputs). For tests and inspection.
   Tensor output(std::size_t i, int microbatch = 0) const;
   void keep_outputs(bool keep);
 

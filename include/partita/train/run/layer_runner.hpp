@@ -19,39 +19,40 @@ struct Batch {
 /// The result of one microbatch or one step.
 struct StepResult {
   double loss = 0;      ///< mean over the global batch; the same number on every rank
-  double accuracy = 0;  ///< fraction of right predictions; not a number if the target holds values
+  double accuracy = 0;  ///< fraction of correct predictions; NaN if the target holds values
 };
 
-/// A tensor on its way from or to another stage.
+/// A tensor in transfer from or to another stage.
 struct Crossing {
-  int layer = 0;  ///< that made it
+  int layer = 0;  ///< the layer that computed it
   Tensor tensor;
   Exchange exchange;
 };
 
 /// The tensors of one microbatch between the operations of a step. Vectors are indexed by layer.
 struct Microbatch {
-  Index first_sample = 0;  ///< in the step's batch
-  double share = 1;        ///< its samples / the step's samples
+  Index first_sample = 0;  ///< index in the step's batch
+  double share = 1;        ///< number of its samples / number of the step's samples
   Batch batch;
   std::vector<std::unique_ptr<Saved>> saved;
-  std::vector<Tensor> outputs, gradients;  ///< of outputs
-  std::vector<Tensor> dy;                  ///< from redistribute_dy until dw is formed
-  /// What one pass of one layer works on, until its release_work.
+  std::vector<Tensor> outputs, gradients;  ///< outputs, and gradients of outputs
+  std::vector<Tensor> dy;                  ///< held from redistribute_dy until dw is computed
+  /// The work tensors of one pass of one layer, until its release_work.
   struct Work {
     std::vector<Tensor> x, dx;
     Tensor y;
   };
   Work work;
   std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
-  std::vector<Crossing> arriving_gradients;  ///< gradients of own outputs
+  std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
   StepResult result;
 };
 
-/// What a rank runs a plan with. Every member must outlive those that use it.
+/// Everything that a rank needs to run a plan.
+/// @pre Everything that a member refers to outlives the users of the context.
 struct RunContext {
   const Plan& plan;
-  const ProcessGrid& grid;  ///< of the rank's stage
+  const ProcessGrid& grid;  ///< grid of the rank's stage
   Communicator& world;      ///< the ranks of all stages
   Communicator*
       replica_pair;  ///< this rank and the one with the other replica of its weights; null if there is one replica
@@ -63,25 +64,26 @@ struct RunContext {
   bool overlap = true;  ///< compute while messages travel
 };
 
-/// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one for each.
+/// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one runner per size.
 class LayerRunner {
  public:
-  /// What has happened to a layer in the step so far, in any microbatch.
+  /// The state of a layer in the current step, over all microbatches so far.
   struct LayerState {
     bool forward_ran = false;
-    bool has_dw = false;  ///< later gradients are added to it
+    bool has_dw = false;  ///< true if dw exists, so that later gradients are added to it
   };
 
-  /// `layers`: all of the plan for one replica and one size of microbatch.
+  /// `layers` are all layers of the plan for one replica and one size of microbatch.
   LayerRunner(const RunContext& context, const RankContext& rank, const std::vector<LayerPlan>& layers, int replica);
 
   const std::vector<LayerPlan>& layers() const { return layers_; }
-  /// Adds to `problems` the local convolutions that the layers run, each once.
+  /// Adds the local convolutions that the layers run to `problems`, each once.
   void add_problems(std::vector<ConvProblem>& problems) const;
   /// Keeps all outputs, for tests and inspection.
   void keep_outputs(bool keep) { keep_ = keep; }
 
-  /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release. `step` keys random numbers.
+  /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release. `step` keys random
+  /// numbers.
   void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states, Index step) const;
 
  private:
@@ -96,13 +98,13 @@ class LayerRunner {
   const RunContext& context_;
   const RankContext& rank_;
   const std::vector<LayerPlan>& layers_;
-  /// The rank's boxes of what a layer computes.
+  /// The rank's boxes of the tensors that a layer computes.
   struct Boxes {
     Box y;
     std::vector<Box> dx;
   };
-  std::vector<Boxes> boxes_;                      // by layer, of those that the stage runs
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // likewise
+  std::vector<Boxes> boxes_;                      // by layer; set for layers that the stage runs
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by layer; null for layers that the stage does not run
   bool keep_ = false;
 };
 
