@@ -4,6 +4,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "src/backend/groups.hpp"
 #include "src/backend/lowered.hpp"
-#include "src/backend/reference_gemm.hpp"
 #include "src/backend/reference.hpp"
+#include "src/backend/reference_gemm.hpp"
 
 namespace partita {
 

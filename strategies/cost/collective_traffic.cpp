@@ -1,3 +1,4 @@
+#include "partita/strategies/cost/collective_traffic.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/layout.hpp"
 #include "partita/strategies/cost/collective_cost.hpp"

@@ -1,7 +1,9 @@
+#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
+#include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>

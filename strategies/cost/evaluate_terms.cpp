@@ -1,3 +1,4 @@
+#include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/cost_terms.hpp"
 
 #include <algorithm>

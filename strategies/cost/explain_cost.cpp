@@ -1,7 +1,9 @@
+#include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
+#include "strategies/cost/evaluate_terms.hpp"
 
 namespace partita {
 

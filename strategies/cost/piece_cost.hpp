@@ -2,6 +2,7 @@
 
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
+#include "strategies/cost/evaluate_terms.hpp"
 
 namespace partita {
 

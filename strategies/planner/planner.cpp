@@ -1,4 +1,5 @@
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"

@@ -1,5 +1,6 @@
 #include "strategies/planner/stage_cost.hpp"
 #include "partita/strategies/plan/memory.hpp"
+#include "strategies/cost/evaluate_terms.hpp"
 
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/symmetry.hpp"

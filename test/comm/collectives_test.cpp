@@ -4,6 +4,7 @@
 #include "partita/comm/textbook/textbook.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/collective_cost.hpp"
+#include "partita/strategies/cost/collective_traffic.hpp"
 
 #include <numeric>
 

@@ -18,7 +18,7 @@ LISTS = {
     "model/operators.hpp": r"model/\w+\.cpp",
     "strategies/schedule/generators/generate.hpp": r"strategies/schedule/generators/\w+\.cpp",
     "train/data/dataset.hpp": r"train/data/\w+\.cpp",
-    "train/kernels/kernels.hpp": r"train/kernels/\w+_kernels?\.cpp",
+    "train/kernels/kernels.hpp": r"train/kernels/(\w+_kernels?|custom_layer)\.cpp",
 }
 
 

@@ -1,5 +1,5 @@
-#include "partita/base/philox.hpp"
 #include "partita/train/data/augment.hpp"
+#include "partita/base/philox.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -153,8 +153,8 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std
   return batch;
 }
 
-/// Announces what batches of `order` will ask for: own samples' own rows. What `hold` itself finds damaged fails alike on
-/// every rank; what is read later may fail on one rank alone.
+/// Tells the data set which samples, and which boxes of them, this rank will read in this order. Damage that is found here
+/// fails on every rank; damage that is found while reading may fail on one rank alone.
 void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation) {
   Profile::layer("data");
   std::vector<Index> mine, targets;

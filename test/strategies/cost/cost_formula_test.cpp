@@ -1,5 +1,6 @@
 // A cost formula that is built once gives the same price as a new estimate on every machine with the same levels. It
 // also agrees with PlainPrice, which prices every rank and every item of traffic separately.
+#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/local_work.hpp"

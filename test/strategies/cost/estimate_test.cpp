@@ -1,5 +1,6 @@
 // Compares prices with hand-computed ones, one kind of cost at a time, on machines with round numbers.
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/strategies/cost/local_work.hpp"
 
 #include "test/strategies/cost/priced.hpp"

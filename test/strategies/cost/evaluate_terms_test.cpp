@@ -1,6 +1,7 @@
 // MachineRates: seconds of terms, worked out by hand. The machine has round numbers: 1 Gflop/s, 1 GB/s of memory, 1 us
 // a kernel; a node level of 1 us and 1 GB/s, and a network of 10 us and 0.1 GB/s. A byte that is added costs 3 ns: two
 // are read and one is written.
+#include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/cost_terms.hpp"
 
 #include "test/strategies/cost/priced.hpp"
@@ -94,19 +95,20 @@ TEST(MachineRates, ACollectiveTakesItsCheapestAlgorithm) {
   const Machine machine = two_levels();
   struct Case {
     double bytes;
-    Algorithm algorithm;
+    CollectiveAlgorithm algorithm;
     double seconds;
   };
   for (const auto& [bytes, algorithm, seconds] :
-       {Case{0, Algorithm::recursive_doubling, 2 * us}, Case{600, Algorithm::recursive_doubling, 6.8 * us},
-        Case{620, Algorithm::ring, 6.93 * us}, Case{4000, Algorithm::ring, 12 * us}}) {
+       {Case{0, CollectiveAlgorithm::recursive_doubling, 2 * us},
+        Case{600, CollectiveAlgorithm::recursive_doubling, 6.8 * us}, Case{620, CollectiveAlgorithm::ring, 6.93 * us},
+        Case{4000, CollectiveAlgorithm::ring, 12 * us}}) {
     const double n = bytes;
     const CostTerms terms{{{Verb::all_reduce, node, 4, 1}},
-                          {{Algorithm::binomial, {99, 0, 0}},  // of another movement
-                           {Algorithm::recursive_doubling, {2, 2 * n, 2 * n}},
-                           {Algorithm::ring, {6, 1.5 * n, 0}},
-                           {Algorithm::rabenseifner, {7, 2 * n, n}},
-                           {Algorithm::binomial, {8, 4 * n, 2 * n}}}};
+                          {{CollectiveAlgorithm::binomial, {99, 0, 0}},  // of another movement
+                           {CollectiveAlgorithm::recursive_doubling, {2, 2 * n, 2 * n}},
+                           {CollectiveAlgorithm::ring, {6, 1.5 * n, 0}},
+                           {CollectiveAlgorithm::rabenseifner, {7, 2 * n, n}},
+                           {CollectiveAlgorithm::binomial, {8, 4 * n, 2 * n}}}};
     const MachineRates rates(terms, machine);
     const Movement once{0, 1, n, 1}, thrice{0, 3, 3 * n, 1};
     EXPECT_EQ(rates.cheapest(once).algorithm, algorithm) << n << " bytes";
@@ -118,17 +120,17 @@ TEST(MachineRates, ACollectiveTakesItsCheapestAlgorithm) {
 TEST(MachineRates, OfAlgorithmsThatCostTheSameTheFirstIsTaken) {
   const Machine machine = two_levels();
   const CostTerms terms{{{Verb::all_to_all, node, 2, 1}},
-                        {{Algorithm::pairwise, {1, 10, 0}}, {Algorithm::bruck, {1, 10, 0}}}};
-  EXPECT_EQ(MachineRates(terms, machine).cheapest(message(10)).algorithm, Algorithm::pairwise);
+                        {{CollectiveAlgorithm::pairwise, {1, 10, 0}}, {CollectiveAlgorithm::bruck, {1, 10, 0}}}};
+  EXPECT_EQ(MachineRates(terms, machine).cheapest(message(10)).algorithm, CollectiveAlgorithm::pairwise);
 }
 
 // A slower link favors few bytes: 10 us and 10 ns a byte, shared by four ranks on one link.
 TEST(MachineRates, TheCheapestAlgorithmDependsOnTheLink) {
   const Machine machine = two_levels(1);
   const CostTerms terms{{{Verb::all_gather, network, 4, 1}, {Verb::all_gather, network, 4, 4}},
-                        {{Algorithm::ring, {3, 750, 0}},
-                         {Algorithm::recursive_doubling, {2, 1200, 0}},
-                         {Algorithm::bruck, {2, 1300, 0}}}};
+                        {{CollectiveAlgorithm::ring, {3, 750, 0}},
+                         {CollectiveAlgorithm::recursive_doubling, {2, 1200, 0}},
+                         {CollectiveAlgorithm::bruck, {2, 1300, 0}}}};
   const MachineRates rates(terms, machine);
   expect_seconds(rates.seconds(Movement{0, 1, 1000, 0}), 20 * us + 12 * us);
   expect_seconds(rates.seconds(Movement{1, 1, 1000, 0}), 30 * us + 30 * us);
@@ -165,7 +167,7 @@ TEST(MachineRates, PassesCountTheirCalls) {
   rank.rank = 5;
   rank.kernel.flops = 1000;
   rank.kernel.calls = {1, 2, 0};
-  rank.kernel.again = true;
+  rank.kernel.recomputes = true;
   const CostTerms terms;
   const Machine machine = round_machine();
   const LayerCost cost = MachineRates(terms, machine).layer(rank);
@@ -208,7 +210,7 @@ TEST(MachineRates, HalosHideBehindComputing) {
   };
   constexpr auto halo = &PassCost::halo;
   KernelTerm recomputes = takes(2 * us, 8 * us, 0);  // 2 us of the 8 us are the forward once more
-  recomputes.again = true;
+  recomputes.recomputes = true;
   const std::vector<Case> table{
       {"no overlap", 0, takes(10 * us, 0, 0), {moves(3000, 0, halo, 0)}, {4 * us, 0, 0}, {0, 0, 0}},
       {"all of it", 1, takes(10 * us, 0, 0), {moves(3000, 0, halo, 0)}, {0, 0, 0}, {4 * us, 0, 0}},
@@ -235,13 +237,13 @@ TEST(MachineRates, HalosHideBehindComputing) {
       {"the forward once more hides in that part alone",
        1,
        recomputes,
-       {moves(3000, 1, halo, forward_again)},
+       {moves(3000, 1, halo, recomputed_forward)},
        {0, 2 * us, 0},
        {0, 2 * us, 0}},
       {"the rest of backward data hides another",
        1,
        recomputes,
-       {moves(3000, 1, halo, forward_again), moves(6000, 1, halo, 1)},
+       {moves(3000, 1, halo, recomputed_forward), moves(6000, 1, halo, 1)},
        {0, 2 * us + 1 * us, 0},
        {0, 2 * us + 6 * us, 0}}};
   for (const auto& [name, overlap, kernel, movements, halos, hidden] : table) {
@@ -298,7 +300,7 @@ TEST(MachineRates, GradientSumsOverlapByTheirSeconds) {
        0,
        40 * us}};
   for (const auto& [name, ranks, seconds, overlap, replicas, after] : table) {
-    const GradReduceCost cost = rates.sums(ranks);
+    const GradReduceCost cost = rates.grad_reduce(ranks);
     expect_seconds(cost.seconds, seconds, name);
     expect_seconds(cost.overlap, overlap, name);
     expect_seconds(cost.replicas, replicas, name);

@@ -47,7 +47,7 @@ const std::vector<std::vector<Index>>& chains() {
 
 ScheduleRequest request_of(const std::string& kind, int stages, int microbatches) {
   ScheduleRequest request;
-  request.kind = kind;
+  request.kind = parse_schedule_kind(kind);
   request.stages = stages;
   request.microbatches = microbatches;
   request.filter_memory = kept_until_backward_filter;
@@ -86,7 +86,7 @@ void for_prices(const std::vector<std::string>& kinds, const std::function<void(
 
 std::vector<std::string> all_kinds() {
   std::vector<std::string> names;
-  for (const auto& kind : schedule_kinds()) names.push_back(kind.name);
+  for (const auto& generator : schedule_generators()) names.emplace_back(name(generator.kind));
   return names;
 }
 const std::vector<std::string> one_group_kinds{"gpipe", "1f1b", "zb-h1"};

@@ -5,7 +5,6 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -84,34 +83,5 @@ std::vector<int> representatives(const Grid& grid);
 /// Throws Error if the plan has more ranks than the last level of the machine holds. To price one plan on many
 /// machines, keep its CostFormula; this function builds one and uses it once.
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
-
-/// The cost of a plan as a formula of the machine's constants. For each distinct layer it holds the operations and
-/// bytes of the kernels, and the messages, rounds and bytes of the communication on each level. It leaves out ranks
-/// that can never be the slowest. One formula prices the plan on every machine with the same levels, whatever the
-/// latencies, bandwidths, rates, overlaps and curves. This is a hundred times as fast as estimate().
-class CostFormula {
- public:
-  /// Of `machine`, the formula uses only how many ranks a unit of each level holds. Throws Error as estimate() does.
-  /// @pre The plan outlives the formula.
-  CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times = {});
-  CostFormula(Plan&& plan, const Machine& machine, const KernelTimes& times = {}) = delete;
-  CostFormula(CostFormula&&) noexcept;
-  CostFormula& operator=(CostFormula&&) noexcept;
-  ~CostFormula();
-
-  /// Returns the cost of a step on a machine. Throws Error if the machine has other levels, or other numbers of ranks
-  /// in their units, than the machine of the constructor.
-  StepCost step(const Machine& machine) const;
-  /// Returns the cost with its details, as estimate() does, and throws as step() does. Memory and traffic do not depend
-  /// on the machine's constants; the first call computes them.
-  Cost cost(const Machine& machine) const;
-
- private:
-  class Parts;
-  std::unique_ptr<const Parts> parts_;
-};
-
-/// Explains the cost of a layer: one line for each number, with its formula and inputs.
-std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int layer);
 
 }  // namespace partita

@@ -64,8 +64,8 @@ class Kernel {
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };
 
-/// The kernel of a layer for one rank: the layer itself if it is a CustomLayer, else the kernel of its kind. Throws Error
-/// if there is none.
+/// Makes the kernel of a layer for one rank: the layer itself if it is a CustomLayer, else the kernel of its kind.
+/// Throws Error if there is none.
 std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank);
 
 }  // namespace partita

@@ -4,10 +4,10 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
+#include "src/cli/support/compared.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
-#include "src/cli/support/compared.hpp"
 
 #include <algorithm>
 #include <cmath>

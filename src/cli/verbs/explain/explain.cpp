@@ -1,4 +1,5 @@
 #include "src/cli/verbs/explain/explain.hpp"
+#include "partita/strategies/cost/explain_cost.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
@@ -7,9 +8,9 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/support/schedule_report.hpp"
 
 namespace partita::cli {
 

@@ -4,10 +4,10 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/strategies/schedule/generators.hpp"
+#include "src/cli/support/compared.hpp"
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/support/compared.hpp"
 
 #include <unistd.h>
 

@@ -4,8 +4,8 @@
 #include "partita/strategies/schedule/validate.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/json.hpp"
-#include "src/cli/support/text_file.hpp"
 #include "src/cli/support/schedule_report.hpp"
+#include "src/cli/support/text_file.hpp"
 
 #include <array>
 #include <charconv>

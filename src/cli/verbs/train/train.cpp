@@ -11,10 +11,10 @@
 #include "src/cli/support/open_data.hpp"
 #include "src/cli/support/profile.hpp"
 #include "src/cli/support/progress.hpp"
+#include "src/cli/support/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/trace.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/support/schedule_report.hpp"
 
 #include <unistd.h>
 
