@@ -153,8 +153,8 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std
   return batch;
 }
 
-/// Tells the data set which samples, and which boxes of them, this rank will read in this order. Damage that is found here
-/// fails on every rank; damage that is found while reading may fail on one rank alone.
+/// Tells the data set which boxes of which samples this rank will read, in this order. Damage that is found here fails
+/// on every rank; damage that is found while reading may fail on one rank alone.
 void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation) {
   Profile::layer("data");
   std::vector<Index> mine, targets;
