@@ -103,15 +103,16 @@ struct Whole {
 
 TEST(SpatialPool, AgreesWithTheWhole) {
   for (const Case& c : all_cases())
-    for (const auto& [name, kind, count_padding] : kinds()) {
-      const Pooling pooling{kind, c.windows, count_padding};
+    for (const Kind& each : kinds()) {
+      const Pooling pooling{each.kind, c.windows, each.count_padding};
       const Whole whole(c, pooling);
       for (const bool overlap : {true, false})
         run_threads(Grid::parse(c.grid).size(), [&](Communicator& comm) {
-          SCOPED_TRACE(fmt::format("{} of {}", name, c.print()));
+          SCOPED_TRACE(fmt::format("{} of {}", each.name, c.print()));
           const int me = comm.rank();
           const Layout x_layout = Layout::parse(c.layout, c.x, Grid::parse(c.grid)), y_layout = x_layout.onto(c.y());
-          const SpatialPool pool(kind, c.windows, count_padding, halo_of_inputs(x_layout, y_layout, c.windows), me);
+          const SpatialPool pool(each.kind, c.windows, each.count_padding,
+                                 halo_of_inputs(x_layout, y_layout, c.windows), me);
           const auto backend = make_reference_backend();
           const RankContext rank{*backend, comm, overlap, {}};
           const Tensor x = part_of("NCHW", c.x, x_layout.owned(me), 1),

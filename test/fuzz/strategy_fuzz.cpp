@@ -2,7 +2,7 @@
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 
 #include <cstdlib>
 
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (strategy.grid().size() > enough) return 0;
     for (const auto& grid : strategy.grids())
       if (grid.size() > enough) return 0;
-    static_cast<void>(bind(fashion_cnn(), strategy, {.batch = 3, .optimizer = {}}).traffic(0));
+    static_cast<void>(rank_traffic(bind(fashion_cnn(), strategy, {.batch = 3, .optimizer = {}}), 0));
   } catch (const Error&) {
   }
   return 0;
