@@ -141,7 +141,7 @@ TEST(Interior, AgreesWithTheWindowsDefinition) {
     with_interior += inside.empty() ? 0 : 1;
     if (HasFailure()) return;
   }
-  EXPECT_GT(with_interior, 500);
+  EXPECT_GT(with_interior, static_cast<int>(cases(500)));
 }
 
 TEST(Interior, IsWorthItWhereMostOutputsAreInside) {
