@@ -3,6 +3,7 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
+#include "partita/train/run/run_memory.hpp"
 #include "src/train/run/stage_exchange.hpp"
 #include "src/train/run/weight_update.hpp"
 
@@ -42,10 +43,7 @@ std::vector<ConvProblem> Executor::problems() const {
   return all;
 }
 
-Box Executor::images(int microbatch) const {
-  const auto& input = plan_.layers_of(microbatch).front();
-  return reads_images(microbatch) ? input->y.owned(context_.grid.rank()) : Box(input->shape.dims());
-}
+Box Executor::images(int microbatch) const { return image_box(plan_, microbatch, context_.world.rank()); }
 
 Target Executor::target(int microbatch) const {
   const auto& loss = plan_.layers_of(microbatch).back();
@@ -53,9 +51,7 @@ Target Executor::target(int microbatch) const {
 }
 
 Box Executor::target_box(int microbatch) const {
-  const Shape shape = target(microbatch).shape;
-  if (!reads_target(microbatch)) return Box(shape.dims());
-  return plan_.layers_of(microbatch).back()->at.x[0].onto(shape).owned(context_.grid.rank());
+  return partita::target_box(plan_, microbatch, context_.world.rank());
 }
 
 Tensor Executor::output(std::size_t i, int microbatch) const {
@@ -165,7 +161,7 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
     case release_target: m.batch.target = {}; return;
     case sum_gradients:
       update_->start(op.layer);
-      rank_.overlap ? update_->progress() : update_->finish();
+      rank_.overlap ? update_->progress() : update_->wait();
       return;
     case sum_zero_gradients: return update_->start_with_zeros(action.group);
     case finish_sums: Profile::layer("gradients"); return update_->finish();
