@@ -4,6 +4,7 @@
 #include "src/comm/watchdog.hpp"
 #include "src/comm/witness.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -13,11 +14,31 @@
 
 namespace partita {
 
+namespace {
+
+/// Returns how many ranks the launcher starts on this node; 1 if it does not say.
+Index ranks_on_node() {
+  for (const char* variable : {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE"})
+    if (const char* text = std::getenv(variable); text != nullptr) return std::max(std::atol(text), 1L);
+  return 1;
+}
+
+/// Lets UCX, which MPICH may use, do without /dev/shm if that is too small. UCX needs 4.1 MiB of it for each rank, and
+/// MPI does not start if it gets less. A user who sets UCX_TLS has chosen the transports.
+void spare_shared_memory() {
+  constexpr Index needed = Index{5} << 20;
+  const Index free = free_shared_bytes();
+  if (free >= 0 && free < needed * ranks_on_node()) setenv("UCX_TLS", "^posix", /*overwrite=*/0);
+}
+
+}  // namespace
+
 MpiSession::MpiSession(int& argc, char**& argv) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) {
     witness_ = std::make_unique<Witness>();
+    spare_shared_memory();
     int level = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     ours_ = true;

@@ -218,8 +218,13 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
     tensors.gradient = {};
-    if (layer.needs_any_dx()) tensors.kept.push_back(extended(layer->at.dy_halo, layer->at.y.dual()));
-    const bool fused = !layer->at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
+    // Layers whose dx needs a halo of dy keep dy or its extended copy, products keep dz. Other layers keep neither.
+    if (layer->at.dy_halo && layer.needs_any_dx()) {
+      const Buffer with_halo = extended(layer->at.dy_halo, layer->at.y.dual());
+      tensors.kept.push_back(with_halo ? with_halo : tensors.dy);
+    }
+    if (layer->at.products.empty()) return;
+    const bool fused = layer.op->keeps().y || layer.op->keeps().z;
     tensors.kept.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : tensors.dy);  // dz
   }
 

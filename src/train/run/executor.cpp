@@ -132,6 +132,11 @@ Microbatch Executor::begin(int microbatch) const {
 std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate) {
   using enum StepOp::Kind;
   std::size_t count = 0;
+  if (const auto& layers = plan_.layers; !ops.empty() && ops.front().layer < 0) {  // what it waits for is for its group
+    const auto first = std::find_if(layers.begin(), layers.end(),
+                                    [&](const LayerPlan& layer) { return layer.group == action.group; });
+    if (first != layers.end()) Profile::current_layer() = first->name;
+  }
   for (; count < ops.size(); ++count) {
     const StepOp::Kind kind = ops[count].kind;
     if (kind != release_previous && kind != wait_inputs && kind != wait_gradients && kind != wait_sent_gradients) break;

@@ -85,14 +85,53 @@ MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& h
   return peak;
 }
 
-MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int rank) const {
+namespace {
+
+/// The bytes of the states of a sharded optimizer, gathered on a rank.
+Index gathered_bytes(const Plan& plan, int world_rank) {
+  const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
+  Index elements = 0;
+  for (const auto& bucket : plan.buckets) {
+    const Index all = plan.offsets(bucket, rank).back();
+    const bool here = plan.replica_on(plan.layers[static_cast<std::size_t>(bucket.last())].group, stage) >= 0;
+    if (here && plan.share(bucket, rank).extent() != all) elements += all;
+  }
+  return elements * static_cast<Index>(plan.workload.optimizer.states().size());
+}
+
+/// The elements that the first rank holds while it collects a weight in this layout: each box from another rank, and
+/// the whole weight.
+Index collected_elements(const Layout& layout) {
+  const Grid& grid = layout.grid();
+  const Index all = Box(layout.shape()).volume();
+  if (layout.owned(0).volume() == all) return 0;
+  Index elements = all;
+  for (int rank = 1; rank < grid.size(); ++rank)
+    if (representative_rank(grid, rank, layout.replicated()) == rank) elements += layout.owned(rank).volume();
+  return elements;
+}
+
+}  // namespace
+
+Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) {
+  const Index element = size_of(master_dtype(plan.workload.dtype));
+  Index largest = 0;
+  for (const auto& layer : plan.layers)
+    if (saved && rank == 0 && plan.stage_running(layer.group) == 0)
+      for (const Layout& w : layer->at.w) largest = std::max(largest, collected_elements(w));
+  return element * (largest + (optimizer ? gathered_bytes(plan, rank) : 0));
+}
+
+MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int rank, bool saves, bool loads) const {
   MemoryUse held = state_memory(plan(), rank);
   held[MemoryClass::shared] += shared;
   std::map<const Dataset*, Index> sets;  // a data set that is read twice holds what its larger pass needs
   for (const auto& [data, training, augmentation] : passes)
     sets[data] = std::max(sets[data], data_bytes(*data, share(data->size(), training, rank), augmentation));
   for (const auto& [data, bytes] : sets) held[MemoryClass::data] += bytes;
-  MemoryPeak peak = holding(held);
+  MemoryUse checkpoint = held;
+  if (saves || loads) checkpoint[MemoryClass::workspace] += checkpoint_bytes(plan(), rank, training_, saves);
+  MemoryPeak peak = holding(checkpoint);
   for (const auto& [data, training, augmentation] : passes) {
     MemoryUse now = held;
     now[MemoryClass::data] += order_bytes(data->size(), training);

@@ -154,6 +154,13 @@ void Trainer::predict_memory(Bound& bound) {
   predicted_memory_.include(bound.memory);
 }
 
+/// Includes a checkpoint in the prediction.
+void Trainer::predict_checkpoint(bool optimizer, bool saved) {
+  MemoryUse held = predicted_held();
+  held[MemoryClass::workspace] += checkpoint_bytes(plan(), world_.rank(), optimizer, saved);
+  predicted_memory_.include(holding(held));
+}
+
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
 
 /// Zeros for what this rank brings to a microbatch.
@@ -392,6 +399,7 @@ void Trainer::save(const std::string& path) {
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
   attributes["samples"] = std::to_string(samples_);
+  predict_checkpoint(true, true);
   save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
 }
 
@@ -411,6 +419,7 @@ void Trainer::load(const std::string& path, bool optimizer) {
         fail("the checkpoint {} does not say at which {} it was saved", path, key);
     }
   });
+  predict_checkpoint(optimizer, false);
   const auto named = parameters_->named(plan(), *grid_, optimizer);
   load_checkpoint(path, named, *counted_);
   if (optimizer) parameters_->keep_state(plan(), named);

@@ -8,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <random>
-#include <set>
 
 namespace partita::test {
 namespace {
@@ -50,6 +52,7 @@ struct Run {
   TrainerOptions options;
   Index samples = 1, test_samples = 1;
   bool prepares = true;  // the test set is announced before training
+  bool saves = false;    // it saves and loads a checkpoint after training
   double limit = 1;      // memory limit, as a fraction of the memory that the run needs
 
   explicit Run(std::uint64_t seed) : drawn(seed) {
@@ -59,6 +62,7 @@ struct Run {
     samples = std::max<Index>(1, batch * below(3) + below(batch));  // often fewer than microbatches in the last batch
     test_samples = 1 + below(2 * batch);
     prepares = below(2) == 0;
+    saves = below(8) == 0;
     limit = 0.5 + 0.01 * static_cast<double>(below(61));
     options.batch = batch;
     options.epochs = 1 + below(2);
@@ -71,7 +75,8 @@ struct Run {
 
   std::string print() const {
     return fmt::format("{}\n{}, {} of {} samples, then {}{}{}", drawn.print(), name(options.dtype),
-                       counted(options.epochs, "epoch"), samples, test_samples, prepares ? ", prepared" : "",
+                       counted(options.epochs, "epoch"), samples, test_samples,
+                       std::string(prepares ? ", prepared" : "") + (saves ? ", saved" : ""),
                        options.overlap ? "" : ", no overlap");
   }
 
@@ -97,13 +102,18 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
     Trainer trainer(run.drawn.model, run.drawn.strategy, options, comm);
     if (run.prepares) trainer.prepare(test);
     while (!trainer.finished(training)) trainer.train_epoch(training, {});
+    const std::string file = fmt::format("memory_test_{}.h5", getpid());
+    if (run.saves) trainer.save(file);
+    if (run.saves) trainer.load(file, true);
+    if (run.saves && comm.rank() == 0) std::filesystem::remove(file);
     trainer.evaluate(test, {});
     memory.held = trainer.peak_memory();
     memory.predicted = trainer.predicted_memory();
     const RunMemory whole(options.batch, true, [&](Index batch, bool trains) -> const Plan& {
       return trainer.executor(batch, trains).plan();
     });
-    memory.forecast = whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank());
+    memory.forecast = whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(),
+                                 run.saves, run.saves);
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("memory limit"), std::string::npos) << error.what();
     memory.refused = true;
@@ -141,6 +151,7 @@ void check_case(std::uint64_t seed) {
     if (run.prepares) covered["forecast"] += ranks[r].forecast == ranks[r].held ? 1 : 0;
     most = std::max(most, ranks[r].held.total);
   }
+  if (run.saves) return;  // who saves beyond the limit must find it out before training, from the forecast
   const auto limit = static_cast<Index>(run.limit * static_cast<double>(most));
   for (const auto& rank : run_ranks(run, limit)) {
     EXPECT_EQ(rank.refused, limit < most) << "with a limit of " << limit << " of " << most << " bytes";

@@ -54,8 +54,10 @@ class RunMemory {
   /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
   MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
   /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
-  /// the end. `shared` is the memory that the rank shares with other ranks.
-  MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank) const;
+  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, and `loads`:
+  /// one is loaded.
+  MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, bool saves = false,
+                  bool loads = false) const;
 
  private:
   void each_batch(Index samples, const std::function<void(Index batch, Index count)>& visit) const;
@@ -67,5 +69,9 @@ class RunMemory {
 
 /// Returns the peak of a rank while it only holds `held`.
 MemoryPeak holding(const MemoryUse& held);
+
+/// Returns the bytes that a rank of the world needs to save or load a checkpoint of the weights and, with `optimizer`,
+/// its state. A sharded state is gathered first. If it is `saved`, the first rank then collects one tensor at a time.
+Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved);
 
 }  // namespace partita

@@ -153,6 +153,7 @@ class Trainer {
   void check_limit(Index samples, bool training) const;
   MemoryUse predicted_held() const;
   void predict_memory(Bound& bound);
+  void predict_checkpoint(bool optimizer, bool saved);
 
   Model model_;
   Strategy strategy_;

@@ -54,7 +54,8 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
                            return known;
                          });
   check_fits(plan, setup.model, given, files, limit, [&](int rank) {
-    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank);
+    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, !options.save.empty(),
+                       !options.load.empty());
   });
 }
 
