@@ -8,8 +8,8 @@
 
 namespace partita {
 
-/// Counts the checks of a wait up to `most`. A rank may wait for hours and check a hundred million times a second, so no
-/// integer counts them all.
+/// Counts the checks of a wait up to `most`. A rank may wait for hours and check a hundred million times a second, so
+/// no integer counts them all.
 class Checks {
  public:
   explicit constexpr Checks(int most, int done = 0) : most_(most), done_(done) {}

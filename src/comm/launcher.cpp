@@ -44,7 +44,7 @@ Process look_at(pid_t process) {
 }
 
 bool is_launcher(std::string_view name) {
-  constexpr std::array<std::string_view, 10> names{"hydra_pmi_proxy", "mpiexec", "mpirun", "orterun", "orted",
+  constexpr std::array<std::string_view, 10> names{"hydra_pmi_proxy", "mpiexec", "mpirun", "orterun",    "orted",
                                                    "prterun",         "prted",   "srun",   "slurmstepd", "pmi_proxy"};
   return std::any_of(names.begin(), names.end(), [&](std::string_view each) { return name.starts_with(each); });
 }

@@ -6,8 +6,8 @@
 
 namespace partita {
 
-/// The processes on this node that started this rank and keep its job alive, e.g. hydra_pmi_proxy and mpiexec. There are
-/// none if no launcher started the rank.
+/// The processes on this node that started this rank and keep its job alive, e.g. hydra_pmi_proxy and mpiexec. There
+/// are none if no launcher started the rank.
 class Launcher {
  public:
   /// Finds them among the ancestors of this process.

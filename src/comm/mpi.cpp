@@ -86,8 +86,8 @@ void MpiSession::note_waiting(int seconds) {
   note_.reset();
   if (seconds == 0) return;
   context_->set_waiting(world_->rank(), seconds);
-  note_ = std::make_unique<Watchdog>(context_->waits(), std::chrono::seconds(seconds),
-                                     [this] { context_->waits().ask(); });
+  note_ =
+      std::make_unique<Watchdog>(context_->waits(), std::chrono::seconds(seconds), [this] { context_->waits().ask(); });
 }
 
 /// Calls MPI_Finalize. If it hangs, ends the process, since all ranks have done their work by then. UCX's TCP transport

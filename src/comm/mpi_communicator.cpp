@@ -178,7 +178,8 @@ class MpiCommunicator : public Communicator {
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream) override {
     if (shared_)
-      return Request(std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->all_reduce(data, count, dtype, op)));
+      return Request(
+          std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->all_reduce(data, count, dtype, op)));
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     for_pieces(count, [&](Index at, int n) {
       void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
@@ -205,8 +206,8 @@ class MpiCommunicator : public Communicator {
 
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype, Stream) override {
     if (shared_)
-      return Request(
-          std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->reduce_scatter(all, local, counts, dtype)));
+      return Request(std::make_unique<SharedRequest>(context_, ranks_, shared_,
+                                                     shared_->reduce_scatter(all, local, counts, dtype)));
     if (sum(counts) > most_mpi_elements) return reduce_scatter_in_pieces(all, local, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     const auto& blocks = request->keep(Blocks(counts));
@@ -290,7 +291,8 @@ class MpiCommunicator : public Communicator {
     });
     for_blocks(recv_counts, [&](int peer, Index first, Index count) {
       const std::span block(static_cast<std::byte*>(recv) + bytes(first), bytes(count));
-      peer == rank_ ? static_cast<void>(std::copy(own.begin(), own.end(), block.begin())) : recvs.push_back({peer, block});
+      peer == rank_ ? static_cast<void>(std::copy(own.begin(), own.end(), block.begin()))
+                    : recvs.push_back({peer, block});
     });
     return exchange(sends, recvs, {});
   }

@@ -21,8 +21,7 @@ void Context::say_waiting(const std::vector<int>& missing) const {
   if (missing.size() > most) names += fmt::format(" and {} more", missing.size() - most);
   const std::string_view layer = Profile::current_layer();
   fmt::print(stderr, "note: rank {} has waited {} s for {}{}; it goes on waiting\n", rank_, seconds_,
-             missing.empty() ? "other ranks"
-                             : fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", names),
+             missing.empty() ? "other ranks" : fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", names),
              layer.empty() ? "" : fmt::format(" at layer '{}'", layer));
 }
 
@@ -30,11 +29,12 @@ void Context::stop_sharing(int ranks, bool speaks) {
   shares_ = false;
   // The first communicator is that of all ranks. If even that has no shared memory, nothing else was tried.
   if (!speaks || (!shared_.empty() && !shared_.front()->first_to_tell())) return;
-  fmt::print(stderr,
-             "note: /dev/shm is too small: {} ranks need {} to exchange messages through shared memory, and {} are free; "
-             "they use MPI's messages instead, which are slower. Make /dev/shm larger (for a container: --shm-size "
-             "1g), or set PARTITA_SHARED_MEMORY=off to do without it\n",
-             ranks, print_bytes(ranks * SharedMemory::bytes(ranks)), print_bytes(free_shared_bytes()));
+  fmt::print(
+      stderr,
+      "note: /dev/shm is too small: {} ranks need {} to exchange messages through shared memory, and {} are free; "
+      "they use MPI's messages instead, which are slower. Make /dev/shm larger (for a container: --shm-size "
+      "1g), or set PARTITA_SHARED_MEMORY=off to do without it\n",
+      ranks, print_bytes(ranks * SharedMemory::bytes(ranks)), print_bytes(free_shared_bytes()));
 }
 
 }  // namespace partita

@@ -100,9 +100,8 @@ void print_launcher_death(pid_t launcher, int launcher_error) {
   std::array<char, 640> line{};
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  const auto end = fmt::format_to_n(line.data(), line.size(),
-                                    "partita: the launcher (process {} on {}) died; the job ends\n", launcher,
-                                    host.data());
+  const auto end = fmt::format_to_n(
+      line.data(), line.size(), "partita: the launcher (process {} on {}) died; the job ends\n", launcher, host.data());
   static_cast<void>(!write(launcher_error < 0 ? STDERR_FILENO : launcher_error, line.data(), end.size));
 }
 

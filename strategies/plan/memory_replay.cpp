@@ -237,7 +237,8 @@ class Replay {
     if (!layer->at.dy_halo) static_cast<void>(extended(layer->at.x_halo, layer->at.dx[0]));
   }
 
-  /// Holds the sum of a bucket until its update: dw in the master dtype or, with a sharded optimizer, this rank's share.
+  /// Holds the sum of a bucket until its update: dw in the master dtype or, with a sharded optimizer, this rank's
+  /// share.
   void start_sum(std::size_t b) {
     const Bucket& bucket = plan_.buckets[b];
     const Index elements = plan_.offsets(bucket, rank_).back();

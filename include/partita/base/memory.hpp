@@ -13,8 +13,8 @@
 
 namespace partita {
 
-/// What a buffer is for. Memory reports count bytes per class. `data` are samples that a data set holds and the order in
-/// which they are read; `shared` is the memory through which the ranks of a node exchange messages.
+/// What a buffer is for. Memory reports count bytes per class. `data` are samples that a data set holds and the order
+/// in which they are read; `shared` is the memory through which the ranks of a node exchange messages.
 enum class MemoryClass : std::uint8_t { weights, gradients, optimizer, activations, halos, workspace, data, shared };
 inline constexpr std::size_t memory_classes = 8;
 

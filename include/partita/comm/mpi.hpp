@@ -27,8 +27,8 @@ class MpiSession {
   /// Limits the time of each wait for other ranks. A rank that waits longer prints a message and ends the job. MPI
   /// itself waits forever for a peer whose host or network link has failed. 0 means no limit, which is the default.
   void limit_waiting(int seconds);
-  /// Lets a rank that has waited `seconds` seconds for other ranks print for whom and in which layer, once in each wait;
-  /// it goes on waiting. 0 means never, which is the default.
+  /// Lets a rank that has waited `seconds` seconds for other ranks print for whom and in which layer, once in each
+  /// wait; it goes on waiting. 0 means never, which is the default.
   void note_waiting(int seconds);
   /// Records the exit status of the process and returns it. The destructor uses it if it must exit without
   /// MPI_Finalize.

@@ -12,8 +12,8 @@ AxisSet axes_that_divide(const LayerPlan& layer) {
   for (const auto* layouts : {&layer->at.x, &layer->at.w, &layer->at.dw})
     for (const Layout& each : *layouts) used |= each.sharding() | each.partial();
   for (const ProductPlan& product : layer->at.products)
-    used |= product.a_used.sharding() | product.b_used.sharding() | product.c_made.sharding() |
-            product.c_made.partial();
+    used |=
+        product.a_used.sharding() | product.b_used.sharding() | product.c_made.sharding() | product.c_made.partial();
   return used;
 }
 

@@ -91,7 +91,8 @@ po::options_description measure_options(Options& o) {
   auto add = group.add_options();
   add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
       "compute backend: auto, onednn or reference");
-  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads per rank; at most 8 times the cores that a rank may use");
+  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"),
+      "threads per rank; at most 8 times the cores that a rank may use");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
       "folder that stores the measured choices of kernels; \"\": choose kernels by rule, without measuring");
   add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),

@@ -51,8 +51,8 @@ void check_fits(const Plan& plan, const Model& model, const Strategy& strategy, 
   } catch (const Error& error) {
     constexpr std::size_t most = 3;
     // Remedies change a step. What a run holds beyond a step, such as its data, stays.
-    const Index beyond = most_of_any_rank(plan, peak_of) -
-                         most_of_any_rank(plan, [&](int rank) { return peak_memory(plan, rank); });
+    const Index beyond =
+        most_of_any_rank(plan, peak_of) - most_of_any_rank(plan, [&](int rank) { return peak_memory(plan, rank); });
     const Index left = std::max<Index>(limit - std::max<Index>(beyond, 0), 1);
     fail("{}; {}", error.what(),
          print(remedies(model, strategy, plan.workload, files.machine, files.times, left), most, " ", "; "));

@@ -59,9 +59,9 @@ struct SharedMemory::Flags {
 };
 
 Index SharedMemory::bytes(int ranks) {
-  return ranks == 1 ? 0
-                    : static_cast<Index>(sizeof(Flags)) + slots * SharedCollective::slot_bytes +
-                          SharedExchange::bytes(ranks);
+  return ranks == 1
+             ? 0
+             : static_cast<Index>(sizeof(Flags)) + slots * SharedCollective::slot_bytes + SharedExchange::bytes(ranks);
 }
 
 SharedMemory::Made SharedMemory::make(MPI_Comm comm, bool one_node, bool wanted) {
@@ -99,9 +99,7 @@ SharedMemory::SharedMemory(MPI_Comm comm, std::unique_ptr<Segments> segments) : 
 
 bool SharedMemory::first_to_tell() const { return !flags(0).told.exchange(true); }
 
-SharedMemory::Flags& SharedMemory::flags(int rank) const {
-  return *reinterpret_cast<Flags*>(segments_->of(rank));
-}
+SharedMemory::Flags& SharedMemory::flags(int rank) const { return *reinterpret_cast<Flags*>(segments_->of(rank)); }
 
 std::byte* SharedMemory::slot(int rank, Index piece) const {
   return segments_->of(rank) + sizeof(Flags) + piece % slots * SharedCollective::slot_bytes;
@@ -188,8 +186,8 @@ void SharedMemory::sleep(const SharedOperation& awaited) {
 }
 
 std::vector<int> SharedMemory::missing(const SharedOperation& operation) const {
-  const bool collective = std::any_of(started_.begin(), started_.end(),
-                                      [&](const auto& each) { return each.get() == &operation; });
+  const bool collective =
+      std::any_of(started_.begin(), started_.end(), [&](const auto& each) { return each.get() == &operation; });
   if (!collective) return exchange_->missing(operation);
   const auto steps = [&](int r) {
     const Flags& f = flags(r);

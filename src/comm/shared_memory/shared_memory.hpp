@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/comm/shared_memory/shared_collective.hpp"
 #include "src/comm/shared_memory/segments.hpp"
+#include "src/comm/shared_memory/shared_collective.hpp"
 #include "src/comm/shared_memory/shared_exchange.hpp"
 #include "src/comm/shared_memory/streaming.hpp"
 

@@ -166,9 +166,7 @@ class Idx final : public Dataset {
     samples_ = std::move(announced);
   }
 
-  Index held_bytes() const override {
-    return static_cast<Index>(labels_.size() + pixels_.size()) + samples_.bytes();
-  }
+  Index held_bytes() const override { return static_cast<Index>(labels_.size() + pixels_.size()) + samples_.bytes(); }
   Index bytes_to_hold(Index samples, const Box& box, Index, const Box&) const override {
     return size() + SampleSet::bytes(size()) + (box.empty() ? 0 : samples * box.volume());
   }

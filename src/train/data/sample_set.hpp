@@ -14,8 +14,7 @@ class SampleSet {
  public:
   SampleSet() = default;
   /// The set of `members`, of a data set of `samples` samples.
-  SampleSet(std::span<const Index> members, Index samples)
-      : bits_(words(samples), 0), before_(words(samples), 0) {
+  SampleSet(std::span<const Index> members, Index samples) : bits_(words(samples), 0), before_(words(samples), 0) {
     for (const Index sample : members) bits_[word(sample)] |= bit(sample);
     for (std::size_t i = 0; i < bits_.size(); ++i) {
       before_[i] = static_cast<std::uint32_t>(count_);

@@ -50,9 +50,7 @@ Target Executor::target(int microbatch) const {
   return loss.op->target(loss->input_shapes[0]);
 }
 
-Box Executor::target_box(int microbatch) const {
-  return partita::target_box(plan_, microbatch, context_.world.rank());
-}
+Box Executor::target_box(int microbatch) const { return partita::target_box(plan_, microbatch, context_.world.rank()); }
 
 Tensor Executor::output(std::size_t i, int microbatch) const {
   const auto& outputs = microbatches_[static_cast<std::size_t>(microbatch)].outputs;
@@ -133,8 +131,8 @@ std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, co
   using enum StepOp::Kind;
   std::size_t count = 0;
   if (const auto& layers = plan_.layers; !ops.empty() && ops.front().layer < 0) {  // what it waits for is for its group
-    const auto first = std::find_if(layers.begin(), layers.end(),
-                                    [&](const LayerPlan& layer) { return layer.group == action.group; });
+    const auto first =
+        std::find_if(layers.begin(), layers.end(), [&](const LayerPlan& layer) { return layer.group == action.group; });
     if (first != layers.end()) Profile::current_layer() = first->name;
   }
   for (; count < ops.size(); ++count) {

@@ -179,8 +179,7 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
 void Parameters::refresh() {
   for (auto& layer : layers_)
     for (std::size_t i = 0; i < layer.master.size(); ++i)
-      if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data())
-        convert(w, layer.compute[i]);
+      if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data()) convert(w, layer.compute[i]);
 }
 
 }  // namespace partita

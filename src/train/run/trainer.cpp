@@ -181,12 +181,10 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   const Interval range = executor.plan().samples(microbatch);
   const auto samples = all.part(range.lo, range.extent());
   write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
-    read_augmented(data, samples[n], image, augment ? options_.augmentation : none,
-                   options_.seed, epoch_, values);
+    read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
   });
-  write_samples<float>(batch.target, [&](Index n, std::span<float> values) {
-    data.read_target(samples[n], answer, values);
-  });
+  write_samples<float>(batch.target,
+                       [&](Index n, std::span<float> values) { data.read_target(samples[n], answer, values); });
   return batch;
 }
 
@@ -221,10 +219,11 @@ void Trainer::check_limit(Index samples, bool training) const {
   if (options_.memory_limit == 0) return;
   const MemoryPeak peak = memory_.pass_peak(samples, training, predicted_held(), world_.rank());
   if (peak.total > options_.memory_limit)
-    fail("rank {} would hold up to {} ({}), {} more than the memory limit of {}; shard samples or space over more "
-         "ranks, or set recompute = true for some layers",
-         world_.rank(), print_bytes(peak.total), peak.each.print(), print_bytes(peak.total - options_.memory_limit),
-         print_bytes(options_.memory_limit));
+    fail(
+        "rank {} would hold up to {} ({}), {} more than the memory limit of {}; shard samples or space over more "
+        "ranks, or set recompute = true for some layers",
+        world_.rank(), print_bytes(peak.total), peak.each.print(), print_bytes(peak.total - options_.memory_limit),
+        print_bytes(options_.memory_limit));
 }
 
 StepResult Trainer::run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate) {
@@ -240,16 +239,15 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   const Index steps = batches(samples, options_.batch);
   const Index first = training ? step_ % steps : 0;  // a resumed epoch goes on where it was left
   if (prepared_ != &data)
-    hold(data, order.from(first * options_.batch), training,
-         training ? options_.augmentation : Augmentation{});
+    hold(data, order.from(first * options_.batch), training, training ? options_.augmentation : Augmentation{});
   prepared_ = nullptr;  // what was announced will have been asked for
   const double start = now();
   EpochReport report{.epoch = epoch_};
   for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
-    const StepResult result =
-        run(bound, data, order.part(i * options_.batch, size), training, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
+    const StepResult result = run(bound, data, order.part(i * options_.batch, size), training,
+                                  training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
     report.loss += result.loss * static_cast<double>(size);
     report.accuracy += result.accuracy * static_cast<double>(size);
     report.samples += size;

@@ -112,8 +112,8 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
     const RunMemory whole(options.batch, true, [&](Index batch, bool trains) -> const Plan& {
       return trainer.executor(batch, trains).plan();
     });
-    memory.forecast = whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(),
-                                 run.saves, run.saves);
+    memory.forecast =
+        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(), run.saves, run.saves);
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("memory limit"), std::string::npos) << error.what();
     memory.refused = true;

@@ -21,7 +21,8 @@ struct MemoryPeak {
 /// its backward needs) and halos (extended inputs) are held from its forward to its backward.
 MemoryUse layer_memory(const Plan& plan, int layer, int rank);
 
-/// Returns the bytes that `rank` (of the world) holds all the time under a plan: weights, gradients and optimizer state.
+/// Returns the bytes that `rank` (of the world) holds all the time under a plan: weights, gradients and optimizer
+/// state.
 MemoryUse state_memory(const Plan& plan, int rank);
 
 /// Returns the peak memory of `rank` (of the world) in a step, with the batch of images and targets. It replays the

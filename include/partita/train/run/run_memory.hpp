@@ -54,8 +54,8 @@ class RunMemory {
   /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
   MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
   /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
-  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, and `loads`:
-  /// one is loaded.
+  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, and
+  /// `loads`: one is loaded.
   MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, bool saves = false,
                   bool loads = false) const;
 
