@@ -21,6 +21,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 namespace partita::cli {
@@ -39,6 +40,7 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
                     const MachineFiles& files, const Communicator& world) {
   const Index limit = limit_of(options, files.machine);
   if (limit == 0) return;
+  check_fits(plan, setup.model, given, files, limit);  // a step first, as explain and compare do
   std::vector<DataPass> passes;
   if (setup.training) passes.push_back({setup.training.get(), true, options.trainer.augmentation});
   if (setup.test) passes.push_back({setup.test.get(), false});
