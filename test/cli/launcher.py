@@ -11,7 +11,7 @@ import tempfile
 import time
 
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
-TRAIN = ["train", "--data", "synthetic", "--samples", "4096", "--epochs", "1000", "--no-test", "--kernels", ""]
+TRAIN = ["train", "--data", "synthetic", "--samples", "512", "--batch", "64", "--epochs", "100000", "--no-test", "--kernels", ""]
 PATIENCE = 6  # seconds in which a job must be gone; the ranks look every half second
 failures = []
 
