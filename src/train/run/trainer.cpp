@@ -14,6 +14,7 @@
 #include <charconv>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace partita {
 
@@ -122,6 +123,19 @@ void Trainer::prepare(Bound& entry, Plan plan) {
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
+  if (!entry.plan.workload.training) count_classes(entry);
+}
+
+/// Lets an evaluation count predictions by class. Of several ranks that hold the same positions, one counts.
+void Trainer::count_classes(Bound& entry) {
+  const Executor& executor = *entry.executor;
+  if (!executor.target().labels) return;
+  entry.executor->observe([this, &executor](int microbatch, const Tensor& scores, const Tensor& target) {
+    if (counts_.classes() == 0) return;  // predict() runs the plan too, without targets
+    const Layout& x = executor.plan().layers_of(microbatch).back()->at.x[0];
+    if (x.grid().group(grid_->rank(), x.replicated()).front() != grid_->rank()) return;
+    counts_.add(scores, {target.as<std::int32_t>(), static_cast<std::size_t>(target.volume())});
+  });
 }
 
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
@@ -201,8 +215,8 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
     auto& bound = this->bound(size, training);
     const auto mine =
         std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
-    const StepResult result =
-        run(bound, data, mine, training, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
+    if (training) last_rate_ = options_.optimizer.rate_at(step_, total_steps_);
+    const StepResult result = run(bound, data, mine, training, training ? last_rate_ : 0);
     report.loss += result.loss * static_cast<double>(size);
     report.accuracy += result.accuracy * static_cast<double>(size);
     report.samples += size;
@@ -241,7 +255,12 @@ void Trainer::prepare(Dataset& data) {
 }
 
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
-  return pass(data, in_order(data), false, progress);
+  const LayerPlan& loss = plan().layers.back();
+  counts_ = ClassCounts(loss.op->target(loss->input_shapes[0]).labels ? loss->input_shapes[0]['C'] : 0);
+  EpochReport report = pass(data, in_order(data), false, progress);
+  counts_.sum(world_);
+  report.counts = std::exchange(counts_, ClassCounts());
+  return report;
 }
 
 StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {

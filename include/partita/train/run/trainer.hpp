@@ -4,6 +4,7 @@
 #include "partita/train/data/augment.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/train/run/class_counts.hpp"
 #include "partita/train/run/executor.hpp"
 #include "partita/train/run/local_batch.hpp"
 
@@ -40,6 +41,7 @@ struct EpochReport {
   double loss = 0;      ///< mean over the epoch's samples
   double accuracy = 0;  ///< fraction; not a number where the target is values
   double seconds = 0;
+  ClassCounts counts;  ///< of all ranks, by class; filled by Trainer::evaluate() where the targets are labels
 };
 
 /// Trains and evaluates one model under one strategy, on one rank of `world`. A plan belongs to one batch size: the
@@ -62,7 +64,8 @@ class Trainer {
   void prepare(Dataset& data);
   /// Trains for one epoch over `data`, shuffled by seed and epoch.
   EpochReport train_epoch(Dataset& data, const Progress& progress);
-  /// Returns loss and accuracy over `data`, in order, with running statistics and without dropout.
+  /// Returns loss, accuracy and counts by class over `data`, in order, with running statistics and without dropout.
+  /// The counts are summed over all ranks once, at the end; no plan predicts that sum, and measured() leaves it out.
   EpochReport evaluate(Dataset& data, const Progress& progress);
   /// Runs one training step on the given samples of `data`, a batch at most, without augmentation.
   StepResult step(Dataset& data, std::span<const Index> samples);
@@ -87,6 +90,10 @@ class Trainer {
   bool finished(const Dataset& data) const;
   /// The number of steps done so far.
   Index steps_done() const { return step_; }
+  /// The learning rate of the last training step; 0 before the first.
+  double last_rate() const { return last_rate_; }
+  /// The name of the backend that computes: never "auto".
+  std::string_view backend() const { return backend_->name(); }
   /// The number of steps of the whole training on `data`.
   Index all_steps(const Dataset& data) const;
 
@@ -132,6 +139,7 @@ class Trainer {
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
+  void count_classes(Bound& entry);
   Batch empty_batch(const Executor& executor, int microbatch) const;
   Batch read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment);
   void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
@@ -154,6 +162,8 @@ class Trainer {
   Traffic predicted_;
   KernelReport kernel_report_;
   const Dataset* prepared_ = nullptr;
+  ClassCounts counts_;    // of this rank, in the current evaluation
+  double last_rate_ = 0;  // of the last training step
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
   Index samples_ = 0;  // of an epoch so far, 0 before the first
 };
