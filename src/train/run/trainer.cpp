@@ -21,6 +21,7 @@ namespace partita {
 namespace {
 
 constexpr const char* checkpoint_label = "checkpoint";
+constexpr std::string_view note_prefix = "note ";  // of attributes that hold Trainer::notes()
 
 /// What must be the same on every rank: a strategy file or a data set that differs between nodes would hang later.
 void check_agreement(Communicator& world, std::string_view what, std::uint64_t hash) {
@@ -363,6 +364,7 @@ void Trainer::save(const std::string& path) {
   auto attributes = this->attributes();
   attributes["step"] = std::to_string(step_);
   attributes["samples"] = std::to_string(samples_);
+  for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
   save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
 }
 
@@ -381,6 +383,8 @@ void Trainer::load(const std::string& path, bool optimizer) {
       if (std::from_chars(text.data(), text.data() + text.size(), *value).ec != std::errc{})
         fail("the checkpoint {} does not say at which {} it was saved", path, key);
     }
+    for (const auto& [key, text] : stored)
+      if (optimizer && key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
   });
   const auto named = parameters_->named(plan(), *grid_, optimizer);
   load_checkpoint(path, named, *counted_);

@@ -14,8 +14,8 @@ namespace partita {
 /// any order: the result is the same under every layout.
 class ClassCounts {
  public:
-  static constexpr Index least_for_top5 = 10;     ///< with fewer classes, the best five say little
-  static constexpr Index most_in_matrix = 100;    ///< classes of the largest confusion matrix that is kept
+  static constexpr Index least_for_top5 = 10;   ///< with fewer classes, the best five say little
+  static constexpr Index most_in_matrix = 100;  ///< classes of the largest confusion matrix that is kept
 
   /// @param classes the number of channels of the scores; 0 if the targets are values, which have no classes
   explicit ClassCounts(Index classes = 0);

@@ -88,6 +88,9 @@ class Trainer {
 
   /// True when the last epoch, or the last of TrainerOptions::steps, is done.
   bool finished(const Dataset& data) const;
+  /// Texts by name that save() writes beside the tensors and that load() reads back, for whoever runs the training.
+  /// Ranks hold the same texts.
+  std::map<std::string, std::string>& notes() { return notes_; }
   /// The number of steps done so far.
   Index steps_done() const { return step_; }
   /// The learning rate of the last training step; 0 before the first.
@@ -162,6 +165,7 @@ class Trainer {
   Traffic predicted_;
   KernelReport kernel_report_;
   const Dataset* prepared_ = nullptr;
+  std::map<std::string, std::string> notes_;
   ClassCounts counts_;    // of this rank, in the current evaluation
   double last_rate_ = 0;  // of the last training step
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
