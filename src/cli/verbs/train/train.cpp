@@ -210,7 +210,7 @@ class Run {
     bar_.clear();
     results_->add_epoch(report);
     const bool whole = trainer_.steps_done() % steps == 0 || trainer_.finished(*setup_.training);
-    if (options_.watch.validates() && whole) validate(report.epoch);
+    if (options_.watch.validates() && whole) validate();
     if (!options_.save.empty()) trainer_.save(options_.save);
     results_->write_so_far();
     if (first_ && best_.exhausted()) print_early_stop();
@@ -235,10 +235,9 @@ class Run {
     if (!options_.watch.tensorboard.empty()) events_.emplace(options_.watch.tensorboard, steps_done);
   }
 
-  void validate(Index epoch) {
-    EpochReport report = evaluate(options_.watch.validates_on_test() ? *setup_.test : *setup_.held_out, "valid");
-    report.epoch = epoch;
-    const bool lowest = best_.add(epoch, report.loss);
+  void validate() {
+    const EpochReport report = evaluate(options_.watch.validates_on_test() ? *setup_.test : *setup_.held_out, "valid");
+    const bool lowest = best_.add(report.epoch, report.loss);
     trainer_.notes()[best_note] = best_.print();
     if (lowest && !options_.watch.best.empty()) trainer_.save(options_.watch.best);
     results_->add_validation(report, best_);
@@ -281,6 +280,13 @@ class Run {
 
   /// Prints why training does not continue from the checkpoint.
   void print_nothing_left() const {
+    if (best_.exhausted()) {
+      fmt::print(
+          "note       nothing is left to train: the last {} had no new lowest validation loss, and --patience {} allows "
+          "no more; give a larger number\n",
+          counted(options_.watch.patience, "epoch"), options_.watch.patience);
+      return;
+    }
     const auto& o = options_.trainer;
     const bool by_steps = o.steps > 0 && trainer_.steps_done() >= o.steps;
     fmt::print(
