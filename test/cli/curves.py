@@ -1,4 +1,4 @@
-"""Tests what train shows, records and validates while it runs: the log, event files and results of a run that is killed,
+"""Tests what train shows, records and validates while it runs: the log, event files and results of a killed run,
 validation on samples that are never trained on, the best checkpoint, early stopping, and the line of progress on a
 terminal. Arguments: the launcher build/mpiexec and the program build/partita."""
 
@@ -215,7 +215,7 @@ def refused(folder):
                                (["--log", folder / "notes.txt"], "is not a log of a training"),
                                (["--log", folder / "a.json", "--json", folder / "a.json"], "both name"),
                                (["--tensorboard", folder / "notes.txt"], "--tensorboard"),
-                               (["--samples", "1", "--validate", "0.5"], "1 sample cannot be divided")):
+                               (["--samples", "1", "--validate", "0.5"], r"--validate 0\.5: the training set has 1 sample;")):
         message = train(2, *arguments, status=2)
         check(f"refused: {message.strip()}", re.search(pattern, message) and message.count("\n") == 1, message)
     check("nothing was replaced", (folder / "notes.txt").read_text(encoding="utf-8") == "do not lose this\n")

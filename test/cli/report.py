@@ -214,9 +214,9 @@ def trained(folder, probe, dom):
 
 
 def readable():
-    """A distant limit does not shorten the bars; the bubble means the same everywhere; legends have what is there; layers
-    are in the model's order; the prediction is contradicted where the measurement says so. All on a narrow and a wide
-    page, light and dark."""
+    """A distant limit does not shorten the bars; the bubble means the same everywhere; legends have what is there;
+    layers are in the model's order; the prediction is contradicted where the measurement says so. All on a narrow and a
+    wide page, light and dark."""
     with tempfile.TemporaryDirectory() as folder:
         first = strategy("a/first.toml", 2, [0.04, 0, 0, 0, 0.006, 0, 0, 0.002], measured={"seconds": 0.05, "spread": 0.12})
         second = strategy("a/second.toml", 2, [0.03, 0, 0, 0, 0, 0, 0.018, 0.001], timeline=timeline(2, 4),

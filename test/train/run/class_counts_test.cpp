@@ -29,8 +29,9 @@ struct Drawn {
 std::vector<Index> best_first(const Tensor& scores, Index row, Index classes) {
   std::vector<Index> order(static_cast<std::size_t>(classes));
   std::iota(order.begin(), order.end(), Index{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](Index a, Index b) { return scores.at({row, a}) > scores.at({row, b}); });
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return scores.at({row, a}) > scores.at({row, b});
+  });
   return order;
 }
 
@@ -92,8 +93,8 @@ Model network(bool segments) {
 EpochReport evaluated(const Strategy& strategy, bool segments) {
   EpochReport report;
   run_threads(strategy.ranks(), [&](Communicator& comm) {
-    const auto data = make_synthetic({{'C', 2}, {'H', 7}, {'W', 6}}, segments ? Shape{{'H', 7}, {'W', 6}} : Shape(), 23,
-                                     11, 1, 0);
+    const auto data =
+        make_synthetic({{'C', 2}, {'H', 7}, {'W', 6}}, segments ? Shape{{'H', 7}, {'W', 6}} : Shape(), 23, 11, 1, 0);
     TrainerOptions options;
     options.batch = 5;
     options.dtype = DType::f64;

@@ -36,7 +36,7 @@ class Executor {
   /// does not run the loss layer.
   std::vector<Tensor> predict(const Reader& read, Index step);
 
-  /// Called when the loss of a microbatch is known, on ranks that run the loss layer, with this rank's parts of the loss
+  /// Called when the loss of a microbatch is known, on ranks that run the loss layer, with this rank's parts of the
   /// layer's input and of the target.
   using Observer = std::function<void(int microbatch, const Tensor& scores, const Tensor& target)>;
   /// Calls `observer` in every later run; {} calls nothing.

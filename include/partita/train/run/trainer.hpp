@@ -41,7 +41,7 @@ struct EpochReport {
   double loss = 0;      ///< mean over the epoch's samples
   double accuracy = 0;  ///< fraction; not a number where the target is values
   double seconds = 0;
-  ClassCounts counts;  ///< of all ranks, by class; filled by Trainer::evaluate() where the targets are labels
+  ClassCounts counts{};  ///< of all ranks, by class; filled by Trainer::evaluate() where the targets are labels
 };
 
 /// Trains and evaluates one model under one strategy, on one rank of `world`. A plan belongs to one batch size: the

@@ -61,9 +61,9 @@ std::string host() {
 
 }  // namespace
 
-std::uint32_t crc32c(std::string_view bytes) {
+std::uint32_t crc32c(std::string_view text) {
   std::uint32_t crc = ~0U;
-  for (const char byte : bytes) {
+  for (const char byte : text) {
     crc ^= static_cast<unsigned char>(byte);
     for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
   }

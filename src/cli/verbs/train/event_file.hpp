@@ -12,8 +12,8 @@
 
 namespace partita::cli {
 
-/// The Castagnoli cyclic redundancy check (CRC-32C) of some bytes.
-std::uint32_t crc32c(std::string_view bytes);
+/// The Castagnoli cyclic redundancy check (CRC-32C) of the bytes of a text.
+std::uint32_t crc32c(std::string_view text);
 
 /// A named number of a step, e.g. "train/loss".
 using Scalar = std::pair<std::string, double>;

@@ -4,7 +4,6 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/text_file.hpp"
-#include "src/cli/support/unfit.hpp"
 #include "src/cli/version.hpp"
 
 #include <array>
@@ -126,8 +125,8 @@ void Results::add_test(const EpochReport& report) {
 }
 
 /// Keeps the confusion matrix of the latest pass.
-void Results::add_confusion(const char* pass, const EpochReport& report) {
-  if (report.counts.has_matrix()) confusion_ = {{"pass", pass}, {"counts", report.counts.matrix()}};
+void Results::add_confusion(const char* what, const EpochReport& report) {
+  if (report.counts.has_matrix()) confusion_ = {{"pass", what}, {"counts", report.counts.matrix()}};
 }
 
 /// Collective: every rank calls it.

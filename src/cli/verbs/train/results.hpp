@@ -38,7 +38,7 @@ class Results {
  private:
   Json pass(const EpochReport& report) const;
   void print_pass(const char* what, const EpochReport& report) const;
-  void add_confusion(const char* pass, const EpochReport& report);
+  void add_confusion(const char* what, const EpochReport& report);
   Json document(bool finished);
 
   const Options& options_;

@@ -44,6 +44,9 @@ void open_training_data(const Options& options, Setup& setup) {
   setup.training = open_data(options, setup.model, true);
   const double fraction = options.watch.held_out();
   if (fraction == 0) return;
+  if (setup.training->size() < 2)
+    fail("--validate {}: the training set has {}; it needs 2 or more, so that one can be held out",
+         options.watch.validate, counted(setup.training->size(), "sample"));
   Division parts = divide(setup.training->size(), fraction, options.trainer.seed);
   setup.held_out = make_subset(open_data(options, setup.model, true), std::move(parts.held_out));
   setup.training = make_subset(std::move(setup.training), std::move(parts.training));
@@ -157,7 +160,8 @@ class Run {
 
   /// Passes each step of a pass over `data` to `show`, with the time since the previous step.
   Trainer::Progress progress(const Dataset& data, bool training, std::function<void(const StepRecord&)> show) {
-    return [=, this, &data, began = now()](Index epoch, Index step, Index steps, const StepResult& result) mutable {
+    return [this, &data, training, show = std::move(show), began = now()](Index epoch, Index step, Index steps,
+                                                                          const StepResult& result) mutable {
       const double ended = now();
       const Index batch = options_.trainer.batch;
       show({.epoch = epoch,
@@ -282,7 +286,8 @@ class Run {
   void print_nothing_left() const {
     if (best_.exhausted()) {
       fmt::print(
-          "note       nothing is left to train: the last {} had no new lowest validation loss, and --patience {} allows "
+          "note       nothing is left to train: the last {} had no new lowest validation loss, and --patience {} "
+          "allows "
           "no more; give a larger number\n",
           counted(options_.watch.patience, "epoch"), options_.watch.patience);
       return;

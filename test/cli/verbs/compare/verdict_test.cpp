@@ -38,13 +38,15 @@ TEST(Verdict, NamesFasterStrategiesThatWereNotRun) {
   Compared unfit = timed("d", 1);
   unfit.held.missing = 5;
   const std::vector<Compared> all{timed("a", 10, 12), timed("b", 9), timed("c", 20), unfit};
-  EXPECT_EQ(print_verdict(all), "a wins: measured 12.000 ms\n  b was not run; it is predicted to be faster: 9.000 ms\n");
+  EXPECT_EQ(print_verdict(all),
+            "a wins: measured 12.000 ms\n  b was not run; it is predicted to be faster: 9.000 ms\n");
 }
 
 TEST(Verdict, SaysWhenTheSpreadHidesTheDifference) {
   const std::vector<Compared> all{timed("a", 10, 12, 0.06), timed("b", 11, 12.5)};
-  EXPECT_EQ(print_verdict(all),
-            "a wins: measured 12.000 ms\n  b takes 4.2 % longer, which is within the spread; predicted: 10.0 % longer\n");
+  EXPECT_EQ(
+      print_verdict(all),
+      "a wins: measured 12.000 ms\n  b takes 4.2 % longer, which is within the spread; predicted: 10.0 % longer\n");
 }
 
 TEST(Verdict, WarnsOfSpreadsAndEfficiencies) {

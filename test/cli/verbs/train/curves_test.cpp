@@ -39,8 +39,14 @@ class Curves : public testing::Test {
 };
 
 StepRecord step(Index done, double accuracy = 0.5) {
-  return {.epoch = 2, .step = done, .steps = 8, .done = done, .samples = 4, .result = {0.25, accuracy},
-          .learning_rate = 0.125, .seconds = 2};
+  return {.epoch = 2,
+          .step = done,
+          .steps = 8,
+          .done = done,
+          .samples = 4,
+          .result = {0.25, accuracy},
+          .learning_rate = 0.125,
+          .seconds = 2};
 }
 
 std::string rows(std::initializer_list<Index> steps) {
