@@ -129,7 +129,8 @@ def validated(folder):
     found = {}
     for name, ranks, grid in (("serial", 1, []), ("samples", 3, ["--grid", "data=3", "--rule", "*: N@data"]),
                               ("rows", 4, ["--grid", "data=2 y=2", "--rule", "*: N@data H@y"])):
-        text = train(ranks, *grid, "--epochs", "2", "--validate", "test", "--json", folder / f"{name}.json", "--best", folder / "b.h5")
+        text = train(ranks, *grid, "--epochs", "2", "--validate", "test", "--json", folder / f"{name}.json", "--best",
+                     folder / f"{name}.h5")
         found[name] = results(folder / f"{name}.json")
         check(f"{name}: bytes as predicted", found[name]["predicted_bytes"] == found[name]["measured_bytes"])
         check(f"{name}: top-5 in the line", re.search(r"^valid 2 +loss \S+  accuracy \S+%  top-5 \S+%  ", text, re.M), text)
@@ -141,7 +142,7 @@ def validated(folder):
     check("the matrix has all samples", sum(map(sum, serial["confusion"]["counts"])) == 60 and serial["confusion"]["pass"] == "test")
     best = min(serial["validation"], key=lambda each: each["loss"])
     check("the best epoch", serial["best"]["epoch"] == best["epoch"] and serial["best"]["loss"] == best["loss"], serial["best"])
-    again = subprocess.run(command(1, "evaluate", *SMALL, "--load", folder / "b.h5", "--json", folder / "e.json"),
+    again = subprocess.run(command(1, "evaluate", *SMALL, "--load", folder / "serial.h5", "--json", folder / "e.json"),
                            capture_output=True, text=True, timeout=60, check=True)
     check("the best checkpoint has the best loss", abs(results(folder / "e.json")["test"]["loss"] - best["loss"]) < 1e-9, again.stdout)
 
