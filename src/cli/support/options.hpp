@@ -3,6 +3,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/train/run/trainer.hpp"
+#include "src/cli/support/watch_options.hpp"
 
 #include <functional>
 #include <memory>
@@ -32,6 +33,7 @@ struct Options {
   Index samples = 0;  ///< size of the synthetic data set; 0: the default size
   TrainerOptions trainer;
   std::string json, save, load, trace;  ///< files; "" for none
+  WatchOptions watch;                   ///< train
   int timeout = 600;                    ///< seconds that a rank waits for other ranks at most; 0: no limit
   int wait_note = 30;                   ///< seconds after which a waiting rank says for whom it waits; 0: never
   int rank = 0;                         ///< explain: the rank whose messages, bytes and memory are printed
