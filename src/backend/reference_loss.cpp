@@ -153,7 +153,7 @@ void ReferenceBackend::difference_backward(bool absolute, const Tensor& x, const
     using T = decltype(t);
     for (Index i = 0; i < x.volume(); ++i) {
       const double difference = static_cast<double>(x.as<T>()[i]) - static_cast<double>(target.as<T>()[i]);
-      const double sign = difference > 0 ? 1 : difference < 0 ? -1 : 0;
+      const double sign = difference > 0 ? 1 : difference < 0 ? -1 : difference;  // 0 or NaN
       dx.as<T>()[i] = static_cast<T>(static_cast<Accumulator<T>>(scale * (absolute ? sign : 2 * difference)));
     }
   });

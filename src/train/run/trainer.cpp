@@ -120,7 +120,7 @@ void Trainer::prepare(Bound& entry, Plan plan) {
                                             *counter_, allocator_, options_.seed, options_.overlap});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
-                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
+                   KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
 }
 
