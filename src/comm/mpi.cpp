@@ -1,5 +1,6 @@
 #include "partita/comm/mpi.hpp"
 
+#include "src/base/speaker.hpp"
 #include "src/comm/mpi_context.hpp"
 #include "src/comm/watchdog.hpp"
 #include "src/comm/witness.hpp"
@@ -78,6 +79,17 @@ class SharedRequest : public Request::State {
   std::shared_ptr<SharedMemory> shared_;
   std::shared_ptr<const SharedOperation> operation_;
 };
+
+/// Keeps MPICH from printing a line of its own after ours when a job is aborted. That line only repeats the status.
+void silence_mpi_abort() {
+  int level = 0, index = 0, count = 0;
+  MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+  const int yes = 1;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &level) == MPI_SUCCESS &&
+      MPI_T_cvar_get_index("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS)
+    MPI_T_cvar_write(handle, &yes);
+}
 
 class MpiCommunicator : public Communicator {
  public:
@@ -274,11 +286,12 @@ void MpiSession::abort(const std::string& message, int status) const {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const auto line = fmt::format("rank {}: {}\n", rank, message);
   std::fflush(stdout);
-  std::fputs(line.c_str(), stderr);
+  if (speaks_for_job()) std::fputs(line.c_str(), stderr);  // other ranks may fail alike
   std::fflush(stderr);
   // When a job is aborted, launchers drop output that they have not forwarded yet. Also, the witness of this rank needs
   // time to silence the other witnesses.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  silence_mpi_abort();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }

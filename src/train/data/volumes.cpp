@@ -69,6 +69,7 @@ Shape shape_of(std::span<const Index> extents, bool channels) {
 class Volumes final : public Dataset {
  public:
   explicit Volumes(const std::string& path) : path_(path) {
+    set_name(path);
     const Session session;
     try {
       hdf5::explained("data set '" + path + "'", [&] { open(); });
@@ -106,9 +107,6 @@ class Volumes final : public Dataset {
   }
   void read_target(Index sample, const Box& box, std::span<float> out) const override {
     if (!(targets_ahead_ && box == target_box_ && targets_ahead_->take(sample, out))) read(*targets_, sample, box, out);
-    for (const float label : out)
-      if (classes_ > 0 && !(label >= 0 && label < static_cast<float>(classes_)))
-        fail("data set '{}': a label of sample {} is {}, but there are {} classes", path_, sample, label, classes_);
   }
 
  private:
@@ -197,7 +195,7 @@ void save_volumes(const std::string& path, Dataset& data) {
   // Before the session, since a data set that reads HDF5 itself needs one.
   const auto samples = all_of(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
   const auto targets =
-      all_of(data.size(), target_box, [&](Index i, std::span<float> out) { data.read_target(i, target_box, out); });
+      all_of(data.size(), target_box, [&](Index i, std::span<float> out) { read_checked_target(data, i, target_box, out); });
   hdf5::OutputFile file(path);
   const Session session;
   hdf5::explained("data set '" + path + "': cannot write it", [&] {

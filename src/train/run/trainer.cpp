@@ -148,7 +148,7 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std
                    options_.seed, epoch_, values);
   });
   write_samples<float>(batch.target, [&](Index n, std::span<float> values) {
-    data.read_target(samples[static_cast<std::size_t>(n)], answer, values);
+    read_checked_target(data, samples[static_cast<std::size_t>(n)], answer, values);
   });
   return batch;
 }
@@ -289,6 +289,9 @@ void Trainer::check(const LocalBatch& batch, bool training) {
   if (!good)
     fail("the batch of {} samples is not cut as this rank's {} plan cuts it; make it with make_batch({}, {})",
          batch.samples, training ? "training" : "evaluation", batch.samples, training);
+  const LayerPlan& loss = executor.plan().layers.back();
+  for (const auto& block : batch.targets)
+    block.check_labels(loss.name, loss->input_shapes[0].has('C') ? loss->input_shapes[0]['C'] : 0);
 }
 
 namespace {
