@@ -1,7 +1,7 @@
 #include "partita/base/error.hpp"
 
 #include "partita/base/memory.hpp"
-#include "src/base/speaker.hpp"
+#include "partita/base/speaker.hpp"
 
 #include <cxxabi.h>
 #include <unistd.h>

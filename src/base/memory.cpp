@@ -29,15 +29,15 @@ Index proc_bytes(const char* file, std::string_view row) {
 }  // namespace
 
 std::string out_of_memory_text(std::string_view what) {
-  std::string text = fmt::format("out of memory: {}; this process holds {} in {} of addresses, and the machine has {} of {} left",
-                                 what, print_bytes(proc_bytes("/proc/self/status", "VmRSS")),
-                                 print_bytes(proc_bytes("/proc/self/status", "VmSize")),
-                                 print_bytes(proc_bytes("/proc/meminfo", "MemAvailable")),
-                                 print_bytes(proc_bytes("/proc/meminfo", "MemTotal")));
+  std::string text = fmt::format(
+      "out of memory: {}; this process holds {} in {} of addresses, and the machine has {} of {} left", what,
+      print_bytes(proc_bytes("/proc/self/status", "VmRSS")), print_bytes(proc_bytes("/proc/self/status", "VmSize")),
+      print_bytes(proc_bytes("/proc/meminfo", "MemAvailable")), print_bytes(proc_bytes("/proc/meminfo", "MemTotal")));
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     text += fmt::format("; its limit is {} of addresses (ulimit -v)", print_bytes(static_cast<Index>(limit.rlim_cur)));
-  return text + "; use more ranks, a smaller --batch or `recompute` in the strategy, and let --memory-limit check the size";
+  return text +
+         "; use more ranks, a smaller --batch or `recompute` in the strategy, and let --memory-limit check the size";
 }
 
 std::string_view name(MemoryClass memory) {

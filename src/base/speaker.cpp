@@ -1,4 +1,4 @@
-#include "src/base/speaker.hpp"
+#include "partita/base/speaker.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 #include "partita/comm/mpi.hpp"
 
-#include "src/base/speaker.hpp"
+#include "partita/base/speaker.hpp"
 #include "src/comm/mpi_context.hpp"
 #include "src/comm/watchdog.hpp"
 #include "src/comm/witness.hpp"

@@ -1,5 +1,5 @@
-// A program with a model, a layer and a data set of its own, each with the mistake that the environment variable MISTAKE
-// names. user_errors.py runs it.
+// A program with a model, a layer and a data set of its own, each with the mistake that the environment variable
+// MISTAKE names. user_errors.py runs it.
 #include "partita/partita.hpp"
 
 #include <cstdlib>
@@ -56,7 +56,9 @@ class Copy final : public CustomLayer {
 class Noise final : public Dataset {
  public:
   Shape sample() const override { return {{'C', 1}, {'H', 8}, {'W', 8}}; }
-  Index size() const override { return is("size of -5") ? -5 : is("size of 0") ? 0 : is("size of 2^62") ? Index{1} << 62 : 32; }
+  Index size() const override {
+    return is("size of -5") ? -5 : is("size of 0") ? 0 : is("size of 2^62") ? Index{1} << 62 : 32;
+  }
   Index classes() const override { return is("no classes") ? 0 : is("classes of -3") ? -3 : 4; }
   Shape target() const override { return is("target without read_target") ? Shape{{'H', 8}, {'W', 8}} : Shape(); }
   void hold(std::span<const Index>, const Box&) override {

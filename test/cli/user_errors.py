@@ -1,5 +1,6 @@
 """Tests that each mistake in a user's own model, layer or data set ends the program with one clear line and an exit
-status, never with a signal. Arguments: the launcher build/mpiexec, and the programs build/test/user_errors and build/partita."""
+status, never with a signal. Arguments: the launcher build/mpiexec, and the programs build/test/user_errors and
+build/partita."""
 
 import os
 import re

@@ -1,6 +1,6 @@
-"""Installs Partita into a folder of its own, then builds examples/outside against it as independent projects would: with
-a compiler and pkg-config, with CMake in two ways, and with Meson. Runs all of them, and uses the other installed files.
-Argument: the build folder."""
+"""Installs Partita into a folder of its own, then builds examples/outside against it as independent projects would:
+with a compiler and pkg-config, with CMake in two ways, and with Meson. Runs all of them, and uses the other installed
+files. Argument: the build folder."""
 
 import concurrent.futures
 import os

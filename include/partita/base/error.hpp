@@ -20,8 +20,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns what the exception that is being handled says. If memory ran out, this is a sentence with sizes and remedies.
-/// For what is not a std::exception, or says nothing, it names the type. It is never empty.
+/// Returns what the exception that is being handled says. If memory ran out, this is a sentence with sizes and
+/// remedies. For what is not a std::exception, or says nothing, it names the type. It is never empty.
 /// @pre A catch block calls it.
 std::string message_of_exception();
 

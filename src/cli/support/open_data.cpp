@@ -31,7 +31,8 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
   const Target target = loss.op->target(scores);
   if (data.size() < 1 || data.size() > most_samples)
     fail("the data set '{}' has {} samples (size()); it must have from 1 to 2^40", options.data, data.size());
-  if (data.classes() < 0) fail("the data set '{}' has {} classes (classes()); 0 means values", options.data, data.classes());
+  if (data.classes() < 0)
+    fail("the data set '{}' has {} classes (classes()); 0 means values", options.data, data.classes());
   if (!(data.sample() == sample))
     fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data.sample().print(),
          model.layers().front().name, sample.print());

@@ -41,7 +41,8 @@ void read_checked_target(const Dataset& data, Index sample, const Box& box, std:
 }
 
 void register_dataset(const std::string& name, DatasetFactory factory) {
-  if (!factory) fail("register_dataset(\"{}\", ...): the factory is empty; give it a function that opens the data set", name);
+  if (!factory)
+    fail("register_dataset(\"{}\", ...): the factory is empty; give it a function that opens the data set", name);
   if (name == "synthetic" || !factories().emplace(name, std::move(factory)).second)
     fail("register_dataset(\"{}\", ...): a data set of this name exists already; choose another name", name);
 }

@@ -194,8 +194,8 @@ void save_volumes(const std::string& path, Dataset& data) {
   data.hold_targets(order, target_box);
   // Before the session, since a data set that reads HDF5 itself needs one.
   const auto samples = all_of(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
-  const auto targets =
-      all_of(data.size(), target_box, [&](Index i, std::span<float> out) { read_checked_target(data, i, target_box, out); });
+  const auto targets = all_of(data.size(), target_box,
+                              [&](Index i, std::span<float> out) { read_checked_target(data, i, target_box, out); });
   hdf5::OutputFile file(path);
   const Session session;
   hdf5::explained("data set '" + path + "': cannot write it", [&] {

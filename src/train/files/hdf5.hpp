@@ -152,8 +152,8 @@ inline Handle open_single_value(hid_t object, const std::string& name, H5T_class
   return attribute;
 }
 
-/// Returns the value of an attribute that holds one whole number; HDF5 clamps it to 64 bits. Throws Error if there is no
-/// such attribute.
+/// Returns the value of an attribute that holds one whole number; HDF5 clamps it to 64 bits. Throws Error if there is
+/// no such attribute.
 inline Index read_whole_number(hid_t object, const std::string& name) {
   static_assert(sizeof(long long) == sizeof(Index));
   const Handle attribute = open_single_value(object, name, H5T_INTEGER);

@@ -1,5 +1,5 @@
-// HDF5 files that somebody forged: attributes with many values, links out of the file, elements in other files. A reader
-// refuses them before HDF5 writes beyond its memory or opens another file.
+// HDF5 files that somebody forged: attributes with many values, links out of the file, elements in other files. A
+// reader refuses them before HDF5 writes beyond its memory or opens another file.
 #include "partita/train/data/dataset.hpp"
 #include "test/support/error_of.hpp"
 #include "test/train/run/checkpoints.hpp"
@@ -104,8 +104,8 @@ TEST_F(ForgedVolumes, ClassesFitInLabels) {
     const hid_t targets = forged.open_data("targets");
     H5Adelete(targets, "classes");
     const hid_t space = forged.keep(H5Screate(H5S_SCALAR), H5Sclose);
-    const hid_t attribute = forged.keep(
-        H5Acreate2(targets, "classes", H5T_NATIVE_LLONG, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    const hid_t attribute =
+        forged.keep(H5Acreate2(targets, "classes", H5T_NATIVE_LLONG, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
     const long long many = 1LL << 40;
     H5Awrite(attribute, H5T_NATIVE_LLONG, &many);
   }
@@ -244,7 +244,8 @@ TEST_F(ForgedCheckpoint, ItHoldsItsTensorsItself) {
   {
     Forged forged(path_);
     H5Ldelete(forged.file(), "fc/weight", H5P_DEFAULT);
-    forged.set_texts(forged.data("fc/weight", std::vector<hsize_t>(32, 1)), "dimensions", {"FCDHWNABEGIJKLMOPQRSTUVXYZ"});
+    forged.set_texts(forged.data("fc/weight", std::vector<hsize_t>(32, 1)), "dimensions",
+                     {"FCDHWNABEGIJKLMOPQRSTUVXYZ"});
   }
   expect_refused({path_, "'fc/weight' has 32 dimensions; it can have at most 5"});
 }
