@@ -209,6 +209,23 @@ class MpiCommunicator : public Communicator {
   int rank_ = 0, size_ = 1;
 };
 
+const MpiSession* open_session = nullptr;
+std::terminate_handler handler_without_session = nullptr;
+
+/// Ends the whole job if nobody catches an exception while a session is open: the other ranks would wait for this one.
+void abort_session() {
+  if (open_session != nullptr && std::current_exception()) {
+    try {
+      throw;
+    } catch (const Error& error) {
+      open_session->abort(error.what(), 2);
+    } catch (...) {
+      open_session->abort(message_of_exception(), EXIT_FAILURE);
+    }
+  }
+  handler_without_session();
+}
+
 }  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv) {
@@ -230,11 +247,15 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   context_ = std::make_shared<Context>(world);
   world_ = std::make_shared<MpiCommunicator>(world, context_);
   if (witness_) witness_->introduce(world_->rank());
+  open_session = this;
+  handler_without_session = std::set_terminate(abort_session);
 }
 
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for all ranks. A rank that has failed would wait in it for peers that wait for this rank.
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
+  std::set_terminate(handler_without_session);
+  open_session = nullptr;
   if (!ours_ || finalized()) return;
   try {
     finalize();
