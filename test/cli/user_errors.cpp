@@ -98,9 +98,19 @@ Model net() {
   return m;
 }
 
+/// A program without verbs, of which one rank fails while the others wait for it.
+[[noreturn]] void fail_alone(int argc, char** argv) {
+  const MpiSession session(argc, argv);
+  if (session.world()->rank() == 1) fail("rank 1 alone fails");
+  double sum = 0;
+  session.world()->all_reduce(&sum, 1, DType::f64, ReduceOp::sum, {}).wait();
+  throw std::logic_error("rank 1 took part");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (is("nobody catches it")) fail_alone(argc, argv);
   register_dataset("noise", open_noise);
   if (is("data set registered twice")) register_dataset("noise", open_noise);
   if (is("no data factory")) register_dataset("more noise", nullptr);

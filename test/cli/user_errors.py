@@ -41,6 +41,7 @@ MODEL = [
     ("layouts throws", NO_EXCEPTION.format("int"), {"train": INPUT, "explain": FAILURE}),
 ]
 TRAINING = [
+    ("nobody catches it", r"rank 1: rank 1 alone fails", INPUT),
     ("forward throws an int", "rank \\d: " + NO_EXCEPTION.format("int"), FAILURE),
     ("forward throws nothing to read", r"rank \d: an exception of type 'std::runtime_error' without a message", FAILURE),
     ("backward uses what nobody saved", r"rank \d: layer 'copy': its forward saved no tensor 1", INPUT),
