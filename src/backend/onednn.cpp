@@ -8,6 +8,8 @@
 #include "src/backend/onednn_conv.hpp"
 #include "src/backend/onednn_product.hpp"
 
+#include <dnnl.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -217,6 +219,11 @@ std::unique_ptr<Backend> make_onednn_backend(int threads) {
   return std::make_unique<OneDnnBackend>(threads);
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 }  // namespace partita
 
 #else
@@ -226,6 +233,8 @@ namespace partita {
 std::unique_ptr<Backend> make_onednn_backend(int) {
   fail("this build lacks oneDNN: install libdnnl-dev and configure again, or use backend 'reference'");
 }
+
+std::string onednn_version() { return ""; }
 
 }  // namespace partita
 

@@ -26,6 +26,8 @@ void Dataset::read_target(Index sample, const Box& box, std::span<float> out) co
 
 std::int32_t Dataset::label(Index) const { broken("this data set does not have one label per sample"); }
 
+std::string Dataset::label_beyond(Index) const { return ""; }
+
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (name == "synthetic" || !factories().emplace(name, std::move(factory)).second)
     fail("a data set '{}' exists already", name);

@@ -58,6 +58,11 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
                      strategy_files(options));
       check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
       check_no_stream("--save", options.save);
+      if (!options.write_options.empty()) {
+        check_writable({{"--write-options", options.write_options}, {"--json", options.json}, {"--save", options.save}},
+                       strategy_files(options));
+        write_text("--write-options", options.write_options, options.options_text);
+      }
     }
   });
   return setup;
