@@ -33,7 +33,8 @@ std::optional<cli::Options> parse(const Words& words) {
 /// Returns the words of a run of train that a text describes.
 Words words_of(const std::string& text) {
   Words words{"partita", "train", "--write-options", "fuzzed.toml"};
-  for (const auto& [name, values, place] : cli::parse_options_file(text, "fuzzed.toml", {cli::describe_options("train", "partita", true)}, {}).given)
+  for (const auto& [name, values, place] :
+       cli::parse_options_file(text, "fuzzed.toml", {cli::describe_options("train", "partita", true)}, {}).given)
     for (auto& word : cli::option_words(name, values)) words.push_back(std::move(word));
   return words;
 }
@@ -69,7 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (words.size() > 1 && words[1] == "scale") {
     try {
       std::string answer;
-      static_cast<void>(with_words(words, [&](int argc, char** argv) { return cli::parse_scale_options(argc, argv, true, answer); }));
+      static_cast<void>(
+          with_words(words, [&](int argc, char** argv) { return cli::parse_scale_options(argc, argv, true, answer); }));
     } catch (const Error&) {
     }
   }
