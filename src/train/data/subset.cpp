@@ -35,6 +35,7 @@ class Subset final : public Dataset {
     whole_->read_target(of_whole(sample), box, out);
   }
   std::int32_t label(Index sample) const override { return whole_->label(of_whole(sample)); }
+  std::string label_beyond(Index classes) const override { return whole_->label_beyond(classes); }
 
  private:
   Index list_bytes() const { return static_cast<Index>(samples_.size() * sizeof(Index)); }

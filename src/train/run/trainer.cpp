@@ -198,9 +198,8 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
     read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
   });
-  write_samples<float>(batch.target, [&](Index n, std::span<float> values) {
-    read_checked_target(data, samples[n], answer, values);
-  });
+  write_samples<float>(
+      batch.target, [&](Index n, std::span<float> values) { read_checked_target(data, samples[n], answer, values); });
   return batch;
 }
 
@@ -263,7 +262,8 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
     if (training) last_rate_ = options_.optimizer.rate_at(step_, total_steps_);
-    const StepResult result = run(bound, data, order.part(i * options_.batch, size), training, training ? last_rate_ : 0);
+    const StepResult result =
+        run(bound, data, order.part(i * options_.batch, size), training, training ? last_rate_ : 0);
     report.loss += result.loss * static_cast<double>(size);
     report.accuracy += result.accuracy * static_cast<double>(size);
     report.samples += size;

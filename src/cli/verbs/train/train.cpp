@@ -112,6 +112,11 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
       check_no_stream("--save", options.save);
       check_no_stream("--best", options.watch.best);
       StepLog::check(options.watch.log);
+      if (!options.write_options.empty()) {
+        check_writable({{"--write-options", options.write_options}, {"--json", options.json}, {"--save", options.save}},
+                       strategy_files(options));
+        write_text("--write-options", options.write_options, options.options_text);
+      }
     }
   });
   return setup;
