@@ -55,13 +55,15 @@ Index Tensor::extent(char name) const {
   return d < 0 ? 1 : box_.extent(d);
 }
 
-std::array<int, max_dims> Tensor::order() const {
+std::array<int, max_dims> Tensor::order() const { return memory_order(names()); }
+
+std::array<int, max_dims> memory_order(std::string_view names) {
   std::array<int, max_dims> order{};
   std::size_t next = 0;
-  const int channels = find('C');
-  for (int d = 0; d < box_.dims(); ++d)
-    if (d != channels) order[next++] = d;
-  if (channels >= 0) order[next] = channels;
+  const auto channels = names.find('C');
+  for (std::size_t d = 0; d < names.size(); ++d)
+    if (d != channels) order[next++] = static_cast<int>(d);
+  if (channels != std::string_view::npos) order[next] = static_cast<int>(channels);
   return order;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -17,6 +18,7 @@ namespace {
 
 /// What /proc says about a process.
 struct Process {
+  bool known = true;   // false if /proc could not be read, e.g. because too many files are open
   bool alive = false;  // and no zombie
   pid_t parent = 0;
   std::array<char, 32> name{};
@@ -27,13 +29,14 @@ Process look_at(pid_t process) {
   std::array<char, 512> text{};
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/stat", process);
   const int file = open(path.data(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
+  if (file < 0) return {.known = errno == ENOENT};
   const ssize_t length = read(file, text.data(), text.size() - 1);
   close(file);
   // The line is: number (name) state parent ...; a name may have spaces and parentheses.
   char* open_bracket = std::strchr(text.data(), '(');
   char* close_bracket = std::strrchr(text.data(), ')');
-  if (length <= 0 || open_bracket == nullptr || close_bracket == nullptr || close_bracket[1] == '\0') return {};
+  if (length <= 0 || open_bracket == nullptr || close_bracket == nullptr || close_bracket[1] == '\0')
+    return {.known = length < 0 && errno == ESRCH};
   Process found;
   *close_bracket = '\0';
   std::strncpy(found.name.data(), open_bracket + 1, found.name.size() - 1);
@@ -81,7 +84,7 @@ Launcher::Launcher() {
 
 bool Launcher::died() const {
   for (int i = 0; i < count_; ++i)
-    if (!look_at(processes_[static_cast<std::size_t>(i)]).alive) return true;
+    if (const Process now = look_at(processes_[static_cast<std::size_t>(i)]); now.known && !now.alive) return true;
   return false;
 }
 

@@ -226,18 +226,23 @@ class MpiCommunicator : public Communicator {
     return Request(std::move(request));
   }
 
+  /// Blocks are messages, because a rank does not know whether the blocks of another rank are too many for one call.
   Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
-                     std::span<const Index> recv_counts, DType dtype, Stream) override {
-    if (sum(send_counts) > most_mpi_elements || sum(recv_counts) > most_mpi_elements)
-      return all_to_all_in_pieces(send, send_counts, recv, recv_counts, dtype);
-    auto request = std::make_unique<MpiRequest>(context_, ranks_);
-    const auto& out = request->keep(Blocks(send_counts));
-    const auto& in = request->keep(Blocks(recv_counts));
-    const auto type = context_->type(dtype);
-    check(MPI_Ialltoallv(send, out.counts.data(), out.offsets.data(), type, recv, in.counts.data(), in.offsets.data(),
-                         type, comm_, request->next()),
-          "MPI_Ialltoallv");
-    return Request(std::move(request));
+                     std::span<const Index> recv_counts, DType dtype, Stream stream) override {
+    std::vector<Send> sends;
+    std::vector<Recv> recvs;
+    const auto bytes = [&](Index elements) { return static_cast<std::size_t>(elements * size_of(dtype)); };
+    std::span<const std::byte> own;
+    for_blocks(send_counts, [&](int peer, Index first, Index count) {
+      const std::span block(static_cast<const std::byte*>(send) + bytes(first), bytes(count));
+      peer == rank_ ? static_cast<void>(own = block) : sends.push_back({peer, block});
+    });
+    for_blocks(recv_counts, [&](int peer, Index first, Index count) {
+      const std::span block(static_cast<std::byte*>(recv) + bytes(first), bytes(count));
+      peer == rank_ ? static_cast<void>(std::copy(own.begin(), own.end(), block.begin()))
+                    : recvs.push_back({peer, block});
+    });
+    return exchange(sends, recvs, stream);
   }
 
   std::shared_ptr<Communicator> split(int color, int key) override {
@@ -249,7 +254,7 @@ class MpiCommunicator : public Communicator {
 
  private:
   MPI_Comm comm_;
-  // Collectives of more elements than MPI counts: one broadcast, reduction or message for each piece of each block. All
+  // Collectives of more elements than MPI counts: one broadcast or reduction for each piece of each block. All
   // ranks cut in the same way, because they have the same counts.
 
   Request all_gather_in_pieces(const void* local, void* all, std::span<const Index> counts, DType dtype) {
@@ -277,24 +282,6 @@ class MpiCommunicator : public Communicator {
       });
     });
     return Request(std::move(request));
-  }
-
-  Request all_to_all_in_pieces(const void* send, std::span<const Index> send_counts, void* recv,
-                               std::span<const Index> recv_counts, DType dtype) {
-    std::vector<Send> sends;
-    std::vector<Recv> recvs;
-    const auto bytes = [&](Index elements) { return static_cast<std::size_t>(elements * size_of(dtype)); };
-    std::span<const std::byte> own;
-    for_blocks(send_counts, [&](int peer, Index first, Index count) {
-      const std::span block(static_cast<const std::byte*>(send) + bytes(first), bytes(count));
-      peer == rank_ ? static_cast<void>(own = block) : sends.push_back({peer, block});
-    });
-    for_blocks(recv_counts, [&](int peer, Index first, Index count) {
-      const std::span block(static_cast<std::byte*>(recv) + bytes(first), bytes(count));
-      peer == rank_ ? static_cast<void>(std::copy(own.begin(), own.end(), block.begin()))
-                    : recvs.push_back({peer, block});
-    });
-    return exchange(sends, recvs, {});
   }
 
   std::shared_ptr<Context> context_;

@@ -164,11 +164,10 @@ class Replay {
     return known->second;
   }
 
-  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps,
-                        MemoryClass memory = MemoryClass::activations) {
+  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps) {
     Buffer now = from;
     for (const auto& step : steps) {
-      const Buffer next = hold(memory, volume(step.to) * element_);
+      const Buffer next = hold(MemoryClass::activations, volume(step.to) * element_);
       Buffer packed;
       if (step.from.grid().group_size(step.axes) > 1) {
         if (step.verb == Verb::all_gather) packed = hold(MemoryClass::workspace, volume(step.to) * element_);
@@ -186,17 +185,10 @@ class Replay {
     return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
   }
 
-  /// Holds the tensors that a product gathers and the buffers of its sums.
+  /// Holds the most that a product needs beside its operands and its result.
   void multiply(const LayerPlan& layer, std::size_t which) {
-    if (which >= layer->at.products.size()) return;
-    const ProductPlan& product = layer->at.products[which];
-    hold(MemoryClass::workspace, workspace(product) * element_);
-    if (product.redistribute_c.empty()) return;
-    const Buffer made = product.sums_slabs && product.cut_dim(product.c) < 0
-                            ? hold(MemoryClass::workspace, volume(product.c_made) * element_)
-                            : Buffer();
-    convert_layout(hold(MemoryClass::workspace, volume(product.redistribute_c.front().from) * element_),
-                   product.redistribute_c, MemoryClass::workspace);
+    if (which < layer->at.products.size())
+      hold(MemoryClass::workspace, workspace(layer->at.products[which]) * element_);
   }
 
   void run_forward(int i) {

@@ -55,41 +55,45 @@ def gone(pids):
     return not any(map(alive, pids))
 
 
-def text_of(log):
-    time.sleep(0.3)
+def text_of(log, awaited="\n"):
+    """Returns what a log has, once it has what is awaited or no patience is left."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and awaited not in open(log.name, encoding="utf-8").read():
+        time.sleep(0.05)
+    time.sleep(0.3)  # whatever else follows at once
     return open(log.name, encoding="utf-8").read()
 
 
-with tempfile.NamedTemporaryFile("w") as log:
+with tempfile.NamedTemporaryFile("a") as log:
     job, ranks = start(log, 2)
     os.kill(job.pid, signal.SIGKILL)
     job.wait()
     check("the launcher is killed: the ranks end", gone(ranks), ranks)
-    said = [line for line in text_of(log).splitlines() if "the job ends" in line]
+    said = [line for line in text_of(log, "the job ends").splitlines() if "the job ends" in line]
     check("one rank says so", len(said) == 1 and re.fullmatch(r"partita: the launcher \(process \d+ on \S+\) died; the job ends", said[0]), text_of(log))
 
 # mpiexec starts a helper on each node, which starts the ranks. When that is killed, nobody is left to end them.
-with tempfile.NamedTemporaryFile("w") as log:
+with tempfile.NamedTemporaryFile("a") as log:
     job, ranks = start(log, 2)
     helper = parent(ranks[0])
     if helper != job.pid:
         os.kill(helper, signal.SIGKILL)
         check("the launcher's helper is killed: the ranks end", gone(ranks), ranks)
-        said = [line for line in text_of(log).splitlines() if "the job ends" in line]
+        said = [line for line in text_of(log, "the job ends").splitlines() if "the job ends" in line]
         check("one rank says so, too", len(said) == 1 and "the launcher" in said[0], text_of(log))
     job.kill()
     job.wait()
 
 # Without a launcher, this program is the parent of both ranks.
 for death in ("first", "second"):
-    with tempfile.NamedTemporaryFile("w") as log:
+    with tempfile.NamedTemporaryFile("a") as log:
         job, ranks = start(log, 0)
         os.kill(ranks[0], signal.SIGKILL)
         job.wait()
-        said = [line for line in text_of(log).splitlines() if "died; the job ends" in line]
+        said = [line for line in text_of(log, "the job ends").splitlines() if "died; the job ends" in line]
         check(f"the {death} death of a rank without a launcher is reported", len(said) == 1, text_of(log))
 
-with tempfile.NamedTemporaryFile("w") as log:
+with tempfile.NamedTemporaryFile("a") as log:
     job, ranks = start(log, 3, "--wait-note", "1", "--rule", "*: N@data")
     os.kill(ranks[1], signal.SIGSTOP)
     time.sleep(2.5)

@@ -82,6 +82,9 @@ class Tensor {
   std::shared_ptr<std::byte> data_;
 };
 
+/// Returns the dimensions of a tensor in memory, the slowest first: channels vary fastest.
+std::array<int, max_dims> memory_order(std::string_view names);
+
 /// Copies the elements of `part` from one tensor to another.
 /// @pre `part` lies inside both boxes, and the dtypes are the same.
 void copy_box(const Tensor& from, const Tensor& to, const Box& part);

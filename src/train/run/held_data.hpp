@@ -16,6 +16,7 @@ class HeldData {
   /// Counts `predicted` bytes for `data`, instead of what was counted for it before. Throws Error if the memory limit
   /// would be exceeded.
   void expect(Dataset& data, Index predicted) {
+    if (predicted == 0 && !data.counted_) return;
     const auto entry = std::make_shared<Entry>();
     data.counted_ = entry;
     entry->predicted = predicted;
@@ -25,10 +26,14 @@ class HeldData {
   }
   /// Counts what the data set really holds now.
   void settle(Dataset& data) {
-    const std::shared_ptr<Entry> entry = entries_.empty() ? nullptr : entries_.back().lock();
-    if (!entry || data.counted_ != entry) return;
-    entry->account.reset();
-    entry->account = Allocator::account(allocator_, data.held_bytes(), MemoryClass::data);
+    const Index held = data.held_bytes();
+    for (const auto& each : entries_)
+      if (const auto entry = each.lock(); entry && data.counted_ == entry) {
+        entry->account.reset();
+        entry->account = Allocator::account(allocator_, held, MemoryClass::data);
+        return;
+      }
+    if (held > 0) expect(data, held);
   }
   /// Returns the bytes that all data sets were predicted to hold now.
   Index predicted() const {
