@@ -5,6 +5,9 @@
 #include "src/comm/watchdog.hpp"
 #include "src/comm/witness.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -32,15 +35,10 @@ void spare_shared_memory() {
   if (free >= 0 && free < needed * ranks_on_node()) setenv("UCX_TLS", "^posix", /*overwrite=*/0);
 }
 
-/// Keeps MPICH from printing a line of its own after ours when a job is aborted. That line only repeats the status.
-void silence_mpi_abort() {
-  int level = 0, index = 0, count = 0;
-  MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
-  const int yes = 1;
-  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &level) == MPI_SUCCESS &&
-      MPI_T_cvar_get_index("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", &index) == MPI_SUCCESS &&
-      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS)
-    MPI_T_cvar_write(handle, &yes);
+/// Keeps MPI from printing a line of its own after ours when a job is aborted: it only repeats the status.
+void mute_standard_error() {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
 }
 
 const MpiSession* open_session = nullptr;
@@ -162,7 +160,7 @@ void MpiSession::abort(const std::string& message, int status) const {
   // When a job is aborted, launchers drop output that they have not forwarded yet. Also, the witness of this rank needs
   // time to silence the other witnesses.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
-  silence_mpi_abort();
+  mute_standard_error();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
