@@ -19,6 +19,7 @@
 #include "src/cli/verbs/schedule/schedule.hpp"
 #include "src/cli/verbs/train/train.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -141,7 +142,15 @@ int run_alone(cli::CommandWords& line, const cli::ModelFactory& factory) {
   }
 }
 
+/// Opens /dev/null in place of each standard stream that is closed. Otherwise the next file that is opened, perhaps a
+/// checkpoint, would get its number, and with it all that is printed.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
 int run(int argc, char** argv, const cli::ModelFactory& factory) {
+  open_standard_streams();
   cli::CommandWords line(argc, argv, !factory);
   const std::string verb = line.count() > 1 ? line.words()[1] : "";
   const bool measures = std::any_of(line.words(), line.words() + line.count(),

@@ -3,10 +3,16 @@
 #include "partita/base/error.hpp"
 #include "partita/base/types.hpp"
 #include "src/cli/support/command_line.hpp"
-#include "strategies/declare/toml.hpp"
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <sstream>
+
+#define TOML_EXCEPTIONS 1
+// As in the reader of strategies: toml++ 3.3 asserts on some bad input that it then also refuses with a message.
+#define TOML_ASSERT(expression) static_cast<void>(0)
+#include <toml++/toml.h>
 
 namespace partita::cli {
 
@@ -15,6 +21,30 @@ namespace {
 namespace po = boost::program_options;
 
 using Descriptions = std::vector<po::options_description>;
+
+/// A file that is read. Every message begins with file, line and column.
+class Source {
+ public:
+  explicit Source(const std::string& file) : file_(file) {}
+
+  toml::table parse(std::string_view text) const {
+    try {
+      return toml::parse(text, file_);
+    } catch (const toml::parse_error& error) {
+      fail("{}: {}", place(error.source()), error.description());
+    }
+  }
+  std::string place(const toml::source_region& source) const {
+    return fmt::format("{}, line {}, column {}", file_, source.begin.line, source.begin.column);
+  }
+  template <class... Args>
+  [[noreturn]] void refuse(const toml::node& node, fmt::format_string<Args...> text, Args&&... args) const {
+    fail("{}: {}", place(node.source()), fmt::format(text, std::forward<Args>(args)...));
+  }
+
+ private:
+  const std::string& file_;
+};
 
 /// Options that tell what to do with options: they make no sense in a file.
 bool stays_outside(std::string_view name) { return name == "help" || name == "options" || name == "write-options"; }
@@ -27,16 +57,16 @@ const po::options_description* description_with(const std::string& name, const D
 }
 
 /// Returns one value as a word of the command line.
-std::string word_of(const Reader& reader, const toml::node& node, const std::string& name) {
+std::string word_of(const Source& source, const toml::node& node, const std::string& name) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
   if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
-  reader.refuse(node, "'{}' must be a number or a text in quotes{}", name,
+  source.refuse(node, "'{}' must be a number or a text in quotes{}", name,
                 node.is_boolean() ? ", not true or false" : "");
 }
 
 /// Returns the values that a node gives to an option; for a switch, none. `on` becomes false for a switch that is off.
-std::vector<std::string> values_of(const Reader& reader, const toml::node& node, const po::option_description& option,
+std::vector<std::string> values_of(const Source& source, const toml::node& node, const po::option_description& option,
                                    bool& on) {
   const std::string& name = option.long_name();
   if (option.semantic()->min_tokens() == 0) {
@@ -44,29 +74,29 @@ std::vector<std::string> values_of(const Reader& reader, const toml::node& node,
       on = state->get();
       return {};
     }
-    if (is_switch(option)) reader.refuse(node, "'{}' must be true or false", name);
+    if (is_switch(option)) source.refuse(node, "'{}' must be true or false", name);
   }
   const auto* array = node.as_array();
-  if (array == nullptr) return {word_of(reader, node, name)};
-  if (!takes_several(option)) reader.refuse(node, "'{}' takes one value, not an array", name);
+  if (array == nullptr) return {word_of(source, node, name)};
+  if (!takes_several(option)) source.refuse(node, "'{}' takes one value, not an array", name);
   std::vector<std::string> words;
-  for (const auto& element : *array) words.push_back(word_of(reader, element, name));
+  for (const auto& element : *array) words.push_back(word_of(source, element, name));
   on = !words.empty();
   return words;
 }
 
 /// Returns the values of a key as an option, or nothing for a switch that is off and for an empty array.
-std::optional<FileOption> read_option(const Reader& reader, const toml::key& key, const toml::node& node,
+std::optional<FileOption> read_option(const Source& source, const toml::key& key, const toml::node& node,
                                       const po::options_description& all) {
   const std::string name(key.str());
-  FileOption option{name, {}, reader.place(key.source())};
+  FileOption option{name, {}, source.place(key.source())};
   bool on = true;
-  option.values = values_of(reader, node, *all.find_nothrow(name, false), on);
+  option.values = values_of(source, node, *all.find_nothrow(name, false), on);
   if (!on) return std::nullopt;
   try {
     check_option(name, option.values, all);
   } catch (const Error& error) {
-    reader.refuse(node, "{}; --help shows what '{}' takes", error.what(), name);
+    source.refuse(node, "{}; --help shows what '{}' takes", error.what(), name);
   }
   return option;
 }
@@ -75,8 +105,8 @@ std::optional<FileOption> read_option(const Reader& reader, const toml::key& key
 
 FileOptions parse_options_file(std::string_view text, const std::string& file, const Descriptions& own,
                                const std::vector<std::string>& others) {
-  const Reader reader(file);
-  const toml::table table = reader.parse(text);
+  const Source source(file);
+  const toml::table table = source.parse(text);
   std::vector<std::string> names;
   for (const auto& all : own)
     for (auto& name : long_names(all))
@@ -91,14 +121,14 @@ FileOptions parse_options_file(std::string_view text, const std::string& file, c
   for (const auto& [key, node] : lines) {
     const std::string name(key->str());
     if (stays_outside(name))
-      fail("{}: '{}' belongs on the command line, not into a file of options", reader.place(key->source()), name);
+      fail("{}: '{}' belongs on the command line, not into a file of options", source.place(key->source()), name);
     if (const auto* all = description_with(name, own); all != nullptr) {
-      if (auto option = read_option(reader, *key, *node, *all)) read.given.push_back(std::move(*option));
+      if (auto option = read_option(source, *key, *node, *all)) read.given.push_back(std::move(*option));
     } else if (std::find(others.begin(), others.end(), name) != others.end()) {
       read.ignored.push_back(name);
     } else {
       fail("{}: there is no option '{}'{}; the keys are the long names of options, which --help lists",
-           reader.place(key->source()), name, did_you_mean(name, names));
+           source.place(key->source()), name, did_you_mean(name, names));
     }
   }
   return read;
@@ -111,7 +141,11 @@ std::string printed(std::uint64_t value) {
   return value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ? fmt::format("{}", value)
                                                                                        : fmt::format("\"{}\"", value);
 }
-std::string printed(const std::string& value) { return quoted(value); }
+std::string printed(const std::string& value) {
+  std::ostringstream out;
+  out << toml::toml_formatter{toml::value(value), toml::format_flags::none};
+  return out.str();
+}
 template <class Number>
 std::string printed(Number value) {
   return fmt::format("{}", value);

@@ -37,7 +37,8 @@ std::string print(const std::vector<FactGroup>& groups) {
 }
 
 Json to_json(const std::vector<FactGroup>& groups) {
-  Json json{{"subject", "info"}};
+  Json json;
+  json["subject"] = "info";
   for (const auto& [title, key, facts] : groups) {
     json[key] = Json::object();
     for (const auto& fact : facts) json[key][fact.key] = fact.value;

@@ -18,7 +18,6 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 namespace partita::cli {
 
@@ -68,10 +67,10 @@ std::vector<std::string> gpus() {
   return names;
 }
 
-/// A resource limit as "soft (hard N)".
+/// A resource limit: what holds now, and what it can be raised to.
 Fact resource(const std::string& name, const std::string& key, int which) {
   rlimit limit{};
-  if (getrlimit(static_cast<__rlimit_resource_t>(which), &limit) != 0) return {name, key, "unknown", Json()};
+  if (getrlimit(which, &limit) != 0) return {name, key, "unknown", Json()};
   const auto text = [](rlim_t value) { return value == RLIM_INFINITY ? "no limit" : fmt::format("{}", value); };
   return {name, key, fmt::format("{} (can be raised to {})", text(limit.rlim_cur), text(limit.rlim_max)),
           limit.rlim_cur == RLIM_INFINITY ? Json() : Json(limit.rlim_cur)};
@@ -130,9 +129,9 @@ FactGroup hardware() {
   const Conditions here = present_conditions();
   FactGroup group{"Machine", "machine", {}};
   auto& facts = group.facts;
-  utsname system{};
-  uname(&system);
-  facts.emplace_back("system", "system", fmt::format("{} {} {}", system.sysname, system.release, system.machine));
+  utsname kernel{};
+  uname(&kernel);
+  facts.emplace_back("system", "system", fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine));
   facts.emplace_back("processor", "processor", here.processor);
   const auto online = static_cast<Index>(sysconf(_SC_NPROCESSORS_ONLN));
   facts.emplace_back("cores", "cores", fmt::format("{} of {} for this process", here.cores, online), Json(here.cores));
