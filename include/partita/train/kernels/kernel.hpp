@@ -38,6 +38,8 @@ struct KernelCall {
   Write write = Write::add;   ///< to dw; over in a step's first backward
   double* loss = nullptr;     ///< where a loss layer leaves the mean over this microbatch
   double* correct = nullptr;  ///< and the fraction of right predictions
+  /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
+  const HaloPart *x_halo = nullptr, *dy_halo = nullptr;
 
   /// Counts the communication that follows under this layer and `role`, as Plan::traffic names it.
   void label(std::string_view role) const { counter.set_label(layer.name, role); }
