@@ -51,7 +51,7 @@ GridSearch::GridSearch(const SearchContext& context, const PlannerOptions& optio
       options_(options),
       best_(context, options),
       spatial_(first_spatial_dims(context.model)),
-      costs_(context, spatial_) {}
+      layout_costs_(context, spatial_) {}
 
 std::vector<Planned> GridSearch::run() {
   search();
@@ -82,7 +82,7 @@ void GridSearch::search() {
     offered = offered || !offers.empty();
     offer(std::move(offers));
   }
-  for (const auto& each : costs_.left_out())
+  for (const auto& each : layout_costs_.left_out())
     if (options_.left_out) options_.left_out(each);
   if (!offered) fail_unexamined(examined);
 }
@@ -115,10 +115,10 @@ void GridSearch::offer(Offers offers) {
 std::vector<Candidate> GridSearch::refined(Candidate candidate) {
   const Index microbatch = microbatch_of(context_.workload, candidate.microbatches).batch;
   const CandidateLayoutCosts& costs =
-      costs_.costs(candidate.shares, (microbatch + candidate.shares.data - 1) / candidate.shares.data);
+      layout_costs_.costs(candidate.shares, (microbatch + candidate.shares.data - 1) / candidate.shares.data);
   if (costs.patterns.empty()) return {};
   if (candidate.known == Candidate::Known::even_shares) {
-    const auto [work, longest] = costs_.lower_bounds(costs, candidate.microbatches);
+    const auto [work, longest] = layout_costs_.lower_bound(costs, candidate.microbatches);
     candidate.known = Candidate::Known::lower_bound;
     candidate.seconds = candidate.pipelined(work, longest);
     return {candidate};
@@ -129,10 +129,10 @@ std::vector<Candidate> GridSearch::refined(Candidate candidate) {
   std::set<std::vector<int>> choices;
   for (std::size_t p = 0; p < costs.patterns.size(); ++p)
     choices.emplace(context_.model.layers().size(), static_cast<int>(p));
-  const ChoiceGraph graph = costs_.graph(costs, candidate.microbatches, 0);
+  const ChoiceGraph graph = layout_costs_.graph(costs, candidate.microbatches, 0);
   choices.insert(eliminate_choices(graph).ways);
   for (const double exposed : exposed_shares)
-    choices.insert(eliminate_choices(costs_.graph(costs, candidate.microbatches, exposed)).ways);
+    choices.insert(eliminate_choices(layout_costs_.graph(costs, candidate.microbatches, exposed)).ways);
   std::vector<Candidate> all;
   for (const auto& ways : choices) {
     candidate.ways = ways;
@@ -149,12 +149,12 @@ void GridSearch::estimate(Candidate& candidate, const CandidateLayoutCosts& cost
   const auto each = costs_of(graph, ways);
   const double work = std::accumulate(each.begin(), each.end(), 0.0);
   const Segments parts = minimize_max_segment(each, candidate.stages);
-  const auto boundary_seconds = costs_.boundary_seconds(costs, ways);
+  const auto boundary_seconds = layout_costs_.boundary_seconds(costs, ways);
   std::vector<double> transfers;
   for (const std::size_t begin : parts.begins) transfers.push_back(boundary_seconds[begin]);
   candidate.seconds =
       candidate.pipelined(work, parts.longest, transfers) +
-      costs_.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+      layout_costs_.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
   candidate.even = work / candidate.stages;
 }
 
@@ -165,7 +165,7 @@ void GridSearch::examine(const Candidate& candidate, Offers& offers) {
   if (candidate.stages == 1) {
     const Strategy whole =
         candidate.microbatches == 1 ? layouts : scheduled(layouts, ScheduleKind::one_f_one_b, candidate);
-    offers.now.push_back({whole, data, cost(best_.bound(whole)).seconds});
+    offers.now.push_back({whole, data, cost(best_.bind_plan(whole)).seconds});
     return;
   }
   const Strategy staged = Strategy(layouts).stages(candidate.stages);
@@ -187,7 +187,7 @@ StepCost GridSearch::cost(const Plan& plan) const {
 
 /// Estimates a strategy after placing its stages with little effort.
 StepCost GridSearch::cost(const Plan& single_stage, const Strategy& strategy) {
-  return cost(best_.bound(best_.placed(single_stage, strategy, MemoryLimitedSearch::quick)));
+  return cost(best_.bind_plan(best_.placed(single_stage, strategy, MemoryLimitedSearch::quick)));
 }
 
 }  // namespace partita

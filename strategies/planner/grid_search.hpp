@@ -40,7 +40,7 @@ class GridSearch {
   const PlannerOptions& options_;
   MemoryLimitedSearch best_;
   std::string spatial_;  // the dimensions that the axes y and x shard
-  LayoutCosts costs_;
+  LayoutCosts layout_costs_;
 };
 
 }  // namespace partita

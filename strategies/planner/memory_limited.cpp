@@ -114,7 +114,7 @@ Planned MemoryLimitedSearch::thoroughly(Variant variant) {
 
 Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) {
   const auto as_planned = [&](const Strategy& strategy) {
-    return Planned{strategy, estimate(bound(strategy), context_.machine, context_.times)};
+    return Planned{strategy, estimate(bind_plan(strategy), context_.machine, context_.times)};
   };
   if (unplaced.stage_count() == 1) return as_planned(unplaced);
   std::vector<Planned> tried;

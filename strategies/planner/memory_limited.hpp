@@ -32,7 +32,7 @@ class MemoryLimitedSearch {
   /// ignored, because a variant of the strategy that holds less may run as fast.
   Strategy placed(const Plan& single_stage, const Strategy& strategy, double effort);
   /// Binds a strategy whose stages are placed.
-  Plan bound(const Strategy& strategy) { return bind(context_.model, strategy, context_.workload, made_); }
+  Plan bind_plan(const Strategy& strategy) { return bind(context_.model, strategy, context_.workload, made_); }
 
   /// Offers a strategy. Keeps it, or its fastest variant that fits, if that is among the best.
   void offer(const UnplacedStrategy& offered);

@@ -7,7 +7,7 @@
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
-#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/choice_graph.hpp"
 #include "test/strategies/planner/variants.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
