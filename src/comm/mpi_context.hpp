@@ -5,7 +5,7 @@
 #include "src/comm/watchdog.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include <mpi.h>
 #include <sched.h>

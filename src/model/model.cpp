@@ -149,8 +149,9 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   } catch (const Error& error) {
     fail("layer '{}' ({}): {}", name, added.op->kind(), error.what());
   }
+  const Operator& own = *added.op;
   const auto [first, fresh] =
-      likes_.try_emplace(fmt::format("{} {}", added.op->kind(), added.op->describe()), added.like);
+      likes_.try_emplace({typeid(own), fmt::format("{} {}", own.kind(), own.describe())}, added.like);
   added.like = first->second;
   layers_.push_back(std::move(added));
   return {static_cast<int>(layers_.size()) - 1, name, name_};

@@ -221,7 +221,7 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank) const {
 }
 
 KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
-  const bool product = !layer->at.products.empty(), conv = layer.op->kernel_kind() == KernelKind::conv;
+  const bool product = !layer->at.products.empty();
   const bool training = plan_.workload.training, recomputes = layer.recompute && training;
   KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .recomputes = recomputes};
   if (!times_.empty())
@@ -241,8 +241,7 @@ KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::option
   term.flops = flops(layer, y, rank, whole);
   term.bytes = elements * element;
   if (!layer.inputs.empty()) term.calls[0] = 1;
-  // Gradients of weights that no contraction computes are computed together with the gradients of the inputs.
-  const bool apart = product || conv, trains = layer.trains();
+  const bool apart = layer.op->computes_dw_separately(), trains = layer.trains();
   if (training) {
     term.calls[1] =
         ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (recomputes ? term.calls[0] : 0);

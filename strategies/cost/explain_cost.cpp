@@ -74,12 +74,12 @@ std::string measured(const KernelTimes& times, const std::string& work, Loop loo
 
 /// Returns where a kernel's share comes from, e.g. "[efficiency.others], as there is no [efficiency.conv] (assumed)".
 std::string share_source(const Machine& machine, KernelKind kind) {
-  const std::string own(key(kind));
-  const auto found = machine.efficiency.find(own), others = machine.efficiency.find("");
-  if (found == machine.efficiency.end() && others == machine.efficiency.end()) return "no efficiency given";
-  if (own.empty()) return fmt::format("[efficiency.others] ({})", others->second.source);
-  if (found != machine.efficiency.end()) return fmt::format("[efficiency.{}] ({})", own, found->second.source);
-  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", own, others->second.source);
+  const auto found = machine.efficiency.find(kind), others = machine.efficiency.find(KernelKind::others);
+  if (found != machine.efficiency.end())
+    return fmt::format("[efficiency.{}] ({})", partita::name(kind), found->second.source);
+  if (others == machine.efficiency.end()) return "no efficiency given";
+  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", partita::name(kind),
+                     others->second.source);
 }
 
 std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel) {
