@@ -5,6 +5,7 @@
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 #include <map>
@@ -61,24 +62,15 @@ class CostFormula::Parts {
     CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.stage_of_group.size());
     PriceCache cache;
-    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const int index = static_cast<int>(i), number = layer_number(builder, cache, index);
-      Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
-      group.layers.push_back({index, number, -1});
-      if (plan.workload.training)
-        if (auto sums = builder.sums(index); !sums.empty()) {
-          group.layers.back().sums = static_cast<int>(sums_.size());
-          sums_.push_back(std::move(sums));
-        }
-      for (const auto& boundary : plan.layers[i].sends_to_stages)
-        transfers_.push_back(
-            {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), builder.transfer(boundary)});
+    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+      groups_[static_cast<std::size_t>(layer.group)].layers.push_back({i, layer_number(builder, cache, i), -1});
+      add_transfers(builder, layer, i);
     }
-    for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
-      groups_[group].update = builder.update(static_cast<int>(group));
-    for (Group& group : groups_) {
-      std::reverse(group.layers.begin(), group.layers.end());
-      group.counts = count_prices(group.layers);
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      groups_[group].counts = count_prices(groups_[group].layers);
+      order_backward(builder, groups_[group]);
+      if (plan.workload.training) add_update(builder, static_cast<int>(group));
     }
     terms_ = std::move(builder).take();
   }
@@ -121,7 +113,7 @@ class CostFormula::Parts {
     int index = 0, price = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;                // in the order of the backward pass: last layer first
+    std::vector<Layer> layers;                // in the order of the last backward
     std::vector<std::pair<int, int>> counts;  // each price in ascending order, and how many layers have it
     UpdateTerms update;
   };
@@ -130,8 +122,8 @@ class CostFormula::Parts {
     int larger = 0, smaller = -1;
   };
   struct Transfer {
-    int from = 0, to = 0;  // groups
-    bool gradient = false;
+    int from = 0, to = 0;   // groups
+    bool gradient = false;  // the output's gradient comes back
     std::vector<Movement> ranks;
   };
   struct Priced {
@@ -165,6 +157,49 @@ class CostFormula::Parts {
     std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // indices into prices_ of both sizes -> index in distinct_
     std::pmr::unordered_map<std::size_t, std::pmr::vector<PricedLayer>> layers{&memory};  // one per price, by cost_hash
   };
+
+  /// Adds the transfers of a layer's output to other stages, and notes whether its gradient comes back.
+  void add_transfers(CostTermBuilder& builder, const LayerPlan& layer, int index) {
+    using enum StepOp::Kind;
+    for (const auto& boundary : layer.sends_to_stages)
+      each_transfer_op(layer, index, send_output, boundary.group, [&](const StepOp& op) {
+        Transfer transfer{layer.group, boundary.group, false, builder.transfer(op)};
+        if (plan_.workload.training)
+          each_transfer_op(layer, index, send_gradient, boundary.group,
+                           [&](const StepOp&) { transfer.gradient = true; });
+        transfers_.push_back(std::move(transfer));
+      });
+  }
+
+  /// Brings the layers of a group, which are in model order, into the order of its last backward, and adds the sums of
+  /// gradients that start there.
+  void order_backward(CostTermBuilder& builder, Group& group) {
+    const std::vector<Layer> layers = std::move(group.layers);
+    group.layers.clear();
+    each_layer_of(Action::Kind::backward, 0, static_cast<int>(layers.size()), [&](int i) {
+      Layer layer = layers[static_cast<std::size_t>(i)];
+      if (plan_.workload.training)
+        each_backward_op(plan_.layers[static_cast<std::size_t>(layer.index)], layer.index, Action::Kind::backward, true,
+                         [&](const StepOp& op) {
+                           if (op.kind == StepOp::Kind::sum_gradients) layer.sums = add_sums(builder, layer.index);
+                         });
+      group.layers.push_back(layer);
+    });
+  }
+
+  /// Returns the index in sums_ of the gradient sums that a layer completes, or -1.
+  int add_sums(CostTermBuilder& builder, int layer) {
+    auto sums = builder.sums(layer);
+    if (sums.empty()) return -1;
+    sums_.push_back(std::move(sums));
+    return static_cast<int>(sums_.size()) - 1;
+  }
+
+  void add_update(const CostTermBuilder& builder, int group) {
+    each_group_op(plan_, Action::Kind::step, false, [&](const StepOp& op) {
+      if (op.kind == StepOp::Kind::update) groups_[static_cast<std::size_t>(group)].update = builder.update(group);
+    });
+  }
 
   static std::vector<std::pair<int, int>> count_prices(const std::vector<Layer>& layers) {
     std::vector<int> prices;
@@ -235,7 +270,7 @@ class CostFormula::Parts {
     priced.sums.reserve(sums_.size());
     for (const auto& ranks : sums_) priced.sums.push_back(rates.grad_reduce(ranks));
     for (const Group& group : groups_) priced.times.groups.push_back(times_of(group, rates, priced));
-    add_transfers(rates, priced);
+    time_transfers(rates, priced);
     return priced;
   }
 
@@ -265,9 +300,9 @@ class CostFormula::Parts {
     return times;
   }
 
-  /// Adds the transfers between stages. The part that overlaps with computation delays neither stage. Each of the two
+  /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with computation delays neither stage. Each of the two
   /// stages is busy for half of the rest: one copies out, the other copies in.
-  void add_transfers(const MachineRates& rates, Priced& priced) const {
+  void time_transfers(const MachineRates& rates, Priced& priced) const {
     const auto edges = static_cast<std::size_t>(graph_.edges());
     priced.transfers.assign(edges, 0);
     priced.times.edges.assign(edges, 0);
@@ -278,12 +313,11 @@ class CostFormula::Parts {
       priced.transfers[edge] += transfer.seconds;
       priced.times.edges[edge] += transfer.seconds * transfer.overlap;
       const double busy = transfer.seconds * (1 - transfer.overlap) / 2;
-      const bool back = plan_.workload.training && gradient;
       for (const int each : {from, to}) {
         const auto group = static_cast<std::size_t>(each);
         priced.times.groups[group].forward += busy;
-        if (back) priced.times.groups[group].backward_data += busy;
-        priced.busy[group] += back ? 2 * busy : busy;
+        if (gradient) priced.times.groups[group].backward_data += busy;
+        priced.busy[group] += gradient ? 2 * busy : busy;
       }
     }
   }

@@ -163,6 +163,9 @@ class Replay {
         return;
       case wait_gradients: return finish_transfers();
       case wait_sent_gradients: leaving_.clear(); return;
+      case clear_statistics:
+      case finish_outputs:
+      case share_loss:
       case finish_sums:
       case add_replicas:
       case wait_inputs:
