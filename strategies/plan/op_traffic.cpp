@@ -91,7 +91,7 @@ void OpTraffic::add_backward_data() {
 }
 
 void OpTraffic::add_halo(Purpose purpose, const char* role, const TransferPlan& plan) {
-  add_exchange(purpose, role, grid_.all(), plan, sent(plan), rank_);
+  add_exchange(purpose, role, grid_.all(), plan, plan.traffic(element_), rank_);
 }
 
 void OpTraffic::add_sums(const StageBoundary& boundary) {
@@ -107,7 +107,7 @@ void OpTraffic::add_transfer(const StageBoundary& boundary) {
   const TransferPlan plan = boundary.transfer(world_rank_, back);
   add_exchange(Purpose::stages,
                fmt::format("{} stage {}", back ? "dy from" : "y to", plan_.stage_running(boundary.group, replica_)), 0,
-               plan, sends ? sent(plan) : received(plan), world_rank_);
+               plan, sends ? plan.traffic(element_) : received(plan), world_rank_);
 }
 
 void OpTraffic::sum_gradients() {
@@ -156,10 +156,6 @@ void OpTraffic::add_exchange(Purpose purpose, const std::string& role, AxisSet a
     }
 }
 
-Traffic OpTraffic::sent(const TransferPlan& plan) const {
-  return {static_cast<Index>(plan.sends.size()), plan.sent() * element_};
-}
-
 Traffic OpTraffic::received(const TransferPlan& plan) const {
   Index elements = 0;
   for (const auto& recv : plan.recvs) elements += recv.box.volume();
@@ -179,7 +175,7 @@ void OpTraffic::add_steps(Purpose purpose, const std::string& role, const LayerP
       continue;
     }
     const TransferPlan plan = plan_transfer(step.from, step.to, rank_);
-    add_exchange(purpose, role, step.axes, plan, sent(plan), rank_);
+    add_exchange(purpose, role, step.axes, plan, plan.traffic(element_), rank_);
   }
 }
 

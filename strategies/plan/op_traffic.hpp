@@ -60,7 +60,6 @@ class OpTraffic {
                       Index element_size);
   void add_product(std::size_t which, const char* role);
   const StageBoundary& boundary() const { return layer_.sends_to_stages[static_cast<std::size_t>(op_.part)]; }
-  Traffic sent(const TransferPlan& plan) const;
   Traffic received(const TransferPlan& plan) const;
   const TransferPlan& x_halo();
   /// Returns true if the rank belongs to the layer's stage.
