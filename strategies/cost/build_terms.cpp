@@ -8,7 +8,6 @@
 #include "strategies/plan/op_traffic.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace partita {
 
@@ -16,28 +15,13 @@ CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const
                                  const Grid* whole)
     : plan_(plan),
       machine_(machine),
-      times_(times),
       actions_(microbatch_actions(plan.workload.training, split)),
-      whole_(whole) {
+      whole_(whole),
+      kernels_(plan, times, actions_) {
   terms_.options.reserve(plan.layers.size());
-  if (times.empty()) return;
-  for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
-}
-
-std::optional<LayerTimes> CostTermBuilder::measured(const std::string& work, int group) const {
-  return times_.find(work, loops_[static_cast<std::size_t>(plan_.stage_running(group))]);
 }
 
 namespace {
-
-Shape local_shape(const Layout& layout, int rank) {
-  const Box box = layout.owned(rank);
-  Shape shape;
-  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
-  return shape;
-}
-
-double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
 
 /// Returns the number of a pass that an item of traffic counts toward.
 double PassCost::*part_of(Purpose purpose) {
@@ -56,18 +40,6 @@ double PassCost::*part_of(Purpose purpose) {
 /// Returns the index of a pass of a microbatch in LayerMovement::pass. The sums that complete an output before it goes
 /// to another stage count toward forward.
 std::size_t number_of(Pass pass) { return pass == Pass::backward_data ? 1 : pass == Pass::backward_filter ? 2 : 0; }
-
-/// Adds the kernel that an operation runs, as a multiple of the forward work. Gradients of weights that no contraction
-/// computes (not `apart`) are computed together with the gradients of the inputs.
-void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool apart) {
-  using enum StepOp::Kind;
-  if (op.kind == forward) {
-    if (!layer.inputs.empty()) ++term.calls[op.recompute ? 1 : 0];
-    term.recomputes = term.recomputes || op.recompute;
-  }
-  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx())) ++term.calls[1];
-  if (op.kind == backward_filter && apart) ++term.calls[2];
-}
 
 /// Returns the list to which the messages of an operation that runs once per step count.
 std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
@@ -216,76 +188,14 @@ Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& grid,
   return movement(route(item, grid, rank), item.traffic);
 }
 
-/// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`. `whole` caches the
-/// operations of a convolution on all ranks together.
-double CostTermBuilder::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
-  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
-    const ProductPlan& product = layer->at.products[0];
-    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
-  }
-  if (y.empty()) return 0;
-  if (whole || !layer.op->algorithms().empty()) {
-    // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
-    const auto channels = layer->at.y.shape().find('C');
-    const auto places = [&](const Box& box) {
-      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
-    };
-    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
-    if (!whole) whole = layer.op->flops(layer->input_shapes, layer->shape);
-    return *whole * weights * places(y) / places(Box(layer->shape));
-  }
-  std::vector<Shape> inputs;
-  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
-  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
-}
-
-KernelTerm CostTermBuilder::kernel(int layer, int rank) {
+KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
   std::optional<double> whole;
-  return kernel(plan_.layers[static_cast<std::size_t>(layer)], rank, whole);
-}
-
-KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
-  if (!times_.empty())
-    if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group))
-      return measured_kernel(layer, *found);
-  const bool product = !layer->at.products.empty();
-  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind()};
-  const Box y = layer->at.y.owned(rank);
-  const auto element = static_cast<double>(size_of(plan_.workload.dtype));
-  double elements = static_cast<double>(y.volume());
-  for (const auto* layouts : {&layer->at.x, &layer->at.w})
-    for (const auto& layout : *layouts) elements += volume(layout, rank);
-  term.flops = flops(layer, y, rank, whole);
-  term.bytes = elements * element;
-  const bool apart = product || term.kind == KernelKind::conv;
-  for (const Action::Kind action : actions_)
-    each_layer_op(layer, 0, action, false, [&](const StepOp& op) { add_kernel(term, op, layer, apart); });
-  return term;
-}
-
-/// Returns the measured seconds of a layer's actions. A backward that recomputes runs the forward once more.
-KernelTerm CostTermBuilder::measured_kernel(const LayerPlan& layer, const LayerTimes& times) const {
-  KernelTerm term{.kind = layer->at.products.empty() ? layer.op->kernel_kind() : KernelKind::product, .measured = true};
-  const double data = times.backward_data, filter = times.backward_filter;
-  // One kernel for both gradients takes less time than two.
-  const double both = data + filter > 0 ? times.backward / (data + filter) : 1;
-  for (const Action::Kind action : actions_) {
-    const double share = action == Action::Kind::backward ? both : 1;
-    if (action == Action::Kind::forward) term.seconds[0] += times.forward;
-    if (action == Action::Kind::backward || action == Action::Kind::backward_data) term.seconds[1] += data * share;
-    if (forms_gradients(action)) term.seconds[2] += filter * share;
-    each_layer_op(layer, 0, action, false, [&](const StepOp& op) {
-      if (op.kind != StepOp::Kind::forward || !op.recompute) return;
-      term.seconds[1] += times.forward;
-      term.recomputes = true;
-    });
-  }
-  return term;
+  return kernels_.of(plan_.layers[static_cast<std::size_t>(layer)], rank, whole);
 }
 
 CostTermBuilder::LayerWork CostTermBuilder::work(const LayerPlan& layer, int index, int rank,
                                                  std::optional<double>& whole) {
-  LayerWork work{kernel(layer, rank, whole), {}, {}};
+  LayerWork work{kernels_.of(layer, rank, whole), {}, {}};
   add_traffic(work, layer, index, rank);
   return work;
 }
@@ -401,11 +311,10 @@ UpdateTerms CostTermBuilder::update(int group) const {
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
         updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.offsets(bucket, rank).back();
-    if (!times_.empty())
-      if (const auto found = measured(update_work(updated, plan_.workload), group)) {
-        most.seconds = std::max(most.seconds, found->forward);
-        continue;
-      }
+    if (const auto found = kernels_.measured(update_work(updated, plan_.workload), group)) {
+      most.seconds = std::max(most.seconds, found->forward);
+      continue;
+    }
     // The update reads and writes w and the states, and reads dw.
     most.bytes = std::max(most.bytes, static_cast<double>(updated) * element * (3 + 2 * states));
   }

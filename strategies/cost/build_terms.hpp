@@ -2,6 +2,7 @@
 
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/cost_terms.hpp"
+#include "strategies/cost/kernel_terms.hpp"
 
 #include <optional>
 #include <span>
@@ -43,7 +44,7 @@ class CostTermBuilder {
   std::vector<Movement> transfer(const StepOp& op);
   /// Returns the terms of one item of traffic of a rank of the grid.
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
-  KernelTerm kernel(int layer, int rank);
+  KernelTerm kernel(int layer, int rank) const;
 
  private:
   /// The world ranks that take part in a collective.
@@ -63,20 +64,15 @@ class CostTermBuilder {
   };
   LayerWork work(const LayerPlan& layer, int index, int rank, std::optional<double>& whole);
   void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank);
-  KernelTerm kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const;
-  KernelTerm measured_kernel(const LayerPlan& layer, const LayerTimes& times) const;
-  std::optional<LayerTimes> measured(const std::string& work, int group) const;
-  double flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const;
   RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
   const std::vector<int>& ranks(int stage);
   std::optional<AxisSet> even_sums(int layer);
 
   const Plan& plan_;
   const Machine& machine_;
-  const KernelTimes& times_;
   std::span<const Action::Kind> actions_;  // of a microbatch
   const Grid* whole_;
-  std::vector<Loop> loops_;      // by stage: the loop in which its layers are timed; empty without times
+  KernelTerms kernels_;
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // by stage: the examined ranks

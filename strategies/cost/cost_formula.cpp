@@ -58,7 +58,11 @@ std::pair<double, double> run_single_stage(const std::vector<Action>& actions, c
 class CostFormula::Parts {
  public:
   Parts(const Plan& plan, const Machine& machine, const KernelTimes& times)
-      : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_share_(share_of_larger_microbatches(plan)) {
+      : plan_(plan),
+        units_(units(machine)),
+        graph_(graph_of(plan)),
+        actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))),
+        larger_share_(share_of_larger_microbatches(plan)) {
     CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.stage_of_group.size());
     TermsCache cache;
@@ -69,7 +73,7 @@ class CostFormula::Parts {
     }
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       groups_[group].counts = count_distinct(groups_[group].layers);
-      order_backward(builder, groups_[group]);
+      order_layers(builder, groups_[group]);
       if (plan.workload.training) add_update(builder, static_cast<int>(group));
     }
     terms_ = std::move(builder).take();
@@ -113,7 +117,7 @@ class CostFormula::Parts {
     int index = 0, distinct = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;                // in the order of the last backward
+    std::vector<Layer> layers;                // in the order of a microbatch's last action
     std::vector<std::pair<int, int>> counts;  // each index into distinct_, ascending, and how many layers have it
     UpdateTerms update;
   };
@@ -172,18 +176,17 @@ class CostFormula::Parts {
       });
   }
 
-  /// Brings the layers of a group, which are in model order, into the order of its last backward, and adds the sums of
-  /// gradients that start there.
-  void order_backward(CostTermBuilder& builder, Group& group) {
+  /// Brings the layers of a group, which are in model order, into the order of the last action of a microbatch, and
+  /// adds the sums of gradients that start there.
+  void order_layers(CostTermBuilder& builder, Group& group) {
     const std::vector<Layer> layers = std::move(group.layers);
     group.layers.clear();
-    each_layer_of(Action::Kind::backward, 0, static_cast<int>(layers.size()), [&](int i) {
+    each_layer_of(actions_.back(), 0, static_cast<int>(layers.size()), [&](int i) {
       Layer layer = layers[static_cast<std::size_t>(i)];
-      if (plan_.workload.training)
-        each_backward_op(plan_.layers[static_cast<std::size_t>(layer.index)], layer.index, Action::Kind::backward, true,
-                         [&](const StepOp& op) {
-                           if (op.kind == StepOp::Kind::sum_gradients) layer.sums = add_sums(builder, layer.index);
-                         });
+      const LayerPlan& bound = plan_.layers[static_cast<std::size_t>(layer.index)];
+      each_layer_op(bound, layer.index, actions_.back(), true, [&](const StepOp& op) {
+        if (op.kind == StepOp::Kind::sum_gradients) layer.sums = add_sums(builder, layer.index);
+      });
       group.layers.push_back(layer);
     });
   }
@@ -301,8 +304,8 @@ class CostFormula::Parts {
     return times;
   }
 
-  /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with computation delays neither stage. Each of the two
-  /// stages is busy for half of the rest: one copies out, the other copies in.
+  /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with
+  /// computation delays neither stage. For half of the rest each stage is busy: one copies out, the other copies in.
   void time_transfers(const MachineRates& rates, Priced& priced) const {
     const auto edges = static_cast<std::size_t>(graph_.edges());
     priced.transfers.assign(edges, 0);
@@ -364,7 +367,8 @@ class CostFormula::Parts {
   const Plan& plan_;
   std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
-  double larger_share_;  // the share of microbatches of the larger size
+  std::span<const Action::Kind> actions_;  // of a microbatch
+  double larger_share_;                    // the share of microbatches of the larger size
   CostTerms terms_;
   std::vector<std::vector<RankTerms>> layer_terms_;  // one per distinct layer and microbatch size
   std::vector<Sizes> distinct_;

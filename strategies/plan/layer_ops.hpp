@@ -42,8 +42,8 @@ void each_forward_op(const LayerPlan& layer, int index, bool recompute, Visit&& 
   visit(StepOp{release_work, recompute, 0, index});
 }
 
-/// Calls visit(op) for each operation of a layer's backward up to its dx. With `filter`, dw is computed before dx, while
-/// the messages of start_backward travel.
+/// Calls visit(op) for each operation of a layer's backward up to its dx. With `filter`, dw is computed before dx,
+/// while the messages of start_backward travel.
 template <class Visit>
 void each_gradient_op(const LayerPlan& layer, int index, bool filter, Visit&& visit) {
   using enum StepOp::Kind;

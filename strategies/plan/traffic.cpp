@@ -10,13 +10,13 @@ namespace partita {
 
 namespace {
 
-/// An operation of a layer in a rank's step.
+/// An operation of a layer in a rank's step that may have messages.
 struct LayerOp {
   int layer;
   Pass pass;
   int replica;
-  const std::vector<LayerPlan>*
-      layers;  // of the microbatch's replica and size; the plan's for operations once per step
+  /// The layers of the microbatch's replica and size. For operations once per step, the plan's.
+  const std::vector<LayerPlan>* layers;
   StepOp op;
   int times;
 

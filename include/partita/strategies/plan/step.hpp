@@ -9,8 +9,8 @@
 namespace partita {
 
 /// One operation of a rank in a step. The list of operations is the only description of a rank's work: the executor
-/// runs it, memory.hpp replays it in bytes, traffic.hpp counts its messages, and the cost model prices it. Tensors
-/// belong to a layer and a microbatch.
+/// runs it, memory.hpp replays it in bytes, and traffic.hpp counts its messages. The cost model prices the same
+/// operations layer by layer. Tensors belong to a layer and a microbatch.
 struct StepOp {
   enum class Kind : std::uint8_t {
     clear_statistics,     ///< before the first action: zeroes a second replica's running statistics, which are added
