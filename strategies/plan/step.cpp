@@ -69,6 +69,11 @@ class GroupOps {
         first_(static_cast<int>(stage_layers.of_group(action.group).first)),
         end_(static_cast<int>(stage_layers.of_group(action.group).second)) {}
 
+  /// Returns a function that adds an operation.
+  auto append() {
+    return [this](const StepOp& op) { ops_.push_back(op); };
+  }
+
   /// Returns the operations. `last` is true if no later action of the step computes gradients of the group's weights.
   std::vector<StepOp> write(bool last) && {
     if (action_.is_compute()) ops_.reserve(static_cast<std::size_t>(end_ - first_) * ops_of_pass);
@@ -97,9 +102,6 @@ class GroupOps {
   bool on_stage(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
 
   void add(StepOp::Kind kind, int layer = -1) { ops_.push_back({kind, false, 0, layer}); }
-  auto append() {
-    return [this](const StepOp& op) { ops_.push_back(op); };
-  }
 
   void run_forward() {
     const bool first = action_.group == replica_.first_group;
@@ -207,7 +209,7 @@ class GroupOps {
 };
 
 /// The operations before the first action.
-std::vector<StepOp> first_ops(const Plan& plan, int stage) {
+std::vector<StepOp> ops_before_actions(const Plan& plan, int stage) {
   std::vector<StepOp> ops;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
@@ -225,7 +227,7 @@ StepProgram::StepProgram(const Plan& plan, int stage)
     : plan_(plan),
       stage_(stage),
       stage_layers_(std::make_shared<const StageLayers>(plan, stage)),
-      first_ops_(first_ops(plan, stage)) {
+      first_ops_(ops_before_actions(plan, stage)) {
   const StageLayers& stage_layers = *stage_layers_;
   std::map<std::pair<int, int>, int> formed;  // (replica, group) -> number of microbatches whose dw is computed so far
   std::map<std::tuple<Action::Kind, int, int, int, const void*, bool>, std::size_t> known;
