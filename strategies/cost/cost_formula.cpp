@@ -350,16 +350,16 @@ class CostFormula::Parts {
     for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
       const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
       const AxisSet symmetric = symmetric_axes(plan_, stage);
-      for (const int grid_rank : representatives(grid)) {
-        if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
-        const int rank = grid.first_rank() + grid_rank;
+      std::vector<int> ranks;
+      for (const int rank : representatives(grid))
+        if (representative_rank(grid, rank, symmetric) == rank) ranks.push_back(grid.first_rank() + rank);
+      for (const int rank : ranks)
         if (const MemoryPeak memory = peak_memory(plan_, rank); memory.total > worst.memory.total) {
           worst.memory = memory;
           worst.memory_rank = rank;
         }
-        if (const Traffic traffic = rank_traffic(plan_, rank); traffic.bytes > worst.traffic.bytes)
-          worst.traffic = traffic;
-      }
+      for (const Traffic& traffic : rank_traffic(plan_, stage, ranks))
+        if (traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
     }
     return worst;
   }

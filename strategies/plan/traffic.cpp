@@ -4,7 +4,8 @@
 #include "strategies/plan/op_traffic.hpp"
 
 #include <algorithm>
-#include <tuple>
+#include <array>
+#include <numeric>
 
 namespace partita {
 
@@ -12,13 +13,13 @@ namespace {
 
 /// An operation of a layer in a rank's step that may have messages.
 struct LayerOp {
-  int layer;
-  Pass pass;
-  int replica;
+  int layer = 0;
+  Pass pass = Pass::forward;
+  int replica = 0;
   /// The layers of the microbatch's replica and size. For operations once per step, the plan's.
-  const std::vector<LayerPlan>* layers;
+  const std::vector<LayerPlan>* layers = nullptr;
   StepOp op;
-  int times;
+  int times = 0;
 
   bool is_once() const { return pass == Pass::update; }
   bool is_remainder(const Plan& plan) const {
@@ -26,17 +27,17 @@ struct LayerOp {
   }
 };
 
-/// Lists the operations of a rank's step by layer, each once with the number of times that it runs.
+/// Lists the operations of a stage's step by layer, each with the number of times that it runs.
 class LayerOps {
  public:
-  LayerOps(const Plan& plan, int rank) : plan_(plan) {
-    const StepProgram program(plan, plan.stage_of_rank(rank));
+  LayerOps(const Plan& plan, int stage) : plan_(plan) {
+    const StepProgram program(plan, stage);
     for (const auto& list : program.lists()) {
       const auto& layers = plan.layers_of(list.action.microbatch);
       for (const StepOp& op : list.ops) add(op, list.action, layers, list.times);
     }
     for (const StepOp& op : program.last_ops()) add(op, {}, plan.layers, 1);
-    std::stable_sort(ops_.begin(), ops_.end(), [&](const LayerOp& a, const LayerOp& b) { return key(a) < key(b); });
+    sort();
   }
 
   /// Calls visit(ops) for the operations of each layer for each replica and size of microbatch, and once per step.
@@ -51,8 +52,20 @@ class LayerOps {
   }
 
  private:
-  std::tuple<int, bool, int, bool> key(const LayerOp& op) const {
-    return {op.layer, op.is_once(), op.replica, op.is_remainder(plan_)};
+  /// Returns the place of an operation in the order by layer, once per step or not, replica and size of microbatch.
+  std::size_t key(const LayerOp& op) const {
+    return static_cast<std::size_t>(op.layer) * kinds + (op.is_once() ? 4 : 0) + (op.replica == 1 ? 2 : 0) +
+           (op.is_remainder(plan_) ? 1 : 0);
+  }
+
+  /// Sorts the operations by key, and keeps the order of operations with equal keys.
+  void sort() {
+    std::vector<std::size_t> places(plan_.layers.size() * kinds + 1, 0);
+    for (const LayerOp& op : ops_) ++places[key(op) + 1];
+    std::partial_sum(places.begin(), places.end(), places.begin());
+    std::vector<LayerOp> sorted(ops_.size());
+    for (const LayerOp& op : ops_) sorted[places[key(op)]++] = op;
+    ops_ = std::move(sorted);
   }
 
   void add(const StepOp& op, const Action& action, const std::vector<LayerPlan>& layers, int times) {
@@ -64,6 +77,8 @@ class LayerOps {
       if (layers[static_cast<std::size_t>(i)].group == action.group)
         ops_.push_back({i, *pass, action.replica, &of, op, times});
   }
+
+  static constexpr std::size_t kinds = 8;  // of operations of one layer, see key()
 
   const Plan& plan_;
   std::vector<LayerOp> ops_;
@@ -111,7 +126,7 @@ std::optional<Pass> pass_of(const StepOp& op) {
 
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank) {
   std::vector<PlannedTraffic> all;
-  LayerOps(plan, rank).each([&](std::span<const LayerOp> ops) {
+  LayerOps(plan, plan.stage_of_rank(rank)).each([&](std::span<const LayerOp> ops) {
     if (ops.front().layer != layer) return;
     const auto items = traffic_of(plan, ops, rank);
     all.insert(all.end(), items.begin(), items.end());
@@ -119,12 +134,17 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
   return all;
 }
 
-Traffic rank_traffic(const Plan& plan, int rank) {
-  Traffic total;
-  LayerOps(plan, rank).each([&](std::span<const LayerOp> ops) {
-    for (const auto& item : traffic_of(plan, ops, rank)) total += item.traffic;
+std::vector<Traffic> rank_traffic(const Plan& plan, int stage, std::span<const int> ranks) {
+  std::vector<Traffic> totals(ranks.size());
+  LayerOps(plan, stage).each([&](std::span<const LayerOp> ops) {
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      for (const auto& item : traffic_of(plan, ops, ranks[i])) totals[i] += item.traffic;
   });
-  return total;
+  return totals;
+}
+
+Traffic rank_traffic(const Plan& plan, int rank) {
+  return rank_traffic(plan, plan.stage_of_rank(rank), std::array{rank}).front();
 }
 
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder) {
