@@ -1,6 +1,7 @@
 #include "layouts/product/dims.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/tensor.hpp"
 
 #include <algorithm>
 
@@ -103,32 +104,114 @@ Traffic ProductPlan::traffic(int rank, Index element_size) const {
   return sent;
 }
 
-// This must agree with matmul/product.cpp, which holds two panels at a time.
-Index ProductPlan::workspace(int rank) const {
-  const bool in_place = !sums_slabs && redistribute_c.empty();
-  const auto of = [&](const ProductOperand& operand, const Layout& used, const Panel& panel) {
-    Index elements = 0;
-    for (const Interval slab : panel) elements += gathered(operand, used, rank, slab).volume();
-    return elements;
-  };
-  Index always = 0, most = 0;
-  if (cut_dim(a) < 0) always += of(a, a_used, {{0, 0}});
-  if (cut_dim(b) < 0) always += of(b, b_used, {{0, 0}});
-  const bool makes_slabs = sums_slabs && cut_dim(c) >= 0;
-  if (sums_slabs && !redistribute_c.empty()) always += redistribute_c.front().from.owned(rank).volume();
-  if (!in_place && !makes_slabs) always += c_made.owned(rank).volume();
-  for (std::size_t p = 0; p < panels.size(); ++p) {
-    Index now = 0;
-    for (std::size_t i = p; i < std::min(p + 2, panels.size()); ++i) {
-      if (cut_dim(a) >= 0) now += of(a, a_used, panels[i]);
-      if (cut_dim(b) >= 0) now += of(b, b_used, panels[i]);
-    }
-    if (makes_slabs)
-      for (std::size_t i = p == 0 ? 0 : p - 1; i <= p; ++i)
-        for (const Interval slab : panels[i]) now += part(c, c_made, rank, slab).volume();
-    most = std::max(most, now);
+bool has_rows(std::string_view names, const Box& whole, const Box& part) {
+  const auto order = memory_order(names);
+  require(order[0] == 0, "the rows must be the slowest dimension in memory");
+  bool inside = false;  // after the slowest dimension of the columns
+  for (int i = 1; i < part.dims(); ++i) {
+    const int d = order[static_cast<std::size_t>(i)];
+    if (inside && !(part[d] == whole[d])) return false;
+    inside = inside || whole.extent(d) > 1;
   }
-  return always + most;
+  return true;
 }
+
+namespace {
+
+/// Replays what one rank holds in workspace while a product runs, as matmul/product.cpp does.
+class ProductReplay {
+ public:
+  ProductReplay(const ProductPlan& plan, int rank)
+      : plan_(plan), rank_(rank), makes_slabs_(plan.sums_slabs && plan.cut_dim(plan.c) >= 0) {}
+
+  /// Returns the largest number of elements.
+  Index run() {
+    for (const auto* operand : {&plan_.a, &plan_.b})
+      if (plan_.cut_dim(*operand) < 0) take(gathered(*operand, {}));
+    const auto& steps = plan_.redistribute_c;
+    if (!steps.empty()) take(volume(steps.front().from));
+    if (plan_.sums_slabs && !makes_slabs_) take(volume(plan_.c_made));
+    for (std::size_t p = 0; p < plan_.panels.size(); ++p) {
+      if (p == 0) start(plan_.panels[0]);
+      if (p + 1 < plan_.panels.size()) start(plan_.panels[p + 1]);
+      multiply(plan_.panels[p]);
+    }
+    redistribute();
+    return most_;
+  }
+
+ private:
+  void take(Index elements) { most_ = std::max(most_, now_ += elements); }
+  void free(Index elements) { now_ -= elements; }
+  Index volume(const Layout& layout) const { return layout.owned(rank_).volume(); }
+  const Layout& used(const ProductOperand& operand) const { return &operand == &plan_.a ? plan_.a_used : plan_.b_used; }
+  Index gathered(const ProductOperand& operand, Interval slab) const {
+    return plan_.gathered(operand, used(operand), rank_, slab).volume();
+  }
+
+  /// Holds what arrives for the slabs of a panel.
+  void start(const ProductPlan::Panel& panel) {
+    for (const Interval slab : panel)
+      for (const auto* operand : {&plan_.a, &plan_.b})
+        if (plan_.cut_dim(*operand) >= 0) take(gathered(*operand, slab));
+  }
+
+  /// Returns the elements of a copy that is made because the rows of an operand are not contiguous.
+  Index copied(const ProductOperand& operand, Interval slab) const {
+    if (plan_.cut_dim(operand) < 0) slab = {};
+    const Box part = plan_.part(operand, used(operand), rank_, slab);
+    if (part.empty()) return 0;
+    const Box from = plan_.gathered(operand, used(operand), rank_, slab);
+    const Box& whole = from.empty() ? operand.layout.owned(rank_) : from;
+    return has_rows(operand.layout.shape().names(), whole, part) ? 0 : part.volume();
+  }
+  bool here(Interval slab) const { return is_here(plan_.a, slab) && is_here(plan_.b, slab); }
+  bool is_here(const ProductOperand& operand, Interval slab) const {
+    return plan_.gathered(operand, used(operand), rank_, plan_.cut_dim(operand) < 0 ? Interval{} : slab).empty();
+  }
+
+  void multiply(const ProductPlan::Panel& panel) {
+    Index made = 0;
+    for (const bool first : {true, false})
+      for (const Interval slab : panel) {
+        if (here(slab) != first) continue;
+        const Index copies = copied(plan_.a, slab) + copied(plan_.b, slab);
+        const Index slab_of_c = makes_slabs_ ? plan_.part(plan_.c, plan_.c_made, rank_, slab).volume() : 0;
+        take(copies);
+        take(slab_of_c);
+        made += slab_of_c;
+        free(copies);
+      }
+    for (const Interval slab : panel)
+      for (const auto* operand : {&plan_.a, &plan_.b})
+        if (plan_.cut_dim(*operand) >= 0) free(gathered(*operand, slab));
+    free(sent_);  // the sums of the panel before are complete
+    sent_ = made;
+  }
+
+  void redistribute() {
+    Index before = 0;
+    for (const auto& step : plan_.redistribute_c) {
+      take(volume(step.to));
+      const bool packs = step.from.grid().group_size(step.axes) > 1;
+      const Index packed = packs && step.verb == Verb::all_gather       ? volume(step.to)
+                           : packs && step.verb == Verb::reduce_scatter ? volume(step.from)
+                                                                        : 0;
+      take(packed);
+      free(packed + before);
+      before = volume(step.to);
+    }
+  }
+
+  const ProductPlan& plan_;
+  int rank_;
+  bool makes_slabs_;
+  Index now_ = 0, most_ = 0;
+  Index sent_ = 0;  // elements of the parts of C whose sums are under way
+};
+
+}  // namespace
+
+Index ProductPlan::workspace(int rank) const { return ProductReplay(*this, rank).run(); }
 
 }  // namespace partita

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/backend/backend.hpp"
+#include "src/backend/scratch.hpp"
 
 // Grouped convolutions, one group after the other, for backends that have no better way.
 
@@ -25,9 +26,9 @@ class Group {
     return Tensor::view(w, g_ * count * row, w.names(), box);
   }
   /// Copies the group's channels of a tensor into a dense tensor.
-  Tensor of(const Tensor& tensor) const { return extract(tensor, channels(tensor), MemoryClass::workspace); }
+  Tensor of(const Tensor& tensor) const { return scratch_copy(tensor, channels(tensor)); }
   /// Allocates a dense tensor for the group's channels of `tensor`.
-  Tensor room(const Tensor& tensor) const { return tensor.like(channels(tensor), MemoryClass::workspace, Fill::none); }
+  Tensor room(const Tensor& tensor) const { return scratch_tensor(tensor, channels(tensor)); }
 
  private:
   Index g_, groups_;

@@ -7,6 +7,7 @@
 #include "src/backend/lowered.hpp"
 #include "src/backend/onednn_conv.hpp"
 #include "src/backend/onednn_product.hpp"
+#include "src/backend/scratch.hpp"
 
 #include <algorithm>
 #include <map>
@@ -27,9 +28,7 @@ constexpr std::string_view nhwc = "nhwc", blocked = "blocked", winograd = "winog
 
 /// Returns `tensor` restricted to `box`: the tensor itself, or a dense copy. Strided views would take oneDNN's slow
 /// kernel.
-Tensor dense(const Tensor& tensor, const Box& box) {
-  return tensor.box() == box ? tensor : extract(tensor, box, MemoryClass::workspace);
-}
+Tensor dense(const Tensor& tensor, const Box& box) { return tensor.box() == box ? tensor : scratch_copy(tensor, box); }
 
 /// How a convolution is computed: by a primitive made for it, or by matrix products.
 struct Way {
@@ -110,7 +109,7 @@ class OneDnnBackend : public ReferenceBackend {
     if (conv.empty()) return;
     const Way& way = find({ConvPass::forward, windows, x.box(), w.box(), y.box(), static_cast<bool>(bias)});
     if (way.conv == nullptr) return lowered(windows, x, w, bias, y, Product{matmul_, way.matmul});
-    const Tensor result = partly ? y.like(conv.out, MemoryClass::workspace, Fill::none) : y;
+    const Tensor result = partly ? scratch_tensor(y, conv.out) : y;
     way.conv->run(dense(x, conv.in).as<float>(), w.as<float>(), bias ? bias.as<float>() : nullptr, result.as<float>(),
                   room(*way.conv));
     if (partly) copy_box(result, y, conv.out);
@@ -128,7 +127,7 @@ class OneDnnBackend : public ReferenceBackend {
       });
     const bool partly = conv.in != dx.box();
     if (partly) dx.zero();
-    const Tensor result = partly ? dx.like(conv.in, MemoryClass::workspace, Fill::none) : dx;
+    const Tensor result = partly ? scratch_tensor(dx, conv.in) : dx;
     way.conv->run(dense(dy, conv.out).as<float>(), w.as<float>(), nullptr, result.as<float>(), room(*way.conv));
     if (partly) copy_box(result, dx, conv.in);
   }

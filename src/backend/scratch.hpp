@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/dispatch.hpp"
+#include "partita/base/tensor.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,6 +31,21 @@ class Scratch {
   }
   std::unique_ptr<T, Free> data_;
 };
+
+/// Returns a tensor for a kernel's own use, with the names and dtype of `like`. No plan knows what kernels need for
+/// themselves, so it is not counted with the tensors of the rank. Released memory is kept for the next call.
+inline Tensor scratch_tensor(const Tensor& like, const Box& box) {
+  thread_local const auto allocator = std::make_shared<Allocator>();
+  return {like.dtype(), like.names(), box, allocator, MemoryClass::workspace, Fill::none};
+}
+
+/// Returns a copy of `box` for a kernel's own use, zero outside the box of `from`.
+inline Tensor scratch_copy(const Tensor& from, const Box& box) {
+  const Tensor to = scratch_tensor(from, box);
+  if (!from.box().contains(box)) to.zero();
+  copy_box(from, to, intersect(from.box(), box));
+  return to;
+}
 
 /// An array in the type in which sums of T are formed: the array itself, or a copy for 16-bit types.
 template <class T>

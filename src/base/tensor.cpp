@@ -55,13 +55,15 @@ Index Tensor::extent(char name) const {
   return d < 0 ? 1 : box_.extent(d);
 }
 
-std::array<int, max_dims> Tensor::order() const {
+std::array<int, max_dims> Tensor::order() const { return memory_order(names()); }
+
+std::array<int, max_dims> memory_order(std::string_view names) {
   std::array<int, max_dims> order{};
   std::size_t next = 0;
-  const int channels = find('C');
-  for (int d = 0; d < box_.dims(); ++d)
-    if (d != channels) order[next++] = d;
-  if (channels >= 0) order[next] = channels;
+  const auto channels = names.find('C');
+  for (std::size_t d = 0; d < names.size(); ++d)
+    if (d != channels) order[next++] = static_cast<int>(d);
+  if (channels != std::string_view::npos) order[next] = static_cast<int>(channels);
   return order;
 }
 
@@ -211,14 +213,19 @@ void add(const Tensor& from, const Tensor& to) {
 Tensor convert(const Tensor& from, DType dtype) {
   if (from.dtype() == dtype) return from;
   Tensor to(dtype, from.names(), from.box(), from.allocator_, MemoryClass::workspace, Fill::none);
+  convert(from, to);
+  return to;
+}
+
+void convert(const Tensor& from, const Tensor& to) {
+  require(from.box() == to.box() && from.names() == to.names(), "a conversion must keep the box and the memory order");
   dispatch(from.dtype(), [&](auto f) {
-    dispatch(dtype, [&](auto t) {
+    dispatch(to.dtype(), [&](auto t) {
       const auto* in = from.as<decltype(f)>();
       auto* out = to.as<decltype(t)>();
       for (Index i = 0; i < from.volume(); ++i) out[i] = static_cast<decltype(t)>(static_cast<double>(in[i]));
     });
   });
-  return to;
 }
 
 }  // namespace partita

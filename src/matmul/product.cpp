@@ -18,18 +18,7 @@ struct Matrix {
   Index row = 0;  // distance between rows, in elements
 };
 
-/// True if every row of `box` is contiguous in the tensor.
-bool has_rows(const Tensor& tensor, const Box& box) {
-  const auto order = tensor.order();
-  require(order[0] == 0, "the rows must be the slowest dimension in memory");
-  bool inside = false;  // after the slowest dimension of the columns
-  for (int i = 1; i < box.dims(); ++i) {
-    const int d = order[static_cast<std::size_t>(i)];
-    if (inside && !(box[d] == tensor.box()[d])) return false;
-    inside = inside || tensor.box().extent(d) > 1;
-  }
-  return true;
-}
+bool has_rows(const Tensor& tensor, const Box& box) { return has_rows(tensor.names(), tensor.box(), box); }
 
 /// Returns the matrix in place if possible, else a copy.
 Matrix matrix_of(const Tensor& tensor, const Box& box) {

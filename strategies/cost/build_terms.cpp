@@ -203,18 +203,19 @@ CostTermBuilder::LayerWork CostTermBuilder::work(const LayerPlan& layer, int ind
 /// Adds the messages of a microbatch inside the layer's stage, each with the computation that hides it.
 void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank) {
   OpTraffic traffic(plan_, layer, index, 0, plan_.grid_of(index).first_rank() + rank);
-  ops_.clear();
-  each_microbatch_op(layer, index, actions_, [&](const StepOp& op) { ops_.push_back(op); });
-  for (std::size_t i = 0; i < ops_.size(); ++i) {
-    if (ops_[i].kind == StepOp::Kind::send_gradient) continue;  // sent by another stage; see transfer()
-    if (ops_[i].kind == StepOp::Kind::send_output)
-      traffic.add_sums(ops_[i]);
-    else
-      traffic.add(ops_[i]);
-    while (work.hidden_by.size() < traffic.list().size())
-      work.hidden_by.push_back(
-          hides_behind(layer, traffic.list()[work.hidden_by.size()], std::span(ops_).subspan(i + 1)));
-  }
+  constexpr std::size_t none = static_cast<std::size_t>(-1);
+  std::size_t started = none;  // the first item that travels since start_backward, until backward_data waits for it
+  each_microbatch_op(layer, index, actions_, [&](const StepOp& op) {
+    if (op.kind == StepOp::Kind::send_gradient) return;  // sent by another stage; see transfer()
+    if (op.kind == StepOp::Kind::start_backward) started = traffic.list().size();
+    if (op.kind == StepOp::Kind::backward_data) started = none;
+    if (op.kind == StepOp::Kind::backward_filter)
+      for (std::size_t i = started; i < work.hidden_by.size(); ++i)
+        work.hidden_by[i] = hides_behind(layer, traffic.list()[i], op);
+    op.kind == StepOp::Kind::send_output ? traffic.add_sums(op) : traffic.add(op);
+    for (std::size_t i = work.hidden_by.size(); i < traffic.list().size(); ++i)
+      work.hidden_by.push_back(hides_behind(layer, traffic.list()[i], op));
+  });
   work.items = std::move(traffic).take();
 }
 

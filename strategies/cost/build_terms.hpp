@@ -76,7 +76,6 @@ class CostTermBuilder {
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // by stage: the examined ranks
-  std::vector<StepOp> ops_;              // of the layer that is examined
 };
 
 }  // namespace partita

@@ -67,9 +67,9 @@ class CostFormula::Parts {
     groups_.resize(plan.stage_of_group.size());
     TermsCache cache;
     for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
-      groups_[static_cast<std::size_t>(layer.group)].layers.push_back({i, distinct_number(builder, cache, i), -1});
-      add_transfers(builder, layer, i);
+      Group& group = groups_[static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(i)].group)];
+      group.layers.push_back({i, distinct_number(builder, cache, i), -1});
+      add_transfers(builder, plan.layers[static_cast<std::size_t>(i)], i);
     }
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       groups_[group].counts = count_distinct(groups_[group].layers);
@@ -169,9 +169,8 @@ class CostFormula::Parts {
     for (const auto& boundary : layer.sends_to_stages)
       each_transfer_op(layer, index, send_output, boundary.group, [&](const StepOp& op) {
         Transfer transfer{layer.group, boundary.group, false, builder.transfer(op)};
-        if (plan_.workload.training)
-          each_transfer_op(layer, index, send_gradient, boundary.group,
-                           [&](const StepOp&) { transfer.gradient = true; });
+        const auto comes_back = [&](const StepOp&) { transfer.gradient = true; };
+        if (plan_.workload.training) each_transfer_op(layer, index, send_gradient, boundary.group, comes_back);
         transfers_.push_back(std::move(transfer));
       });
   }
@@ -183,10 +182,11 @@ class CostFormula::Parts {
     group.layers.clear();
     each_layer_of(actions_.back(), 0, static_cast<int>(layers.size()), [&](int i) {
       Layer layer = layers[static_cast<std::size_t>(i)];
-      const LayerPlan& bound = plan_.layers[static_cast<std::size_t>(layer.index)];
-      each_layer_op(bound, layer.index, actions_.back(), true, [&](const StepOp& op) {
+      const auto sum = [&](const StepOp& op) {
         if (op.kind == StepOp::Kind::sum_gradients) layer.sums = add_sums(builder, layer.index);
-      });
+      };
+      const LayerPlan& bound = plan_.layers[static_cast<std::size_t>(layer.index)];
+      if (plan_.workload.training) each_end_op(bound, layer.index, actions_.back(), true, sum);
       group.layers.push_back(layer);
     });
   }
@@ -353,12 +353,13 @@ class CostFormula::Parts {
       std::vector<int> ranks;
       for (const int rank : representatives(grid))
         if (representative_rank(grid, rank, symmetric) == rank) ranks.push_back(grid.first_rank() + rank);
+      const StepProgram program(plan_, stage);
       for (const int rank : ranks)
-        if (const MemoryPeak memory = peak_memory(plan_, rank); memory.total > worst.memory.total) {
+        if (const MemoryPeak memory = peak_memory(program, rank); memory.total > worst.memory.total) {
           worst.memory = memory;
           worst.memory_rank = rank;
         }
-      for (const Traffic& traffic : rank_traffic(plan_, stage, ranks))
+      for (const Traffic& traffic : rank_traffic(program, ranks))
         if (traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
     }
     return worst;

@@ -42,39 +42,49 @@ void each_forward_op(const LayerPlan& layer, int index, bool recompute, Visit&& 
   visit(StepOp{release_work, recompute, 0, index});
 }
 
-/// Calls visit(op) for each operation of a layer's backward up to its dx. With `filter`, dw is computed before dx,
-/// while the messages of start_backward travel.
+/// Calls visit(op) for each operation with which a backward action computes a layer's gradients. A whole backward
+/// computes dw before dx, while the messages of start_backward travel.
 template <class Visit>
-void each_gradient_op(const LayerPlan& layer, int index, bool filter, Visit&& visit) {
+void each_gradient_op(const LayerPlan& layer, int index, Action::Kind kind, Visit&& visit) {
   using enum StepOp::Kind;
-  if (!layer.has_backward()) return;
+  const bool dw = kind != Action::Kind::backward_data && layer.trains();
+  if (kind == Action::Kind::backward_filter) {
+    if (dw) visit(StepOp{backward_filter, false, 0, index});
+    return;
+  }
+  const bool dx = layer.needs_any_dx();
+  if (!dx && !dw && !layer.trains()) return;
   if (!layer.op->is_loss()) visit(StepOp{redistribute_dy, false, 0, index});
   visit(StepOp{start_backward, false, 0, index});
-  if (filter && layer.trains()) visit(StepOp{backward_filter, false, 0, index});
-  if (!layer.needs_any_dx()) return;
+  if (dw) visit(StepOp{backward_filter, false, 0, index});
+  if (!dx) return;
   visit(StepOp{backward_data, false, 0, index});
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     if (layer->needs_dx[j]) visit(StepOp{redistribute_dx, false, static_cast<std::int16_t>(j), index});
   visit(StepOp{release_work, false, 0, index});
 }
 
-/// Calls visit(op) for each operation of a layer in a backward action, without recomputation. `last`: no later action
-/// of the step computes gradients of the group's weights, so the layer's gradients are summed.
+/// Calls visit(op) for each operation with which a backward action ends a layer, after its gradients. `last`: no later
+/// action of the step computes gradients of the group's weights, so the layer's gradients are summed.
 template <class Visit>
-void each_backward_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
+void each_end_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
   using enum StepOp::Kind;
-  const bool whole = kind == Action::Kind::backward, data = kind == Action::Kind::backward_data;
-  if (whole || data)
-    each_gradient_op(layer, index, whole, visit);
-  else if (layer.trains())
-    visit(StepOp{backward_filter, false, 0, index});
-  if (whole && layer.has_backward()) visit(StepOp{release_dy, false, 0, index});
+  const bool data = kind == Action::Kind::backward_data;
+  if (kind == Action::Kind::backward && layer.has_backward()) visit(StepOp{release_dy, false, 0, index});
   if (last && !data) visit(StepOp{sum_gradients, false, 0, index});
   if (!data || !layer.trains()) visit(StepOp{release_layer, false, 0, index});
   visit(StepOp{progress, false, 0, index});
 }
 
-/// Calls visit(op) for each operation of a layer in one action of a microbatch, `last` as in each_backward_op(). If a
+/// Calls visit(op) for each operation of a layer in a backward action, without recomputation; `last` as in
+/// each_end_op().
+template <class Visit>
+void each_backward_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
+  each_gradient_op(layer, index, kind, visit);
+  each_end_op(layer, index, kind, last, visit);
+}
+
+/// Calls visit(op) for each operation of a layer in one action of a microbatch, `last` as in each_end_op(). If a
 /// layer is recomputed for one of its readers, StepProgram recomputes it at that reader's turn.
 template <class Visit>
 void each_layer_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
@@ -138,7 +148,7 @@ void each_step_op(const Plan& plan, int index, Visit&& visit) {
     const auto sums = [&](const StepOp& op) {
       if (op.kind == sum_gradients) visit(op);
     };
-    each_backward_op(layer, index, Action::Kind::backward, true, sums);
+    each_end_op(layer, index, Action::Kind::backward, true, sums);
     each_group_op(plan, Action::Kind::reduce, false, visit);
     each_group_op(plan, Action::Kind::step, false, visit);
   }

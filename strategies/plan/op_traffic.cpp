@@ -19,6 +19,7 @@ void OpTraffic::begin(const StepOp& op, int times) {
 
 void OpTraffic::add(const StepOp& op, int times) {
   using enum StepOp::Kind;
+  if (!pass_of(op)) return;
   begin(op, times);
   switch (op.kind) {
     case send_output:

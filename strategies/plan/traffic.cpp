@@ -30,13 +30,12 @@ struct LayerOp {
 /// Lists the operations of a stage's step by layer, each with the number of times that it runs.
 class LayerOps {
  public:
-  LayerOps(const Plan& plan, int stage) : plan_(plan) {
-    const StepProgram program(plan, stage);
+  explicit LayerOps(const StepProgram& program) : plan_(program.plan()) {
     for (const auto& list : program.lists()) {
-      const auto& layers = plan.layers_of(list.action.microbatch);
+      const auto& layers = plan_.layers_of(list.action.microbatch);
       for (const StepOp& op : list.ops) add(op, list.action, layers, list.times);
     }
-    for (const StepOp& op : program.last_ops()) add(op, {}, plan.layers, 1);
+    for (const StepOp& op : program.last_ops()) add(op, {}, plan_.layers, 1);
     sort();
   }
 
@@ -126,7 +125,7 @@ std::optional<Pass> pass_of(const StepOp& op) {
 
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank) {
   std::vector<PlannedTraffic> all;
-  LayerOps(plan, plan.stage_of_rank(rank)).each([&](std::span<const LayerOp> ops) {
+  LayerOps(StepProgram(plan, plan.stage_of_rank(rank))).each([&](std::span<const LayerOp> ops) {
     if (ops.front().layer != layer) return;
     const auto items = traffic_of(plan, ops, rank);
     all.insert(all.end(), items.begin(), items.end());
@@ -134,17 +133,17 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
   return all;
 }
 
-std::vector<Traffic> rank_traffic(const Plan& plan, int stage, std::span<const int> ranks) {
+std::vector<Traffic> rank_traffic(const StepProgram& program, std::span<const int> ranks) {
   std::vector<Traffic> totals(ranks.size());
-  LayerOps(plan, stage).each([&](std::span<const LayerOp> ops) {
+  LayerOps(program).each([&](std::span<const LayerOp> ops) {
     for (std::size_t i = 0; i < ranks.size(); ++i)
-      for (const auto& item : traffic_of(plan, ops, ranks[i])) totals[i] += item.traffic;
+      for (const auto& item : traffic_of(program.plan(), ops, ranks[i])) totals[i] += item.traffic;
   });
   return totals;
 }
 
 Traffic rank_traffic(const Plan& plan, int rank) {
-  return rank_traffic(plan, plan.stage_of_rank(rank), std::array{rank}).front();
+  return rank_traffic(StepProgram(plan, plan.stage_of_rank(rank)), std::array{rank}).front();
 }
 
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder) {

@@ -82,6 +82,9 @@ class Tensor {
   std::shared_ptr<std::byte> data_;
 };
 
+/// Returns the dimensions of a tensor in memory, the slowest first: channels vary fastest.
+std::array<int, max_dims> memory_order(std::string_view names);
+
 /// Copies the elements of `part` from one tensor to another.
 /// @pre `part` lies inside both boxes, and the dtypes are the same.
 void copy_box(const Tensor& from, const Tensor& to, const Box& part);
@@ -104,5 +107,7 @@ void add(const Tensor& from, const Tensor& to);
 /// Converts the elements to `dtype`, rounded to nearest even. Returns `from` itself, with its buffer, if the dtype is
 /// the same.
 Tensor convert(const Tensor& from, DType dtype);
+/// Converts the elements to the dtype of `to`, which must hold the same box in the same memory order.
+void convert(const Tensor& from, const Tensor& to);
 
 }  // namespace partita

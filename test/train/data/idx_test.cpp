@@ -96,6 +96,8 @@ TEST_P(Idx, EveryHeldBoxGivesItsPixels) {
         const Box held = make_box({{c / 2, channels}, {h, rows}, {w / 3, w}});
         const Box asked = make_box({{c, channels}, {h, rows - (h < rows ? 1 : 0)}, {w / 2, w}});
         data->hold(std::vector<Index>{3, 1, 3}, held);  // in any order, with duplicates
+        EXPECT_EQ(data->held_bytes(), data->bytes_to_hold(2, held, 0, {}));
+        EXPECT_GE(data->held_bytes(), 2 * held.volume() + 4) << "pixels and labels";
         for (const Index i : {1, 3}) {
           const auto pixels = read(*data, i, asked);
           auto next = pixels.begin();

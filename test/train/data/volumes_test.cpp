@@ -61,6 +61,8 @@ TEST_F(Volumes, HoldWhatWasSaved) {
     const std::vector<Index> order{3, 0, 4, 0};
     data->hold(order, part);
     data->hold_targets(order, target_part);
+    EXPECT_EQ(data->held_bytes(), data->bytes_to_hold(4, part, 4, target_part));
+    EXPECT_GE(data->held_bytes(), 4 * 4 * part.volume() + 4 * 4) << "four samples and their targets in f32, at least";
     for (const Index sample : order) {
       EXPECT_EQ(image(*data, sample, part), image(*original, sample, part));
       EXPECT_EQ(target(*data, sample, target_part), target(*original, sample, target_part));

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -80,11 +81,15 @@ struct ProductPlan {
   /// Returns what `rank` sends, if an element has `element_size` bytes: panels, and sums slab by slab. The steps in
   /// `redistribute_c` are not included.
   Traffic traffic(int rank, Index element_size) const;
-  /// Returns the largest number of elements that `rank` holds at once in panels and, unless C is written in place, in
-  /// its part of C. The steps in `redistribute_c` need more memory beside that part.
+  /// Returns the largest number of elements that `rank` holds at once beside A, B and C: in panels, in copies of
+  /// operands whose rows are not contiguous, in parts of C, and in the steps of `redistribute_c`.
   Index workspace(int rank) const;
   bool operator==(const ProductPlan&) const = default;
 };
+
+/// Returns true if every row of `part` is contiguous in a tensor that holds `whole`. The first dimension counts the
+/// rows; `names` are those of all dimensions.
+bool has_rows(std::string_view names, const Box& whole, const Box& part);
 
 /// The names of the algorithms above.
 const std::vector<std::string>& product_algorithms();

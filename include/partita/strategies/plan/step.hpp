@@ -80,6 +80,7 @@ class StepProgram {
   /// @pre `plan` outlives the program.
   StepProgram(const Plan& plan, int stage);
 
+  const Plan& plan() const { return plan_; }
   /// The stage's part of the schedule.
   const std::vector<Action>& actions() const { return plan_.schedule.stages[static_cast<std::size_t>(stage_)]; }
   /// The operations of actions()[position], in order.

@@ -50,8 +50,8 @@ struct PlannedTraffic {
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank);
 /// Returns the sum of layer_traffic() over all layers.
 Traffic rank_traffic(const Plan& plan, int rank);
-/// Returns the same for several ranks (of the world) of one stage. It lists the stage's operations only once.
-std::vector<Traffic> rank_traffic(const Plan& plan, int stage, std::span<const int> ranks);
+/// Returns the same for several ranks (of the world) of one stage, with the operations of that stage.
+std::vector<Traffic> rank_traffic(const StepProgram& program, std::span<const int> ranks);
 /// Returns the part of layer_traffic() of one microbatch in the first replica. The microbatch has the larger size or,
 /// with `of_remainder`, the smaller one.
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false);
