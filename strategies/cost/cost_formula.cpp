@@ -12,6 +12,7 @@
 #include <memory_resource>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace partita {
 
@@ -67,9 +68,9 @@ class CostFormula::Parts {
     groups_.resize(plan.stage_of_group.size());
     TermsCache cache;
     for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      Group& group = groups_[static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(i)].group)];
-      group.layers.push_back({i, distinct_number(builder, cache, i), -1});
-      add_transfers(builder, plan.layers[static_cast<std::size_t>(i)], i);
+      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+      groups_[static_cast<std::size_t>(layer.group)].layers.push_back({i, distinct_number(builder, cache, i), -1});
+      add_transfers(builder, layer, i);
     }
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       groups_[group].counts = count_distinct(groups_[group].layers);
@@ -158,8 +159,7 @@ class CostFormula::Parts {
   struct TermsCache {
     std::pmr::monotonic_buffer_resource memory{1 << 14};  // bytes; enough for about a hundred distinct layers
     std::pmr::unordered_multimap<const LayerBinding*, KnownBinding> bindings{&memory};
-    std::pmr::map<std::pair<int, int>, int> sizes{
-        &memory};  // indices into layer_terms_ of both sizes -> index in distinct_
+    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // indices of both sizes' terms -> index in distinct_
     std::pmr::unordered_map<std::size_t, std::pmr::vector<KnownLayer>> layers{&memory};  // by cost_hash
   };
 
@@ -178,8 +178,7 @@ class CostFormula::Parts {
   /// Brings the layers of a group, which are in model order, into the order of the last action of a microbatch, and
   /// adds the sums of gradients that start there.
   void order_layers(CostTermBuilder& builder, Group& group) {
-    const std::vector<Layer> layers = std::move(group.layers);
-    group.layers.clear();
+    const auto layers = std::exchange(group.layers, {});
     each_layer_of(actions_.back(), 0, static_cast<int>(layers.size()), [&](int i) {
       Layer layer = layers[static_cast<std::size_t>(i)];
       const auto sum = [&](const StepOp& op) {
