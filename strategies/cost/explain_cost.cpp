@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 namespace partita {
 
@@ -102,7 +103,7 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
       fmt::format("{}: {} per microbatch of {} samples, on rank {} of its grid, the slowest\n", layer.name,
                   time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
                   plan.samples(0).extent(), cost.rank);
-  const KernelTerm kernel = builder.kernel(layer, cost.rank);
+  const KernelTerm kernel = builder.kernel(index, cost.rank);
   const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
                                                       timed_loop(plan, plan.stage_of(index)))
                                            : work_formula(MachineRates(builder.terms(), machine), machine, kernel);

@@ -4,6 +4,7 @@
 
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 #include <map>
