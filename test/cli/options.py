@@ -85,7 +85,7 @@ def test_refused():
             "names of options, which --help lists")
     refused("unknown key on 3 ranks, once", "bacth = 3\n", "run.toml, line 1, column 1: there is no option 'bacth' (did you mean 'batch'?); the keys are the long "
             "names of options, which --help lists", ranks=3)
-    refused("a table", "[train]\nbatch = 3\n", "run.toml, line 1, column 2: there is no option 'train' (did you mean 'rate'?); the keys are the long names of "
+    refused("a table", "[train]\nbatch = 3\n", "run.toml, line 1, column 2: there is no option 'train' (did you mean 'trace'?); the keys are the long names of "
             "options, which --help lists")
     refused("a bad number", 'batch = "many"\n', "run.toml, line 1, column 9: the argument ('many') for option '--batch' is invalid; write a whole number")
     refused("a fraction", "batch = 1.5\n", "run.toml, line 1, column 9: the argument ('1.5') for option '--batch' is invalid; write a whole number")
