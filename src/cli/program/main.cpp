@@ -36,12 +36,13 @@ constexpr int user_error = 2, run_failed = 3;
 
 /// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
 void complain(std::string_view message) {
-  fmt::print(stderr, "partita: {}\n", isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n')));
+  const auto shown = isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n'));
+  std::fputs(fmt::format("partita: {}\n", shown).c_str(), stderr);  // fmt::print would throw if that is full
   std::fflush(stderr);
 }
 
 void print_note(const cli::CommandWords& line) {
-  if (!line.note().empty()) fmt::print(stderr, "note: {}\n", line.note());
+  if (!line.note().empty()) std::fputs(fmt::format("note: {}\n", line.note()).c_str(), stderr);
 }
 
 /// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
