@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
+#include "src/cli/support/lasting_output.hpp"
 #include "src/cli/support/options.hpp"
 #include "src/cli/verbs/calibrate/calibrate.hpp"
 #include "src/cli/verbs/compare/compare.hpp"
@@ -24,6 +25,7 @@ namespace partita {
 namespace {
 
 constexpr int user_error = 2;
+constexpr int run_failed = 3;
 
 /// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
 void complain(std::string_view message) {
@@ -34,6 +36,7 @@ void complain(std::string_view message) {
 /// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
 /// rank where it occurs.
 int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
+  cli::outlast_full_output();
   MpiSession session(argc, argv);
   Communicator& world = *session.world();
   try {
@@ -48,6 +51,9 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
     }
     if (world.rank() == 0) fmt::print("{}", answer);
     return 0;
+  } catch (const RunFailed& error) {
+    if (world.rank() == 0) complain(error.what());
+    return session.returns(run_failed);
   } catch (const AgreedError& error) {
     if (world.rank() == 0) complain(error.what());
     return session.returns(user_error);

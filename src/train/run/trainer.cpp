@@ -7,19 +7,17 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/profile.hpp"
+#include "src/train/run/step_guard.hpp"
 #include "src/train/run/sample_values.hpp"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cmath>
 #include <numeric>
-#include <sstream>
 
 namespace partita {
 
 namespace {
-
-constexpr const char* checkpoint_label = "checkpoint";
 
 /// What must be the same on every rank: a strategy file or a data set that differs between nodes would hang later.
 void check_agreement(Communicator& world, std::string_view what, std::uint64_t hash) {
@@ -39,19 +37,6 @@ void check_agreement(Communicator& world, std::string_view what, std::uint64_t h
 std::string print(const TrainerOptions& o) {
   return fmt::format("{} {} {} {} {} {} {}", o.epochs, o.steps, o.seed, o.augmentation.shift, o.augmentation.flip,
                      o.optimizer.print(), o.backend);
-}
-
-/// The first lines of two texts that differ; "nothing" for one that has ended.
-std::pair<std::string, std::string> first_difference(const std::string& one, const std::string& other) {
-  std::istringstream lines(one), others(other);
-  const auto next = [](std::istream& from) {
-    std::string line;
-    return std::getline(from, line) ? fmt::format("\"{}\"", line) : "nothing";
-  };
-  while (true) {
-    std::string a = next(lines), b = next(others);
-    if (a != b || a == "nothing") return {std::move(a), std::move(b)};
-  }
 }
 
 std::vector<Index> in_order(const Dataset& data) {
@@ -99,6 +84,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
     replica_pair_ = counted_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
   }
   parameters_ = std::make_unique<Parameters>(plan, world_.rank(), options_.seed, allocator_);
+  guard_ = std::make_shared<StepGuard>(options_, world_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
   counter_->reset();
 }
@@ -117,7 +103,7 @@ void Trainer::prepare(Bound& entry, Plan plan) {
   entry.predicted = rank_traffic(entry.plan, world_.rank());
   entry.executor =
       std::make_unique<Executor>(RunContext{entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_, *parameters_,
-                                            *counter_, allocator_, options_.seed, options_.overlap});
+                                            *counter_, allocator_, options_.seed, options_.overlap, guard_.get()});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
@@ -180,10 +166,22 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
 }
 
 StepResult Trainer::run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate) {
-  const auto reader = [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); };
+  return run(bound, [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); }, rate);
+}
+
+StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
   const StepResult result = bound.executor->run(reader, step_, rate);
   predicted_ += bound.predicted;
-  return result;
+  if (!bound.executor->failed()) return result;
+  const std::string what = std::isfinite(result.loss) ? "a gradient is not finite"
+                                                      : fmt::format("the loss is not finite ({})", result.loss);
+  const std::string where = bound.executor->inspect(reader, step_);
+  throw RunFailed(fmt::format(
+      "step {}: {}{}; {}{}", step_ + 1, what, guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",
+      where.empty() ? "when the step was repeated, all numbers were finite: suspect the hardware"
+                    : fmt::format("the first such number appeared {}", where),
+      where.find("in the samples") == 0 || where.find("in the targets") == 0 ? "; mend the data set, or leave such steps out with --on-nan skip"
+                                                                             : "; try a lower --rate or a --warm-up"));
 }
 
 EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
@@ -195,25 +193,31 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
          training ? options_.augmentation : Augmentation{});
   prepared_ = nullptr;  // what was announced will have been asked for
   const double start = now();
-  EpochReport report{.epoch = epoch_};
+  EpochReport report{.epoch = epoch_, .first = first, .all = steps};
+  stopping_ = false;
+  double counted = 0;  // samples of steps that were not skipped
   for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
     const auto mine =
         std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
     const StepResult result =
-        run(bound, data, mine, training, training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
-    report.loss += result.loss * static_cast<double>(size);
-    report.accuracy += result.accuracy * static_cast<double>(size);
+        run(bound, data, mine, training, training ? options_.optimizer.rate_at(step_, decay_end()) : 0);
+    if (!training) check_loss(result);
+    if (!result.skipped || std::isfinite(result.loss)) {
+      report.loss += result.loss * static_cast<double>(size);
+      report.accuracy += result.accuracy * static_cast<double>(size);
+      counted += static_cast<double>(size);
+    }
     report.samples += size;
+    report.skipped += result.skipped ? 1 : 0;
     ++report.steps;
     if (training) ++step_;
     if (progress) progress(epoch_, i + 1, steps, result);
-    if (training && step_ >= total_steps_) break;
+    if (training && (stopping_ || step_ >= total_steps_)) break;
   }
-  const auto count = static_cast<double>(std::max<Index>(report.samples, 1));
-  report.loss /= count;
-  report.accuracy /= count;
+  report.loss /= counted;  // not a number if all steps were skipped
+  report.accuracy /= counted;
   report.seconds = now() - start;
   return report;
 }
@@ -228,9 +232,18 @@ bool Trainer::finished(const Dataset& data) const { return step_ >= all_steps(da
 EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
   if (samples_ != 0 && samples_ != data.size())
     throw AgreedError(fmt::format(
-        "training began on {} samples and cannot go on with {}: an epoch would be another one", samples_, data.size()));
+        "training began on {} samples and cannot go on with {}: an epoch would be another one; --new-run starts a new "
+        "training from the weights of a checkpoint",
+        samples_, data.size()));
+  if (data.size() < 1) throw AgreedError("the data set for training has no samples; give one with at least one");
+  const Index end = all_steps(data);
+  if (options_.optimizer.decay != Decay::none && options_.decay_steps == 0 && loaded_decay_ > 0 && end > loaded_decay_)
+    throw AgreedError(fmt::format(
+        "the learning rate falls to 0 at step {}, where its decay ends in the checkpoint, but {} steps are asked for; "
+        "give --decay-steps {} to stretch the decay over all steps, or --decay none",
+        loaded_decay_, end, end));
   samples_ = data.size();
-  total_steps_ = all_steps(data);
+  total_steps_ = end;
   epoch_ = step_ / batches(data.size(), options_.batch) + 1;
   return pass(data, shuffled(data.size(), options_.seed, epoch_), true, progress);
 }
@@ -241,6 +254,7 @@ void Trainer::prepare(Dataset& data) {
 }
 
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
+  if (data.size() < 1) throw AgreedError("the data set for evaluation has no samples; give one with at least one");
   return pass(data, in_order(data), false, progress);
 }
 
@@ -248,7 +262,7 @@ StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
   total_steps_ = all_steps(data);
   hold(data, samples, true, {});
   auto& bound = this->bound(static_cast<Index>(samples.size()), true);
-  const StepResult result = run(bound, data, samples, false, options_.optimizer.rate_at(step_, total_steps_));
+  const StepResult result = run(bound, data, samples, false, options_.optimizer.rate_at(step_, decay_end()));
   ++step_;
   return result;
 }
@@ -304,13 +318,12 @@ Executor::Reader reader_of(const LocalBatch& batch) {
 
 StepResult Trainer::step(const LocalBatch& batch) {
   if (!options_.training) throw AgreedError("this trainer evaluates only; set TrainerOptions::training");
-  if (options_.steps < 1 && options_.optimizer.decay != Decay::none)
+  if (total_steps_ == 0) total_steps_ = options_.steps;
+  if (decay_end() < 1 && options_.optimizer.decay != Decay::none)
     throw AgreedError("the learning rate decays over all steps; set TrainerOptions::steps to their number");
   check(batch, true);
   auto& bound = this->bound(batch.samples, true);
-  const double rate = options_.optimizer.rate_at(step_, options_.steps);
-  const StepResult result = bound.executor->run(reader_of(batch), step_, rate);
-  predicted_ += bound.predicted;
+  const StepResult result = run(bound, reader_of(batch), options_.optimizer.rate_at(step_, decay_end()));
   ++step_;
   return result;
 }
@@ -330,46 +343,27 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
 Traffic Trainer::measured() const {
   Traffic total;
   for (const auto& [key, traffic] : counter_->by_label())
-    if (key.first != checkpoint_label) total += traffic;
+    if (key.first != "checkpoint") total += traffic;
   return total;
 }
 
-std::map<std::string, std::string> Trainer::attributes() const {
-  return {
-      {"model", model_.describe()}, {"seed", std::to_string(options_.seed)}, {"batch", std::to_string(options_.batch)}};
+Requests Trainer::take_requests() { return guard_->take_requests(); }
+Index Trainer::skipped_not_finite() const { return guard_->state().not_finite; }
+Index Trainer::skipped_beyond_f16() const { return guard_->state().beyond_f16; }
+double Trainer::loss_scale() const { return guard_->scale(); }
+
+/// The step at which the decay of the learning rate ends.
+Index Trainer::decay_end() const {
+  if (options_.decay_steps > 0) return options_.decay_steps;
+  return loaded_decay_ > 0 ? loaded_decay_ : total_steps_;
 }
 
-void Trainer::save(const std::string& path) {
-  counter_->set_label(checkpoint_label);
-  auto attributes = this->attributes();
-  attributes["step"] = std::to_string(step_);
-  attributes["samples"] = std::to_string(samples_);
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
-}
-
-void Trainer::load(const std::string& path, bool optimizer) {
-  counter_->set_label(checkpoint_label);
-  Index step = 0, samples = 0;
-  agree_or_throw(world_, [&] {
-    auto stored = checkpoint_attributes(path);
-    for (const auto& [key, mine] : attributes())
-      if ((optimizer || key == "model") && stored[key] != mine) {
-        const auto [there, here] = first_difference(stored[key], mine);
-        fail("the checkpoint {} has another {}: {}, here it is {}", path, key, there, here);
-      }
-    for (const auto& [key, value] : {std::pair("step", &step), std::pair("samples", &samples)}) {
-      const auto& text = stored[key];
-      if (std::from_chars(text.data(), text.data() + text.size(), *value).ec != std::errc{})
-        fail("the checkpoint {} does not say at which {} it was saved", path, key);
-    }
-  });
-  const auto named = parameters_->named(plan(), *grid_, optimizer);
-  load_checkpoint(path, named, *counted_);
-  if (optimizer) parameters_->keep_state(plan(), named);
-  parameters_->refresh(options_.dtype);
-  if (!optimizer) return;
-  step_ = step;
-  samples_ = samples;
+/// Throws RunFailed if the loss of an evaluation is not finite.
+void Trainer::check_loss(const StepResult& result) const {
+  if (!std::isfinite(result.loss))
+    throw RunFailed(fmt::format("the loss of an evaluation is not finite ({}) after {}; look for such numbers in the data "
+                                "set and in the weights",
+                                result.loss, counted(step_, "training step")));
 }
 
 }  // namespace partita

@@ -4,9 +4,12 @@
 #include "partita/train/run/layer_runner.hpp"
 #include "src/train/run/update.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace partita {
+
+class Inspector;
 
 /// Sums the gradients of a step's buckets and updates their weights:
 ///
@@ -32,6 +35,18 @@ class WeightUpdate {
   void add_replicas(int group);
   /// Sets a group's running statistics to zero.
   void clear_statistics(int group);
+  /// Multiplies the gradients by 1/scale, in the master dtype, before they are summed. `scale` is a power of two.
+  void unscale(double scale) { unscale_ = 1 / scale; }
+  /// After the sums: true if this rank's part of them is finite. Of equal sums, each rank looks at another part.
+  bool finite() const;
+  /// Shows the sums to an inspector.
+  void show_sums(Inspector& inspector) const;
+  /// Ends a step without an update.
+  void drop();
+  /// Keeps the running statistics, for a step that may be skipped.
+  void keep_statistics();
+  /// Gives the running statistics the values that they had when they were kept.
+  void restore_statistics();
   /// Updates every weight of a group of layers.
   void step(int group, Moment moment);
 
@@ -41,7 +56,7 @@ class WeightUpdate {
   void gather(std::size_t b);
   void label(const Bucket& bucket, const char* role);
   template <class Visit>
-  void each_statistic(int group, Visit&& visit);
+  void each_statistic(std::optional<int> group, Visit&& visit);
   int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
   std::vector<Piece> pieces(std::size_t b) const;
   std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);
@@ -55,6 +70,8 @@ class WeightUpdate {
   std::vector<Tensor> sums_;  // by bucket: summed gradients for the update, this rank's share in the master dtype
   std::vector<Tensor> kept_;  // buffers of the collectives in traveling_
   std::vector<Request> traveling_;
+  double unscale_ = 1;
+  std::vector<std::vector<std::byte>> statistics_;  // as keep_statistics() found them
 };
 
 }  // namespace partita

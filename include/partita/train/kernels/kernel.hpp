@@ -31,7 +31,8 @@ struct KernelCall {
   std::uint64_t seed = 0;
   Index step = 0;
   Index first_sample = 0;           ///< of this microbatch, in the step's batch
-  double share = 1;                 ///< of the step's samples that are in this microbatch
+  double share = 1;                 ///< of the step's samples that are in this microbatch; of a loss layer: times the
+                                    ///< loss scale of f16, so it is the factor of the loss's gradients
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
   bool is_recompute = false;  ///< a forward that runs once more, for the backward: it must not count twice

@@ -15,6 +15,7 @@
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/trace.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/train/checkpoints.hpp"
 
 #include <unistd.h>
 
@@ -31,14 +32,17 @@ struct Setup {
   Model model;
   Strategy strategy;
   std::unique_ptr<Dataset> training, test;
+  std::optional<CheckpointFile> checkpoint;  ///< of --load
+  std::vector<std::string> notes;            ///< about what it holds
 };
 
-/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
-/// Collective: every rank of `world` calls it.
-Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
+/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks. Completes
+/// the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
+Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
+    setup.checkpoint = open_checkpoint(options, setup.notes);
     const Strategy given = make_strategy(options, world.size());
     if (world.rank() == 0) note_renamed_keys(given);
     check_ranks(given, world.size());
@@ -58,6 +62,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
                      strategy_files(options));
       check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
       check_no_stream("--save", options.save);
+      check_replaceable(options);
     }
   });
   return setup;
@@ -127,9 +132,11 @@ Json to_json(const EpochReport& report) {
 }
 
 void print_report(const char* what, const EpochReport& report) {
-  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s\n", what, report.epoch,
+  const bool part = report.first > 0 || report.steps < report.all;
+  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s{}\n", what, report.epoch,
              print_result(report.loss, report.accuracy), report.seconds,
-             static_cast<double>(report.samples) / report.seconds);
+             static_cast<double>(report.samples) / report.seconds,
+             part ? fmt::format("  (steps {} to {} of {})", report.first + 1, report.first + report.steps, report.all) : "");
   std::fflush(stdout);
 }
 
@@ -142,12 +149,13 @@ class Run {
         world_(world),
         first_(world.rank() == 0),
         bar_(first_),
+        checkpoints_(options, world),
         trainer_(setup_.model, setup_.strategy, trainer_options(), world) {}
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
     print_ranks(world_);
-    if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
+    if (setup_.checkpoint) checkpoints_.load(trainer_, *setup_.checkpoint, setup_.notes);
     if (options_.test) trainer_.prepare(*setup_.test);
     json_["subject"] = options_.verb;
     json_["model"] = setup_.model.name();
@@ -162,9 +170,10 @@ class Run {
     json_["conditions"] = {{"processor", conditions.processor},   {"cores", conditions.cores},
                            {"threads", options_.trainer.threads}, {"mpi", conditions.mpi},
                            {"backend", options_.trainer.backend}, {"date", conditions.date}};
-    if (options_.verb == "train") train();
-    if (options_.test) test();
+    if (options_.verb == "train") train_or_say_what_stays();
+    if (options_.test && !checkpoints_.stopped()) test();
     finish();
+    checkpoints_.finish(trainer_);
     return 0;
   }
 
@@ -172,6 +181,7 @@ class Run {
   TrainerOptions trainer_options() {
     auto trainer = options_.trainer;
     trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
+    trainer.requests = SignalWatch::take;
     return trainer;
   }
 
@@ -179,6 +189,16 @@ class Run {
     return [this, what](Index epoch, Index step, Index steps, const StepResult& result) {
       bar_.step(what, epoch, step, steps, result, options_.trainer.batch);
     };
+  }
+
+  void train_or_say_what_stays() {
+    try {
+      checkpoints_.watch_signals();
+      train();
+      checkpoints_.ignore_signals();
+    } catch (const RunFailed& error) {
+      throw RunFailed(error.what() + checkpoints_.kept());
+    }
   }
 
   void train() {
@@ -189,7 +209,7 @@ class Run {
     Executor& executor = trainer_.executor(options_.trainer.batch, true);
     const std::size_t length = executor.actions();
     if (!options_.trace.empty()) executor.record(&actions_);
-    while (!trainer_.finished(*setup_.training)) {
+    while (!trainer_.finished(*setup_.training) && !checkpoints_.stopped()) {
       if (options_.profile && !profile) profile.emplace();
       const auto show = progress("epoch");
       double began = now();
@@ -202,9 +222,10 @@ class Run {
             if (losses_.size() == 2 && actions_.size() == 2 * length)  // drop the first step, which is slower
               actions_.erase(actions_.begin(), actions_.begin() + static_cast<std::ptrdiff_t>(length));
             if (actions_.size() >= traced_steps * length) executor.record(nullptr);
+            checkpoints_.after_step(trainer_, step == steps || trainer_.finished(*setup_.training));
           });
       json_["epochs"].push_back(to_json(report));
-      if (!options_.save.empty()) trainer_.save(options_.save);
+      checkpoints_.after_epoch(trainer_);
       bar_.clear();
       if (first_) print_report("epoch", report);
     }
@@ -264,6 +285,10 @@ class Run {
                  print_bytes(totals.predicted_memory));
     if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
       fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
+    if (options_.verb == "train")
+      json_["skipped_steps"] = trainer_.skipped_not_finite() + trainer_.skipped_beyond_f16();
+    if (options_.verb == "train" && options_.trainer.dtype == DType::f16) json_["loss_scale"] = trainer_.loss_scale();
+    if (first_) print_skipped();
     json_["kernels"] = trainer_.plan().kernels;
     if (options_.json.empty()) return;
     agree_or_throw(world_, [&] {
@@ -271,11 +296,21 @@ class Run {
     });
   }
 
+  void print_skipped() const {
+    const auto left = [](Index steps) { return fmt::format("{} left the weights as they were", counted(steps, "step")); };
+    if (const Index steps = trainer_.skipped_not_finite(); steps > 0)
+      fmt::print("note       {}: a number was not finite\n", left(steps));
+    if (options_.verb == "train" && options_.trainer.dtype == DType::f16)
+      fmt::print("f16        loss scale {:g}; {}: gradients exceeded the range of f16\n", trainer_.loss_scale(),
+                 left(trainer_.skipped_beyond_f16()));
+  }
+
   const Options& options_;
   Setup setup_;
   Communicator& world_;
   bool first_;
   ProgressBar bar_;
+  Checkpoints checkpoints_;
   Trainer trainer_;
   Json json_;
   std::vector<double> losses_;
@@ -286,8 +321,10 @@ class Run {
 
 }  // namespace
 
-int train(const Options& options, const ModelFactory& factory, Communicator& world) {
-  return Run(options, set_up(options, factory, world), world)();
+int train(const Options& given, const ModelFactory& factory, Communicator& world) {
+  Options options = given;
+  Setup setup = set_up(options, factory, world);
+  return Run(options, std::move(setup), world)();
 }
 
 }  // namespace partita::cli
