@@ -316,15 +316,17 @@ void check_tensor_names(const Plan& plan) {
   for (const auto& layer : plan.layers)
     for (const auto& weight : layer->weights)
       for (const std::string_view state : {"", ".velocity", ".square", ".mean"})
-        if (const auto [at, fresh] = owners.emplace(fmt::format("{}/{}{}", layer.name, weight.name, state), &layer); !fresh)
+        if (const auto [at, fresh] = owners.emplace(fmt::format("{}/{}{}", layer.name, weight.name, state), &layer);
+            !fresh)
           fail("layers '{}' and '{}' both have a weight '{}' in a checkpoint; rename one", at->second->name, layer.name,
                at->first);
   for (const auto& [name, layer] : owners)
     for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
       if (const auto other = owners.find(name.substr(0, slash)); other != owners.end())
-        fail("layer '{}': its weight would be '{}' in a checkpoint, below '{}', which is a weight of layer '{}'; rename "
-             "one",
-             layer->name, name, other->first, other->second->name);
+        fail(
+            "layer '{}': its weight would be '{}' in a checkpoint, below '{}', which is a weight of layer '{}'; rename "
+            "one",
+            layer->name, name, other->first, other->second->name);
 }
 
 /// Binds the second replica if the schedule has one.

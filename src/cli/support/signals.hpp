@@ -19,7 +19,8 @@ class SignalWatch {
   static Requests take();
 
  private:
-  struct sigaction old_term_ {}, old_user_ {};
+  struct sigaction old_term_ {
+  }, old_user_{};
 };
 
 }  // namespace partita::cli

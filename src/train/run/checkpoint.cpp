@@ -298,10 +298,11 @@ void CheckpointFile::load(const std::vector<NamedTensor>& tensors, Communicator&
   extremes[1] = -extremes[0];
   world.all_reduce(extremes.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   if (extremes[0] != -extremes[1])
-    throw AgreedError(fmt::format(
-        "checkpoint '{}': the ranks opened different files of this name; load it again when no run is saving to it, and "
-        "from a folder that all nodes share",
-        path()));
+    throw AgreedError(
+        fmt::format("checkpoint '{}': the ranks opened different files of this name; load it again when no run is "
+                    "saving to it, and "
+                    "from a folder that all nodes share",
+                    path()));
   agree_on_long_work(world, [&] {
     const Session session;
     const Reader reader(path(), opened_->bytes);

@@ -70,7 +70,8 @@ void Inspector::look(const StepOp& op, const Microbatch& m) {
 
 void Inspector::look_at_sum(int layer, const Tensor& sum) {
   if (!is_finite(sum))
-    found(3 * static_cast<double>(plan_.layers.size()) - layer, layer, "in the weight gradients, summed over ranks, of");
+    found(3 * static_cast<double>(plan_.layers.size()) - layer, layer,
+          "in the weight gradients, summed over ranks, of");
 }
 
 std::string Inspector::first(Communicator& world) const {

@@ -51,15 +51,14 @@ struct Field {
 
 constexpr std::string_view decays[]{"none", "linear", "cosine"};
 
-#define PARTITA_FIELD(member, type)                                          \
-  [](const TrainerOptions& o) { return fmt::format("{}", o.member); },       \
+#define PARTITA_FIELD(member, type)                                    \
+  [](const TrainerOptions& o) { return fmt::format("{}", o.member); }, \
       [](const std::string& text, TrainerOptions& o) { o.member = parse<type>(text); }
-#define PARTITA_FLAG(member)                                                     \
-  [](const TrainerOptions& o) { return std::string(o.member ? "yes" : "no"); },  \
+#define PARTITA_FLAG(member)                                                    \
+  [](const TrainerOptions& o) { return std::string(o.member ? "yes" : "no"); }, \
       [](const std::string& text, TrainerOptions& o) { o.member = text == "yes"; }
-#define PARTITA_TEXT(member)                         \
-  [](const TrainerOptions& o) { return o.member; },  \
-      [](const std::string& text, TrainerOptions& o) { o.member = text; }
+#define PARTITA_TEXT(member) \
+  [](const TrainerOptions& o) { return o.member; }, [](const std::string& text, TrainerOptions& o) { o.member = text; }
 
 /// In the order in which differences are told.
 const std::vector<Field>& fields() {
@@ -170,7 +169,9 @@ std::string RunRecord::print() const {
 std::vector<std::string> follow(const RunRecord& record, const std::set<std::string>& given, TrainerOptions& options) {
   std::vector<std::string> notes;
   if (record.version.empty()) {
-    notes.emplace_back("an older program wrote the checkpoint, which does not say how its learning rate ran; this command line says it");
+    notes.emplace_back(
+        "an older program wrote the checkpoint, which does not say how its learning rate ran; this command line says "
+        "it");
     return notes;
   }
   if (record.version != PARTITA_VERSION)
@@ -187,13 +188,15 @@ std::vector<std::string> follow(const RunRecord& record, const std::set<std::str
       done = fmt::format("training goes on with {}, because this command line says so", here);
     }
     if (field.matters(options.optimizer))
-      notes.push_back(fmt::format("--{}: the checkpoint has {}, this command line {}; {}", field.name, there, here, done));
+      notes.push_back(
+          fmt::format("--{}: the checkpoint has {}, this command line {}; {}", field.name, there, here, done));
   }
   if (options.optimizer.decay != Decay::none && options.decay_steps > 0 && options.decay_steps != record.decay_steps)
-    notes.push_back(fmt::format(
-        "--decay-steps: the checkpoint has {}, this command line {}; training goes on with {}, because this command line "
-        "says so",
-        record.decay_steps, options.decay_steps, options.decay_steps));
+    notes.push_back(
+        fmt::format("--decay-steps: the checkpoint has {}, this command line {}; training goes on with {}, because "
+                    "this command line "
+                    "says so",
+                    record.decay_steps, options.decay_steps, options.decay_steps));
   return notes;
 }
 
@@ -207,17 +210,19 @@ void check_same_model(const RunRecord& record, const std::string& path, const st
 void check_resumable(const RunRecord& record, const std::string& path, const TrainerOptions& options) {
   for (const auto& field : fields()) {
     const std::string there = field.get(record.options), here = field.get(options);
-    const bool unknown = record.version.empty() && field.name != std::string_view("seed") &&
-                         field.name != std::string_view("batch");
+    const bool unknown =
+        record.version.empty() && field.name != std::string_view("seed") && field.name != std::string_view("batch");
     if (field.rule != Rule::refuse || there == here || unknown) continue;
     if (field.name == std::string_view("data") && (there.empty() || here.empty())) continue;  // a program's own data
     fail("the checkpoint {} has another {}: \"{}\", here it is \"{}\"; give --{} {} to go on with that training, or {}",
          path, field.name, there, here, field.name, there, new_run);
   }
   if (!record.version.empty() && record.options.optimizer.states() != options.optimizer.states())
-    fail("the checkpoint {} was saved with momentum {:g}, here it is {:g}, and only one of them needs a state; give "
-         "--momentum {:g} to go on with that training, or {}",
-         path, record.options.optimizer.momentum, options.optimizer.momentum, record.options.optimizer.momentum, new_run);
+    fail(
+        "the checkpoint {} was saved with momentum {:g}, here it is {:g}, and only one of them needs a state; give "
+        "--momentum {:g} to go on with that training, or {}",
+        path, record.options.optimizer.momentum, options.optimizer.momentum, record.options.optimizer.momentum,
+        new_run);
 }
 
 }  // namespace partita

@@ -28,9 +28,9 @@ class StepGuard {
   /// What a checkpoint keeps.
   struct State {
     double scale = 1;
-    Index good_steps = 0;   ///< since the scale changed
-    Index not_finite = 0;   ///< steps that were skipped because a number was not finite
-    Index beyond_f16 = 0;   ///< steps that were skipped because gradients exceeded the range of f16
+    Index good_steps = 0;  ///< since the scale changed
+    Index not_finite = 0;  ///< steps that were skipped because a number was not finite
+    Index beyond_f16 = 0;  ///< steps that were skipped because gradients exceeded the range of f16
     Index skipped() const { return not_finite + beyond_f16; }
   };
   const State& state() const { return state_; }

@@ -7,8 +7,8 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/profile.hpp"
-#include "src/train/run/step_guard.hpp"
 #include "src/train/run/sample_values.hpp"
+#include "src/train/run/step_guard.hpp"
 
 #include <algorithm>
 #include <array>
@@ -166,22 +166,25 @@ void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, c
 }
 
 StepResult Trainer::run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate) {
-  return run(bound, [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); }, rate);
+  return run(
+      bound, [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); }, rate);
 }
 
 StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
   const StepResult result = bound.executor->run(reader, step_, rate);
   predicted_ += bound.predicted;
   if (!bound.executor->failed()) return result;
-  const std::string what = std::isfinite(result.loss) ? "a gradient is not finite"
-                                                      : fmt::format("the loss is not finite ({})", result.loss);
+  const std::string what =
+      std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);
   const std::string where = bound.executor->inspect(reader, step_);
-  throw RunFailed(fmt::format(
-      "step {}: {}{}; {}{}", step_ + 1, what, guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",
-      where.empty() ? "when the step was repeated, all numbers were finite: suspect the hardware"
-                    : fmt::format("the first such number appeared {}", where),
-      where.find("in the samples") == 0 || where.find("in the targets") == 0 ? "; mend the data set, or leave such steps out with --on-nan skip"
-                                                                             : "; try a lower --rate or a --warm-up"));
+  throw RunFailed(
+      fmt::format("step {}: {}{}; {}{}", step_ + 1, what,
+                  guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",
+                  where.empty() ? "when the step was repeated, all numbers were finite: suspect the hardware"
+                                : fmt::format("the first such number appeared {}", where),
+                  where.find("in the samples") == 0 || where.find("in the targets") == 0
+                      ? "; mend the data set, or leave such steps out with --on-nan skip"
+                      : "; try a lower --rate or a --warm-up"));
 }
 
 EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
@@ -361,9 +364,10 @@ Index Trainer::decay_end() const {
 /// Throws RunFailed if the loss of an evaluation is not finite.
 void Trainer::check_loss(const StepResult& result) const {
   if (!std::isfinite(result.loss))
-    throw RunFailed(fmt::format("the loss of an evaluation is not finite ({}) after {}; look for such numbers in the data "
-                                "set and in the weights",
-                                result.loss, counted(step_, "training step")));
+    throw RunFailed(
+        fmt::format("the loss of an evaluation is not finite ({}) after {}; look for such numbers in the data "
+                    "set and in the weights",
+                    result.loss, counted(step_, "training step")));
 }
 
 }  // namespace partita

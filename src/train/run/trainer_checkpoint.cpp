@@ -57,8 +57,9 @@ void Trainer::check_weights() {
   std::string wrong;
   for (const auto& [name, tensor] : weights())
     if (wrong.empty() && !is_finite(tensor.local))
-      wrong = fmt::format("weight '{}' is not finite on rank {} after {}; it is not saved; try a lower --rate or a --warm-up",
-                          name, world_.rank(), counted(step_, "step"));
+      wrong = fmt::format(
+          "weight '{}' is not finite on rank {} after {}; it is not saved; try a lower --rate or a --warm-up", name,
+          world_.rank(), counted(step_, "step"));
   wrong = agree(world_, wrong);
   if (!wrong.empty()) throw RunFailed(wrong);
 }
@@ -71,7 +72,8 @@ void Trainer::save(const std::string& path) {
   record.step = step_;
   record.samples = samples_;
   record.decay_steps = decay_end();
-  record.guard = {guard_->state().scale, guard_->state().good_steps, guard_->state().not_finite, guard_->state().beyond_f16};
+  record.guard = {guard_->state().scale, guard_->state().good_steps, guard_->state().not_finite,
+                  guard_->state().beyond_f16};
   record.options = options_;
   save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), record.attributes(), *counted_);
 }

@@ -102,9 +102,8 @@ void WeightUpdate::drop() {
 
 void WeightUpdate::keep_statistics() {
   statistics_.clear();
-  each_statistic({}, [&](const std::string&, const Tensor& w) {
-    statistics_.emplace_back(w.data(), w.data() + w.bytes());
-  });
+  each_statistic(
+      {}, [&](const std::string&, const Tensor& w) { statistics_.emplace_back(w.data(), w.data() + w.bytes()); });
 }
 
 void WeightUpdate::restore_statistics() {
@@ -122,7 +121,8 @@ void WeightUpdate::each_statistic(std::optional<int> group, Visit&& visit) {
     const auto& layer = plan_.layers[i];
     if (parameters_.layer(i).master.empty()) continue;  // it is on another stage
     for (std::size_t w = 0; w < layer->weights.size(); ++w)
-      if (layer.group == group.value_or(layer.group) && !layer->weights[w].trained) visit(layer.name, parameters_.layer(i).master[w].local);
+      if (layer.group == group.value_or(layer.group) && !layer->weights[w].trained)
+        visit(layer.name, parameters_.layer(i).master[w].local);
   }
 }
 

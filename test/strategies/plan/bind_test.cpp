@@ -71,9 +71,10 @@ TEST(Bind, NamesThatCannotBeSavedTogetherAreRefused) {
   const auto error = [](const Model& model) {
     return error_of([&] { bind(model, Strategy(), {.batch = 2, .optimizer = {}}); });
   };
-  EXPECT_EQ(error(named("a", "a/weight")),
-            "layer 'a/weight': its weight would be 'a/weight/bias' in a checkpoint, below 'a/weight', which is a weight of "
-            "layer 'a'; rename one");
+  EXPECT_EQ(
+      error(named("a", "a/weight")),
+      "layer 'a/weight': its weight would be 'a/weight/bias' in a checkpoint, below 'a/weight', which is a weight of "
+      "layer 'a'; rename one");
   EXPECT_NE(error(named("a/weight.velocity/b", "a")).find("below 'a/weight.velocity', which is a weight of layer 'a'"),
             std::string::npos);
   for (const char* other : {"a/b", "a/weights", "b/a/weight", "ab"}) EXPECT_EQ(error(named("a", other)), "") << other;

@@ -306,8 +306,10 @@ TEST_F(Checkpoint, EqualContentGivesEqualFiles) {
 TEST_F(Checkpoint, OtherFilesAreNotReplaced) {
   std::ofstream(path_) << "notes";
   const auto message = save_error(path_, "x=3", on_three);
-  EXPECT_EQ(message, "'" + path_ + "' is not a checkpoint of Partita, so it is not replaced; save to another name, or "
-                                   "remove it (checkpoint '" + path_ + "' is not an HDF5 file)");
+  EXPECT_EQ(message, "'" + path_ +
+                         "' is not a checkpoint of Partita, so it is not replaced; save to another name, or "
+                         "remove it (checkpoint '" +
+                         path_ + "' is not an HDF5 file)");
   EXPECT_EQ(std::filesystem::file_size(path_), 5U);
   EXPECT_EQ(files(), 1U);
   std::ofstream(path_).flush();  // an empty file holds nothing
@@ -317,15 +319,16 @@ TEST_F(Checkpoint, OtherFilesAreNotReplaced) {
 TEST_F(Checkpoint, ALinkInPlaceOfThePartialFileIsNotFollowed) {
   std::ofstream(file("victim")) << "precious";
   std::filesystem::create_symlink("victim", path_ + ".partial");
-  EXPECT_EQ(save_error(path_, "x=3", on_three), "checkpoint '" + path_ + "': cannot create '" + path_ +
-                                                    ".partial': it is a symbolic link; remove it");
+  EXPECT_EQ(save_error(path_, "x=3", on_three),
+            "checkpoint '" + path_ + "': cannot create '" + path_ + ".partial': it is a symbolic link; remove it");
   EXPECT_EQ(std::filesystem::file_size(file("victim")), 8U);
 }
 
 TEST_F(Checkpoint, AReplacedFileKeepsItsPermissions) {
   using std::filesystem::perms;
   save(path_, "x=3", on_three);
-  for (const auto kept : {perms::owner_read | perms::owner_write, perms::owner_read | perms::owner_write | perms::group_read}) {
+  for (const auto kept :
+       {perms::owner_read | perms::owner_write, perms::owner_read | perms::owner_write | perms::group_read}) {
     std::filesystem::permissions(path_, kept);
     save(path_, "x=3", on_three);
     EXPECT_EQ(std::filesystem::status(path_).permissions(), kept);
@@ -341,9 +344,8 @@ TEST_F(Checkpoint, AnOpenCheckpointStaysTheSameFile) {
   on_grid("x=3", [&](const ProcessGrid& grid) { open.load(make(on_three, grid), grid.world()); });
   EXPECT_EQ(open.tensors().at("fc/weight"), "F=3 C=7");
   const CheckpointFile later(path_);
-  const auto message = message_on("x=2", [&](const ProcessGrid& grid) {
-    (grid.rank() == 0 ? open : later).load({}, grid.world());
-  });
+  const auto message =
+      message_on("x=2", [&](const ProcessGrid& grid) { (grid.rank() == 0 ? open : later).load({}, grid.world()); });
   EXPECT_EQ(message.find("checkpoint '" + path_ + "': the ranks opened different files of this name"), 0U) << message;
 }
 
@@ -355,7 +357,8 @@ TEST_F(Checkpoint, RanksDoNotWaitLongWhileOneWrites) {
     const auto counted = counting(comm, counter);
     const auto signs = [&] {
       Index count = 0;
-      for (const auto& [key, traffic] : counter->by_label()) count += key.second == Verb::all_reduce ? traffic.messages : 0;
+      for (const auto& [key, traffic] : counter->by_label())
+        count += key.second == Verb::all_reduce ? traffic.messages : 0;
       return count;
     };
     agree_on_long_work(*counted, [&] {

@@ -97,9 +97,10 @@ TEST_F(FineTune, TakesWeightsAloneAndLeavesOutALayer) {
 }
 
 TEST_F(FineTune, RefusesWhatDoesNotFitWithTheRemedy) {
-  EXPECT_EQ(error(net(5), {}), "the checkpoint " + path_ +
-                                   " has 'fc2/weight' with F=3 C=6, here it is F=5 C=6; add --skip \"fc2\" to give this "
-                                   "layer new weights");
+  EXPECT_EQ(error(net(5), {}),
+            "the checkpoint " + path_ +
+                " has 'fc2/weight' with F=3 C=6, here it is F=5 C=6; add --skip \"fc2\" to give this "
+                "layer new weights");
   EXPECT_EQ(error(net(3), {"fx2"}),
             "--skip \"fx2\": the model has no layer with weights of this name (did you mean 'fc2'?); it has 'conv', "
             "'norm', 'fc1', 'fc2'");
@@ -122,10 +123,11 @@ TEST_F(FineTune, ResumingIsStrictAndSaysHowToFineTune) {
     });
     return message;
   };
-  EXPECT_EQ(error(net(3), options(Method::adam, 1)),
-            "the checkpoint " + path_ +
-                " has another optimizer: \"sgd\", here it is \"adam\"; give --optimizer sgd to go on with that training, "
-                "or add --new-run to start a new training from its weights");
+  EXPECT_EQ(
+      error(net(3), options(Method::adam, 1)),
+      "the checkpoint " + path_ +
+          " has another optimizer: \"sgd\", here it is \"adam\"; give --optimizer sgd to go on with that training, "
+          "or add --new-run to start a new training from its weights");
   EXPECT_NE(error(net(3), options(Method::sgd, 2)).find("give --seed 1 to go on"), std::string::npos);
   EXPECT_NE(error(net(4), options(Method::sgd, 1)).find("add --new-run to start a new training from its weights"),
             std::string::npos);

@@ -40,7 +40,8 @@ class Spoiled final : public Dataset {
   Index classes() const override { return 2; }
   void hold(std::span<const Index>, const Box&) override {}
   void read(Index sample, const Box& box, std::span<float> out) const override {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>((sample * 5 + static_cast<Index>(i) * 3) % 7) / 7 - 0.4F;
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>((sample * 5 + static_cast<Index>(i) * 3) % 7) / 7 - 0.4F;
     if (sample == spoiled_ && box[1].lo <= 0 && box[1].hi > 0) out[0] = value_;
   }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 2); }
@@ -225,7 +226,8 @@ TEST(LossScale, GradientsBelowTheRangeOfF16Survive) {
       weights[1].tensor.local.set(0, bias);
       trainer.parameters().refresh(dtype);
       const LocalBatch batch = trainer.make_batch(4);
-      batch.fill_images([](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });
+      batch.fill_images(
+          [](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });
       batch.fill_targets([&](Index, const Box&, std::span<double> values) {
         std::fill(values.begin(), values.end(), bias - difference);
       });
@@ -252,7 +254,8 @@ TEST(LossScale, FallsWhereGradientsOverflowAndRisesAfterManyGoodSteps) {
     Trainer trainer(m, strategy, o, comm);
     const LocalBatch batch = trainer.make_batch(2);
     batch.fill_images([](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });
-    batch.fill_targets([](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 60); });
+    batch.fill_targets(
+        [](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 60); });
     Index steps = 0;
     while (trainer.step(batch).skipped) ++steps;  // dx is about 2 * 60 / 2 * scale
     EXPECT_EQ(trainer.skipped_beyond_f16(), steps);

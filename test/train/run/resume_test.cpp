@@ -75,7 +75,8 @@ std::map<std::string, Tensor> weights_of(const Strategy& strategy, const Optimiz
   run_threads(strategy.ranks(), [&](Communicator& comm) {
     const auto data = make_synthetic({{'C', 1}, {'H', 9}, {'W', 7}}, {}, 14, 3, 1, 0);
     Model m("small");
-    auto t = m.conv("conv", m.input("in", {.channels = 1, .spatial = {9, 7}}), {.filters = 3, .kernel = 3, .padding = 1});
+    auto t =
+        m.conv("conv", m.input("in", {.channels = 1, .spatial = {9, 7}}), {.filters = 3, .kernel = 3, .padding = 1});
     t = m.dropout("drop", m.relu("relu", m.batch_norm("norm", t)), {.rate = 0.2});
     m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
     TrainerOptions options;
@@ -140,9 +141,10 @@ TEST(Schedule, NoStepIsTrainedAfterTheDecayWithoutAWord) {
     options.steps = 0;
     Trainer second(fashion_cnn(), Strategy(), options, comm);
     second.load(path, true);
-    EXPECT_EQ(error_of([&] { second.train_epoch(*data, {}); }),
-              "the learning rate falls to 0 at step 4, where its decay ends in the checkpoint, but 8 steps are asked for; "
-              "give --decay-steps 8 to stretch the decay over all steps, or --decay none");
+    EXPECT_EQ(
+        error_of([&] { second.train_epoch(*data, {}); }),
+        "the learning rate falls to 0 at step 4, where its decay ends in the checkpoint, but 8 steps are asked for; "
+        "give --decay-steps 8 to stretch the decay over all steps, or --decay none");
     options.decay_steps = 8;
     Trainer third(fashion_cnn(), Strategy(), options, comm);
     third.load(path, true);
@@ -158,7 +160,8 @@ TEST(RunRecord, HoldsAllThatShapesATraining) {
   record.step = 7;
   record.decay_steps = 40;
   record.options.batch = 6;
-  record.options.optimizer = {.method = Method::adam, .rate = 0.1 + 0.2, .beta1 = 0.8, .warm_up = 3, .decay = Decay::linear};
+  record.options.optimizer = {
+      .method = Method::adam, .rate = 0.1 + 0.2, .beta1 = 0.8, .warm_up = 3, .decay = Decay::linear};
   record.options.augmentation = {.shift = 2, .flip = true};
   record.options.dtype = DType::bf16;
   record.options.data = "hdf5";
@@ -183,10 +186,12 @@ TEST(RunRecord, HoldsAllThatShapesATraining) {
   EXPECT_TRUE(options.augmentation.flip);
   EXPECT_EQ(options.dtype, DType::f32);
   const auto has = [&](const std::string& line) { return std::count(notes.begin(), notes.end(), line) == 1; };
-  EXPECT_TRUE(has("--rate: the checkpoint has 0.30000000000000004, this command line 0.5; training goes on with 0.5, "
-                  "because this command line says so"))
+  EXPECT_TRUE(
+      has("--rate: the checkpoint has 0.30000000000000004, this command line 0.5; training goes on with 0.5, "
+          "because this command line says so"))
       << notes[0];
-  EXPECT_TRUE(has("--epochs: the checkpoint has 5, this command line 1; training goes on with 5, as without interruption"));
+  EXPECT_TRUE(
+      has("--epochs: the checkpoint has 5, this command line 1; training goes on with 5, as without interruption"));
   EXPECT_TRUE(has("--dtype: the checkpoint has bf16, this command line f32; results differ by rounding"));
   EXPECT_EQ(notes.size(), 8U) << "rate, beta1, warm-up, decay, epochs, shift, flip and dtype";
 }

@@ -98,7 +98,7 @@ class Executor {
   StepResult result_;
   Index step_ = 0;
   bool keep_ = false, failed_ = false;
-  Inspector* inspector_ = nullptr;  // while a step is repeated
+  Inspector* inspector_ = nullptr;              // while a step is repeated
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;
 };

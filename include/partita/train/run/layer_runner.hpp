@@ -20,8 +20,8 @@ struct Batch {
 
 /// The result of one microbatch or one step.
 struct StepResult {
-  double loss = 0;      ///< mean over the global batch; the same number on every rank
-  double accuracy = 0;  ///< fraction of correct predictions; NaN if the target holds values
+  double loss = 0;       ///< mean over the global batch; the same number on every rank
+  double accuracy = 0;   ///< fraction of correct predictions; NaN if the target holds values
   bool skipped = false;  ///< the weights were not updated (TrainerOptions::on_nan, and overflow of f16)
 };
 
@@ -64,7 +64,7 @@ struct RunContext {
   TrafficCounter& counter;
   std::shared_ptr<Allocator> allocator;
   std::uint64_t seed = 0;
-  bool overlap = true;  ///< compute while messages travel
+  bool overlap = true;         ///< compute while messages travel
   StepGuard* guard = nullptr;  ///< decides whether a step updates the weights; null: always
 };
 

@@ -19,11 +19,11 @@ struct RunRecord {
     Index good_steps = 0, not_finite = 0, beyond_f16 = 0;
   };
 
-  std::string model;       ///< Model::describe
-  std::string version;     ///< of the program; "" if a program before version 0.2 wrote the checkpoint
-  Index step = 0;          ///< steps done
-  Index samples = 0;       ///< of an epoch; 0 before the first
-  Index decay_steps = 0;   ///< the step at which the decay of the learning rate ends
+  std::string model;      ///< Model::describe
+  std::string version;    ///< of the program; "" if a program before version 0.2 wrote the checkpoint
+  Index step = 0;         ///< steps done
+  Index samples = 0;      ///< of an epoch; 0 before the first
+  Index decay_steps = 0;  ///< the step at which the decay of the learning rate ends
   Guard guard;
   TrainerOptions options;  ///< with the options that shape the course of a training
 

@@ -60,9 +60,9 @@ struct EpochReport {
   double loss = 0;      ///< mean over these samples, without those of skipped steps
   double accuracy = 0;  ///< fraction; not a number where the target is values
   double seconds = 0;
-  Index first = 0;      ///< steps of the epoch that were done before: the epoch was resumed
-  Index all = 0;        ///< steps of a whole epoch; more than first + steps if the epoch was not finished
-  Index skipped = 0;    ///< steps that left the weights as they were
+  Index first = 0;    ///< steps of the epoch that were done before: the epoch was resumed
+  Index all = 0;      ///< steps of a whole epoch; more than first + steps if the epoch was not finished
+  Index skipped = 0;  ///< steps that left the weights as they were
 };
 
 /// What Trainer::load_weights() did.
@@ -209,8 +209,8 @@ class Trainer {
   KernelReport kernel_report_;
   const Dataset* prepared_ = nullptr;
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
-  Index samples_ = 0;        // of an epoch so far, 0 before the first
-  Index loaded_decay_ = 0;   // where the decay of the learning rate ends, if a checkpoint says so
+  Index samples_ = 0;       // of an epoch so far, 0 before the first
+  Index loaded_decay_ = 0;  // where the decay of the learning rate ends, if a checkpoint says so
   bool stopping_ = false;
 };
 

@@ -22,9 +22,10 @@ std::optional<CheckpointFile> existing(const std::string& path) {
   try {
     return CheckpointFile(path);
   } catch (const Error& error) {
-    fail("--save {}: the file there is not a checkpoint of Partita, so it is not replaced; save to another name, or "
-         "remove it ({})",
-         path, error.what());
+    fail(
+        "--save {}: the file there is not a checkpoint of Partita, so it is not replaced; save to another name, or "
+        "remove it ({})",
+        path, error.what());
   }
 }
 
@@ -81,9 +82,10 @@ void check_replaceable(const Options& options) {
   const auto there = existing(options.save);
   const bool loaded = !options.load.empty() && !options.new_run && real_path(options.load) == real_path(options.save);
   if (there && !options.overwrite && !loaded)
-    fail("--save {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
-         "--overwrite",
-         options.save, describe(*there), options.save);
+    fail(
+        "--save {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
+        "--overwrite",
+        options.save, describe(*there), options.save);
 }
 
 Checkpoints::Checkpoints(const Options& options, Communicator& world)
@@ -120,7 +122,8 @@ void Checkpoints::after_step(Trainer& trainer, bool ends_epoch) {
   }
   const bool due = options_.save_every > 0 && trainer.steps_done() % options_.save_every == 0 && !ends_epoch;
   if (due || asked.save || asked.stop) save(trainer);
-  if (first_ && asked.save) fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
+  if (first_ && asked.save)
+    fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
 }
 
 void Checkpoints::after_epoch(Trainer& trainer) {
@@ -131,9 +134,10 @@ void Checkpoints::after_epoch(Trainer& trainer) {
 void Checkpoints::check_owner() const {
   const auto there = existing(options_.save);
   if (there && there->identity() != own_)
-    fail("--save {}: another run has written it meanwhile, {}; it stays as it is, and this run ends; give each run a "
-         "name of its own",
-         options_.save, describe(*there));
+    fail(
+        "--save {}: another run has written it meanwhile, {}; it stays as it is, and this run ends; give each run a "
+        "name of its own",
+        options_.save, describe(*there));
 }
 
 void Checkpoints::save(Trainer& trainer) {
@@ -171,8 +175,8 @@ void Checkpoints::finish(const Trainer& trainer) const {
     throw RunFailed(fmt::format("SIGTERM ended the run after {}; nothing was saved, because there was no --save FILE",
                                 counted(trainer.steps_done(), "step")));
   if (!first_) return;
-  fmt::print("stopped    by SIGTERM after {}; {} was saved; resume with\n           {}\n",
-             counted(saved_step_, "step"), options_.save, resuming_command());
+  fmt::print("stopped    by SIGTERM after {}; {} was saved; resume with\n           {}\n", counted(saved_step_, "step"),
+             options_.save, resuming_command());
   std::fflush(stdout);
 }
 

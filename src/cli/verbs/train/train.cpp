@@ -133,10 +133,10 @@ Json to_json(const EpochReport& report) {
 
 void print_report(const char* what, const EpochReport& report) {
   const bool part = report.first > 0 || report.steps < report.all;
-  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s{}\n", what, report.epoch,
-             print_result(report.loss, report.accuracy), report.seconds,
-             static_cast<double>(report.samples) / report.seconds,
-             part ? fmt::format("  (steps {} to {} of {})", report.first + 1, report.first + report.steps, report.all) : "");
+  fmt::print(
+      "{} {:<3}  {}  {:.1f} s  {:.0f} images/s{}\n", what, report.epoch, print_result(report.loss, report.accuracy),
+      report.seconds, static_cast<double>(report.samples) / report.seconds,
+      part ? fmt::format("  (steps {} to {} of {})", report.first + 1, report.first + report.steps, report.all) : "");
   std::fflush(stdout);
 }
 
@@ -297,7 +297,9 @@ class Run {
   }
 
   void print_skipped() const {
-    const auto left = [](Index steps) { return fmt::format("{} left the weights as they were", counted(steps, "step")); };
+    const auto left = [](Index steps) {
+      return fmt::format("{} left the weights as they were", counted(steps, "step"));
+    };
     if (const Index steps = trainer_.skipped_not_finite(); steps > 0)
       fmt::print("note       {}: a number was not finite\n", left(steps));
     if (options_.verb == "train" && options_.trainer.dtype == DType::f16)
