@@ -48,7 +48,7 @@ Strategy strategy_of(const std::string& name) {
   static const std::map<std::string, std::function<Strategy()>> all{
       {"sample", [&] { return uniform("data=2", "N@data"); }},
       {"sample, 4 microbatches", [&] { return uniform("data=2", "N@data").schedule("gpipe", 4); }},
-      {"sample, distributed update",
+      {"sample, sharded optimizer",
        [&] { return uniform("data=2", "N@data").optimizer_state(Strategy::OptimizerState::sharded); }},
       {"spatial H", [&] { return uniform("y=2", "N H@y"); }},
       {"spatial W", [&] { return uniform("x=2", "N W@x"); }},
@@ -68,7 +68,7 @@ Strategy strategy_of(const std::string& name) {
 
 std::vector<Subject> subjects() {
   const std::vector<std::string> images{"sample",
-                                        "sample, distributed update",
+                                        "sample, sharded optimizer",
                                         "sample, 4 microbatches",
                                         "spatial H",
                                         "spatial W",
@@ -79,7 +79,7 @@ std::vector<Subject> subjects() {
                                         "zb-h1, 4",
                                         "chimera, 4"};
   const std::vector<std::string> products{
-      "sample", "sample, distributed update", "columns", "rows", "channels", "whole", "1f1b, 4", "1f1b, 8"};
+      "sample", "sample, sharded optimizer", "columns", "rows", "channels", "whole", "1f1b, 4", "1f1b, 8"};
   const auto sized = [](const char* name, Index extent, double width) {
     ModelSize size;
     size.extent = extent;

@@ -29,8 +29,8 @@ void draw(const LocalBatch& batch) {
 }  // namespace
 
 int main() {
-  // The network of Dryden et al. 2019 for 256x256 meshes, with an eighth of the channels. The README has results for
-  // 2048x2048 and all channels.
+  // The network of Dryden et al. 2019 for 256x256 meshes, with an eighth of the channels. docs/strategies.md has
+  // results for 2048x2048 and all channels.
   const Model model = mesh_tangling({.extent = 256, .width = 0.125});
   const Index limit = Index{15} << 20;
   const Workload workload{.batch = 1, .dtype = DType::f64, .optimizer = {.rate = 0.01}};

@@ -38,7 +38,7 @@ Model model() {
   return m;
 }
 
-Strategy stages(const std::string& schedule) {
+Strategy stages(ScheduleKind schedule) {
   Strategy s;
   s.group({"image", "pool1", Grid::parse("y=2 x=2")})  // rows and columns over four ranks
       .group({"conv2", "relu2", Grid::parse("c=2")})   // channels over two
@@ -52,15 +52,15 @@ Strategy stages(const std::string& schedule) {
 
 int main() {
   const Workload workload{.batch = 32, .optimizer = {}};
-  const Plan plan = bind(model(), stages("1f1b"), workload);
+  const Plan plan = bind(model(), stages(ScheduleKind::one_f_one_b), workload);
   for (const auto& layer : plan.layers)
     for (const auto& boundary : layer.sends_to_stages)
       fmt::print("{} goes from stage {} as \"{}\" to stage {} as \"{}\"\n", layer.name, layer.group,
                  boundary.from.print(), boundary.group, boundary.to.print());
-  for (const char* kind : {"gpipe", "1f1b", "zb-h1"}) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1}) {
     const Plan each = bind(model(), stages(kind), workload);
     const Simulation run = simulate(each.schedule, graph_of(each), equal_times(3, 1, {}, 0));
-    fmt::print("\n{}: bubble rate {:.3f}; ranks 0, 4 and 6 hold {}, {} and {}\n{}", kind, run.bubble_rate(),
+    fmt::print("\n{}: bubble rate {:.3f}; ranks 0, 4 and 6 hold {}, {} and {}\n{}", name(kind), run.bubble_rate(),
                print_bytes(peak_memory(each, 0).total), print_bytes(peak_memory(each, 4).total),
                print_bytes(peak_memory(each, 6).total), draw_timeline(run, 100));
   }

@@ -83,11 +83,6 @@ TransferPlan Halo::transfer(int rank) const {
   return plan_transfer(ranks, owned, needed, rank, grid());
 }
 
-Traffic Halo::traffic(int rank, Index element_size) const {
-  const auto plan = transfer(rank);
-  return {static_cast<Index>(plan.sends.size()), plan.sent() * element_size};
-}
-
 // It is enough to look at the ranks that differ from rank 0 along these axes. Along other axes ranks exchange nothing,
 // and rank 0 has the largest block.
 bool Halo::none() const {

@@ -13,6 +13,10 @@ Index TransferPlan::sent() const {
   return elements;
 }
 
+Traffic TransferPlan::traffic(Index element_size) const {
+  return {static_cast<Index>(sends.size()), sent() * element_size};
+}
+
 namespace {
 
 /// True if `rank` is the nearest of `ranks` to `receiver`, and the lowest of those that are equally near.

@@ -1,4 +1,5 @@
-"""Writes bench/results/summary.md from the JSON lines beside it: one row a subject, machine and date."""
+"""Writes bench/results/summary.md from the JSON lines beside it, one row per subject, machine and date. Also writes the
+table of results in README.md."""
 
 import collections
 import json
@@ -9,6 +10,21 @@ import statistics
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "results"
 FILE = re.compile(r"(\d{4}-\d\d-\d\d)-(.*)\.jsonl$")
 OPPONENTS = {"jax": "JAX", "mpi": "MPI", "onednn": "oneDNN", "pytorch": "PyTorch", "scalapack": "ScaLAPACK"}
+README = RESULTS.parents[1] / "README.md"
+# README's headlines: what, compared with, the opponent, file of results, case.
+HEADLINES = [
+    ("training `fashion-cnn`, batch 128, 2 cores", "PyTorch 2.15, its fastest mode", "PyTorch", "2026-11-23-vm-epyc",
+     "fashion-cnn-sample-batch128-peers"),
+    ("training `resnet50`, batch 16, 2 cores", "PyTorch 2.15, its fastest mode", "PyTorch", "2026-11-23-vm-epyc",
+     "resnet50-sample-batch16-peers"),
+    ("training `mesh-tangling`, one 1024x1024 sample over space, 2 cores", "PyTorch 2.15, its fastest mode", "PyTorch",
+     "2026-11-21-vm-partitioned", "mesh-tangling-spatial-batch1-peers"),
+    ("training `resnet50` over samples, 2 ranks", "one rank", "one rank", "2026-11-23-vm-epyc", "resnet50-sample-batch16"),
+    ("training `mesh-tangling` over space, 2 ranks", "one rank", "one rank", "2026-11-23-vm-epyc",
+     "mesh-tangling-spatial-batch1"),
+    ("all-reduce of 16 MiB, 2 ranks", "MPICH 4.0", "MPI", "2026-11-23-vm-epyc", "all-reduce-16MiB"),
+]
+PREDICTIONS = "2026-11-23-vm-epyc-cost-model"
 INTRODUCTION = """# Results of the benchmarks
 
 `python3 -B bench/support/summary.py` writes this page from the `.jsonl` files in this folder; do not edit it.
@@ -62,7 +78,7 @@ def subject_of_time(result):
 
 
 def ratios(group):
-    """One ratio a case: against the fastest of the opponent's ways to run it."""
+    """One ratio per case: against the fastest of the opponent's ways to run it."""
     least = {}
     for result in group:
         least[result["case"]] = min(result["ratio"], least.get(result["case"], result["ratio"]))
@@ -124,6 +140,30 @@ def exchanges(results):
                  ["subject", "against", "machine", "date", "cases", "as expected"], rows)
 
 
+def headline(what, against, ratio_of, file, case):
+    """One row of README's table: the ratio of a case in a file of results, against the opponent's fastest way."""
+    lines = [json.loads(line) for line in (RESULTS / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = [r for r in lines if r.get("case") == case and r["ranks"] == 2 and opponent(r) == ratio_of]
+    return f"| {what} ({file[5:10]}) | {against} | {min(r['ratio'] for r in found):.2f} |"
+
+
+def prediction_headline(file):
+    errors = [abs(r["error"]) for r in read(RESULTS) if "predicted" in r and f"({file}." in r["machine"]]
+    return (f"| predicted time of a step, {len(errors)} strategies ({file[5:10]}) | measured time | "
+            f"{statistics.median(errors):.1%} median error, {max(errors):.1%} worst |")
+
+
+def headlines():
+    """README's table of results."""
+    rows = [headline(*row) for row in HEADLINES] + [prediction_headline(PREDICTIONS)]
+    return "\n".join(["| what | compared with | ratio |", "|---|---|---|", *rows]) + "\n"
+
+
+def readme(text):
+    """README's text with the table of results as it should be."""
+    return re.sub(r"\| what \| compared with \| ratio \|\n(\|.*\n)+", headlines(), text)
+
+
 def summary(folder=RESULTS):
     """The whole page."""
     results = read(folder)
@@ -132,3 +172,4 @@ def summary(folder=RESULTS):
 
 if __name__ == "__main__":
     (RESULTS / "summary.md").write_text(summary(), encoding="utf-8")
+    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")

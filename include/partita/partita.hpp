@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything that a program needs to declare a model, to partition it and to train it; see README.md.
+/// Everything that a program needs to declare a model, to partition it and to train it. docs/index.md lists the pages
+/// that explain it.
 #include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"

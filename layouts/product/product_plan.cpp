@@ -88,8 +88,9 @@ class ProductChooser {
     return fmt::format("{}, {}, {}", one('A', a_), one('B', b_), one('C', c_));
   }
 
-  /// Returns the roles that an axis may take. It may cut what it cuts in an operand. If it cuts an operand or if C is
-  /// partial over it, it may also cut the first dimension of any index. It may always cut nothing.
+  /// Returns the roles that an axis may take. An axis may keep the dimension that it shards in an operand. If it shards
+  /// an operand, or if C is partial over it, it may also shard the first dimension of any index. It may always
+  /// replicate.
   Roles roles_of(int axis) const {
     Roles roles;
     const auto add = [&](Role role) {

@@ -173,12 +173,12 @@ class Chooser {
     };
     add(request_.arriving[0], way.x[0]);
     add(way.y, request_.output);
-    cost.words += static_cast<double>(way.x_halo->traffic(0, 1).bytes);
+    cost.words += static_cast<double>(way.x_halo->transfer(0).sent());
     if (!request_.training) return cost;
     add(request_.output.dual(), way.y.dual());
     if (request_.needs_dx) {
       add(way.dx[0], request_.arriving[0].dual());
-      cost.words += static_cast<double>(way.dy_halo->traffic(0, 1).bytes);
+      cost.words += static_cast<double>(way.dy_halo->transfer(0).sent());
     }
     for (const auto& dw : way.dw)
       cost.words += wire_of_all_reduce(static_cast<double>(dw.owned(0).volume()), dw.grid().group_size(dw.partial()));
@@ -190,7 +190,9 @@ class Chooser {
     if (request_.output.partial() != 0) refuse_partial(request_.output);
     if (product_.groups > 1)
       fail(
-          "{} groups of channels stay whole: input \"{}\", output \"{}\" and weights{} must shard them in the same way",
+          "a grouped convolution cannot split its {} groups: input \"{}\", output \"{}\" and weights{} must shard C in "
+          "the "
+          "same way",
           product_.groups, x.print(), request_.output.print(),
           request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
     if (request_.weights)

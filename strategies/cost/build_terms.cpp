@@ -20,7 +20,7 @@ bool splits_backward(const Schedule& schedule) {
 CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
                                  const Grid* whole)
     : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
-  terms_.candidates.reserve(plan.layers.size());
+  terms_.options.reserve(plan.layers.size());
   if (times.empty()) return;
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
 }
@@ -181,9 +181,9 @@ int CostTermBuilder::number(const Route& route) {
 
 Movement CostTermBuilder::movement(const Route& route, const Traffic& traffic) {
   Movement movement{number(route), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes),
-                    static_cast<int>(terms_.candidates.size())};
+                    static_cast<int>(terms_.options.size())};
   for (const CollectiveAlgorithm algorithm : algorithms(route.verb))
-    terms_.candidates.push_back(
+    terms_.options.push_back(
         {algorithm, collective_cost(route.verb, algorithm, route.ranks, movement.bytes / movement.messages)});
   return movement;
 }

@@ -60,11 +60,11 @@ class CostFormula::Parts {
       : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_share_(share_of_larger_microbatches(plan)) {
     CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.stage_of_group.size());
-    PriceCache cache;
+    TermsCache cache;
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const int index = static_cast<int>(i), number = layer_number(builder, cache, index);
+      const int index = static_cast<int>(i), distinct = distinct_number(builder, cache, index);
       Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
-      group.layers.push_back({index, number, -1});
+      group.layers.push_back({index, distinct, -1});
       if (plan.workload.training)
         if (auto sums = builder.sums(index); !sums.empty()) {
           group.layers.back().sums = static_cast<int>(sums_.size());
@@ -78,7 +78,7 @@ class CostFormula::Parts {
       groups_[group].update = builder.update(static_cast<int>(group));
     for (Group& group : groups_) {
       std::reverse(group.layers.begin(), group.layers.end());
-      group.counts = count_prices(group.layers);
+      group.counts = count_distinct(group.layers);
     }
     terms_ = std::move(builder).take();
   }
@@ -101,9 +101,9 @@ class CostFormula::Parts {
     cost.samples_per_second = static_cast<double>(plan_.workload.batch) / cost.seconds;
     cost.layers.resize(plan_.layers.size());
     for (const Group& group : groups_)
-      for (const auto& [layer, number, sums] : group.layers) {
+      for (const auto& [layer, distinct, sums] : group.layers) {
         LayerCost& layer_cost = cost.layers[static_cast<std::size_t>(layer)];
-        layer_cost = priced.layers[static_cast<std::size_t>(number)];
+        layer_cost = priced.layers[static_cast<std::size_t>(distinct)];
         if (sums >= 0) layer_cost.grad_reduce = priced.sums[static_cast<std::size_t>(sums)].seconds;
       }
     cost.transfers = priced.transfers;
@@ -115,17 +115,18 @@ class CostFormula::Parts {
   }
 
  private:
-  /// One layer of a group. `price` is an index into distinct_. `sums` is an index into sums_, or -1 if the layer
+  /// One layer of a group. `distinct` is an index into distinct_. `sums` is an index into sums_, or -1 if the layer
   /// completes no gradient sums.
   struct Layer {
-    int index = 0, price = 0, sums = -1;
+    int index = 0, distinct = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;                // in the order of the backward pass: last layer first
-    std::vector<std::pair<int, int>> counts;  // each price in ascending order, and how many layers have it
+    std::vector<Layer> layers;  // in the order of the backward pass: last layer first
+    std::vector<std::pair<int, int>>
+        counts;  // each index into distinct_ in ascending order, and how many layers have it
     UpdateTerms update;
   };
-  /// Indices into prices_ for a microbatch of the larger and of the smaller size; -1 if there is no such size.
+  /// Indices into layer_terms_ for a microbatch of the larger and of the smaller size; -1 if there is no such size.
   struct Sizes {
     int larger = 0, smaller = -1;
   };
@@ -147,41 +148,42 @@ class CostFormula::Parts {
     Traffic traffic;
   };
 
-  /// A layer and the index of its price in prices_.
-  struct PricedLayer {
+  /// A layer and the index of its terms in layer_terms_.
+  struct KnownLayer {
     const LayerPlan* layer;
     int stage, number;
   };
   /// The index in distinct_ of layers that share the bindings of both sizes.
-  struct PricedBinding {
+  struct KnownBinding {
     const LayerBinding* smaller;
     bool recompute;
     int number;
   };
-  /// The prices found so far. It holds many small objects that are freed together, so they share one memory resource.
-  struct PriceCache {
+  /// The terms made so far. It holds many small objects that are freed together, so they share one memory resource.
+  struct TermsCache {
     std::pmr::monotonic_buffer_resource memory{1 << 14};  // bytes; enough for about a hundred distinct layers
-    std::pmr::unordered_multimap<const LayerBinding*, PricedBinding> bindings{&memory};
-    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // indices into prices_ of both sizes -> index in distinct_
-    std::pmr::unordered_map<std::size_t, std::pmr::vector<PricedLayer>> layers{&memory};  // one per price, by cost_hash
+    std::pmr::unordered_multimap<const LayerBinding*, KnownBinding> bindings{&memory};
+    std::pmr::map<std::pair<int, int>, int> sizes{
+        &memory};  // indices into layer_terms_ of both sizes -> index in distinct_
+    std::pmr::unordered_map<std::size_t, std::pmr::vector<KnownLayer>> layers{&memory};  // by cost_hash
   };
 
-  static std::vector<std::pair<int, int>> count_prices(const std::vector<Layer>& layers) {
-    std::vector<int> prices;
-    prices.reserve(layers.size());
-    for (const Layer& layer : layers) prices.push_back(layer.price);
-    std::sort(prices.begin(), prices.end());
+  static std::vector<std::pair<int, int>> count_distinct(const std::vector<Layer>& layers) {
+    std::vector<int> all;
+    all.reserve(layers.size());
+    for (const Layer& layer : layers) all.push_back(layer.distinct);
+    std::sort(all.begin(), all.end());
     std::vector<std::pair<int, int>> counts;
-    counts.reserve(prices.size());
-    for (const int price : prices) {
-      if (counts.empty() || counts.back().first != price) counts.emplace_back(price, 0);
+    counts.reserve(all.size());
+    for (const int distinct : all) {
+      if (counts.empty() || counts.back().first != distinct) counts.emplace_back(distinct, 0);
       ++counts.back().second;
     }
     return counts;
   }
 
-  /// Returns the layer's index in distinct_. Most layers share their bindings, and thus their price, with others.
-  int layer_number(CostTermBuilder& builder, PriceCache& cache, int index) {
+  /// Returns the layer's index in distinct_. Most layers share their bindings, and thus their terms, with others.
+  int distinct_number(CostTermBuilder& builder, TermsCache& cache, int index) {
     const auto i = static_cast<std::size_t>(index);
     const LayerPlan& layer = plan_.layers[i];
     const LayerBinding* smaller = larger_share_ == 1 ? nullptr : plan_.remainder_layers[i].binding.get();
@@ -190,8 +192,8 @@ class CostFormula::Parts {
       return each.second.smaller == smaller && each.second.recompute == layer.recompute;
     });
     if (bound != end && layer.sends_to_stages.empty()) return bound->second.number;
-    const std::pair sizes{price_number(builder, cache, index, false),
-                          smaller == nullptr ? -1 : price_number(builder, cache, index, true)};
+    const std::pair sizes{terms_number(builder, cache, index, false),
+                          smaller == nullptr ? -1 : terms_number(builder, cache, index, true)};
     const auto [found, inserted] = cache.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
     if (inserted) distinct_.push_back({sizes.first, sizes.second});
     if (layer.sends_to_stages.empty())
@@ -199,15 +201,15 @@ class CostFormula::Parts {
     return found->second;
   }
 
-  /// Returns the index of the layer's price in prices_. Layers of equal cost share one.
-  int price_number(CostTermBuilder& builder, PriceCache& cache, int index, bool of_remainder) {
+  /// Returns the index of the layer's terms in layer_terms_. Layers of equal cost share one.
+  int terms_number(CostTermBuilder& builder, TermsCache& cache, int index, bool of_remainder) {
     const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
     auto& candidates = cache.layers[cost_hash(layer)];
     for (const auto& [other, stage, number] : candidates)
       if (stage == plan_.stage_of(index) && equivalent_cost(layer, *other)) return number;
-    candidates.push_back({&layer, plan_.stage_of(index), static_cast<int>(prices_.size())});
-    prices_.push_back(builder.layer(index, of_remainder));
-    return static_cast<int>(prices_.size()) - 1;
+    candidates.push_back({&layer, plan_.stage_of(index), static_cast<int>(layer_terms_.size())});
+    layer_terms_.push_back(builder.layer(index, of_remainder));
+    return static_cast<int>(layer_terms_.size()) - 1;
   }
 
   void check(const Machine& machine) const {
@@ -222,10 +224,10 @@ class CostFormula::Parts {
     Priced priced;
     priced.layers.reserve(distinct_.size());
     for (const auto& [larger, smaller] : distinct_) {
-      priced.layers.push_back(rates.layer(prices_[static_cast<std::size_t>(larger)]));
+      priced.layers.push_back(rates.layer(layer_terms_[static_cast<std::size_t>(larger)]));
       if (smaller < 0) continue;
       LayerCost& mean = priced.layers.back();  // weighted by the number of microbatches of each size
-      const LayerCost smaller_cost = rates.layer(prices_[static_cast<std::size_t>(smaller)]);
+      const LayerCost smaller_cost = rates.layer(layer_terms_[static_cast<std::size_t>(smaller)]);
       for (PassCost LayerCost::*pass : passes_of_layer) {
         mean.*pass = mean.*pass * larger_share_;
         mean.*pass += smaller_cost.*pass * (1 - larger_share_);
@@ -245,8 +247,8 @@ class CostFormula::Parts {
   GroupTimes times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
     GroupTimes times{0, 0, 0, 0, 0};
     double now = 0, link_free = 0;
-    for (const auto& [index, number, sums] : group.layers) {
-      const LayerCost& layer = priced.layers[static_cast<std::size_t>(number)];
+    for (const auto& [index, distinct, sums] : group.layers) {
+      const LayerCost& layer = priced.layers[static_cast<std::size_t>(distinct)];
       const double data = layer.backward_data.total(), filter = layer.backward_filter.total();
       times.forward += layer.forward.total();
       times.backward_data += data;
@@ -295,9 +297,9 @@ class CostFormula::Parts {
       const int replica = plan_.replica_on(static_cast<int>(i), cost.stage);
       if (replica < 0) continue;
       const double microbatches = plan_.microbatches_of(replica);
-      for (const auto& [number, layers] : groups_[i].counts)
+      for (const auto& [distinct, layers] : groups_[i].counts)
         for (const PassCost LayerCost::*pass : passes_of_layer)
-          cost.parts.passes += priced.layers[static_cast<std::size_t>(number)].*pass * (layers * microbatches);
+          cost.parts.passes += priced.layers[static_cast<std::size_t>(distinct)].*pass * (layers * microbatches);
       cost.parts.transfers += priced.busy[i] * microbatches;
       cost.parts.grad_reduce += priced.times.groups[i].reduce;
       cost.parts.update += priced.times.groups[i].step;
@@ -331,7 +333,7 @@ class CostFormula::Parts {
   GroupGraph graph_;
   double larger_share_;  // the share of microbatches of the larger size
   CostTerms terms_;
-  std::vector<std::vector<RankTerms>> prices_;  // one per distinct layer and microbatch size
+  std::vector<std::vector<RankTerms>> layer_terms_;  // one per distinct layer and microbatch size
   std::vector<Sizes> distinct_;
   std::vector<std::vector<GradReduceTerms>> sums_;
   std::vector<Group> groups_;

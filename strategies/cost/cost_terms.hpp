@@ -20,7 +20,7 @@ struct Route {
 };
 
 /// An algorithm that a collective can use, with the coefficients of latency, bandwidth and arithmetic.
-struct Candidate {
+struct CollectiveOption {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   CollectiveCost cost;
 };
@@ -29,7 +29,7 @@ struct Candidate {
 struct Movement {
   int route = 0;  ///< index into CostTerms::routes
   double messages = 0, bytes = 0;
-  int candidates = 0;  ///< index of the first entry in CostTerms::candidates; there is one per algorithm
+  int options = 0;  ///< index of the first entry in CostTerms::options; there is one per algorithm
 };
 
 /// A value of LayerMovement::hidden_by: the forward that a backward pass recomputes.
@@ -79,7 +79,7 @@ struct UpdateTerms {
 /// The tables that the terms of a plan refer to: all routes, and the algorithms of all collectives.
 struct CostTerms {
   std::vector<Route> routes;
-  std::vector<Candidate> candidates;
+  std::vector<CollectiveOption> options;
 };
 
 /// The seconds of the sums of a layer's buckets.

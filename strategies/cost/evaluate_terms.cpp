@@ -48,14 +48,14 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
   }
 }
 
-const Candidate& MachineRates::cheapest(const Movement& movement) const {
+const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
   const Way& way = this->way(movement);
   const Verb verb = terms_.routes[static_cast<std::size_t>(movement.route)].verb;
-  const Candidate* best = &terms_.candidates[static_cast<std::size_t>(movement.candidates)];
-  const Candidate* const end = best + algorithms(verb).size();
+  const CollectiveOption* best = &terms_.options[static_cast<std::size_t>(movement.options)];
+  const CollectiveOption* const end = best + algorithms(verb).size();
   const double beta = 1 / way.bandwidth;
   double least = best->cost.seconds(way.latency, beta, gamma_);
-  for (const Candidate* each = best + 1; each != end; ++each)
+  for (const CollectiveOption* each = best + 1; each != end; ++each)
     if (const double seconds = each->cost.seconds(way.latency, beta, gamma_); seconds < least) {
       least = seconds;
       best = each;

@@ -21,7 +21,7 @@ class MachineRates {
   const Way& way(const Movement& movement) const { return ways_[static_cast<std::size_t>(movement.route)]; }
   double seconds(const Movement& movement) const;
   /// Returns the cheapest algorithm of a collective.
-  const Candidate& cheapest(const Movement& movement) const;
+  const CollectiveOption& cheapest(const Movement& movement) const;
   /// Returns the share of the machine's arithmetic rate that a kernel reaches.
   double share(const KernelTerm& kernel) const;
   /// Returns the seconds of the forward work at the machine's rates.

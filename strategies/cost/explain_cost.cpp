@@ -93,19 +93,19 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
 }  // namespace
 
 std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index) {
-  CostTermBuilder compiler(plan, machine, times, splits_backward(plan.schedule));
+  CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
   const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
   const Grid& grid = plan.grid_of(index);
-  const auto ranks = compiler.layer(index, false);
-  const LayerCost cost = MachineRates(compiler.terms(), machine).layer(ranks);
+  const auto ranks = builder.layer(index, false);
+  const LayerCost cost = MachineRates(builder.terms(), machine).layer(ranks);
   std::string text =
-      fmt::format("{}: {} a microbatch of {} samples, on rank {} of its grid, which takes longest\n", layer.name,
+      fmt::format("{}: {} per microbatch of {} samples, on rank {} of its grid, the slowest\n", layer.name,
                   time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
                   plan.samples(0).extent(), cost.rank);
-  const KernelTerm kernel = compiler.kernel(layer, cost.rank);
+  const KernelTerm kernel = builder.kernel(layer, cost.rank);
   const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
                                                       timed_loop(plan, plan.stage_of(index)))
-                                           : work_formula(MachineRates(compiler.terms(), machine), machine, kernel);
+                                           : work_formula(MachineRates(builder.terms(), machine), machine, kernel);
   const auto compute = [&](std::string_view pass, const PassCost& of) {
     if (of.compute > 0) text += line(pass, "compute", of.compute, source);
   };
@@ -114,10 +114,10 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
   compute(name(Pass::backward_filter), cost.backward_filter);
   const auto add = [&](const std::vector<PlannedTraffic>& items) {
     for (const auto& item : items) {
-      const Movement movement = compiler.movement(item, grid, cost.rank);
-      const MachineRates rates(compiler.terms(), machine);
+      const Movement movement = builder.movement(item, grid, cost.rank);
+      const MachineRates rates(builder.terms(), machine);
       text += line(name(item.pass), item.role, rates.seconds(movement),
-                   formula({compiler.terms(), rates, machine}, item, movement));
+                   formula({builder.terms(), rates, machine}, item, movement));
     }
   };
   add(microbatch_traffic(plan, index, grid.first_rank() + cost.rank));
@@ -126,7 +126,7 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
                                  {Pass::backward_data, cost.backward_data},
                                  {Pass::backward_filter, cost.backward_filter}})
     if (of.hidden > 0)
-      text += fmt::format("    {:<16} {:<22} {:>12} of halos, behind its computing\n", name(pass), "hidden",
+      text += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",
                           time(of.hidden));
   return text;
 }

@@ -17,35 +17,35 @@ class PieceCost {
 
   /// Returns the cost of one microbatch, of the larger size or of the remainder.
   LayerCost layer(int layer, bool of_remainder) const {
-    CostTermBuilder compiler = this->compiler();
-    const auto ranks = compiler.layer(layer, of_remainder);
-    return MachineRates(compiler.terms(), machine_).layer(ranks);
+    CostTermBuilder builder = this->builder();
+    const auto ranks = builder.layer(layer, of_remainder);
+    return MachineRates(builder.terms(), machine_).layer(ranks);
   }
   GradReduceCost sums(int layer) const {
-    CostTermBuilder compiler = this->compiler();
-    const auto ranks = compiler.sums(layer);
-    return MachineRates(compiler.terms(), machine_).grad_reduce(ranks);
+    CostTermBuilder builder = this->builder();
+    const auto ranks = builder.sums(layer);
+    return MachineRates(builder.terms(), machine_).grad_reduce(ranks);
   }
   /// Returns the time of the weight update of a group.
   double update(int group) const {
-    CostTermBuilder compiler = this->compiler();
-    return MachineRates(compiler.terms(), machine_).update(compiler.update(group));
+    CostTermBuilder builder = this->builder();
+    return MachineRates(builder.terms(), machine_).update(builder.update(group));
   }
   /// Returns the time of an item of traffic on a rank of the grid, hidden or not.
   double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
-    CostTermBuilder compiler = this->compiler();
-    const Movement movement = compiler.movement(item, grid, rank);
-    return MachineRates(compiler.terms(), machine_).seconds(movement);
+    CostTermBuilder builder = this->builder();
+    const Movement movement = builder.movement(item, grid, rank);
+    return MachineRates(builder.terms(), machine_).seconds(movement);
   }
   /// Returns the share of this time that can overlap with computation.
   double overlap(const PlannedTraffic& item, const Grid& grid, int rank) const {
-    CostTermBuilder compiler = this->compiler();
-    const Movement movement = compiler.movement(item, grid, rank);
-    return MachineRates(compiler.terms(), machine_).way(movement).overlap;
+    CostTermBuilder builder = this->builder();
+    const Movement movement = builder.movement(item, grid, rank);
+    return MachineRates(builder.terms(), machine_).way(movement).overlap;
   }
 
  private:
-  CostTermBuilder compiler() const { return {plan_, machine_, times_, split_, whole_}; }
+  CostTermBuilder builder() const { return {plan_, machine_, times_, split_, whole_}; }
 
   const Plan& plan_;
   const Machine& machine_;

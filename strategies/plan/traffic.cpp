@@ -105,7 +105,7 @@ class TrafficList {
 
   void add_halo(Purpose purpose, const std::string& role, const TransferPlan& plan) {
     purpose_ = purpose;
-    add_exchange(role, grid_.all(), plan, sent(plan), rank_);
+    add_exchange(role, grid_.all(), plan, plan.traffic(element_), rank_);
   }
 
   void add_steps(Purpose purpose, const std::string& role, const LayerPlan::Steps& steps) {
@@ -117,7 +117,7 @@ class TrafficList {
   void cross(const StageBoundary& boundary) {
     const auto send = [&](const std::string& role, bool back) {
       const TransferPlan plan = boundary.transfer(world_rank_, back);
-      add_exchange(role, 0, plan, {static_cast<Index>(plan.sends.size()), plan.sent() * element_}, world_rank_);
+      add_exchange(role, 0, plan, plan.traffic(element_), world_rank_);
     };
     pass_ = Pass::stages;
     const int stage = plan_.stage_running(boundary.group, replica_);
@@ -143,9 +143,6 @@ class TrafficList {
         list.back().above = std::max(list.back().above, transfer.peer - rank);
       }
   }
-  Traffic sent(const TransferPlan& plan) const {
-    return {static_cast<Index>(plan.sends.size()), plan.sent() * element_};
-  }
   /// Returns true if a halo needs transfers. If all windows stay in their blocks, the halo has no axes.
   static bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; }
   /// Returns the transfers of x's halo. They are planned once, because the adjoint uses them too.
@@ -161,7 +158,7 @@ class TrafficList {
         continue;
       }
       const TransferPlan plan = plan_transfer(step.from, step.to, rank_);
-      add_exchange(role, step.axes, plan, sent(plan), rank_);
+      add_exchange(role, step.axes, plan, plan.traffic(element_), rank_);
     }
   }
 

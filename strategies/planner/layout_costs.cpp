@@ -301,7 +301,7 @@ double LayoutCosts::between(const PieceCost& price, const Layout& from, const La
   return seconds;
 }
 
-std::pair<double, double> LayoutCosts::bound(const CandidateLayoutCosts& costs, int microbatches) const {
+std::pair<double, double> LayoutCosts::lower_bound(const CandidateLayoutCosts& costs, int microbatches) const {
   double seconds = 0, longest = 0;
   for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
     double least = std::numeric_limits<double>::infinity();

@@ -3,7 +3,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/planner/planner.hpp"
-#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/choice_graph.hpp"
 
 #include <map>
 #include <memory>
@@ -71,7 +71,7 @@ class LayoutCosts {
   const std::vector<LeftOut>& left_out() const { return left_out_; }
   /// Returns two lower bounds in seconds: for the work of a step, and for the work of its longest layer. Both assume
   /// that redistributions are free.
-  std::pair<double, double> bound(const CandidateLayoutCosts& costs, int microbatches) const;
+  std::pair<double, double> lower_bound(const CandidateLayoutCosts& costs, int microbatches) const;
   /// Returns for each layer the seconds to send a microbatch's outputs to the next stage if a stage ends before this
   /// layer. `ways` has the pattern of each layer.
   std::vector<double> crossings(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const;

@@ -123,7 +123,7 @@ Planned MemoryLimitedSearch::thoroughly(Variant variant) {
 
 Planned MemoryLimitedSearch::priced(const Strategy& unplaced, double effort) {
   const auto price = [&](const Strategy& strategy) {
-    return Planned{strategy, estimate(bound(strategy), machine_, times_)};
+    return Planned{strategy, estimate(bind_plan(strategy), machine_, times_)};
   };
   if (unplaced.stage_count() == 1) return price(unplaced);
   std::vector<Planned> tried;

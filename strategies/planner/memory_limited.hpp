@@ -25,7 +25,7 @@ class MemoryLimitedSearch {
   /// ignored, because a variant of the strategy that holds less may run as fast.
   Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
   /// Binds a strategy whose stages are placed.
-  Plan bound(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }
+  Plan bind_plan(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }
 
   /// Offers a strategy whose stages are not placed yet. Keeps it, or its fastest variant that fits, if that is among
   /// the best. `seconds` estimates its step time.

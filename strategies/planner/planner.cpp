@@ -140,7 +140,7 @@ class Planner {
   void search() {
     std::priority_queue<Candidate> queue;
     for (auto& outline : outlines()) queue.push(std::move(outline));
-    LayoutCosts prices(model_, workload_, machine_, times_, spatial_);
+    LayoutCosts layout_costs(model_, workload_, machine_, times_, spatial_);
     int examined = 0, rounds = 0;
     bool offered = false;                         // whether any candidate has had a schedule
     std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same strategy with other names of axes
@@ -150,7 +150,7 @@ class Planner {
         const Candidate candidate = queue.top();
         queue.pop();
         if (candidate.known != Candidate::Known::layouts) {
-          for (auto& more : refined(candidate, prices)) queue.push(std::move(more));
+          for (auto& more : refined(candidate, layout_costs)) queue.push(std::move(more));
           continue;
         }
         if (!seen.emplace(candidate.stages, candidate.microbatches, candidate.seconds).second) continue;
@@ -165,7 +165,7 @@ class Planner {
         each.seconds = price(bind_single_stage(model_, each.strategy, workload_), each.strategy).seconds;
       offer(two_replicas);
     }
-    for (const auto& each : prices.left_out())
+    for (const auto& each : layout_costs.left_out())
       if (options_.left_out) options_.left_out(each);
     if (!offered && examined > 0) {
       std::string kinds;
@@ -186,12 +186,12 @@ class Planner {
 
   /// Returns the candidate with a better estimate, once per choice of layouts. Returns nothing if it cannot run, or if
   /// it duplicates another candidate.
-  std::vector<Candidate> refined(Candidate candidate, LayoutCosts& prices) const {
+  std::vector<Candidate> refined(Candidate candidate, LayoutCosts& layout_costs) const {
     const Index samples = (per_microbatch(candidate.microbatches) + candidate.shares.data - 1) / candidate.shares.data;
-    const CandidateLayoutCosts& costs = prices.costs(candidate.shares, samples);
+    const CandidateLayoutCosts& costs = layout_costs.costs(candidate.shares, samples);
     if (costs.patterns.empty()) return {};
     if (candidate.known == Candidate::Known::ideal) {
-      const auto [work, longest] = prices.bound(costs, candidate.microbatches);
+      const auto [work, longest] = layout_costs.lower_bound(costs, candidate.microbatches);
       candidate.known = Candidate::Known::bound;
       candidate.seconds = candidate.pipelined(work, longest);
       return {candidate};
@@ -202,14 +202,14 @@ class Planner {
     std::set<std::vector<int>> choices;
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       choices.emplace(model_.layers().size(), static_cast<int>(p));
-    const ChoiceGraph graph = prices.graph(costs, candidate.microbatches, 0);
+    const ChoiceGraph graph = layout_costs.graph(costs, candidate.microbatches, 0);
     choices.insert(eliminate_choices(graph).ways);
     for (const double exposed : exposed_shares)
-      choices.insert(eliminate_choices(prices.graph(costs, candidate.microbatches, exposed)).ways);
+      choices.insert(eliminate_choices(layout_costs.graph(costs, candidate.microbatches, exposed)).ways);
     std::vector<Candidate> all;
     for (const auto& ways : choices) {
       candidate.ways = ways;
-      estimate(candidate, prices, costs, graph);
+      estimate(candidate, layout_costs, costs, graph);
       if (!could_be_data(candidate)) all.push_back(candidate);
     }
     return all;
@@ -217,18 +217,18 @@ class Planner {
 
   /// Estimates the seconds of a step with the candidate's layouts. `graph` contains the gradient sums that nothing can
   /// hide; the others hide behind the backward pass of the last microbatch.
-  static void estimate(Candidate& candidate, const LayoutCosts& prices, const CandidateLayoutCosts& costs,
+  static void estimate(Candidate& candidate, const LayoutCosts& layout_costs, const CandidateLayoutCosts& costs,
                        const ChoiceGraph& graph) {
     const auto& ways = candidate.ways;
     const auto each = costs_of(graph, ways);
     const double work = std::accumulate(each.begin(), each.end(), 0.0);
     const Segments parts = minimize_max_segment(each, candidate.stages);
-    const auto crossings = prices.crossings(costs, ways);
+    const auto crossings = layout_costs.crossings(costs, ways);
     std::vector<double> transfers;
     for (const std::size_t begin : parts.begins) transfers.push_back(crossings[begin]);
     candidate.seconds =
         candidate.pipelined(work, parts.longest, transfers) +
-        prices.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+        layout_costs.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
     candidate.even = work / candidate.stages;
   }
 
@@ -322,7 +322,7 @@ class Planner {
     if (candidate.stages == 1) {
       const Strategy whole =
           candidate.microbatches == 1 ? layouts : scheduled(layouts, ScheduleKind::one_f_one_b, candidate);
-      offers.push_back({whole, price(best_.bound(whole)).seconds});
+      offers.push_back({whole, price(best_.bind_plan(whole)).seconds});
       return;
     }
     const Strategy staged = Strategy(layouts).stages(candidate.stages);
@@ -345,7 +345,7 @@ class Planner {
   StepCost price(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_); }
   /// Estimates a strategy after placing its stages with little effort.
   StepCost price(const Plan& uncut, const Strategy& strategy) {
-    return price(best_.bound(best_.placed(uncut, strategy, MemoryLimitedSearch::quick)));
+    return price(best_.bind_plan(best_.placed(uncut, strategy, MemoryLimitedSearch::quick)));
   }
 
   const Model& model_;

@@ -133,9 +133,9 @@ TEST(Halo, TrafficIsWhatTheTransferSends) {
     const auto halo = halo_of_inputs(x, y, windows);
     Index sent = 0, received = 0;
     for (int rank = 0; rank < 6; ++rank) {
-      sent += halo.traffic(rank, 8).bytes;
+      sent += halo.transfer(rank).traffic(8).bytes;
       for (const auto& recv : halo.transfer(rank).recvs) received += recv.box.volume() * 8;
-      EXPECT_EQ(halo.traffic(rank, 8).messages, static_cast<Index>(halo.transfer(rank).sends.size()));
+      EXPECT_EQ(halo.transfer(rank).traffic(8).messages, static_cast<Index>(halo.transfer(rank).sends.size()));
     }
     EXPECT_EQ(sent, received);
     EXPECT_TRUE(!halo.none() || sent == 0);
@@ -162,7 +162,7 @@ TEST(Halo, DiagonalNeighborsAreIncluded) {
   const std::vector<Window> windows{{3, 1, 1, 1, 1}, {3, 1, 1, 1, 1}};
   const auto halo = halo_of_inputs(x, x, windows);
   for (int rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(halo.traffic(rank, 1), (Traffic{3, channels * (2 + 2 + 1)}));  // a row, a column and a corner
+    EXPECT_EQ(halo.transfer(rank).traffic(1), (Traffic{3, channels * (2 + 2 + 1)}));  // a row, a column and a corner
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-"""bench/results/summary.md is what bench/support/summary.py makes of the JSON lines beside it."""
+"""bench/results/summary.md and the table of results in README.md are what bench/support/summary.py makes of the JSON
+lines."""
 
 import difflib
 import sys
@@ -9,10 +10,14 @@ sys.path.insert(0, str(sources.ROOT / "bench/support"))
 import summary  # noqa: E402, after its folder is known
 
 
-def check():
-    path = summary.RESULTS / "summary.md"
+def changes_of(path, new):
     old = path.read_text(encoding="utf-8") if path.exists() else ""
-    changes = list(difflib.unified_diff(old.splitlines(), summary.summary().splitlines(), "is", "should be", lineterm="", n=0))
+    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), f"{path.name} is", "should be", lineterm="", n=0))
+
+
+def check():
+    changes = changes_of(summary.RESULTS / "summary.md", summary.summary())
+    changes += changes_of(summary.README, summary.readme(summary.README.read_text(encoding="utf-8")))
     return [*changes, "run python3 -B bench/support/summary.py"] if changes else []
 
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "partita/base/traffic.hpp"
 #include "partita/base/window.hpp"
 #include "partita/layouts/layout.hpp"
 #include "partita/layouts/transfer.hpp"
@@ -38,8 +37,6 @@ class Halo {
 
   /// Returns the rank's part of the exchange.
   TransferPlan transfer(int rank) const;
-  /// Returns what the rank sends, if an element has `element_size` bytes.
-  Traffic traffic(int rank, Index element_size) const;
   /// True if no rank needs an element that it does not own.
   bool none() const;
   /// Returns the widest halo on each side of each spatial dimension, e.g. "H 1+1 W 0+2" (below + above); "" if there is

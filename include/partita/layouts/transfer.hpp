@@ -2,6 +2,7 @@
 
 #include "partita/base/box.hpp"
 #include "partita/base/grid.hpp"
+#include "partita/base/traffic.hpp"
 #include "partita/base/transfer.hpp"
 #include "partita/layouts/layout.hpp"
 
@@ -16,6 +17,8 @@ struct TransferPlan {
   std::vector<Transfer> sends, recvs, locals;
   /// The number of elements in all sends.
   Index sent() const;
+  /// The messages that the rank sends and their bytes, if an element has `element_size` bytes.
+  Traffic traffic(Index element_size) const;
 };
 
 /// Plans a transfer. Halos, redistributions and stage boundaries all use it. `owned[r]` is the box that rank r holds,

@@ -28,37 +28,57 @@ class Model {
  public:
   explicit Model(std::string name = "model") : name_(std::move(name)) {}
 
+  // layers.hpp documents the options. N C ... stands for samples, channels and up to three spatial dimensions D H W.
+
+  /// The model's only input: N C ..., as the data set delivers it.
   Value input(const std::string& name, const Input& input);
+  /// Convolution: N C ... becomes N F ... with Conv::filters channels.
   Value conv(const std::string& name, const Value& x, const Conv& conv);
+  /// The adjoint of a convolution: N C ... becomes N F ... with ConvTranspose::filters channels.
   Value conv_transpose(const std::string& name, const Value& x, const ConvTranspose& conv);
+  /// The maximum over a window of each channel. Padding counts as minus infinity.
   Value max_pool(const std::string& name, const Value& x, const Pool& pool);
+  /// The mean over a window of each channel.
   Value average_pool(const std::string& name, const Value& x, const Pool& pool);
   /// The mean over all spatial dimensions: N C ... becomes N C.
   Value global_average_pool(const std::string& name, const Value& x);
+  /// Normalization per channel, with statistics over the microbatch; in evaluation with running statistics. Same shape.
   Value batch_norm(const std::string& name, const Value& x, const BatchNorm& norm = {});
+  /// Normalization per sample and group of channels. Same shape.
   Value group_norm(const std::string& name, const Value& x, const GroupNorm& norm = {});
   /// Group normalization with one group per channel (Ulyanov et al. 2016).
   Value instance_norm(const std::string& name, const Value& x, double epsilon = 1e-5);
   /// Group normalization with one group, over the whole sample (Ba et al. 2016). Scale and shift are per channel.
   Value layer_norm(const std::string& name, const Value& x, double epsilon = 1e-5);
+  /// max(x, 0), element by element, as all activations.
   Value relu(const std::string& name, const Value& x);
+  /// x where x > 0, else slope x.
   Value leaky_relu(const std::string& name, const Value& x, double slope = 0.01);
+  /// x where x > 0, else alpha (exp x - 1).
   Value elu(const std::string& name, const Value& x, double alpha = 1);
+  /// 1 / (1 + exp -x).
   Value sigmoid(const std::string& name, const Value& x);
+  /// The hyperbolic tangent.
   Value tanh(const std::string& name, const Value& x);
+  /// x P(X <= x) for a standard normal X (Hendrycks and Gimpel 2016).
   Value gelu(const std::string& name, const Value& x);
+  /// x sigmoid(x).
   Value silu(const std::string& name, const Value& x);
   /// Adds any of the activations above.
   Value activation(const std::string& name, const Value& x, const Activation& f);
+  /// a + b, of equal shapes.
   Value add(const std::string& name, const Value& a, const Value& b);
   /// Concatenates the channels of all inputs, in the order of `inputs`.
   Value concatenate(const std::string& name, const std::vector<Value>& inputs);
+  /// Enlarges every spatial dimension by Upsample::scale.
   Value upsample(const std::string& name, const Value& x, const Upsample& upsample = {});
   /// Removes `margins` from both sides of every spatial dimension.
   Value crop(const std::string& name, const Value& x, const Padding& margins);
   /// Moves spatial blocks into channels (the inverse of Shi et al. 2016). `block` must divide the spatial extents.
   Value space_to_depth(const std::string& name, const Value& x, const PerDim& block);
+  /// Sets elements to zero at random in training, and scales the others. Same shape.
   Value dropout(const std::string& name, const Value& x, const Dropout& dropout = {});
+  /// A fully-connected layer: N C ... becomes N C with Linear::features channels.
   Value linear(const std::string& name, const Value& x, const Linear& linear);
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.

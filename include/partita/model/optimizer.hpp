@@ -31,9 +31,9 @@ Method parse_method(const std::string& text);
 /// The default learning rate: 0.05 for sgd and lars, 0.01 for adagrad, 0.001 for the others.
 double usual_rate(Method method);
 
-/// The optimizer's settings. It is pure: train/update.hpp does the work. lars and lamb scale a step by norms of the
-/// whole weight, however it is sharded. Biases and the weights of normalizations have neither weight decay nor this
-/// scale.
+/// The optimizer's settings. It is a pure value: src/train/run/update.hpp does the work. lars and lamb scale a step by
+/// norms of the whole weight, however it is sharded. Biases and the weights of normalizations have neither weight decay
+/// nor this scale.
 struct Optimizer {
   Method method = Method::sgd;
   double rate = 0.05;         ///< the highest learning rate
@@ -41,7 +41,7 @@ struct Optimizer {
   bool nesterov = false;      ///< used by sgd
   double beta1 = 0.9;         ///< used by adam, adamw and lamb
   double beta2 = 0.999;       ///< used by adam, adamw, lamb and rmsprop
-  double epsilon = 1e-8;      ///< added to square roots that divide: adagrad, rmsprop, adam, adamw and lamb
+  double epsilon = 1e-8;      ///< added to the denominator; used by adagrad, rmsprop, adam, adamw and lamb
   double trust = 0.001;       ///< used by lars
   double weight_decay = 0;    ///< not applied to biases and normalizations
   Index warm_up = 0;          ///< steps in which the rate rises linearly from rate/warm_up

@@ -227,7 +227,7 @@ po::options_description plan_options(Options& o) {
   add("ranks", po::value(&o.ranks)->required()->value_name("N"), "number of ranks to plan for");
   add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
   add("examine", po::value(&o.examined)->default_value(o.examined)->value_name("N"),
-      "number of candidates to price exactly, after a rough ranking");
+      "number of candidates to bind and price exactly; a rough estimate ranks the others");
   add("out", po::value(&o.out)->default_value("plan")->value_name("PREFIX"),
       "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml");
   add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),

@@ -24,8 +24,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Returns what a group's action becomes for each of its layers, with the backward pass whole or split. Empty for
-/// actions that are not timed.
+/// Returns the actions of a group's layers for an action of the group. Backward is one action or two halves (`split`).
+/// Empty for actions that are not timed.
 std::vector<Kind> kinds_of(Kind kind, bool split) {
   if (kind == Kind::forward) return {Kind::forward};
   if (kind == Kind::backward && split) return {Kind::backward_data, Kind::backward_filter};

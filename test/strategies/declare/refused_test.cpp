@@ -141,10 +141,10 @@ void add_groups(Refused& expected) {
       "output \"N C@a H W\" splits a group of channels; shard C over axes that divide the 3 groups, or leave it whole");
   const auto whole_groups = [&](const char* what, const char* input, const char* weights) {
     add(expected, "grouped", "conv", what,
-        fmt::format(
-            "3 groups of channels stay whole: input \"{}\", output \"N C H W\" and weights{} must shard them in "
-            "the same way",
-            input, weights));
+        fmt::format("a grouped convolution cannot split its 3 groups: input \"{}\", output \"N C H W\" and weights{} "
+                    "must shard C in "
+                    "the same way",
+                    input, weights));
   };
   whole_groups("groups to \"\"", "N C H W", "");
   whole_groups("input C@a", "N C@a H W", "");

@@ -8,7 +8,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/planner/checkpointing.hpp"
-#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/choice_graph.hpp"
 #include "strategies/planner/memory_limited.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"

@@ -125,7 +125,7 @@ TEST(Simulator, BubblesInClosedForm) {
   EXPECT_DOUBLE_EQ(simulate(schedule, GroupGraph(16), equal_times(16, 4, {}, 0)).cost, 3 * 16 + 3 * 3 / 4.0);
 }
 
-// The README's table of kinds: the bubble, and from which number of microbatches on it holds.
+// The table of kinds in docs/pipelines.md: the bubble, and from which number of microbatches on it holds.
 TEST(Simulator, BubblesFromSoManyMicrobatchesOn) {
   for (const int p : {2, 3, 4, 5, 8}) {
     const auto bubble = [&](const std::string& kind, int m) { return run(request(kind, p, m)).cost - 3.0 * m; };

@@ -11,16 +11,17 @@ enum class ScheduleKind : std::uint8_t {
   single,       ///< "single": one microbatch on one stage; no pipeline
   gpipe,        ///< "gpipe": all forwards, then all backwards (Huang et al. 2019)
   one_f_one_b,  ///< "1f1b": forwards and backwards in turns (Narayanan et al. 2019; Fan et al. 2021)
-  interleaved,  ///< "interleaved": 1f1b with several groups a stage (Narayanan et al. 2021)
+  interleaved,  ///< "interleaved": 1f1b with several groups per stage (Narayanan et al. 2021)
   chimera,      ///< "chimera": two replicas in opposite directions (Li and Hoefler 2021)
   zb_h1,        ///< "zb-h1": backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023)
   zb_h2,        ///< "zb-h2": zb-h1 with up to 2p-1 microbatches in flight (Qi et al. 2023)
-  zb_1p,        ///< "zb-1p": arranged by the given times in a memory of p microbatches (Qi et al. 2023)
-  zb_2p,        ///< "zb-2p": zb-1p in a memory of 2p microbatches (Qi et al. 2023)
-  zb_v,         ///< "zb-v": down the stages and up again, in a memory of p microbatches (Qi et al. 2024)
-  v_half,       ///< "v-half": zb-v in about half of 1f1b's memory (Qi et al. 2024)
-  v_min,        ///< "v-min": zb-v in about a third of 1f1b's memory (Qi et al. 2024)
-  dualpipe_v,   ///< "dualpipe-v": down and up again, forwards beside backwards (DeepSeek-AI 2025)
+  zb_1p,        ///< "zb-1p": scheduled from the given times, with at most p microbatches in memory (Qi et al. 2023)
+  zb_2p,        ///< "zb-2p": zb-1p with at most 2p microbatches in memory (Qi et al. 2023)
+  zb_v,         ///< "zb-v": groups go from the first stage to the last and back, with at most p microbatches in
+                ///< memory (Qi et al. 2024)
+  v_half,       ///< "v-half": zb-v with about half of 1f1b's memory (Qi et al. 2024)
+  v_min,        ///< "v-min": zb-v with about a third of 1f1b's memory (Qi et al. 2024)
+  dualpipe_v,   ///< "dualpipe-v": there and back as zb-v, and forwards overlap with backwards (DeepSeek-AI 2025)
 };
 
 /// All kinds but `single`.

@@ -52,8 +52,8 @@ class Strategy {
   /// A strategy on this grid. Throws Error if the grid cannot be parsed.
   explicit Strategy(std::string_view grid);
 
-  /// Reads a TOML file (see README, "Strategies"). Throws Error with file, line and column for invalid TOML, unknown
-  /// keys and values of the wrong type.
+  /// Reads a TOML file (docs/strategies.md lists its keys). Throws Error with file, line and column for invalid TOML,
+  /// unknown keys and values of the wrong type.
   static Strategy load(const std::string& path);
   /// Reads a strategy from a text. `file` is its name in messages.
   static Strategy parse(std::string_view text, const std::string& file);

@@ -43,7 +43,7 @@ struct Level {
   std::map<std::pair<Verb, int>, Curve> verbs;
 };
 
-/// A machine as the cost model sees it. A value; README, "Machines", describes the file format.
+/// A machine as the cost model sees it. A value; docs/machines-and-cost-model.md describes the file format.
 struct Machine {
   std::string name;
   Constant memory;            ///< bytes available for a rank's tensors

@@ -26,8 +26,8 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-/// Each weight begins at a multiple of this number of elements in its bucket. Kernels so find every weight aligned to
-/// 64 bytes.
+/// Each weight begins at a multiple of this number of elements in its bucket. This aligns every weight to 64
+/// bytes.
 inline constexpr Index bucket_alignment = 32;
 
 /// The largest size of each bucket in bytes, from the bucket that backward completes last. Its cap is limit/16, because

@@ -14,10 +14,10 @@ namespace partita {
 /// al. 2019, with memory), and from several variations of it. Without an active memory limit the result is never slower
 /// than this start; it was the best partition in 98 of 100 small cases.
 ///
-/// `limit` is the memory that a rank may hold in bytes (Plan::peak); 0 means no limit. The search counts weights, their
-/// gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in each
-/// group. If the bound plan of the result holds more than counted, the search repeats with a lower limit. If `limit` is
-/// within a few percent of the least possible memory, the search may find no partition.
+/// `limit` is the memory that a rank may hold in bytes (peak_memory()); 0 means no limit. The search counts weights,
+/// their gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in
+/// each group. If the bound plan of the result holds more than counted, the search repeats with a lower limit. If
+/// `limit` is within a few percent of the least possible memory, the search may find no partition.
 ///
 /// The result is the same on every rank. Throws Error if the model has fewer layers than groups, or if no partition
 /// that was tried fits the limit.

@@ -14,11 +14,11 @@ struct Augmentation {
   bool flip = false;  ///< mirrors half of the images left to right
 };
 
-/// Sample `sample`, changed as `augmentation` draws it, inside `box` (C H W of a sample), in the box's row-major order.
-/// Needs of `data` what `source_box` says.
+/// Reads `box` (C H W of a sample) of the augmented sample, in the box's row-major order.
+/// @pre `data` holds source_box() of the sample.
 void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
                     std::uint64_t seed, Index epoch, std::span<float> out);
-/// What of a sample may be needed to fill `box`.
+/// Returns the box of the original sample that can contribute to `box` of the augmented one.
 Box source_box(const Shape& sample, const Box& box, const Augmentation& augmentation);
 
 /// A permutation of 0 .. n-1 drawn by seed and epoch (Fisher and Yates).

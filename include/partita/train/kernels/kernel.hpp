@@ -12,7 +12,7 @@
 
 namespace partita {
 
-/// What a kernel keeps from forward to backward; one a layer and microbatch.
+/// What a kernel keeps from forward to backward. There is one per layer and microbatch.
 class Saved {
  public:
   virtual ~Saved() = default;
@@ -27,20 +27,20 @@ struct KernelCall {
   std::span<const Tensor> w;   ///< this rank's parts, in the compute dtype; running statistics in the master dtype
   std::span<const Tensor> dw;  ///< gradients, of trained weights
   std::unique_ptr<Saved>& saved;
-  const Tensor& target;  ///< what the loss compares its input with, of its places on this rank
+  const Tensor& target;  ///< this rank's part of what the loss compares its input with
   std::uint64_t seed = 0;
   Index step = 0;
-  Index first_sample = 0;           ///< of this microbatch, in the step's batch
-  double share = 1;                 ///< of the step's samples that are in this microbatch; of a loss layer: times the
-                                    ///< loss scale of f16, so it is the factor of the loss's gradients
+  Index first_sample = 0;           ///< the first sample of this microbatch, in the step's batch
+  double share = 1;                 ///< the share of the step's samples that this microbatch has; of a loss layer: times
+                                    ///< the loss scale of f16, so it is the factor of the loss's gradients
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
-  bool is_recompute = false;  ///< a forward that runs once more, for the backward: it must not count twice
-  Write write = Write::add;   ///< to dw; over in a step's first backward
-  double* loss = nullptr;     ///< where a loss layer leaves the mean over this microbatch
-  double* correct = nullptr;  ///< and the fraction of right predictions
+  bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
+  Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
+  double* loss = nullptr;     ///< where a loss layer writes the mean loss of this microbatch
+  double* correct = nullptr;  ///< where a loss layer writes the fraction of right predictions
 
-  /// Counts the communication that follows under this layer and `role`, as Plan::traffic names it.
+  /// Counts the communication that follows under this layer and `role`, which must be a PlannedTraffic::role.
   void label(std::string_view role) const { counter.set_label(layer.name, role); }
 };
 
@@ -52,7 +52,7 @@ class Kernel {
   virtual ~Kernel() = default;
   /// The local convolutions that it will run, for which a backend may have several algorithms.
   virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*ahead*/) const { return {}; }
-  /// Writes all of y, which holds anything before (a loss leaves its number instead).
+  /// Writes all of y. The previous content of y is undefined. A loss has no y and writes its numbers to the call.
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.
   virtual void start_backward(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}
@@ -61,7 +61,7 @@ class Kernel {
   /// True if backward_filter overwrites dw where call.write says so, which saves reading what is large. The others get
   /// zeros to add to.
   virtual bool supports_overwrite() const { return false; }
-  /// Writes all dx of every input, which hold anything before; called only if one of them is needed.
+  /// Writes all of dx for every input. The previous content is undefined. It is called only if one dx is needed.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };
 

@@ -63,7 +63,7 @@ void print_bucket(const Plan& plan, int layer) {
     if (bucket.axes == 0 || first == last || std::none_of(bucket.entries.begin(), bucket.entries.end(), has)) continue;
     const auto& names = plan.layers;
     print_line("dw",
-               fmt::format("is reduced in one bucket for the layers {} to {}{}",
+               fmt::format("is summed in one bucket with the layers {} to {}{}",
                            names[static_cast<std::size_t>(first)].name, names[static_cast<std::size_t>(last)].name,
                            first == layer ? ""
                                           : fmt::format("; its traffic is listed at {}",

@@ -1,6 +1,6 @@
 // eliminate_choices() against every combination of ways, on small graphs of every shape. Costs are small integers, so
 // that sums are exact in any order.
-#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/choice_graph.hpp"
 
 #include "test/support/cases.hpp"
 

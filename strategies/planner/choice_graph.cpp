@@ -1,4 +1,4 @@
-#include "strategies/planner/layout_search.hpp"
+#include "strategies/planner/choice_graph.hpp"
 
 #include <algorithm>
 #include <limits>
