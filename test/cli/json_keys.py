@@ -56,7 +56,8 @@ def documents(folder):
     pipeline.write_text('grid = "data=1"\nstages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 2\n', encoding="utf-8")
     run(2, "train", *SMALL, "--strategy", pipeline, "--save", folder / "w.h5", "--json", folder / "train.json")
     run(1, "train", *SMALL, "--no-test", "--json", folder / "serial.json")
-    written["train"] = [read("train.json"), read("serial.json")]
+    run(1, "train", *SMALL[:-1], "f16", "--no-test", "--json", folder / "f16.json")
+    written["train"] = [read("train.json"), read("serial.json"), read("f16.json")]
     run(2, "evaluate", *SMALL, "--strategy", pipeline, "--load", folder / "w.h5", "--json", folder / "evaluate.json")
     written["evaluate"] = [read("evaluate.json")]
     run(0, "compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",

@@ -101,6 +101,9 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
   entry.predicted = rank_traffic(entry.plan, world_.rank());
+  for (std::size_t i = 0; i < entry.plan.layers.size(); ++i)
+    for (const auto& item : step_traffic(entry.plan, static_cast<int>(i), world_.rank()))
+      if (item.purpose == Purpose::update) entry.of_update += item.traffic;
   entry.executor =
       std::make_unique<Executor>(RunContext{entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_, *parameters_,
                                             *counter_, allocator_, options_.seed, options_.overlap, guard_.get()});
@@ -173,6 +176,7 @@ StepResult Trainer::run(Bound& bound, Dataset& data, std::span<const Index> samp
 StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
   const StepResult result = bound.executor->run(reader, step_, rate);
   predicted_ += bound.predicted;
+  if (result.skipped) predicted_ -= bound.of_update;
   if (!bound.executor->failed()) return result;
   const std::string what =
       std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);

@@ -34,7 +34,7 @@ TrainerOptions options(Method method, std::uint64_t seed) {
 
 Strategy channels() {
   Strategy strategy("c=2");
-  strategy.layer("*", {.output = "N C@c"}).layer("loss", {.output = "N"});
+  strategy.layer("fc1", {.output = "N C@c"});
   return strategy;
 }
 

@@ -109,7 +109,7 @@ TEST(Schedule, EveryDecayGoesOnWhereItWas) {
   const std::string path = std::filesystem::path(testing::TempDir()) / fmt::format("decay-{}.h5", getpid());
   for (const Decay decay : {Decay::none, Decay::linear, Decay::cosine})
     for (const Method method : {Method::sgd, Method::adam}) {
-      const Optimizer optimizer{.method = method, .rate = 0.01, .warm_up = 2, .decay = decay};
+      const Optimizer optimizer{.method = method, .rate = 0.01, .epsilon = 1e-3, .warm_up = 2, .decay = decay};
       const auto whole = weights_of(Strategy(), optimizer, 0, "", "");
       for (const Index stop : {3, 4, 5}) {
         weights_of(rows("a=2", "N@a"), optimizer, stop, "", path);

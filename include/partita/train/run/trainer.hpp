@@ -176,6 +176,7 @@ class Trainer {
     Plan plan;
     std::unique_ptr<Executor> executor;
     Traffic predicted;
+    Traffic of_update;  ///< the part of it that a skipped step does not move
   };
 
   Bound& bound(Index batch, bool training);

@@ -77,8 +77,8 @@ std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std:
   return file;
 }
 
-void check_replaceable(const Options& options) {
-  if (options.save.empty()) return;
+std::optional<std::uint64_t> check_replaceable(const Options& options) {
+  if (options.save.empty()) return std::nullopt;
   const auto there = existing(options.save);
   const bool loaded = !options.load.empty() && !options.new_run && real_path(options.load) == real_path(options.save);
   if (there && !options.overwrite && !loaded)
@@ -86,15 +86,12 @@ void check_replaceable(const Options& options) {
         "--save {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
         "--overwrite",
         options.save, describe(*there), options.save);
+  if (!there) return std::nullopt;
+  return there->identity();
 }
 
-Checkpoints::Checkpoints(const Options& options, Communicator& world)
-    : options_(options), world_(world), first_(world.rank() == 0) {
-  agree_or_throw(world_, [&] {
-    if (first_ && !options_.save.empty())
-      if (const auto there = existing(options_.save)) own_ = there->identity();
-  });
-}
+Checkpoints::Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world)
+    : options_(options), world_(world), first_(world.rank() == 0), own_(replaceable) {}
 
 void Checkpoints::load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes) {
   if (!options_.new_run) {
@@ -183,7 +180,7 @@ void Checkpoints::finish(const Trainer& trainer) const {
 std::string Checkpoints::kept() const {
   if (options_.save.empty()) return "; no checkpoint was written, because there was no --save FILE";
   if (saved_step_ >= 0) return fmt::format("; {} stays as it was after step {}", options_.save, saved_step_);
-  return fmt::format("; nothing was saved to {}", options_.save);
+  return fmt::format("; this run has not saved to {} yet", options_.save);
 }
 
 }  // namespace partita::cli

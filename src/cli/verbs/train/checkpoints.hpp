@@ -15,15 +15,17 @@ namespace partita::cli {
 /// Throws Error if the file cannot be read, or if options do not fit together.
 std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes);
 /// Throws Error if --save names a file that this run may not replace: one that is not a checkpoint, or a checkpoint of
-/// another run. Only one rank calls it.
-void check_replaceable(const Options& options);
+/// another run. Returns the identity of the checkpoint that this run may replace; nothing if there is none. Only one
+/// rank calls it.
+std::optional<std::uint64_t> check_replaceable(const Options& options);
 
 /// The checkpoints of one run of `train` or `evaluate`: loads one, saves after every epoch, after every --save-every
 /// steps and when a signal asks for it.
 class Checkpoints {
  public:
+  /// `replaceable` is what check_replaceable() returned on rank 0.
   /// @pre `options` and `world` outlive the object.
-  Checkpoints(const Options& options, Communicator& world);
+  Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world);
 
   /// Loads the weights, or the whole state, and prints what was not loaded and `notes`. Collective: every rank calls it.
   void load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes);

@@ -34,6 +34,7 @@ struct Setup {
   std::unique_ptr<Dataset> training, test;
   std::optional<CheckpointFile> checkpoint;  ///< of --load
   std::vector<std::string> notes;            ///< about what it holds
+  std::optional<std::uint64_t> replaceable;  ///< on rank 0: of check_replaceable()
 };
 
 /// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks. Completes
@@ -62,7 +63,7 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
                      strategy_files(options));
       check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
       check_no_stream("--save", options.save);
-      check_replaceable(options);
+      setup.replaceable = check_replaceable(options);
     }
   });
   return setup;
@@ -149,7 +150,7 @@ class Run {
         world_(world),
         first_(world.rank() == 0),
         bar_(first_),
-        checkpoints_(options, world),
+        checkpoints_(options, setup_.replaceable, world),
         trainer_(setup_.model, setup_.strategy, trainer_options(), world) {}
 
   int operator()() {
