@@ -1,12 +1,12 @@
 #include "strategies/plan/bind.hpp"
 #include "partita/base/error.hpp"
 #include "strategies/declare/rules.hpp"
+#include "strategies/plan/check_names.hpp"
 #include "strategies/plan/stages.hpp"
 
 #include <algorithm>
 #include <deque>
 #include <forward_list>
-#include <map>
 
 namespace partita {
 
@@ -301,32 +301,6 @@ void check_uses(const Model& model) {
     for (const int input : layer.inputs) used[static_cast<std::size_t>(input)] = true;
   for (std::size_t i = 0; i + 1 < used.size(); ++i)
     if (!used[i]) fail("layer '{}': its output is unused; connect it to the loss or remove it", model.layers()[i].name);
-}
-
-/// Throws Error if two tensors of a checkpoint would have one name, or if the name of one would be the path to another:
-/// HDF5 has either an array or a folder under a name. Only names with a further '/' can collide.
-void check_tensor_names(const Plan& plan) {
-  const auto nested = [](const LayerPlan& layer) {
-    const auto has_part = [](const WeightSpec& weight) { return weight.name.find('/') != std::string::npos; };
-    return !layer->weights.empty() && (layer.name.find('/') != std::string::npos ||
-                                       std::any_of(layer->weights.begin(), layer->weights.end(), has_part));
-  };
-  if (std::none_of(plan.layers.begin(), plan.layers.end(), nested)) return;
-  std::map<std::string, const LayerPlan*> owners;
-  for (const auto& layer : plan.layers)
-    for (const auto& weight : layer->weights)
-      for (const std::string_view state : {"", ".velocity", ".square", ".mean"})
-        if (const auto [at, fresh] = owners.emplace(fmt::format("{}/{}{}", layer.name, weight.name, state), &layer);
-            !fresh)
-          fail("layers '{}' and '{}' both have a weight '{}' in a checkpoint; rename one", at->second->name, layer.name,
-               at->first);
-  for (const auto& [name, layer] : owners)
-    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
-      if (const auto other = owners.find(name.substr(0, slash)); other != owners.end())
-        fail(
-            "layer '{}': its weight would be '{}' in a checkpoint, below '{}', which is a weight of layer '{}'; rename "
-            "one",
-            layer->name, name, other->first, other->second->name);
 }
 
 /// Binds the second replica if the schedule has one.

@@ -67,8 +67,8 @@ TEST_P(Resume, GoesOnAsIfNeverCutOff) {
   std::filesystem::remove_all(folder);
 }
 
-/// The weights after a training of two epochs of four steps on one rank, or after its part up to step `stop`. `load` and
-/// `save` are paths, or "".
+/// The weights after a training of two epochs of four steps on one rank, or after its part up to step `stop`. `load`
+/// and `save` are paths, or "".
 std::map<std::string, Tensor> weights_of(const Strategy& strategy, const Optimizer& optimizer, Index stop,
                                          const std::string& load, const std::string& save) {
   std::map<std::string, Tensor> weights;

@@ -23,9 +23,9 @@ struct NamedTensor {
 /// Collective: every rank of `world` calls it. All ranks list all tensors in the same order. A tensor on a grid of
 /// other ranks has an empty local part.
 ///
-/// Equal tensors, layouts and attributes give equal files, byte for byte. A file that is replaced keeps its permissions.
-/// The time that rank 0 takes to write does not count as waiting of the other ranks. Throws Error, alike on every rank,
-/// if `path` names a file that is neither empty nor a checkpoint.
+/// Equal tensors, layouts and attributes give equal files, byte for byte. A file that is replaced keeps its
+/// permissions. The time that rank 0 takes to write does not count as waiting of the other ranks. Throws Error, alike
+/// on every rank, if `path` names a file that is neither empty nor a checkpoint.
 ///
 /// The file appears under `path` only when it is complete: it is written beside `path`, synchronized and renamed. After
 /// a crash, the old file is still there. If the file cannot be written, throws the same Error on every rank and leaves

@@ -14,8 +14,8 @@ namespace partita::cli {
 
 namespace {
 
-/// Returns the checkpoint at `path` that a save would replace; nothing if there is no file or an empty one. Throws Error
-/// for a file that is not a checkpoint.
+/// Returns the checkpoint at `path` that a save would replace; nothing if there is no file or an empty one. Throws
+/// Error for a file that is not a checkpoint.
 std::optional<CheckpointFile> existing(const std::string& path) {
   struct stat there {};
   if (stat(path.c_str(), &there) != 0 || there.st_size == 0) return std::nullopt;

@@ -27,7 +27,8 @@ class Checkpoints {
   /// @pre `options` and `world` outlive the object.
   Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world);
 
-  /// Loads the weights, or the whole state, and prints what was not loaded and `notes`. Collective: every rank calls it.
+  /// Loads the weights, or the whole state, and prints what was not loaded and `notes`. Collective: every rank calls
+  /// it.
   void load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes);
   /// Lets signals ask for checkpoints from now on.
   void watch_signals() { signals_.emplace(); }

@@ -37,8 +37,8 @@ struct Setup {
   std::optional<std::uint64_t> replaceable;  ///< on rank 0: of check_replaceable()
 };
 
-/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks. Completes
-/// the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
+/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
+/// Completes the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
 Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   agree_or_throw(world, [&] {
