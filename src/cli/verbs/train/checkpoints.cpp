@@ -71,8 +71,8 @@ std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std:
   CheckpointFile file(options.load);
   if (options.verb == "train" && !options.new_run) {
     const RunRecord record(file);
-    check_resumable(record, file.path(), options.trainer);
     notes = follow(record, options.given, options.trainer);
+    check_resumable(record, file.path(), options.trainer);
   }
   return file;
 }
