@@ -18,7 +18,7 @@ constexpr std::size_t alignment = 64;
 
 std::string_view name(MemoryClass memory) {
   constexpr std::array<std::string_view, memory_classes> names{"weights", "gradients", "optimizer", "activations",
-                                                               "halos",   "workspace", "data"};
+                                                               "halos",   "workspace", "data",      "shared"};
   return names[static_cast<std::size_t>(memory)];
 }
 
@@ -40,6 +40,11 @@ std::string MemoryUse::print() const {
 }
 
 Index MemoryUse::total() const { return std::accumulate(bytes.begin(), bytes.end(), Index{0}); }
+
+MemoryUse& MemoryUse::operator+=(const MemoryUse& other) {
+  for (std::size_t i = 0; i < memory_classes; ++i) bytes[i] += other.bytes[i];
+  return *this;
+}
 
 MemoryUse Allocator::now() const {
   const std::scoped_lock lock(mutex_);
@@ -63,29 +68,39 @@ Allocator::~Allocator() {
 
 void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   const std::scoped_lock lock(mutex_);
+  check_limit(memory, bytes);
   void* data = nullptr;
   if (auto& blocks = released_[size]; !blocks.empty()) {
     data = blocks.back();
     blocks.pop_back();
     kept_ -= static_cast<Index>(size);
   } else {
-    if (limit_ > 0) make_room(memory, bytes);
+    make_room(bytes);
     data = std::aligned_alloc(alignment, size);
     if (data == nullptr) throw std::bad_alloc();
   }
+  count(memory, bytes);
+  return data;
+}
+
+/// @pre The mutex is locked.
+void Allocator::count(MemoryClass memory, Index bytes) {
   now_[memory] += bytes;
   peak_[memory] = std::max(peak_[memory], now_[memory]);
   total_ += bytes;
   peak_total_ = std::max(peak_total_, total_);
-  return data;
 }
 
-void Allocator::make_room(MemoryClass memory, Index bytes) {
+void Allocator::check_limit(MemoryClass memory, Index bytes) const {
   const Index counted = total_ - now_[MemoryClass::workspace];
-  if (memory != MemoryClass::workspace && counted + bytes > limit_)
+  if (limit_ > 0 && memory != MemoryClass::workspace && counted + bytes > limit_)
     fail("{} more bytes of {} would exceed the memory limit of {} bytes, of which {} are in use", bytes, name(memory),
          limit_, counted);
-  if (total_ + kept_ + bytes <= limit_) return;
+}
+
+/// Gives kept memory back to the system if `bytes` fresh bytes would exceed the limit together with it.
+void Allocator::make_room(Index bytes) {
+  if (limit_ == 0 || total_ + kept_ + bytes <= limit_) return;
   for (auto& [each, blocks] : released_) {
     for (void* block : blocks) std::free(block);
     blocks.clear();
@@ -108,6 +123,19 @@ std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>&
   if (fill == Fill::zeros) std::memset(data, 0, size);
   return {static_cast<std::byte*>(data),
           [self, size, memory, bytes](std::byte* p) { self->give_back(p, size, memory, bytes); }};
+}
+
+std::shared_ptr<const void> Allocator::account(const std::shared_ptr<Allocator>& self, Index bytes,
+                                               MemoryClass memory) {
+  const std::scoped_lock lock(self->mutex_);
+  self->check_limit(memory, bytes);
+  self->make_room(bytes);
+  self->count(memory, bytes);
+  return {self.get(), [self, bytes, memory](const void*) {
+            const std::scoped_lock unlock(self->mutex_);
+            self->now_[memory] -= bytes;
+            self->total_ -= bytes;
+          }};
 }
 
 }  // namespace partita

@@ -17,6 +17,11 @@ Profile::Profile() : layer_(&seconds_[""]), since_(std::chrono::steady_clock::no
 
 Profile::~Profile() { profile_of_thread = nullptr; }
 
+std::string_view& Profile::current_layer() {
+  thread_local std::string_view layer;
+  return layer;
+}
+
 Profile* Profile::current() { return profile_of_thread; }
 
 void Profile::charge() {

@@ -211,14 +211,19 @@ void add(const Tensor& from, const Tensor& to) {
 Tensor convert(const Tensor& from, DType dtype) {
   if (from.dtype() == dtype) return from;
   Tensor to(dtype, from.names(), from.box(), from.allocator_, MemoryClass::workspace, Fill::none);
+  convert(from, to);
+  return to;
+}
+
+void convert(const Tensor& from, const Tensor& to) {
+  require(from.box() == to.box() && from.names() == to.names(), "a conversion must keep the box and the memory order");
   dispatch(from.dtype(), [&](auto f) {
-    dispatch(dtype, [&](auto t) {
+    dispatch(to.dtype(), [&](auto t) {
       const auto* in = from.as<decltype(f)>();
       auto* out = to.as<decltype(t)>();
       for (Index i = 0; i < from.volume(); ++i) out[i] = static_cast<decltype(t)>(static_cast<double>(in[i]));
     });
   });
-  return to;
 }
 
 }  // namespace partita

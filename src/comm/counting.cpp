@@ -26,6 +26,8 @@ class CountingCommunicator : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool asynchronous() const override { return inner_->asynchronous(); }
+  Index shared_bytes() const override { return inner_->shared_bytes(); }
+  Index shared_bytes_of(int ranks) const override { return inner_->shared_bytes_of(ranks); }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     Traffic traffic;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ void combine(void* in, void* inout, int* count, MPI_Datatype*) {
   textbook::combine(inout, in, *count, dtype, op);
 }
 
+/// Returns false if the environment variable PARTITA_SHARED_MEMORY is "off".
+bool wants_shared_memory();
+
 /// What all communicators of a process share: the MPI handles of our types and reductions, and how to wait.
 class Context {
  public:
@@ -99,15 +103,19 @@ class Context {
     return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
   }
 
+  /// Returns the ranks of the world for which a rank still waits.
+  using Missing = std::function<std::vector<int>()>;
+
   /// Waits for MPI requests. All waiting goes through this function and the next one. MPI and shared memory both make
   /// progress meanwhile.
-  void wait(std::vector<MPI_Request>& requests) const {
+  void wait(std::vector<MPI_Request>& requests, const Missing& missing) const {
     const Waits::Scope waiting(waits_);
     std::vector<MPI_Status> statuses(requests.size());
     const auto count = static_cast<int>(requests.size());
     int code = MPI_SUCCESS, done = 0;
     // Not MPI_Waitall, even if nothing else is under way: in Open MPI 4.1.4 it may never return if a request failed.
     for (Backoff backoff(yields_); done == 0 && code == MPI_SUCCESS; backoff.pause()) {
+      if (waits_.asked()) say_waiting(missing());
       progress();
       code = MPI_Testall(count, requests.data(), &done, statuses.data());
     }
@@ -118,16 +126,18 @@ class Context {
   }
 
   /// Waits for an operation in shared memory.
-  void wait(SharedMemory& shared, const SharedOperation& operation) const {
+  void wait(SharedMemory& shared, const SharedOperation& operation, const Missing& missing) const {
     const Waits::Scope waiting(waits_);
     constexpr int patience = 10, often = 16;
-    for (int looks = 1;; ++looks) {
+    Checks of_sleep(patience), of_message(often);
+    while (true) {
+      if (waits_.asked()) say_waiting(missing());
       progress();
       if (operation.done()) return;
-      if (yields_ && looks < patience) sched_yield();
-      if (yields_ && looks >= patience) shared.sleep(operation);
+      if (yields_) of_sleep.many() ? shared.sleep(operation) : static_cast<void>(sched_yield());
       if (operation.done()) return;
-      if (!yields_ && looks % often != 0) continue;
+      if (!yields_ && !of_message.many()) continue;
+      of_message = Checks(often);
       int there = 0;  // peers may first need a message of this rank, which MPI moves only while it is called
       check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE), "MPI_Iprobe");
     }
@@ -143,7 +153,15 @@ class Context {
     for (auto* shared : shared_) shared->progress();
   }
 
+  /// Returns false if this rank shall not share memory with others.
+  bool shares() const { return shares_; }
+  /// Stops this rank from sharing memory in later communicators, because memory for `ranks` ranks could not be
+  /// reserved. One rank of the job says so, once; `speaks` is true on one rank of those that found out.
+  void stop_sharing(int ranks, bool speaks);
+
   Waits& waits() const { return waits_; }
+  /// Sets what the rank says about itself when it has waited for long.
+  void set_waiting(int rank, int seconds) { rank_ = rank, seconds_ = seconds; }
   /// Returns true if all ranks of the world share memory.
   bool one_node() const { return one_node_; }
   /// Between `add` and `remove`, `progress` advances `shared`.
@@ -156,7 +174,11 @@ class Context {
   }
 
   mutable Waits waits_;
+  void say_waiting(const std::vector<int>& missing) const;
+
+  int rank_ = 0, seconds_ = 0;  // for say_waiting
   bool yields_, one_node_;
+  bool shares_ = wants_shared_memory();
   std::vector<SharedMemory*> shared_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
   MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;

@@ -35,6 +35,12 @@ void ProcessGrid::add(const std::vector<AxisSet>& axis_sets) {
   }
 }
 
+Index ProcessGrid::shared_bytes() const {
+  Index bytes = 0;
+  for (const auto& [axes, comm] : groups_) bytes += comm->shared_bytes();
+  return bytes;
+}
+
 Communicator& ProcessGrid::along(AxisSet axes) const {
   const auto group = groups_.find(axes);
   require(group != groups_.end(), "a communicator must be made before it is used");

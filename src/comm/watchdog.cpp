@@ -4,8 +4,8 @@
 
 namespace partita {
 
-Watchdog::Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> give_up)
-    : thread_([this, &waits, limit, give_up = std::move(give_up)] { watch(waits, limit, give_up); }) {}
+Watchdog::Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> act)
+    : thread_([this, &waits, limit, act = std::move(act)] { watch(waits, limit, act); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -16,7 +16,7 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::watch(const Waits& waits, std::chrono::milliseconds limit, const std::function<void()>& give_up) {
+void Watchdog::watch(const Waits& waits, std::chrono::milliseconds limit, const std::function<void()>& act) {
   constexpr int looks = 20;  // checks within the limit; counted, so that a job that was suspended does not exceed it
   unsigned seen = waits.count();
   int looked = 0;
@@ -25,10 +25,24 @@ void Watchdog::watch(const Waits& waits, std::chrono::milliseconds limit, const 
     if (now != seen || now % 2 == 0) {
       seen = now;
       looked = 0;
-    } else if (++looked >= looks) {
-      return give_up();
+    } else if (looked < looks && ++looked == looks) {
+      act();
     }
   }
+}
+
+Periodic::Periodic(std::chrono::milliseconds interval, std::function<void()> act)
+    : thread_([this, interval, act = std::move(act)] {
+        for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, interval, [this] { return stopped_; });) act();
+      }) {}
+
+Periodic::~Periodic() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
 }
 
 }  // namespace partita

@@ -57,13 +57,13 @@ void disable_ucx_fault_handlers() {
   for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) disable(signal);
 }
 
-/// Returns a socket to the first caller among the processes with the same launcher, and -1 to all others. It binds an
-/// abstract socket name, which only one process can own and which disappears with its owner.
-int claim(pid_t launcher) {
+/// Returns a socket to the first caller among the processes of a job, and -1 to all others. It binds an abstract socket
+/// name, which only one process can own and which disappears with its owner.
+int claim(unsigned long job) {
   const int name_socket = socket(AF_UNIX, SOCK_DGRAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const auto name = fmt::format("partita-witness-{}", launcher);
+  const auto name = fmt::format("partita-witness-{:x}", job);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return bind(name_socket, reinterpret_cast<const sockaddr*>(&address), length) == 0 ? name_socket : -1;
@@ -95,6 +95,16 @@ void print_death(int rank, pid_t process, int signal, int waited) {
   static_cast<void>(!write(STDERR_FILENO, line.data(), end.size));
 }
 
+/// Prints that the launcher has died on `launcher_error`, its standard error, or on that of the rank if it is -1.
+void print_launcher_death(pid_t launcher, int launcher_error) {
+  std::array<char, 640> line{};
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const auto end = fmt::format_to_n(
+      line.data(), line.size(), "partita: the launcher (process {} on {}) died; the job ends\n", launcher, host.data());
+  static_cast<void>(!write(launcher_error < 0 ? STDERR_FILENO : launcher_error, line.data(), end.size));
+}
+
 void make_robust(pthread_mutex_t& mutex) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
@@ -109,15 +119,20 @@ void make_robust(pthread_mutex_t& mutex) {
 /// Runs the witness process from its start to its end. It uses only functions that are safe after a fork. The witness
 /// keeps the files of its rank open. The launcher notices a death when these files close, so it notices only after the
 /// witness has printed its message.
-void Witness::watch(Shared& rank, pid_t process, pid_t launcher) {
+void Witness::watch(Shared& rank, pid_t process, const Launcher& launcher, int launcher_error) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   setpgid(0, 0);  // a signal that kills the rank's process group must not kill the witness
   const bool died = pthread_mutex_lock(&rank.alive) == EOWNERDEAD;
   if (!died && !rank.aborts) _exit(0);
-  if (const int name = claim(launcher); name >= 0) {
-    if (died) print_death(rank.rank, process, rank.signal, rank.waited);
+  const bool lost = died && rank.signal == 0 && launcher.died();
+  if (const int name = claim(launcher.job()); name >= 0) {
+    if (lost)
+      print_launcher_death(launcher.process(), launcher_error);
+    else if (died)
+      print_death(rank.rank, process, rank.signal, rank.waited);
     close_files_except(name);
-    sleep(10);  // keeps the name until the launcher has killed the other ranks, so that no other witness prints
+    // Keeps the name until the other ranks have ended, so that no other witness prints.
+    sleep(lost ? 1 : 10);
   }
   _exit(0);
 }
@@ -129,9 +144,11 @@ Witness::Witness() {
   shared_ = new (memory) Shared;
   make_robust(shared_->alive);
   pthread_mutex_lock(&shared_->alive);
-  const pid_t process = getpid(), launcher = getppid();
+  const pid_t process = getpid();
+  const int launcher_error = launcher_.open_standard_error();
   child_ = fork();
-  if (child_ == 0) watch(*shared_, process, launcher);
+  if (child_ == 0) watch(*shared_, process, launcher_, launcher_error);
+  if (launcher_error >= 0) close(launcher_error);
   watch_signals(shared_->signal);
 }
 

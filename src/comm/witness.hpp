@@ -1,5 +1,7 @@
 #pragma once
 
+#include "src/comm/launcher.hpp"
+
 #include <sys/types.h>
 
 namespace partita {
@@ -12,8 +14,8 @@ inline constexpr char waited_too_long[] =
 /// and may name any of them, so no rank is left to say which one died first. The witness does not belong to the job.
 /// It waits for a robust mutex that its rank holds; when the rank dies, the kernel gives the mutex to the witness. The
 /// witness also keeps the files of its rank open. The launcher notices a death when these files close, so it notices
-/// only after the witness has printed its message. Among the witnesses of one launcher on one node, only the first one
-/// prints.
+/// only after the witness has printed its message. Among the witnesses of one job on one node, only the first one
+/// prints. If the launcher itself has died, the witness says that instead.
 class Witness {
  public:
   /// Forks the child process. Call it before MPI starts, as MPI requires, and on the thread that ends last, because the
@@ -29,6 +31,8 @@ class Witness {
   /// Tells the witness that the rank is about to exit because it waited `seconds` seconds. The witness then reports
   /// this instead of a death. Returns false if there is no witness process.
   bool waited(int seconds);
+  /// Returns true if the launcher of the job has died.
+  bool launcher_died() const { return launcher_.died(); }
   /// Ends the witness: it no longer reports the end of this process.
   void dismiss();
   /// Silences the witnesses of all ranks on this node. The rank is about to abort the job and prints the reason itself,
@@ -37,8 +41,9 @@ class Witness {
 
  private:
   struct Shared;
-  [[noreturn]] static void watch(Shared& rank, pid_t process, pid_t launcher);
+  [[noreturn]] static void watch(Shared& rank, pid_t process, const Launcher& launcher, int launcher_error);
 
+  Launcher launcher_;
   Shared* shared_ = nullptr;  // memory that the rank and the witness share
   pid_t child_ = -1;
 };

@@ -1,12 +1,9 @@
 #include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/plan/step.hpp"
-#include "strategies/plan/memory_tracker.hpp"
-#include "strategies/plan/stage_layers.hpp"
+#include "strategies/plan/memory_replay.hpp"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace partita {
 
@@ -41,272 +38,6 @@ void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use
   }
 }
 
-/// Replays the operations of a rank's step. A buffer is only a number of bytes. Two names for one tensor share a
-/// buffer.
-class Replay {
- public:
-  Replay(const Plan& plan, int rank)
-      : plan_(plan),
-        stage_(plan.stage_of_rank(rank)),
-        rank_(plan.rank_in_stage(rank)),
-        program_(plan, stage_),
-        stage_layers_(program_.stage_layers()),
-        element_(size_of(plan.workload.dtype)),
-        master_(size_of(master_dtype(plan.workload.dtype))),
-        microbatches_(static_cast<std::size_t>(plan.microbatches)),
-        sums_(plan.buckets.size()) {
-    MemoryUse use;  // held during the whole step
-    for (const auto& layer : plan.layers)
-      if (plan.replica_on(layer.group, stage_) >= 0) add_weights(plan, layer, rank_, use);
-    for (const auto& bucket : plan.buckets)
-      if (plan.replica_on(group_of(bucket), stage_) >= 0) add_bucket(plan, bucket, rank_, use);
-    for (const auto kept : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer})
-      memory_.take(kept, use[kept]);
-  }
-
-  MemoryPeak run() {
-    const auto& actions = program_.actions();
-    for (std::size_t i = 0; i < actions.size(); ++i) {
-      action_ = actions[i];
-      layers_ = &plan_.layers_of(action_.microbatch);
-      m_ = &microbatches_[static_cast<std::size_t>(action_.microbatch)];
-      if (m_->tensors.empty()) m_->tensors.resize(stage_layers_.count());
-      for (const StepOp& op : program_.ops(i)) replay(op);
-    }
-    return memory_.peak();
-  }
-
- private:
-  using Buffer = MemoryTracker::Buffer;
-
-  /// The tensors of one layer for one microbatch.
-  struct LayerTensors {
-    Buffer output, gradient, dy;
-    std::vector<Buffer> kept, work;  // held for backward; held for one pass, until release_work
-    Buffer y;                        // the output before its redistribution
-  };
-  struct Microbatch {
-    Buffer images, target;
-    std::vector<LayerTensors> tensors;  // of the layers that the stage runs or reads
-    std::vector<Buffer> sent;
-    std::vector<std::pair<int, Buffer>> arriving_gradients;
-  };
-
-  const LayerPlan& layer(int i) const { return (*layers_)[static_cast<std::size_t>(i)]; }
-  LayerTensors& at(int i) { return m_->tensors[stage_layers_.number(static_cast<std::size_t>(i))]; }
-  const StageBoundary& boundary(const StepOp& op) const {
-    return layer(op.layer).sends_to_stages[static_cast<std::size_t>(op.part)];
-  }
-  int producer(const StepOp& op) const { return layer(op.layer).inputs[static_cast<std::size_t>(op.part)]; }
-
-  void replay(const StepOp& op) {
-    using enum StepOp::Kind;
-    const auto part = static_cast<std::size_t>(op.part);
-    switch (op.kind) {
-      case read_batch: return read();
-      case redistribute_input: {
-        auto& work = at(op.layer).work;
-        work.push_back(convert_layout(at(producer(op)).output, layer(op.layer)->redistribute_input[part]));
-        return;
-      }
-      case forward: return run_forward(op.layer);
-      case redistribute_output: {
-        LayerTensors& tensors = at(op.layer);
-        tensors.output = convert_layout(tensors.y, layer(op.layer)->redistribute_output);
-        return;
-      }
-      case redistribute_dy: {
-        LayerTensors& tensors = at(op.layer);
-        tensors.dy = convert_layout(tensors.gradient, layer(op.layer)->redistribute_dy);
-        tensors.gradient = {};
-        return;
-      }
-      case start_backward: return run_start_backward(op.layer);
-      case backward_filter: return multiply(layer(op.layer), 2);
-      case backward_data: return run_backward_data(op.layer);
-      case redistribute_dx: {
-        const Buffer gradient = convert_layout(at(op.layer).work[part], layer(op.layer)->redistribute_dx[part]);
-        auto& sum = at(producer(op)).gradient;
-        if (!sum) sum = gradient;
-        return;
-      }
-      case release_work: at(op.layer).work.clear(), at(op.layer).y = {}; return;
-      case release_dy: at(op.layer).dy = {}; return;
-      case release_kept: at(op.layer).kept.clear(); return;
-      case release_output: at(op.layer).output = {}; return;
-      case release_layer: at(op.layer) = {}; return;
-      case release_images: m_->images = {}; return;
-      case release_target: m_->target = {}; return;
-      case release_previous:
-        if (action_.microbatch > 0) *(m_ - 1) = {};
-        return;
-      case sum_gradients:
-        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-          if (plan_.buckets[b].last() == op.layer) start_sum(b);
-        return;
-      case sum_zero_gradients:
-        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-          if (group_of(plan_.buckets[b]) == action_.group) start_sum(b);
-        return;
-      case update: return gather();
-      case send_output: m_->sent.push_back(convert_layout(at(op.layer).output, boundary(op).complete_sums)); return;
-      case receive_input:
-        at(op.layer).output = hold(MemoryClass::activations, volume(boundary(op).to) * element_);
-        return;
-      case send_gradient:
-        leaving_.push_back(at(op.layer).gradient);
-        at(op.layer).gradient = {};
-        return;
-      case receive_gradient:
-        m_->arriving_gradients.emplace_back(op.layer,
-                                            hold(MemoryClass::activations, volume(boundary(op).from) * element_));
-        return;
-      case wait_gradients: return finish_transfers();
-      case wait_sent_gradients: leaving_.clear(); return;
-      case finish_sums:
-      case add_replicas:
-      case wait_inputs:
-      case progress: return;
-    }
-  }
-
-  void finish_transfers() {
-    m_->sent.clear();
-    leaving_.clear();
-    for (auto& [layer, gradient] : m_->arriving_gradients)
-      if (!at(layer).gradient) at(layer).gradient = gradient;
-    m_->arriving_gradients.clear();
-  }
-
-  bool here(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
-  void read() {
-    const auto& loss = layers_->back();
-    const Target target = loss.op->target(loss->input_shapes[0]);
-    if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front()->y) * element_);
-    if (here(static_cast<int>(layers_->size()) - 1))
-      m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).owned(rank_).volume() *
-                                                      (target.labels ? size_of(DType::i32) : element_));
-  }
-
-  Buffer hold(MemoryClass memory, Index bytes) { return memory_.hold(memory, bytes); }
-  /// Returns the number of elements that the rank owns in a layout of the plan. Each layout is counted only once.
-  Index volume(const Layout& layout) {
-    const auto [known, fresh] = volumes_.try_emplace(&layout);
-    if (fresh) known->second = layout.owned(rank_).volume();
-    return known->second;
-  }
-  Index workspace(const ProductPlan& product) {
-    const auto [known, fresh] = workspaces_.try_emplace(&product);
-    if (fresh) known->second = product.workspace(rank_);
-    return known->second;
-  }
-
-  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps,
-                        MemoryClass memory = MemoryClass::activations) {
-    Buffer now = from;
-    for (const auto& step : steps) {
-      const Buffer next = hold(memory, volume(step.to) * element_);
-      Buffer packed;
-      if (step.from.grid().group_size(step.axes) > 1) {
-        if (step.verb == Verb::all_gather) packed = hold(MemoryClass::workspace, volume(step.to) * element_);
-        if (step.verb == Verb::reduce_scatter) packed = hold(MemoryClass::workspace, volume(step.from) * element_);
-      }
-      now = next;
-    }
-    return now;
-  }
-
-  /// Returns the extended copy into which a halo is received; empty if `local` holds everything that is needed.
-  Buffer extended(const std::optional<Halo>& halo, const Layout& local) {
-    if (!halo) return {};
-    const Box needed = halo->needed(rank_);
-    return local.owned(rank_).contains(needed) ? Buffer() : hold(MemoryClass::halos, needed.volume() * element_);
-  }
-
-  /// Holds the tensors that a product gathers and the buffers of its sums.
-  void multiply(const LayerPlan& layer, std::size_t which) {
-    if (which >= layer->at.products.size()) return;
-    const ProductPlan& product = layer->at.products[which];
-    hold(MemoryClass::workspace, workspace(product) * element_);
-    if (product.redistribute_c.empty()) return;
-    const Buffer made = product.sums_slabs && product.cut_dim(product.c) < 0
-                            ? hold(MemoryClass::workspace, volume(product.c_made) * element_)
-                            : Buffer();
-    convert_layout(hold(MemoryClass::workspace, volume(product.redistribute_c.front().from) * element_),
-                   product.redistribute_c, MemoryClass::workspace);
-  }
-
-  void run_forward(int i) {
-    const LayerPlan& layer = this->layer(i);
-    const Kept keeps = layer.op->keeps();
-    LayerTensors& tensors = at(i);
-    tensors.y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
-    if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
-    multiply(layer, 0);
-    Buffer with_halo = layer.inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
-    if (keeps.x && with_halo) tensors.kept.push_back(with_halo);
-    if (keeps.x && !with_halo) tensors.kept.insert(tensors.kept.end(), tensors.work.begin(), tensors.work.end());
-    if (with_halo) tensors.work.push_back(std::move(with_halo));
-    if (keeps.y) tensors.kept.push_back(tensors.y);
-    if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
-  }
-
-  void run_start_backward(int i) {
-    const LayerPlan& layer = this->layer(i);
-    LayerTensors& tensors = at(i);
-    tensors.gradient = {};
-    if (layer.needs_any_dx()) tensors.kept.push_back(extended(layer->at.dy_halo, layer->at.y.dual()));
-    const bool fused = !layer->at.products.empty() && (layer.op->keeps().y || layer.op->keeps().z);
-    tensors.kept.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : tensors.dy);  // dz
-  }
-
-  void run_backward_data(int i) {
-    const LayerPlan& layer = this->layer(i);
-    LayerTensors& tensors = at(i);
-    for (const auto& layout : layer->at.dx)
-      tensors.work.push_back(hold(MemoryClass::activations, volume(layout) * element_));
-    multiply(layer, 1);
-    if (!layer->at.dy_halo) static_cast<void>(extended(layer->at.x_halo, layer->at.dx[0]));
-  }
-
-  void start_sum(std::size_t b) {
-    const Bucket& bucket = plan_.buckets[b];
-    const Index elements = plan_.offsets(bucket, rank_).back();
-    if (master_ != element_) sums_[b].push_back(hold(MemoryClass::gradients, elements * master_));
-    if (plan_.sharded_optimizer && bucket.axes != 0 && elements > 0)
-      sums_[b].push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
-  }
-
-  int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
-
-  /// Holds the buffers in which a sharded optimizer gathers the weights, after the update of every bucket.
-  void gather() {
-    if (!plan_.sharded_optimizer) return;
-    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-      if (master_ == element_ && group_of(plan_.buckets[b]) == action_.group) sums_[b].clear();
-    std::vector<Buffer> traveling;
-    for (const auto& bucket : plan_.buckets)
-      if (group_of(bucket) == action_.group && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
-        traveling.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
-  }
-
-  const Plan& plan_;
-  int stage_;
-  int rank_;  // in the stage's grid
-  StepProgram program_;
-  const StageLayers& stage_layers_;
-  Index element_, master_;  // bytes
-  MemoryTracker memory_;
-  std::unordered_map<const Layout*, Index> volumes_;
-  std::unordered_map<const ProductPlan*, Index> workspaces_;
-  std::vector<Microbatch> microbatches_;
-  Action action_;  // the action that is replayed; its layers and its microbatch follow
-  const std::vector<LayerPlan>* layers_ = nullptr;
-  Microbatch* m_ = nullptr;
-  std::vector<std::vector<Buffer>> sums_;  // by bucket
-  std::vector<Buffer> leaving_;
-};
-
 }  // namespace
 
 MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
@@ -334,14 +65,35 @@ MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
   return use;
 }
 
-MemoryPeak peak_memory(const Plan& plan, int rank) { return Replay(plan, rank).run(); }
+void MemoryPeak::include(const MemoryPeak& other) {
+  for (std::size_t i = 0; i < memory_classes; ++i) each.bytes[i] = std::max(each.bytes[i], other.each.bytes[i]);
+  total = std::max(total, other.total);
+}
+
+MemoryUse state_memory(const Plan& plan, int world_rank) {
+  const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
+  const auto runs = [&](int group) { return plan.replica_on(group, stage) >= 0; };
+  MemoryUse use;
+  for (const auto& layer : plan.layers)
+    if (runs(layer.group)) add_weights(plan, layer, rank, use);
+  for (const auto& bucket : plan.buckets)
+    if (runs(plan.layers[static_cast<std::size_t>(bucket.last())].group)) add_bucket(plan, bucket, rank, use);
+  return use;
+}
+
+MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held) { return replay_memory(plan, rank, held); }
+MemoryPeak peak_memory(const Plan& plan, int rank) { return peak_memory(plan, rank, state_memory(plan, rank)); }
 
 void check_memory(const Plan& plan, Index limit) {
+  check_memory(plan, limit, [&](int rank) { return peak_memory(plan, rank); });
+}
+
+void check_memory(const Plan& plan, Index limit, const std::function<MemoryPeak(int rank)>& peak_of) {
   if (limit == 0) return;
   MemoryPeak worst;
   int where = 0;
   for (int rank = 0; rank < plan.ranks(); ++rank)
-    if (const MemoryPeak peak = peak_memory(plan, rank); peak.total > worst.total) {
+    if (const MemoryPeak peak = peak_of(rank); peak.total > worst.total) {
       worst = peak;
       where = rank;
     }

@@ -1,5 +1,6 @@
 #include "partita/base/tensor.hpp"
 
+#include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 
 #include <gtest/gtest.h>
@@ -139,6 +140,38 @@ TEST(Tensor, LikeKeepsAllocatorAndClass) {
   EXPECT_EQ(y.names(), "NC");
   EXPECT_GE(allocator->now()[MemoryClass::activations], x.bytes() + y.bytes());
   EXPECT_GE(allocator->now()[MemoryClass::halos], z.bytes());
+}
+
+TEST(Allocator, CountsWhatOthersAllocate) {
+  const auto allocator = std::make_shared<Allocator>(1000);
+  const auto buffer = Allocator::allocate(allocator, 300, MemoryClass::weights);
+  {
+    const auto counted = Allocator::account(allocator, 600, MemoryClass::data);
+    EXPECT_EQ(allocator->now()[MemoryClass::data], 600);
+    EXPECT_EQ(allocator->peak_total(), 900);
+    EXPECT_THROW(Allocator::account(allocator, 101, MemoryClass::shared), Error);
+    EXPECT_THROW(Allocator::allocate(allocator, 101, MemoryClass::weights), Error);
+  }
+  EXPECT_EQ(allocator->now().total(), 300);
+  EXPECT_EQ(allocator->peak_total(), 900);
+}
+
+/// A buffer that was released and is used again counts like a new one.
+TEST(Allocator, KeptBuffersCountTowardsTheLimit) {
+  const auto allocator = std::make_shared<Allocator>(1000);
+  const auto held = Allocator::allocate(allocator, 600, MemoryClass::weights);
+  static_cast<void>(Allocator::allocate(allocator, 500, MemoryClass::workspace));  // not limited
+  EXPECT_THROW(Allocator::allocate(allocator, 500, MemoryClass::activations), Error);
+}
+
+TEST(Tensor, ConvertsIntoATensor) {
+  const auto allocator = std::make_shared<Allocator>();
+  const Tensor from(DType::f32, "F", make_box({{0, 3}}), allocator, MemoryClass::weights);
+  const Tensor to(DType::bf16, "F", make_box({{0, 3}}), allocator, MemoryClass::weights);
+  for (Index i = 0; i < 3; ++i) from.set(i, 1 + static_cast<double>(i) / 512);
+  convert(from, to);
+  const Tensor expected = convert(from, DType::bf16);
+  for (Index i = 0; i < 3; ++i) EXPECT_EQ(to.get(i), expected.get(i));
 }
 
 /// Random tensors and parts of them. The expected content comes from loops over coordinates.

@@ -13,9 +13,10 @@
 
 namespace partita {
 
-/// What a buffer is for. Memory reports count bytes per class.
-enum class MemoryClass : std::uint8_t { weights, gradients, optimizer, activations, halos, workspace, data };
-inline constexpr std::size_t memory_classes = 7;
+/// What a buffer is for. Memory reports count bytes per class. `data` are samples that a data set holds and the order
+/// in which they are read; `shared` is the memory through which the ranks of a node exchange messages.
+enum class MemoryClass : std::uint8_t { weights, gradients, optimizer, activations, halos, workspace, data, shared };
+inline constexpr std::size_t memory_classes = 8;
 
 /// Returns e.g. "weights".
 std::string_view name(MemoryClass memory);
@@ -32,6 +33,7 @@ struct MemoryUse {
   Index& operator[](MemoryClass memory) { return bytes[static_cast<std::size_t>(memory)]; }
   Index operator[](MemoryClass memory) const { return bytes[static_cast<std::size_t>(memory)]; }
   Index total() const;
+  MemoryUse& operator+=(const MemoryUse& other);
   /// Returns e.g. "weights 1.5 KiB, activations 2.0 MiB", or "none" if all classes are 0.
   std::string print() const;
   bool operator==(const MemoryUse&) const = default;
@@ -62,10 +64,15 @@ class Allocator {
   /// same way on every rank. Throws Error if the limit would be exceeded, std::bad_alloc if the system has no memory.
   static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
                                              Fill fill = Fill::zeros);
+  /// Counts `bytes` bytes that somebody else allocates, until the last copy of the result is destroyed. Throws Error if
+  /// the limit would be exceeded.
+  static std::shared_ptr<const void> account(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory);
 
  private:
   void* take(std::size_t size, MemoryClass memory, Index bytes);
-  void make_room(MemoryClass memory, Index bytes);
+  void check_limit(MemoryClass memory, Index bytes) const;
+  void make_room(Index bytes);
+  void count(MemoryClass memory, Index bytes);
   void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 
   mutable std::mutex mutex_;

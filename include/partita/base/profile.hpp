@@ -28,11 +28,15 @@ class Profile {
 
   /// Returns the profile of the calling thread, or null.
   static Profile* current();
-  /// Charges the calling thread's time to `layer` from now on; "" stands for the time between layers. Does nothing if
-  /// the thread has no profile.
+  /// Says that the calling thread works on `layer` from now on, and charges its time to it; "" stands for the time
+  /// between layers.
+  /// @pre The name lives until the next call.
   static void layer(std::string_view layer) {
+    current_layer() = layer;
     if (Profile* mine = current()) mine->set_layer(layer);
   }
+  /// The layer that the calling thread works on, for messages about a rank that waits.
+  static std::string_view& current_layer();
   void set_layer(std::string_view layer);
   /// Charges the time to `part` from now on. Returns the part before.
   Part set_part(Part part);

@@ -104,5 +104,7 @@ void add(const Tensor& from, const Tensor& to);
 /// Converts the elements to `dtype`, rounded to nearest even. Returns `from` itself, with its buffer, if the dtype is
 /// the same.
 Tensor convert(const Tensor& from, DType dtype);
+/// Converts the elements to the dtype of `to`, which must hold the same box in the same memory order.
+void convert(const Tensor& from, const Tensor& to);
 
 }  // namespace partita

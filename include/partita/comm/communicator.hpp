@@ -92,6 +92,11 @@ class Communicator {
   /// ranks' own cores copy the messages, as between MPI ranks of one node: then computation hides nothing. Thread ranks
   /// return true, so that tests run the overlapping code.
   virtual bool asynchronous() const { return true; }
+  /// Returns the bytes of memory that this rank provides for all ranks of the communicator to share; 0 if they share
+  /// none.
+  virtual Index shared_bytes() const { return 0; }
+  /// Returns the bytes that this rank would provide if `ranks` of these ranks made a communicator of their own.
+  virtual Index shared_bytes_of(int /*ranks*/) const { return 0; }
 
   /// Sends and receives messages between pairs of ranks. Messages of one pair match in the order in which both ranks
   /// list them. A rank sends no message to itself.

@@ -8,6 +8,7 @@
 namespace partita {
 
 class Context;
+class Periodic;
 class Watchdog;
 class Witness;
 
@@ -26,6 +27,9 @@ class MpiSession {
   /// Limits the time of each wait for other ranks. A rank that waits longer prints a message and ends the job. MPI
   /// itself waits forever for a peer whose host or network link has failed. 0 means no limit, which is the default.
   void limit_waiting(int seconds);
+  /// Lets a rank that has waited `seconds` seconds for other ranks print for whom and in which layer, once in each
+  /// wait; it goes on waiting. 0 means never, which is the default.
+  void note_waiting(int seconds);
   /// Records the exit status of the process and returns it. The destructor uses it if it must exit without
   /// MPI_Finalize.
   int returns(int status) { return status_ = status; }
@@ -39,7 +43,8 @@ class MpiSession {
   int status_ = 0;
   std::unique_ptr<Witness> witness_;
   std::shared_ptr<Context> context_;
-  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<Watchdog> watchdog_, note_;
+  std::unique_ptr<Periodic> launcher_;
   std::shared_ptr<Communicator> world_;
 };
 

@@ -35,6 +35,8 @@ class ProcessGrid {
   /// Returns the communicator of this rank's group along `axes`.
   /// @pre `axes` was passed to the constructor or to `add`.
   Communicator& along(AxisSet axes) const;
+  /// Returns the bytes that this rank shares with other ranks in the communicators of axis sets.
+  Index shared_bytes() const;
 
  private:
   ProcessGrid(Grid grid, std::shared_ptr<Communicator> world) : grid_(std::move(grid)), world_(std::move(world)) {}

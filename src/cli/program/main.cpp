@@ -4,6 +4,7 @@
 #include "partita/comm/mpi.hpp"
 #include "src/cli/support/lasting_output.hpp"
 #include "src/cli/support/options.hpp"
+#include "src/cli/support/threads.hpp"
 #include "src/cli/verbs/calibrate/calibrate.hpp"
 #include "src/cli/verbs/compare/compare.hpp"
 #include "src/cli/verbs/explain/explain.hpp"
@@ -45,6 +46,9 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
     agree_or_throw(world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
     if (options) {
       session.limit_waiting(options->timeout);
+      session.note_waiting(options->wait_note);
+      if (const auto note = cli::threads_note(options->trainer.threads); world.rank() == 0 && !note.empty())
+        fmt::print(stderr, "note: {}\n", note);
       if (options->verb == "calibrate") return session.returns(cli::calibrate(*options, factory, world));
       if (options->verb == "compare") return session.returns(cli::compare(*options, factory, &world));
       return session.returns(cli::train(*options, factory, world));

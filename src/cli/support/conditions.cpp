@@ -1,8 +1,7 @@
 #include "src/cli/support/conditions.hpp"
 
 #include "partita/comm/mpi.hpp"
-
-#include <sched.h>
+#include "src/cli/support/threads.hpp"
 
 #include <array>
 #include <ctime>
@@ -18,12 +17,6 @@ std::string cpu_line(const std::string& key) {
   for (std::string line; std::getline(in, line);)
     if (line.rfind(key, 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
   return "";
-}
-
-int allowed_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
 std::string now() {

@@ -5,6 +5,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/size.hpp"
+#include "src/cli/support/threads.hpp"
 #include "src/cli/version.hpp"
 
 #include <fmt/ranges.h>
@@ -90,11 +91,14 @@ po::options_description measure_options(Options& o) {
   auto add = group.add_options();
   add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
       "compute backend: auto, onednn or reference");
-  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"), "threads per rank");
+  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"),
+      "threads per rank; at most 8 times the cores that a rank may use");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
       "folder that stores the measured choices of kernels; \"\": choose kernels by rule, without measuring");
   add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
       "seconds that a rank waits for other ranks before it ends the job; 0: no limit");
+  add("wait-note", po::value(&o.wait_note)->default_value(o.wait_note)->value_name("S"),
+      "seconds after which a rank that still waits for other ranks prints for whom and at which layer; 0: never");
   return group;
 }
 
@@ -274,8 +278,9 @@ void check(const Options& o) {
   if (o.trainer.decay_steps < 0) fail("--decay-steps {}: it must be 0 (the last step) or more", o.trainer.decay_steps);
   if (o.save_every < 0) fail("--save-every {}: it must be 0 (only after epochs) or more", o.save_every);
   if (o.save_every > 0 && o.save.empty()) fail("--save-every {}: it needs --save FILE", o.save_every);
-  if (o.trainer.threads < 1) fail("--threads {}: it must be 1 or more", o.trainer.threads);
+  check_threads(o.trainer.threads);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
+  if (o.wait_note < 0) fail("--wait-note {}: it must be 0 (never) or more", o.wait_note);
   if (o.timeout < 0) fail("--timeout {}: it must be 0 (no limit) or more", o.timeout);
   if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
   if (o.kinds.size() > 1 && std::count(o.kinds.begin(), o.kinds.end(), "none") > 0)

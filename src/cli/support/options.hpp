@@ -38,6 +38,7 @@ struct Options {
   bool overwrite = false;               ///< replace a checkpoint of another run
   Index save_every = 0;                 ///< steps between checkpoints; 0: only after epochs
   int timeout = 600;                    ///< seconds that a rank waits for other ranks at most; 0: no limit
+  int wait_note = 30;                   ///< seconds after which a waiting rank says for whom it waits; 0: never
   int rank = 0;                         ///< explain: the rank whose messages, bytes and memory are printed
   bool test = true;                     ///< train: evaluate at the end
   bool evaluation = false;              ///< explain: an evaluation instead of a training step

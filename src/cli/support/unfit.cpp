@@ -29,14 +29,33 @@ std::string print(const std::vector<Remedy>& remedies, std::size_t most, const c
   return text;
 }
 
+namespace {
+
+Index most_of_any_rank(const Plan& plan, const std::function<MemoryPeak(int rank)>& peak_of) {
+  Index most = 0;
+  for (int rank = 0; rank < plan.ranks(); ++rank) most = std::max(most, peak_of(rank).total);
+  return most;
+}
+
+}  // namespace
+
 void check_fits(const Plan& plan, const Model& model, const Strategy& strategy, const MachineFiles& files,
                 Index limit) {
+  check_fits(plan, model, strategy, files, limit, [&](int rank) { return peak_memory(plan, rank); });
+}
+
+void check_fits(const Plan& plan, const Model& model, const Strategy& strategy, const MachineFiles& files, Index limit,
+                const std::function<MemoryPeak(int rank)>& peak_of) {
   try {
-    check_memory(plan, limit);
+    check_memory(plan, limit, peak_of);
   } catch (const Error& error) {
     constexpr std::size_t most = 3;
+    // Remedies change a step. What a run holds beyond a step, such as its data, stays.
+    const Index beyond =
+        most_of_any_rank(plan, peak_of) - most_of_any_rank(plan, [&](int rank) { return peak_memory(plan, rank); });
+    const Index left = std::max<Index>(limit - std::max<Index>(beyond, 0), 1);
     fail("{}; {}", error.what(),
-         print(remedies(model, strategy, plan.workload, files.machine, files.times, limit), most, " ", "; "));
+         print(remedies(model, strategy, plan.workload, files.machine, files.times, left), most, " ", "; "));
   }
 }
 

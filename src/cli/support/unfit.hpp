@@ -20,5 +20,8 @@ std::string print(const std::vector<Remedy>& remedies, std::size_t most, const c
 /// Throws Error if a rank of the plan exceeds the limit. The message names changes that would make `strategy` fit. Pass
 /// the strategy as the user gave it: if its stage boundaries are already placed, the changes cannot move them.
 void check_fits(const Plan& plan, const Model& model, const Strategy& strategy, const MachineFiles& files, Index limit);
+/// Checks a whole run, in which each rank holds what `peak_of` returns: the plan is that of its whole batches.
+void check_fits(const Plan& plan, const Model& model, const Strategy& strategy, const MachineFiles& files, Index limit,
+                const std::function<MemoryPeak(int rank)>& peak_of);
 
 }  // namespace partita::cli

@@ -122,6 +122,17 @@ bool SharedExchange::advance() {
   return moved;
 }
 
+std::vector<int> SharedExchange::missing(const SharedOperation& exchange) const {
+  const auto waits = [&](const std::deque<Message>& queue) {
+    return std::any_of(queue.begin(), queue.end(),
+                       [&](const Message& message) { return message.operation.get() == &exchange; });
+  };
+  std::vector<int> peers;
+  for (std::size_t peer = 0; peer < segments_.size(); ++peer)
+    if (waits(in_[peer]) || waits(out_[peer])) peers.push_back(static_cast<int>(peer));
+  return peers;
+}
+
 bool SharedExchange::write(std::size_t peer) {
   const Line& back = taken(rank_, peer);
   if (sent_[peer] - back.pieces.load() == depth) return false;

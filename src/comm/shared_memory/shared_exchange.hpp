@@ -31,6 +31,8 @@ class SharedExchange {
   /// it moved nothing.
   bool advance();
   bool idle() const { return open_ == 0; }
+  /// Returns the ranks to or from which an exchange has messages that are not complete.
+  std::vector<int> missing(const SharedOperation& exchange) const;
 
  private:
   struct Operation final : SharedOperation {

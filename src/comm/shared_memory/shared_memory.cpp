@@ -1,10 +1,10 @@
 #include "src/comm/shared_memory/shared_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <new>
 #include <thread>
@@ -46,7 +46,8 @@ void futex_wake_all(std::atomic<std::uint32_t>&) {}
 
 /// The numbers of pieces that a rank has staged, reduced and gathered since the beginning, each in its own cache line.
 /// The other members are used in rank 0's flags only, by all ranks: `streams` says whether stores bypass the caches,
-/// and `bell` rings when something is complete for which other ranks may sleep.
+/// `bell` rings when something is complete for which other ranks may sleep, and `told` is set by the first rank that
+/// prints a note about shared memory.
 struct SharedMemory::Flags {
   alignas(64) Counter staged{0};
   alignas(64) Counter reduced{0};
@@ -54,68 +55,54 @@ struct SharedMemory::Flags {
   alignas(64) std::atomic<bool> streams{false};
   alignas(64) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<bool> told{false};
 };
 
-std::unique_ptr<SharedMemory> SharedMemory::make(MPI_Comm comm, bool one_node) {
+Index SharedMemory::bytes(int ranks) {
+  return ranks == 1
+             ? 0
+             : static_cast<Index>(sizeof(Flags)) + slots * SharedCollective::slot_bytes + SharedExchange::bytes(ranks);
+}
+
+SharedMemory::Made SharedMemory::make(MPI_Comm comm, bool one_node, bool wanted) {
   int size = 0;
   MPI_Comm_size(comm, &size);
-  if (size == 1) return nullptr;
+  if (size == 1) return {};
+  int all_here = 1, all_want = wanted ? 1 : 0;
   if (!one_node) {
     MPI_Comm node = MPI_COMM_NULL;
     MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     int on_node = 0;
     MPI_Comm_size(node, &on_node);
     MPI_Comm_free(&node);
-    int all_here = on_node == size ? 1 : 0;
-    MPI_Allreduce(MPI_IN_PLACE, &all_here, 1, MPI_INT, MPI_MIN, comm);
-    if (all_here == 0) return nullptr;
+    all_here = on_node == size ? 1 : 0;
   }
-  return std::unique_ptr<SharedMemory>(new SharedMemory(comm));
+  std::array<int, 2> all{all_here, all_want};
+  MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_INT, MPI_MIN, comm);
+  if (all[0] == 0 || all[1] == 0) return {};
+  auto segments = Segments::make(comm, bytes(size));
+  if (!segments) return {nullptr, true};
+  return {std::unique_ptr<SharedMemory>(new SharedMemory(comm, std::move(segments))), false};
 }
 
-SharedMemory::SharedMemory(MPI_Comm comm) {
+SharedMemory::SharedMemory(MPI_Comm comm, std::unique_ptr<Segments> segments) : segments_(std::move(segments)) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
-  void* mine = nullptr;
-  // Open MPI places the ranks' segments at multiples of 8 bytes only, so alignment is done here. The offset of a
-  // segment is the same in the mappings of all ranks, and a mapping begins at a page.
-  const auto bytes = static_cast<MPI_Aint>(alignof(Flags) + sizeof(Flags)) + slots * SharedCollective::slot_bytes +
-                     SharedExchange::bytes(size_);
-  if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_) != MPI_SUCCESS)
-    throw CommunicationError("the ranks of a node cannot share memory; is /dev/shm full?");
-  MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
-  for (int r = 0; r < size_; ++r) {
-    MPI_Aint size = 0;
-    int unit = 0;
-    void* at = nullptr;
-    MPI_Win_shared_query(window_, r, &size, &unit, &at);
-    const auto address = reinterpret_cast<std::uintptr_t>(at);
-    segments_.push_back(static_cast<std::byte*>(at) + (alignof(Flags) - address % alignof(Flags)) % alignof(Flags));
-  }
-  new (segments_[static_cast<std::size_t>(rank_)]) Flags;
-  auto behind = segments_;
-  for (auto& segment : behind) segment += sizeof(Flags) + slots * SharedCollective::slot_bytes;
+  new (segments_->of(rank_)) Flags;
+  std::vector<std::byte*> behind;
+  for (int r = 0; r < size_; ++r)
+    behind.push_back(segments_->of(r) + sizeof(Flags) + slots * SharedCollective::slot_bytes);
   exchange_ = std::make_unique<SharedExchange>(rank_, behind);
   if (rank_ == 0) choice_.emplace(flags(0).streams);
   MPI_Barrier(comm);
 }
 
-SharedMemory::~SharedMemory() {
-  // Freeing is collective. While an exception unwinds, this rank has failed, and its peers may never call it.
-  if (std::uncaught_exceptions() > 0) return;
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (finalized != 0) return;  // MPI has freed the memory
-  MPI_Win_unlock_all(window_);
-  MPI_Win_free(&window_);
-}
+bool SharedMemory::first_to_tell() const { return !flags(0).told.exchange(true); }
 
-SharedMemory::Flags& SharedMemory::flags(int rank) const {
-  return *reinterpret_cast<Flags*>(segments_[static_cast<std::size_t>(rank)]);
-}
+SharedMemory::Flags& SharedMemory::flags(int rank) const { return *reinterpret_cast<Flags*>(segments_->of(rank)); }
 
 std::byte* SharedMemory::slot(int rank, Index piece) const {
-  return segments_[static_cast<std::size_t>(rank)] + sizeof(Flags) + piece % slots * SharedCollective::slot_bytes;
+  return segments_->of(rank) + sizeof(Flags) + piece % slots * SharedCollective::slot_bytes;
 }
 
 std::shared_ptr<const SharedOperation> SharedMemory::start(std::shared_ptr<SharedCollective> operation) {
@@ -196,6 +183,22 @@ void SharedMemory::sleep(const SharedOperation& awaited) {
   if (!awaited.done()) futex_wait(first.bell, rung, longest_ns);
   first.sleepers.fetch_sub(1);
   progress();
+}
+
+std::vector<int> SharedMemory::missing(const SharedOperation& operation) const {
+  const bool collective =
+      std::any_of(started_.begin(), started_.end(), [&](const auto& each) { return each.get() == &operation; });
+  if (!collective) return exchange_->missing(operation);
+  const auto steps = [&](int r) {
+    const Flags& f = flags(r);
+    return f.staged.load() + f.reduced.load() + f.gathered.load();
+  };
+  std::vector<int> behind;
+  Index least = steps(rank_);
+  for (int r = 0; r < size_; ++r) least = std::min(least, steps(r));
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_ && steps(r) == least) behind.push_back(r);
+  return behind;
 }
 
 bool SharedMemory::streams(const SharedCollective& now, Index piece) const {

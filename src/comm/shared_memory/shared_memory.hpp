@@ -1,5 +1,6 @@
 #pragma once
 
+#include "src/comm/shared_memory/segments.hpp"
 #include "src/comm/shared_memory/shared_collective.hpp"
 #include "src/comm/shared_memory/shared_exchange.hpp"
 #include "src/comm/shared_memory/streaming.hpp"
@@ -29,10 +30,19 @@ namespace partita {
 /// the order in which they were started. There is one SharedMemory per MPI communicator.
 class SharedMemory {
  public:
-  /// Allocates the shared memory. Returns null if `comm` has a single rank or ranks on several nodes. `one_node`: it is
-  /// known that all ranks are on one node. Collective: every rank of `comm` calls it.
-  static std::unique_ptr<SharedMemory> make(MPI_Comm comm, bool one_node);
-  ~SharedMemory();
+  /// The result of make().
+  struct Made {
+    std::unique_ptr<SharedMemory> memory;
+    bool failed = false;  ///< there is none because it could not be reserved
+  };
+  /// Reserves the shared memory. There is none if `comm` has a single rank or ranks on several nodes, or if a rank
+  /// passes `wanted` false. `one_node`: it is known that all ranks are on one node. All ranks get the same answer.
+  /// Collective: every rank of `comm` calls it.
+  static Made make(MPI_Comm comm, bool one_node, bool wanted);
+  /// Returns the bytes that each of `ranks` ranks provides.
+  static Index bytes(int ranks);
+  /// Returns true for the first caller among all ranks.
+  bool first_to_tell() const;
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
@@ -45,13 +55,15 @@ class SharedMemory {
 
   /// Advances everything that was started, without waiting.
   void progress();
+  /// Returns the ranks of the communicator for which an operation waits.
+  std::vector<int> missing(const SharedOperation& operation) const;
   /// Sleeps until another rank has done something for which this rank may wait, but at most half a millisecond. Used on
   /// nodes with more ranks than cores.
   void sleep(const SharedOperation& awaited);
 
  private:
   struct Flags;
-  explicit SharedMemory(MPI_Comm comm);
+  SharedMemory(MPI_Comm comm, std::unique_ptr<Segments> segments);
   Flags& flags(int rank) const;
   std::byte* slot(int rank, Index piece) const;
   std::shared_ptr<const SharedOperation> start(std::shared_ptr<SharedCollective> operation);
@@ -67,9 +79,8 @@ class SharedMemory {
   bool reduce(SharedCollective& now);
   bool gather(SharedCollective& now);
 
-  MPI_Win window_ = MPI_WIN_NULL;
   int rank_ = 0, size_ = 1;
-  std::vector<std::byte*> segments_;                // one per rank
+  std::unique_ptr<Segments> segments_;
   Index before_ = 0;                                // pieces of all collectives before the one at the front
   Index large_ = SharedCollective::Choice::first;   // number of the next large collective's first piece
   std::optional<SharedCollective::Choice> choice_;  // on rank 0 only

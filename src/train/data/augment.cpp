@@ -6,14 +6,26 @@
 
 namespace partita {
 
-std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch) {
+namespace {
+
+template <class T>
+void shuffle_entries(std::span<T> order, std::uint64_t seed, Index epoch) {
   const Random random(seed, hash_text("shuffle"), static_cast<std::uint64_t>(epoch));
-  std::vector<Index> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), Index{0});
-  for (Index i = n - 1; i > 0; --i) {
+  std::iota(order.begin(), order.end(), T{0});
+  for (auto i = static_cast<Index>(order.size()) - 1; i > 0; --i) {
     const auto j = static_cast<Index>(random.uniform(i) * static_cast<double>(i + 1));
     std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
   }
+}
+
+}  // namespace
+
+void shuffle(std::span<Index> order, std::uint64_t seed, Index epoch) { shuffle_entries(order, seed, epoch); }
+void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, Index epoch) { shuffle_entries(order, seed, epoch); }
+
+std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch) {
+  std::vector<Index> order(static_cast<std::size_t>(n));
+  shuffle(order, seed, epoch);
   return order;
 }
 

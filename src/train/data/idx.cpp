@@ -1,5 +1,6 @@
 #include "partita/base/error.hpp"
 #include "partita/train/data/dataset.hpp"
+#include "src/train/data/sample_set.hpp"
 
 #include <zlib.h>
 
@@ -155,25 +156,27 @@ class Idx final : public Dataset {
 
   void hold(std::span<const Index> samples, const Box& box) override {
     require(box.dims() == sample_.dims() && Box(sample_).contains(box), "the box lies inside the sample");
-    std::vector<Index> sorted(samples.begin(), samples.end());
-    std::sort(sorted.begin(), sorted.end());
-    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    require(sorted.empty() || (sorted.front() >= 0 && sorted.back() < size()), "the data set has the samples");
-    if (sorted == samples_ && box == box_) return;
-    samples_.clear();  // if reading fails, nothing is held
+    for (const Index sample : samples) require(sample >= 0 && sample < size(), "the data set has the samples");
+    SampleSet announced(samples, size());
+    if (announced == samples_ && box == box_) return;
+    samples_ = {};  // if reading fails, nothing is held
     Bytes().swap(pixels_);
     box_ = box;
-    if (!box.empty()) stream(sorted);
-    samples_ = std::move(sorted);
+    if (!box.empty()) stream(announced);
+    samples_ = std::move(announced);
+  }
+
+  Index held_bytes() const override { return static_cast<Index>(labels_.size() + pixels_.size()) + samples_.bytes(); }
+  Index bytes_to_hold(Index samples, const Box& box, Index, const Box&) const override {
+    return size() + SampleSet::bytes(size()) + (box.empty() ? 0 : samples * box.volume());
   }
 
   void read(Index sample, const Box& box, std::span<float> out) const override {
-    const auto at = std::lower_bound(samples_.begin(), samples_.end(), sample);
-    require(at != samples_.end() && *at == sample, "a sample is announced before it is read");
+    require(samples_.has(sample), "a sample is announced before it is read");
     require(box.dims() == box_.dims() && box_.contains(box), "a box is announced before it is read");
     require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
     if (box.empty()) return;
-    const unsigned char* held = pixels_.data() + (at - samples_.begin()) * box_.volume();
+    const unsigned char* held = pixels_.data() + samples_.place(sample) * box_.volume();
     auto next = out.begin();
     for (Index c = box[0].lo; c < box[0].hi; ++c)
       for (Index h = box[1].lo; h < box[1].hi; ++h) {
@@ -189,13 +192,13 @@ class Idx final : public Dataset {
   }
 
  private:
-  /// Stores the box of each of `samples` (ascending) in `pixels_`, in one pass over the file.
-  void stream(const std::vector<Index>& samples) {
+  /// Stores the box of each of `samples` in `pixels_`, in one pass over the file.
+  void stream(const SampleSet& samples) {
     InputFile file(path_);
     Bytes whole(static_cast<std::size_t>(sample_.volume()));
-    pixels_.resize(samples.size() * static_cast<std::size_t>(box_.volume()));
+    pixels_.resize(static_cast<std::size_t>(samples.count() * box_.volume()));
     auto next = pixels_.begin();
-    for (const Index sample : samples) {
+    samples.each([&](Index sample) {
       const Index start = header_.bytes() + sample * sample_.volume();
       file.seek(start);
       if (const Index found = file.read(whole); found < sample_.volume())
@@ -206,7 +209,7 @@ class Idx final : public Dataset {
           const auto row = whole.begin() + (c * sample_.extent(1) + h) * sample_.extent(2);
           next = std::copy(row + box_[2].lo, row + box_[2].hi, next);
         }
-    }
+    });
   }
 
   std::string path_;
@@ -215,9 +218,9 @@ class Idx final : public Dataset {
   Shape sample_;
   Index classes_ = 0;
   std::array<float, 256> scaled_{};
-  std::vector<Index> samples_;  // held samples, ascending
-  Box box_;                     // held box of each sample
-  Bytes pixels_;                // C H W of the box, sample by sample
+  SampleSet samples_;  // held samples
+  Box box_;            // held box of each sample
+  Bytes pixels_;       // C H W of the box, sample by sample
 };
 
 }  // namespace

@@ -6,18 +6,30 @@ namespace partita {
 
 namespace {
 
-/// Number of samples kept ready: 64 MiB of them, but at least two.
-std::size_t samples_ahead(std::size_t size) {
-  constexpr std::size_t room = std::size_t{64} << 20;
-  return std::max<std::size_t>(2, room / std::max<std::size_t>(size * sizeof(float), 1));
+/// Number of samples kept ready: 64 MiB of them, but at least two, and no more than there are.
+Index samples_ahead(Index count, Index size) {
+  constexpr Index room = Index{64} << 20;
+  return std::min(count, std::max<Index>(2, room / std::max<Index>(size * Index{sizeof(float)}, 1)));
+}
+
+SampleList compact(std::span<const Index> order, Index samples) {
+  const auto count = static_cast<Index>(order.size());
+  const std::shared_ptr<std::byte> memory(new std::byte[static_cast<std::size_t>(SampleList::bytes(count, samples))],
+                                          std::default_delete<std::byte[]>());
+  SampleList list(memory, count, samples);
+  for (Index i = 0; i < count; ++i) list.set(i, order[static_cast<std::size_t>(i)]);
+  return list;
 }
 
 }  // namespace
 
-Prefetch::Prefetch(std::vector<Index> order, std::size_t size, Read read)
-    : order_(std::move(order)), size_(size), ahead_(samples_ahead(size)), read_(std::move(read)), thread_([this] {
-        run();
-      }) {}
+Prefetch::Prefetch(std::span<const Index> order, Index samples, std::size_t size, Read read)
+    : order_(compact(order, samples)),
+      size_(size),
+      slots_(static_cast<std::size_t>(samples_ahead(order_.size(), static_cast<Index>(size)))),
+      ring_(slots_ * size),
+      read_(std::move(read)),
+      thread_([this] { run(); }) {}
 
 Prefetch::~Prefetch() {
   {
@@ -28,16 +40,26 @@ Prefetch::~Prefetch() {
   thread_.join();
 }
 
+Index Prefetch::bytes(Index count, Index samples, Index size) {
+  return SampleList::bytes(count, samples) + samples_ahead(count, size) * size * Index{sizeof(float)};
+}
+
+Index Prefetch::bytes() const {
+  return order_.size() * (order_.is_short() ? 4 : 8) + static_cast<Index>(ring_.size() * sizeof(float));
+}
+
 void Prefetch::run() {
   try {
-    for (const Index sample : order_) {
-      std::vector<float> values(size_);
-      read_(sample, values);
-      std::unique_lock lock(mutex_);
-      ready_.push_back(std::move(values));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(order_.size()); ++i) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return ended_ || i < next_ + slots_; });
+        if (ended_) return;
+      }
+      read_(order_[static_cast<Index>(i)], slot(i));
+      const std::scoped_lock lock(mutex_);
+      read_so_far_ = i + 1;
       changed_.notify_all();
-      changed_.wait(lock, [&] { return ended_ || ready_.size() < ahead_; });
-      if (ended_) return;
     }
   } catch (...) {
     const std::scoped_lock lock(mutex_);
@@ -47,12 +69,13 @@ void Prefetch::run() {
 }
 
 bool Prefetch::take(Index sample, std::span<float> out) {
-  if (next_ == order_.size() || order_[next_] != sample || out.size() != size_) return false;
+  const auto next = static_cast<Index>(next_);
+  if (next == order_.size() || order_[next] != sample || out.size() != size_) return false;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !ready_.empty() || failed_; });
-  if (ready_.empty()) std::rethrow_exception(failed_);
-  std::copy(ready_.front().begin(), ready_.front().end(), out.begin());
-  ready_.pop_front();
+  changed_.wait(lock, [&] { return read_so_far_ > next_ || failed_; });
+  if (read_so_far_ == next_) std::rethrow_exception(failed_);
+  const std::span<float> from = slot(next_);
+  std::copy(from.begin(), from.end(), out.begin());
   ++next_;
   changed_.notify_all();
   return true;

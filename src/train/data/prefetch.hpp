@@ -1,9 +1,9 @@
 #pragma once
 
 #include "partita/base/types.hpp"
+#include "partita/train/data/sample_list.hpp"
 
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -18,13 +18,18 @@ class Prefetch {
  public:
   using Read = std::function<void(Index sample, std::span<float> out)>;
 
-  /// `read` fills the `size` numbers of a sample. It is called on the other thread.
+  /// `read` fills the `size` numbers of a sample. It is called on the other thread. `samples` is the size of the data
+  /// set, from which `order` lists some.
   /// @pre everything that `read` uses outlives this object.
-  Prefetch(std::vector<Index> order, std::size_t size, Read read);
+  Prefetch(std::span<const Index> order, Index samples, std::size_t size, Read read);
   /// Ends the thread after the sample that it is reading.
   ~Prefetch();
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
+
+  /// Returns the bytes of the order and of the samples that are kept ready, for an order of `count` samples.
+  static Index bytes(Index count, Index samples, Index size);
+  Index bytes() const;
 
   /// If `sample` is the next one in the order, waits for it and returns true; rethrows the error if reading failed.
   /// Returns false for any other sample, which the caller must read itself.
@@ -32,14 +37,15 @@ class Prefetch {
 
  private:
   void run();
+  std::span<float> slot(std::size_t position) { return std::span(ring_).subspan(position % slots_ * size_, size_); }
 
-  std::vector<Index> order_;
-  std::size_t size_, ahead_;
+  SampleList order_;
+  std::size_t size_, slots_;
+  std::vector<float> ring_;  // position i of the order is kept in slot i % slots_
   Read read_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::vector<float>> ready_;  // the samples from position next_ of the order on
-  std::size_t next_ = 0;
+  std::size_t read_so_far_ = 0, next_ = 0;  // positions of the order: read; taken
   std::exception_ptr failed_;
   bool ended_ = false;
   std::thread thread_;  // last: it starts when everything else is initialized

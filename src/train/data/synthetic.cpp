@@ -31,6 +31,8 @@ class Synthetic : public Dataset {
   Index size() const override { return size_; }
   Index classes() const override { return classes_; }
   void hold(std::span<const Index>, const Box&) override {}
+  bool needs_announcement() const override { return false; }
+  Index held_bytes() const override { return static_cast<Index>(shown_.size() * sizeof(double)); }
 
   void read(Index sample, const Box& box, std::span<float> out) const override {
     check(sample);

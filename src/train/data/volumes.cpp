@@ -101,6 +101,15 @@ class Volumes final : public Dataset {
     if (box.dims() == 0 || !box.empty()) targets_ahead_ = prefetch(*targets_, samples, box);
   }
 
+  Index held_bytes() const override {
+    return (ahead_ ? ahead_->bytes() : 0) + (targets_ahead_ ? targets_ahead_->bytes() : 0);
+  }
+  Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
+    const Index of_samples = box.empty() ? 0 : Prefetch::bytes(samples, size(), box.volume());
+    if (target_box.dims() == 0) return of_samples + Prefetch::bytes(targets, size(), 1);
+    return of_samples + (target_box.empty() ? 0 : Prefetch::bytes(targets, size(), target_box.volume()));
+  }
+
   void read(Index sample, const Box& box, std::span<float> out) const override {
     if (ahead_ && box == box_ && ahead_->take(sample, out)) return;
     read(*samples_, sample, box, out);
@@ -150,8 +159,7 @@ class Volumes final : public Dataset {
   }
   std::unique_ptr<Prefetch> prefetch(const Array& array, std::span<const Index> samples, const Box& box) const {
     return std::make_unique<Prefetch>(
-        std::vector<Index>(samples.begin(), samples.end()),
-        static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume()),
+        samples, array.samples(), static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume()),
         [this, &array, box](Index sample, std::span<float> out) { read(array, sample, box, out); });
   }
 

@@ -68,6 +68,7 @@ std::vector<Timing> StepTimer::run(double budget) {
 
 MemoryPeak StepTimer::memory() const {
   MemoryPeak peak = parts_->trainer.peak_memory();
+  peak.total -= peak.each[MemoryClass::shared];  // it is the same all the time, and no part of a plan
   peak.total = static_cast<Index>(largest(static_cast<double>(peak.total), parts_->world));
   return peak;
 }

@@ -3,6 +3,7 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
+#include "partita/train/run/run_memory.hpp"
 #include "src/train/run/inspector.hpp"
 #include "src/train/run/stage_exchange.hpp"
 #include "src/train/run/step_guard.hpp"
@@ -46,21 +47,14 @@ std::vector<ConvProblem> Executor::problems() const {
   return all;
 }
 
-Box Executor::images(int microbatch) const {
-  const auto& input = plan_.layers_of(microbatch).front();
-  return reads_images(microbatch) ? input->y.owned(context_.grid.rank()) : Box(input->shape.dims());
-}
+Box Executor::images(int microbatch) const { return image_box(plan_, microbatch, context_.world.rank()); }
 
 Target Executor::target(int microbatch) const {
   const auto& loss = plan_.layers_of(microbatch).back();
   return loss.op->target(loss->input_shapes[0]);
 }
 
-Box Executor::target_box(int microbatch) const {
-  const Shape shape = target(microbatch).shape;
-  if (!reads_target(microbatch)) return Box(shape.dims());
-  return plan_.layers_of(microbatch).back()->at.x[0].onto(shape).owned(context_.grid.rank());
-}
+Box Executor::target_box(int microbatch) const { return partita::target_box(plan_, microbatch, context_.world.rank()); }
 
 Tensor Executor::output(std::size_t i, int microbatch) const {
   const auto& outputs = microbatches_[static_cast<std::size_t>(microbatch)].outputs;
@@ -181,6 +175,11 @@ Microbatch Executor::begin(int microbatch) const {
 std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate) {
   using enum StepOp::Kind;
   std::size_t count = 0;
+  if (const auto& layers = plan_.layers; !ops.empty() && ops.front().layer < 0) {  // what it waits for is for its group
+    const auto first =
+        std::find_if(layers.begin(), layers.end(), [&](const LayerPlan& layer) { return layer.group == action.group; });
+    if (first != layers.end()) Profile::current_layer() = first->name;
+  }
   for (; count < ops.size(); ++count) {
     const StepOp::Kind kind = ops[count].kind;
     if (kind != release_previous && kind != wait_inputs && kind != wait_gradients && kind != wait_sent_gradients) break;
@@ -210,7 +209,7 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
     case release_target: m.batch.target = {}; return;
     case sum_gradients:
       update_->start(op.layer);
-      rank_.overlap ? update_->progress() : update_->finish();
+      rank_.overlap ? update_->progress() : update_->wait();
       return;
     case sum_zero_gradients: return update_->start_with_zeros(action.group);
     case finish_sums: Profile::layer("gradients"); return update_->finish();

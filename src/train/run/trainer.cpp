@@ -7,6 +7,9 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/profile.hpp"
+#include "src/train/run/announced.hpp"
+#include "src/train/run/held_data.hpp"
+#include "src/train/run/sample_order.hpp"
 #include "src/train/run/sample_values.hpp"
 #include "src/train/run/step_guard.hpp"
 
@@ -39,12 +42,6 @@ std::string print(const TrainerOptions& o) {
                      o.optimizer.print(), o.backend);
 }
 
-std::vector<Index> in_order(const Dataset& data) {
-  std::vector<Index> order(static_cast<std::size_t>(data.size()));
-  std::iota(order.begin(), order.end(), Index{0});
-  return order;
-}
-
 Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
 
 }  // namespace
@@ -66,7 +63,10 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
       options_(std::move(options)),
       counter_(std::make_shared<TrafficCounter>()),
       world_(world),
-      allocator_(std::make_shared<Allocator>(options_.memory_limit)) {
+      allocator_(std::make_shared<Allocator>(options_.memory_limit)),
+      memory_(options_.batch, options_.training,
+              [this](Index batch, bool training) -> const Plan& { return bound(batch, training).plan; }),
+      held_data_(std::make_unique<HeldData>(allocator_)) {
   check_ranks(strategy_, world_.size());
   backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
@@ -83,6 +83,8 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
     const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
     replica_pair_ = counted_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
   }
+  held_ = state_memory(plan, world_.rank());
+  count_shared_memory();
   parameters_ = std::make_unique<Parameters>(plan, world_.rank(), options_.seed, allocator_);
   guard_ = std::make_shared<StepGuard>(options_, world_);
   prepare(bound_[{options_.batch, options_.training}], std::move(plan));
@@ -94,6 +96,7 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
   if (entry.executor) return entry;
   Plan plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
   grid_->add(plan.axis_sets(stage_));
+  count_shared_memory();
   prepare(entry, std::move(plan));
   return entry;
 }
@@ -113,6 +116,40 @@ void Trainer::prepare(Bound& entry, Plan plan) {
                    entry.plan.kernels, kernel_report_);
 }
 
+Trainer::~Trainer() = default;
+
+/// Counts the memory that this rank's communicators share with other ranks.
+void Trainer::count_shared_memory() {
+  shared_memory_.reset();
+  held_[MemoryClass::shared] = world_.shared_bytes() + grid_->shared_bytes() +
+                               (grid_->world().size() < world_.size() ? grid_->world().shared_bytes() : 0) +
+                               (replica_pair_ ? replica_pair_->shared_bytes() : 0);
+  shared_memory_ = Allocator::account(allocator_, held_[MemoryClass::shared], MemoryClass::shared);
+  predicted_memory_.include(holding(predicted_held()));
+}
+
+MemoryUse Trainer::predicted_held() const {
+  MemoryUse held = held_;
+  held[MemoryClass::data] += held_data_->predicted();
+  return held;
+}
+
+/// Includes a step that was run in the prediction.
+void Trainer::predict_memory(Bound& bound) {
+  if (const MemoryUse held = predicted_held(); bound.held != held || bound.memory.total == 0) {
+    bound.held = held;
+    bound.memory = partita::peak_memory(bound.plan, world_.rank(), held);
+  }
+  predicted_memory_.include(bound.memory);
+}
+
+/// Includes a checkpoint in the prediction.
+void Trainer::predict_checkpoint(bool optimizer, bool saved) {
+  MemoryUse held = predicted_held();
+  held[MemoryClass::workspace] += checkpoint_bytes(plan(), world_.rank(), optimizer, saved);
+  predicted_memory_.include(holding(held));
+}
+
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
 
 /// Zeros for what this rank brings to a microbatch.
@@ -125,79 +162,70 @@ Batch Trainer::empty_batch(const Executor& executor, int microbatch) const {
           made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
 }
 
-Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment) {
+Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment) {
   const Timed timed(Profile::Part::compute);
   const Batch batch = empty_batch(executor, microbatch);
   const Augmentation none;
   const Box image = inside_of(batch.images.box()), answer = inside_of(batch.target.box());
   const Interval range = executor.plan().samples(microbatch);
-  const auto samples = all.subspan(static_cast<std::size_t>(range.lo), static_cast<std::size_t>(range.extent()));
+  const auto samples = all.part(range.lo, range.extent());
   write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
-    read_augmented(data, samples[static_cast<std::size_t>(n)], image, augment ? options_.augmentation : none,
-                   options_.seed, epoch_, values);
+    read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
   });
-  write_samples<float>(batch.target, [&](Index n, std::span<float> values) {
-    data.read_target(samples[static_cast<std::size_t>(n)], answer, values);
-  });
+  write_samples<float>(batch.target,
+                       [&](Index n, std::span<float> values) { data.read_target(samples[n], answer, values); });
   return batch;
 }
 
 /// Tells the data set which boxes of which samples this rank will read, in this order. Damage that is found here fails
 /// on every rank; damage that is found while reading may fail on one rank alone.
-void Trainer::hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation) {
+void Trainer::hold(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation) {
   Profile::layer("data");
-  std::vector<Index> mine, targets;
-  Box inside, target;
-  for (Index first = 0; first < static_cast<Index>(order.size()); first += options_.batch) {
-    const Index size = std::min(options_.batch, static_cast<Index>(order.size()) - first);
-    const Executor& each = executor(size, training);
-    for (int m = 0; m < each.plan().microbatches; ++m) {
-      const Box images = each.images(m), answers = each.target_box(m);
-      const Index begin = first + each.plan().samples(m).lo;
-      if (each.reads_images(m) || inside.dims() == 0) inside = inside_of(images);
-      if (each.reads_target(m) || target.dims() == 0) target = inside_of(answers);
-      for (Index n = images[0].lo; n < images[0].hi; ++n) mine.push_back(order[static_cast<std::size_t>(begin + n)]);
-      for (Index n = answers[0].lo; n < answers[0].hi; ++n)
-        targets.push_back(order[static_cast<std::size_t>(begin + n)]);
-    }
-  }
   check_agreement(world_, "sizes of the data set", static_cast<std::uint64_t>(order.size()));
+  const int rank = world_.rank();
+  const DataShare share = memory_.share(order.size(), training, rank);
+  const auto list = [&](Index count, Box (*box_of)(const Plan&, int, int)) {
+    return Announced([&](Index batch, bool trains) -> const Plan& { return bound(batch, trains).plan; }, order,
+                     options_.batch, training, count,
+                     [&](const Plan& plan, int microbatch) { return box_of(plan, microbatch, rank); }, allocator_);
+  };
   agree_or_throw(world_, [&] {
-    data.hold(mine, source_box(data.sample(), inside, augmentation));
-    data.hold_targets(targets, target);
+    held_data_->expect(data, RunMemory::data_bytes(data, share, augmentation));
+    check_limit(order.size(), training);
+    if (data.needs_announcement()) {
+      data.hold(list(share.samples, image_box).samples(), source_box(data.sample(), share.box, augmentation));
+      data.hold_targets(list(share.targets, target_box).samples(), share.target_box);
+    }
+    held_data_->settle(data);
   });
+  MemoryUse listing = predicted_held();
+  listing[MemoryClass::data] += RunMemory::list_bytes(data, share);
+  predicted_memory_.include(holding(listing));
 }
 
-StepResult Trainer::run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate) {
+/// Throws Error if the memory limit would be exceeded in a pass.
+void Trainer::check_limit(Index samples, bool training) const {
+  if (options_.memory_limit == 0) return;
+  const MemoryPeak peak = memory_.pass_peak(samples, training, predicted_held(), world_.rank());
+  if (peak.total > options_.memory_limit)
+    fail(
+        "rank {} would hold up to {} ({}), {} more than the memory limit of {}; shard samples or space over more "
+        "ranks, or set recompute = true for some layers",
+        world_.rank(), print_bytes(peak.total), peak.each.print(), print_bytes(peak.total - options_.memory_limit),
+        print_bytes(options_.memory_limit));
+}
+
+StepResult Trainer::run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate) {
   return run(
       bound, [&](int microbatch) { return read(*bound.executor, microbatch, data, samples, augment); }, rate);
 }
 
-StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
-  const StepResult result = bound.executor->run(reader, step_, rate);
-  predicted_ += bound.predicted;
-  if (result.skipped) predicted_ -= bound.of_update;
-  if (!bound.executor->failed()) return result;
-  const std::string what =
-      std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);
-  const std::string where = bound.executor->inspect(reader, step_);
-  throw RunFailed(
-      fmt::format("step {}: {}{}; {}{}", step_ + 1, what,
-                  guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",
-                  where.empty() ? "when the step was repeated, all numbers were finite: suspect the hardware"
-                                : fmt::format("the first such number appeared {}", where),
-                  where.find("in the samples") == 0 || where.find("in the targets") == 0
-                      ? "; mend the data set, or leave such steps out with --on-nan skip"
-                      : "; try a lower --rate or a --warm-up"));
-}
-
-EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress) {
-  const auto samples = static_cast<Index>(order.size());
+EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress) {
+  const Index samples = order.size();
   const Index steps = batches(samples, options_.batch);
   const Index first = training ? step_ % steps : 0;  // a resumed epoch goes on where it was left
   if (prepared_ != &data)
-    hold(data, std::span(order).subspan(static_cast<std::size_t>(first * options_.batch)), training,
-         training ? options_.augmentation : Augmentation{});
+    hold(data, order.from(first * options_.batch), training, training ? options_.augmentation : Augmentation{});
   prepared_ = nullptr;  // what was announced will have been asked for
   const double start = now();
   EpochReport report{.epoch = epoch_, .first = first, .all = steps};
@@ -206,10 +234,8 @@ EpochReport Trainer::pass(Dataset& data, const std::vector<Index>& order, bool t
   for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
-    const auto mine =
-        std::span(order).subspan(static_cast<std::size_t>(i * options_.batch), static_cast<std::size_t>(size));
-    const StepResult result =
-        run(bound, data, mine, training, training ? options_.optimizer.rate_at(step_, decay_end()) : 0);
+    const StepResult result = run(bound, data, order.part(i * options_.batch, size), training,
+                                  training ? options_.optimizer.rate_at(step_, decay_end()) : 0);
     if (!training) check_loss(result);
     if (!result.skipped || std::isfinite(result.loss)) {
       report.loss += result.loss * static_cast<double>(size);
@@ -252,24 +278,30 @@ EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
   samples_ = data.size();
   total_steps_ = end;
   epoch_ = step_ / batches(data.size(), options_.batch) + 1;
-  return pass(data, shuffled(data.size(), options_.seed, epoch_), true, progress);
+  const Index order_bytes = RunMemory::order_bytes(data.size(), true);
+  held_[MemoryClass::data] += order_bytes;
+  const EpochReport report =
+      pass(data, SampleOrder::shuffled(data.size(), options_.seed, epoch_, allocator_), true, progress);
+  held_[MemoryClass::data] -= order_bytes;
+  return report;
 }
 
 void Trainer::prepare(Dataset& data) {
-  hold(data, in_order(data), false, {});
+  hold(data, SampleOrder::ascending(data.size()), false, {});
   prepared_ = &data;
 }
 
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
   if (data.size() < 1) throw AgreedError("the data set for evaluation has no samples; give one with at least one");
-  return pass(data, in_order(data), false, progress);
+  return pass(data, SampleOrder::ascending(data.size()), false, progress);
 }
 
 StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
   total_steps_ = all_steps(data);
-  hold(data, samples, true, {});
-  auto& bound = this->bound(static_cast<Index>(samples.size()), true);
-  const StepResult result = run(bound, data, samples, false, options_.optimizer.rate_at(step_, decay_end()));
+  const SampleOrder order = SampleOrder::given(samples);
+  hold(data, order, true, {});
+  auto& bound = this->bound(order.size(), true);
+  const StepResult result = run(bound, data, order, false, options_.optimizer.rate_at(step_, decay_end()));
   ++step_;
   return result;
 }
@@ -340,6 +372,7 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
   auto& bound = this->bound(batch.samples, false);
   const std::vector<Tensor> values = bound.executor->predict(reader_of(batch), step_);
   predicted_ += bound.predicted;
+  predict_memory(bound);
   std::vector<SampleBlock> blocks;
   for (int j = 0; j < bound.plan.microbatches; ++j)
     if (const Tensor& mine = values[static_cast<std::size_t>(j)]; mine.box().dims() > 0)
@@ -352,26 +385,6 @@ Traffic Trainer::measured() const {
   for (const auto& [key, traffic] : counter_->by_label())
     if (key.first != "checkpoint") total += traffic;
   return total;
-}
-
-Requests Trainer::take_requests() { return guard_->take_requests(); }
-Index Trainer::skipped_not_finite() const { return guard_->state().not_finite; }
-Index Trainer::skipped_beyond_f16() const { return guard_->state().beyond_f16; }
-double Trainer::loss_scale() const { return guard_->scale(); }
-
-/// The step at which the decay of the learning rate ends.
-Index Trainer::decay_end() const {
-  if (options_.decay_steps > 0) return options_.decay_steps;
-  return loaded_decay_ > 0 ? loaded_decay_ : total_steps_;
-}
-
-/// Throws RunFailed if the loss of an evaluation is not finite.
-void Trainer::check_loss(const StepResult& result) const {
-  if (!std::isfinite(result.loss))
-    throw RunFailed(
-        fmt::format("the loss of an evaluation is not finite ({}) after {}; look for such numbers in the data "
-                    "set and in the weights",
-                    result.loss, counted(step_, "training step")));
 }
 
 }  // namespace partita

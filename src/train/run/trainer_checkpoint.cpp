@@ -75,6 +75,7 @@ void Trainer::save(const std::string& path) {
   record.guard = {guard_->state().scale, guard_->state().good_steps, guard_->state().not_finite,
                   guard_->state().beyond_f16};
   record.options = options_;
+  predict_checkpoint(true, true);
   save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), record.attributes(), *counted_);
 }
 
@@ -92,10 +93,11 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
     check_same_model(record, file.path(), model_.describe(), optimizer);
     if (optimizer) check_resumable(record, file.path(), options_);
   });
+  predict_checkpoint(optimizer, false);
   const auto named = parameters_->named(plan(), *grid_, optimizer);
   file.load(named, *counted_);
   if (optimizer) parameters_->keep_state(plan(), named);
-  parameters_->refresh(options_.dtype);
+  parameters_->refresh();
   if (!optimizer) return;
   step_ = record.step;
   samples_ = record.samples;
@@ -122,10 +124,11 @@ LoadedWeights Trainer::load_weights(const CheckpointFile& file, const std::vecto
   });
   for (const auto& [name, shape] : file.tensors())
     if (!known.contains(name) && !is_state(file, name)) result.unused.push_back(name);
+  predict_checkpoint(false, false);
   auto named = weights();
   std::erase_if(named, [&](const NamedTensor& tensor) { return !known.contains(tensor.name); });
   file.load(named, *counted_);
-  parameters_->refresh(options_.dtype);
+  parameters_->refresh();
   return result;
 }
 

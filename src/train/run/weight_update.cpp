@@ -64,9 +64,13 @@ void WeightUpdate::progress() {
   for (auto& request : traveling_) request.progress();
 }
 
-void WeightUpdate::finish() {
+void WeightUpdate::wait() {
   for (auto& request : traveling_) request.wait();
   traveling_.clear();
+}
+
+void WeightUpdate::finish() {
+  wait();
   kept_.clear();
 }
 
@@ -154,7 +158,7 @@ void WeightUpdate::step(int group, Moment moment) {
     if (plan_.sharded_optimizer) gather(b);
   }
   finish();
-  parameters_.refresh(plan_.workload.dtype);
+  parameters_.refresh();
 }
 
 /// Returns the part of each weight that this rank updates, one per entry of the bucket. A part may be empty.

@@ -29,6 +29,9 @@ class WeightUpdate {
   void start_with_zeros(int group);
   /// Advances all sums without waiting.
   void progress();
+  /// Waits for all sums that were started, without releasing their buffers, so that the memory of a step does not
+  /// depend on whether sums overlap with backward.
+  void wait();
   /// Waits for all sums.
   void finish();
   /// Adds the gradients and running statistics of a group's two replicas.

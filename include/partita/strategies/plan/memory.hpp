@@ -3,12 +3,17 @@
 #include "partita/base/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
 
+#include <functional>
+
 namespace partita {
 
 /// The most bytes that a rank holds during a step.
 struct MemoryPeak {
   MemoryUse each;   ///< the peak of each class, which may fall at different moments
   Index total = 0;  ///< the peak of the sum over all classes
+  /// Makes this the peak of both.
+  void include(const MemoryPeak& other);
+  bool operator==(const MemoryPeak&) const = default;
 };
 
 /// Returns the bytes that a layer holds on `rank` (of the world) for one microbatch of the larger size, by class.
@@ -16,15 +21,24 @@ struct MemoryPeak {
 /// its backward needs) and halos (extended inputs) are held from its forward to its backward.
 MemoryUse layer_memory(const Plan& plan, int layer, int rank);
 
+/// Returns the bytes that `rank` (of the world) holds all the time under a plan: weights, gradients and optimizer
+/// state.
+MemoryUse state_memory(const Plan& plan, int rank);
+
 /// Returns the peak memory of `rank` (of the world) in a step, with the batch of images and targets. It replays the
-/// step's operations (step.hpp) and counts the bytes of each buffer.
+/// step's operations (step.hpp) and counts the bytes of each buffer. The first function adds state_memory(plan, rank),
+/// the second one `held`: the bytes that the rank holds all the time. A run holds the state of the plan of a whole
+/// batch also during an evaluation, and the samples of its data sets.
 ///
 /// It does not count buffers for messages between nodes, nor the backend's own memory (padded or blocked copies,
 /// scratch space of kernels). Kernels that compute while halos travel need a few rows more.
 MemoryPeak peak_memory(const Plan& plan, int rank);
+MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held);
 
 /// Throws Error if some rank holds more than `limit` bytes (0: no limit). The message names the rank that holds the
 /// most bytes, the number of missing bytes, and the bytes of each class.
 void check_memory(const Plan& plan, Index limit);
+/// Checks the peak of each rank that `peak_of` returns, of a run whose whole batches run `plan`.
+void check_memory(const Plan& plan, Index limit, const std::function<MemoryPeak(int rank)>& peak_of);
 
 }  // namespace partita

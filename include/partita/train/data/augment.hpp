@@ -23,5 +23,8 @@ Box source_box(const Shape& sample, const Box& box, const Augmentation& augmenta
 
 /// A permutation of 0 .. n-1 drawn by seed and epoch (Fisher and Yates).
 std::vector<Index> shuffled(Index n, std::uint64_t seed, Index epoch);
+/// Writes the same permutation of 0 .. order.size()-1 to `order`.
+void shuffle(std::span<Index> order, std::uint64_t seed, Index epoch);
+void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, Index epoch);
 
 }  // namespace partita

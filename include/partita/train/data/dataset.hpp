@@ -34,11 +34,26 @@ class Dataset {
   virtual Shape target() const { return {}; }
   /// As `hold`, for targets. The samples may differ from those of `hold`.
   virtual void hold_targets(std::span<const Index> /*samples*/, const Box& /*box*/) {}
+  /// Returns the bytes that the data set keeps in memory now, for reports and limits of memory.
+  virtual Index held_bytes() const { return 0; }
+  /// Returns the bytes that the data set will keep in memory once `samples` samples inside `box` and `targets` targets
+  /// inside `target_box` are announced, each once. A training that would exceed the memory limit is refused with it
+  /// before it starts. The default is right for sets that keep the same bytes all the time.
+  virtual Index bytes_to_hold(Index /*samples*/, const Box& /*box*/, Index /*targets*/,
+                              const Box& /*target_box*/) const {
+    return held_bytes();
+  }
+  /// Returns false if `hold` and `hold_targets` do nothing. They are then not called, which saves the lists of samples.
+  virtual bool needs_announcement() const { return true; }
   /// Reads the target inside `box`, in the box's logical row-major order; labels are whole numbers. The default returns
   /// `label`.
   virtual void read_target(Index sample, const Box& box, std::span<float> out) const;
   /// The sample's class, for sets with one label per sample. Valid for every sample, held or not.
   virtual std::int32_t label(Index sample) const;
+
+ private:
+  friend class HeldData;
+  std::shared_ptr<const void> counted_;  // while it lives, a trainer counts the bytes that the set holds
 };
 
 /// Opens images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels. `hold`

@@ -31,7 +31,8 @@ class StepTimer {
   /// each step the slowest rank's seconds, and the time lost to other processes on the rank that lost most. The lost
   /// time is 0 if the transport is asynchronous (between nodes), because its ranks sleep while they wait.
   std::vector<Timing> run(double budget);
-  /// The peak memory of the rank that holds most. Collective: every rank of `world` calls it.
+  /// The peak memory of the rank that holds most, without the memory that ranks share. Collective: every rank of
+  /// `world` calls it.
   MemoryPeak memory() const;
 
  private:

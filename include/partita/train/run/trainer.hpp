@@ -7,6 +7,7 @@
 #include "partita/train/run/checkpoint.hpp"
 #include "partita/train/run/executor.hpp"
 #include "partita/train/run/local_batch.hpp"
+#include "partita/train/run/run_memory.hpp"
 
 #include <functional>
 #include <map>
@@ -52,6 +53,9 @@ struct TrainerOptions {
   std::function<Requests()> requests{};
 };
 
+class HeldData;
+class SampleOrder;
+
 /// One epoch, or one pass over a test set, as every rank sees it.
 struct EpochReport {
   Index epoch = 0;  ///< counted from 1
@@ -84,6 +88,9 @@ class Trainer {
   /// cannot be bound, or if the plan passes the memory limit.
   /// @pre `world` outlives the trainer.
   Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// Lets `data` hold everything that evaluate(data) will read. So a damaged file is found before hours of training,
   /// and the time of an evaluation is that of computing. Throws Error, alike on every rank, if `data` cannot be read.
@@ -164,6 +171,9 @@ class Trainer {
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
   /// The most that they held so far, in bytes.
   MemoryPeak peak_memory() const { return {allocator_->peak(), allocator_->peak_total()}; }
+  /// What peak_memory() is by prediction: the peak over all plans that this rank has run so far, with the data sets and
+  /// the memory that the rank shares with others. Batches of make_batch() are not part of it.
+  const MemoryPeak& predicted_memory() const { return predicted_memory_; }
   Parameters& parameters() { return *parameters_; }
   /// The weights of this rank's stage by names, "conv1/weight".
   std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
@@ -177,20 +187,27 @@ class Trainer {
     std::unique_ptr<Executor> executor;
     Traffic predicted;
     Traffic of_update;  ///< the part of it that a skipped step does not move
+    MemoryUse held;     ///< what `memory` was predicted with
+    MemoryPeak memory;  ///< in a step
   };
 
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
   Batch empty_batch(const Executor& executor, int microbatch) const;
-  Batch read(const Executor& executor, int microbatch, Dataset& data, std::span<const Index> all, bool augment);
-  void hold(Dataset& data, std::span<const Index> order, bool training, const Augmentation& augmentation);
-  EpochReport pass(Dataset& data, const std::vector<Index>& order, bool training, const Progress& progress);
-  StepResult run(Bound& bound, Dataset& data, std::span<const Index> samples, bool augment, double rate);
+  Batch read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment);
+  void hold(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation);
+  EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
+  StepResult run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate);
   StepResult run(Bound& bound, const Executor::Reader& reader, double rate);
   Index decay_end() const;
   void check_loss(const StepResult& result) const;
   void check_weights();
+  void count_shared_memory();
+  void check_limit(Index samples, bool training) const;
+  MemoryUse predicted_held() const;
+  void predict_memory(Bound& bound);
+  void predict_checkpoint(bool optimizer, bool saved);
 
   Model model_;
   Strategy strategy_;
@@ -208,6 +225,11 @@ class Trainer {
   std::map<std::pair<Index, bool>, Bound> bound_;
   Traffic predicted_;
   KernelReport kernel_report_;
+  RunMemory memory_;
+  std::unique_ptr<HeldData> held_data_;
+  std::shared_ptr<const void> shared_memory_;  // counts it
+  MemoryUse held_;                             // predicted, without data sets
+  MemoryPeak predicted_memory_;
   const Dataset* prepared_ = nullptr;
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
   Index samples_ = 0;       // of an epoch so far, 0 before the first

@@ -5,6 +5,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "src/cli/support/compared.hpp"
+#include "src/cli/support/idle_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
@@ -259,8 +260,10 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
   print_head(width, std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); }));
   for (const auto& one : all) print_row(one, width);
   fmt::print("\n");
-  for (const auto& one : all)
+  for (const auto& one : all) {
     if (one.plan.grids.size() > 1) print_groups(one);
+    for (const auto& note : idle_axis_notes(one.plan)) fmt::print("note     {}: {}\n", one.name, note);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "src/cli/support/idle_axes.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -147,21 +148,6 @@ void print_layers(const Plan& plan, const Options& options) {
   }
 }
 
-/// Prints the axes along which all ranks of a stage do the same work.
-void print_idle_axes(const Plan& plan) {
-  for (std::size_t stage = 0; stage < plan.grids.size(); ++stage) {
-    const Grid& grid = plan.grids[stage];
-    AxisSet used = 0;
-    for (const auto& layer : plan.layers)
-      if (plan.stage_of_group[static_cast<std::size_t>(layer.group)] == static_cast<int>(stage))
-        used |= layer->y.sharding() | layer->at.y.sharding() | layer->at.y.partial();
-    const AxisSet idle = grid.all() & ~used;
-    if (grid.group_size(idle) > 1)
-      fmt::print("\nnote: nothing is sharded over {}{}; groups of {} ranks do the same work\n", grid.print(idle),
-                 plan.grids.size() > 1 ? fmt::format(" of stage {}", stage) : "", grid.group_size(idle));
-  }
-}
-
 /// Returns e.g. "image to pool1 (group 0), loss (group 3)". The groups of the second replica come after those of the
 /// first.
 std::string layers_of_stage(const Plan& plan, int stage) {
@@ -246,9 +232,10 @@ int explain(const Options& options, const ModelFactory& factory) {
   unit_times.filter_memory = kept_until_backward_filter;
   const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
   if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
-  print_head(plan, schedule, microbatch_notes(strategy, plan), options);
+  auto notes = microbatch_notes(strategy, plan);
+  for (auto& note : idle_axis_notes(plan)) notes.push_back(std::move(note));
+  print_head(plan, schedule, notes, options);
   print_layers(plan, options);
-  print_idle_axes(plan);
   const Traffic traffic = rank_traffic(plan, options.rank);
   fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
              print_bytes(traffic.bytes), traffic.bytes, options.rank);

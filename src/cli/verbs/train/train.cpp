@@ -6,6 +6,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "src/cli/support/conditions.hpp"
+#include "src/cli/support/idle_axes.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/open_data.hpp"
@@ -21,6 +22,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 namespace partita::cli {
@@ -36,6 +38,32 @@ struct Setup {
   std::vector<std::string> notes;            ///< about what it holds
   std::optional<std::uint64_t> replaceable;  ///< on rank 0: of check_replaceable()
 };
+
+/// Throws Error if a rank would exceed the memory limit in the run that the options ask for.
+void check_run_fits(const Options& options, const Setup& setup, const Plan& plan, const Strategy& given,
+                    const MachineFiles& files, const Communicator& world) {
+  const Index limit = limit_of(options, files.machine);
+  if (limit == 0) return;
+  check_fits(plan, setup.model, given, files, limit);  // a step first, as explain and compare do
+  std::vector<DataPass> passes;
+  if (setup.training) passes.push_back({setup.training.get(), true, options.trainer.augmentation});
+  if (setup.test) passes.push_back({setup.test.get(), false});
+  std::map<std::pair<Index, bool>, Plan> plans{{{options.trainer.batch, options.trainer.training}, plan}};
+  const Strategy pinned = pin_weight_layouts(setup.strategy, plan);
+  const RunMemory memory(options.trainer.batch, options.trainer.training,
+                         [&](Index batch, bool training) -> const Plan& {
+                           auto& known = plans[{batch, training}];
+                           Workload workload = make_workload(options);
+                           workload.batch = batch;
+                           workload.training = training;
+                           if (known.layers.empty()) known = bind(setup.model, pinned, workload);
+                           return known;
+                         });
+  check_fits(plan, setup.model, given, files, limit, [&](int rank) {
+    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, !options.save.empty(),
+                       !options.load.empty());
+  });
+}
 
 /// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
 /// Completes the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
@@ -53,10 +81,10 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
-    check_fits(plan, setup.model, given, files, limit_of(options, files.machine));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") setup.training = open_data(options, setup.model, true);
     if (options.test) setup.test = open_data(options, setup.model, false);
+    check_run_fits(options, setup, plan, given, files, world);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     if (world.rank() == 0) {
       check_writable({{"--json", options.json}, {"--save", options.save}, {"--trace", options.trace}},
@@ -102,6 +130,7 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
   fmt::print("workload   batch {}{}, {}{}\n", options.trainer.batch, cut, name(options.trainer.dtype),
              plan.workload.training ? ", " + options.trainer.optimizer.print() : "");
   for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
+  for (const auto& note : idle_axis_notes(plan)) fmt::print("note       {}\n", note);
   std::fflush(stdout);  // so that the user sees that the run has begun
 }
 
@@ -115,7 +144,7 @@ Totals totals(Trainer& trainer, Communicator& world) {
   std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
                              static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
   world.all_reduce(sums.data(), 4, DType::f64, ReduceOp::sum, {}).wait();
-  std::array<double, 2> memory{static_cast<double>(peak_memory(trainer.plan(), world.rank()).total),
+  std::array<double, 2> memory{static_cast<double>(trainer.predicted_memory().total),
                                static_cast<double>(trainer.peak_memory().total)};
   world.all_reduce(memory.data(), 2, DType::f64, ReduceOp::max, {}).wait();
   const auto whole = [](double value) { return static_cast<Index>(value); };

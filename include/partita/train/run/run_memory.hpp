@@ -1,0 +1,77 @@
+#pragma once
+
+#include "partita/comm/communicator.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/train/data/augment.hpp"
+#include "partita/train/data/dataset.hpp"
+
+#include <functional>
+
+namespace partita {
+
+/// Return the box of images, or of the target, that a rank of the world reads for a microbatch; N counts from the
+/// microbatch's first sample. The box is empty on stages that do not run the input layer, or the loss.
+Box image_box(const Plan& plan, int microbatch, int rank);
+Box target_box(const Plan& plan, int microbatch, int rank);
+
+/// One pass over a data set: an epoch of training, or an evaluation.
+struct DataPass {
+  const Dataset* data = nullptr;
+  bool training = true;
+  Augmentation augmentation{};
+};
+
+/// What one rank reads of the samples of a pass.
+struct DataShare {
+  Index samples = 0, targets = 0;  ///< numbers of samples and targets
+  Box box, target_box;             ///< of each of them
+};
+
+/// Predicts the memory that each rank holds in a run. A plan belongs to one batch size, so a run has several: of whole
+/// batches, of the smaller last batch of each data set, and the same for evaluation. Weights, gradients and optimizer
+/// state are those of the plan of a whole batch.
+class RunMemory {
+ public:
+  /// Returns the plan of a batch size, for training or for evaluation.
+  using PlanOf = std::function<const Plan&(Index batch, bool training)>;
+
+  /// `batch` is the size of a whole batch. `training` is false for an evaluation alone.
+  RunMemory(Index batch, bool training, PlanOf plan_of)
+      : batch_(batch), training_(training), plan_of_(std::move(plan_of)) {}
+
+  /// The plan of a whole batch.
+  const Plan& plan() const { return plan_of_(batch_, training_); }
+  /// Returns what a rank reads of samples that are read in batches.
+  DataShare share(Index samples, bool training, int rank) const;
+  /// Returns the bytes that a data set holds while a rank reads these samples.
+  static Index data_bytes(const Dataset& data, const DataShare& share, const Augmentation& augmentation);
+  /// Returns the bytes of the longest list of samples that a data set needs to be told.
+  static Index list_bytes(const Dataset& data, const DataShare& share);
+  /// Returns the bytes of an epoch's order; an evaluation has none.
+  static Index order_bytes(Index samples, bool training);
+  /// Returns the memory that a rank provides for others to share, in the communicators that these passes need.
+  Index shared_bytes(std::span<const DataPass> passes, const Communicator& world, int rank) const;
+  /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
+  MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
+  /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
+  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, and
+  /// `loads`: one is loaded.
+  MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, bool saves = false,
+                  bool loads = false) const;
+
+ private:
+  void each_batch(Index samples, const std::function<void(Index batch, Index count)>& visit) const;
+
+  Index batch_;
+  bool training_;
+  PlanOf plan_of_;
+};
+
+/// Returns the peak of a rank while it only holds `held`.
+MemoryPeak holding(const MemoryUse& held);
+
+/// Returns the bytes that a rank of the world needs to save or load a checkpoint of the weights and, with `optimizer`,
+/// its state. A sharded state is gathered first. If it is `saved`, the first rank then collects one tensor at a time.
+Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved);
+
+}  // namespace partita

@@ -1,0 +1,181 @@
+// The predicted memory of a whole run is the memory that it holds, to the byte: full and last batches, evaluation, data
+// sets. A memory limit is never exceeded. Cases are drawn from seeds: PARTITA_SEED=n runs only that case,
+// PARTITA_CASES=n sets the number of cases.
+#include "partita/comm/threads.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/master.hpp"
+#include "test/support/one_node.hpp"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+
+namespace partita::test {
+namespace {
+
+/// Drawn data that is read into memory when it is announced.
+class LoadedData final : public Dataset {
+ public:
+  explicit LoadedData(DrawnData data) : data_(std::move(data)) {}
+  Shape sample() const override { return data_.sample(); }
+  Shape target() const override { return data_.target(); }
+  Index size() const override { return data_.size(); }
+  Index classes() const override { return data_.classes(); }
+  void hold(std::span<const Index> samples, const Box& box) override {
+    images_.assign(samples.size() * static_cast<std::size_t>(box.volume()), 0);
+  }
+  void hold_targets(std::span<const Index> samples, const Box& box) override {
+    targets_.assign(samples.size() * volume(box), 0);
+  }
+  Index held_bytes() const override { return static_cast<Index>((images_.size() + targets_.size()) * sizeof(float)); }
+  Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
+    return (samples * box.volume() + targets * static_cast<Index>(volume(target_box))) * Index{sizeof(float)};
+  }
+  void read(Index sample, const Box& box, std::span<float> out) const override { data_.read(sample, box, out); }
+  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+    data_.read_target(sample, box, out);
+  }
+
+ private:
+  static std::size_t volume(const Box& box) { return box.dims() == 0 ? 1 : static_cast<std::size_t>(box.volume()); }
+
+  DrawnData data_;
+  std::vector<float> images_, targets_;
+};
+
+/// A drawn run: one or two epochs of training and an evaluation.
+struct Run {
+  RandomCase drawn;
+  TrainerOptions options;
+  Index samples = 1, test_samples = 1;
+  bool prepares = true;  // the test set is announced before training
+  bool saves = false;    // it saves and loads a checkpoint after training
+  double limit = 1;      // memory limit, as a fraction of the memory that the run needs
+
+  explicit Run(std::uint64_t seed) : drawn(seed) {
+    std::mt19937_64 random(seed + 1000);
+    const auto below = [&](Index n) { return static_cast<Index>(random() % static_cast<std::uint64_t>(n)); };
+    const Index batch = drawn.batch;
+    samples = std::max<Index>(1, batch * below(3) + below(batch));  // often fewer than microbatches in the last batch
+    test_samples = 1 + below(2 * batch);
+    prepares = below(2) == 0;
+    saves = below(8) == 0;
+    limit = 0.5 + 0.01 * static_cast<double>(below(61));
+    options.batch = batch;
+    options.epochs = 1 + below(2);
+    options.dtype = std::array{DType::f64, DType::f64, DType::f32, DType::bf16}[static_cast<std::size_t>(below(4))];
+    options.optimizer = drawn.optimizer;
+    options.optimizer.rate = 1e-6;  // so that no loss overflows
+    options.backend = "reference";
+    options.overlap = below(2) == 0;
+  }
+
+  std::string print() const {
+    return fmt::format("{}\n{}, {} of {} samples, then {}{}{}", drawn.print(), name(options.dtype),
+                       counted(options.epochs, "epoch"), samples, test_samples,
+                       std::string(prepares ? ", prepared" : "") + (saves ? ", saved" : ""),
+                       options.overlap ? "" : ", no overlap");
+  }
+
+  LoadedData data(Index size) const {
+    const Shape scores = drawn.model.shapes(1)[static_cast<std::size_t>(drawn.model.layers().back().inputs[0])];
+    return LoadedData(
+        DrawnData(sample_of(drawn.model), drawn.model.layers().back().op->target(scores), size, scores['C']));
+  }
+};
+
+struct RankMemory {
+  MemoryPeak held, predicted, forecast;
+  bool refused = false;
+};
+
+/// Runs on one rank of `comm`. Collective: every rank of `comm` calls it.
+RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
+  LoadedData training = run.data(run.samples), test = run.data(run.test_samples);
+  TrainerOptions options = run.options;
+  options.memory_limit = limit;
+  RankMemory memory;
+  try {
+    Trainer trainer(run.drawn.model, run.drawn.strategy, options, comm);
+    if (run.prepares) trainer.prepare(test);
+    while (!trainer.finished(training)) trainer.train_epoch(training, {});
+    const std::string file = fmt::format("memory_test_{}.h5", getpid());
+    if (run.saves) trainer.save(file);
+    if (run.saves) trainer.load(file, true);
+    if (run.saves && comm.rank() == 0) std::filesystem::remove(file);
+    trainer.evaluate(test, {});
+    memory.held = trainer.peak_memory();
+    memory.predicted = trainer.predicted_memory();
+    const RunMemory whole(options.batch, true, [&](Index batch, bool trains) -> const Plan& {
+      return trainer.executor(batch, trains).plan();
+    });
+    memory.forecast =
+        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(), run.saves, run.saves);
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("memory limit"), std::string::npos) << error.what();
+    memory.refused = true;
+  }
+  return memory;
+}
+
+std::vector<RankMemory> run_ranks(const Run& run, Index limit) {
+  std::vector<RankMemory> ranks(static_cast<std::size_t>(run.drawn.strategy.ranks()));
+  run_threads(run.drawn.strategy.ranks(), [&](Communicator& threads) {
+    const auto comm = one_node(borrow(threads));
+    ranks[static_cast<std::size_t>(comm->rank())] = run_rank(run, limit, *comm);
+  });
+  return ranks;
+}
+
+std::string print(const MemoryPeak& peak) {
+  std::string text = fmt::format("{} in all:", peak.total);
+  for (std::size_t i = 0; i < memory_classes; ++i)
+    text += fmt::format(" {} {}", name(static_cast<MemoryClass>(i)), peak.each.bytes[i]);
+  return text;
+}
+
+/// What the cases have covered.
+std::map<std::string, int> covered;
+
+void check_case(std::uint64_t seed) {
+  const Run run(seed);
+  SCOPED_TRACE(fmt::format("replay with PARTITA_SEED={}\n{}", seed, run.print()));
+  Index most = 0;
+  const auto ranks = run_ranks(run, 0);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    EXPECT_EQ(print(ranks[r].predicted), print(ranks[r].held)) << "on rank " << r;
+    EXPECT_GE(ranks[r].forecast.total, ranks[r].held.total) << "on rank " << r;
+    if (run.prepares) covered["forecast"] += ranks[r].forecast == ranks[r].held ? 1 : 0;
+    most = std::max(most, ranks[r].held.total);
+  }
+  if (run.saves) return;  // who saves beyond the limit must find it out before training, from the forecast
+  const auto limit = static_cast<Index>(run.limit * static_cast<double>(most));
+  for (const auto& rank : run_ranks(run, limit)) {
+    EXPECT_EQ(rank.refused, limit < most) << "with a limit of " << limit << " of " << most << " bytes";
+    EXPECT_LE(rank.held.total, limit);
+    ++covered[rank.refused ? "refused" : "within the limit"];
+  }
+  const Strategy& strategy = run.drawn.strategy;
+  ++covered[std::string(name(strategy.schedule()))];
+  if (run.samples % run.options.batch < std::min<Index>(strategy.microbatches(), run.options.batch) &&
+      run.samples % run.options.batch > 0 && strategy.optimizer_state() == Strategy::OptimizerState::sharded)
+    ++covered[strategy.groups().size() > 1 ? "few samples on stages" : "few samples"];
+}
+
+TEST(Memory, OfARunIsPredictedToTheByte) {
+  if (const auto seed = number_from_environment("PARTITA_SEED", 0); seed != 0) return check_case(seed);
+  const std::uint64_t count = number_from_environment("PARTITA_CASES", lengthy() ? 2000 : cases(200));
+  const std::uint64_t first = number_from_environment("PARTITA_FROM", 1);
+  for (std::uint64_t seed = first; seed <= count && !HasFailure(); ++seed) check_case(seed);
+  if (first > 1) return;
+  for (const char* what :
+       {"few samples", "few samples on stages", "refused", "within the limit", "forecast", "gpipe", "1f1b", "zb-h1",
+        "zb-h2", "zb-1p", "zb-2p", "interleaved", "zb-v", "v-half", "v-min", "dualpipe-v", "chimera"})
+    EXPECT_GE(covered[what], sanitized ? 0 : 1) << what << " was not covered";
+}
+
+}  // namespace
+}  // namespace partita::test
