@@ -56,10 +56,14 @@ def documents(folder):
     pipeline.write_text('grid = "data=1"\nstages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 2\n', encoding="utf-8")
     run(2, "train", *SMALL, "--strategy", pipeline, "--save", folder / "w.h5", "--json", folder / "train.json")
     run(1, "train", *SMALL, "--no-test", "--json", folder / "serial.json")
+    segments = ["--model", "unet3d", "--size", "16", "--width", "0.1", "--batch", "1", "--data", "synthetic", "--samples", "2"]
+    run(1, "train", *segments, "--validate", "0.5", "--save", folder / "s.h5", "--json", folder / "segments.json")
+    run(1, "train", *SMALL, "--no-test", "--validate", "test", "--json", folder / "validated.json")
     run(1, "train", *SMALL[:-1], "f16", "--no-test", "--json", folder / "f16.json")
-    written["train"] = [read("train.json"), read("serial.json"), read("f16.json")]
+    written["train"] = [read(f"{name}.json") for name in ("train", "serial", "segments", "validated", "f16")]
     run(2, "evaluate", *SMALL, "--strategy", pipeline, "--load", folder / "w.h5", "--json", folder / "evaluate.json")
-    written["evaluate"] = [read("evaluate.json")]
+    run(1, "evaluate", *segments, "--load", folder / "s.h5", "--json", folder / "segmented.json")
+    written["evaluate"] = [read("evaluate.json"), read("segmented.json")]
     run(0, "compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",
         "--memory-limit", "1MiB", "--json", folder / "compare.json", status=2)
     run(2, "compare", "--batch", "8", "--strategies", pipeline, "--measure", "--json", folder / "measured.json")

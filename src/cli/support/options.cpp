@@ -257,7 +257,11 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
     if (o.verb == "calibrate") all.add(calibrate_options(o)).add(measure_options(o));
   } else {
     all.add(run_options(o, texts));
-    if (o.verb == "train") all.add(price_options(o)).add(optimizer_options(o, texts)).add(train_options(o, texts));
+    if (o.verb == "train")
+      all.add(price_options(o))
+          .add(optimizer_options(o, texts))
+          .add(train_options(o, texts))
+          .add(watch_options(o.watch));
   }
   return all;
 }
@@ -288,6 +292,7 @@ void check(const Options& o) {
   if (!o.strategies.empty() && !o.strategy.empty())
     fail("--strategy {} cannot be combined with --strategies; name all files after --strategies", o.strategy);
   o.trainer.optimizer.check();
+  check(o.watch);
 }
 
 }  // namespace

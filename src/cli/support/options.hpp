@@ -3,6 +3,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/train/run/trainer.hpp"
+#include "src/cli/support/watch_options.hpp"
 
 #include <functional>
 #include <memory>
@@ -33,6 +34,7 @@ struct Options {
   Index samples = 0;  ///< size of the synthetic data set; 0: the default size
   TrainerOptions trainer;
   std::string json, save, load, trace;  ///< files; "" for none
+  WatchOptions watch;                   ///< train
   bool new_run = false;                 ///< take weights alone from the checkpoint
   std::vector<std::string> skip;        ///< with new_run: patterns of layers whose weights are not loaded
   bool overwrite = false;               ///< replace a checkpoint of another run

@@ -234,6 +234,7 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   if (inspector_ != nullptr) inspector_->look(op, m);
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
     if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(action.microbatch)] = m.work.x[0];
+    if (observer_) observer_(action.microbatch, m.work.x[0], m.batch.target);
     result_.loss += m.result.loss * m.share;
     result_.accuracy += m.result.accuracy * m.share;
   }

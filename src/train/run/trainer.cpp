@@ -17,6 +17,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace partita {
 
@@ -114,6 +115,19 @@ void Trainer::prepare(Bound& entry, Plan plan) {
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
+  if (!entry.plan.workload.training) count_classes(entry);
+}
+
+/// Lets an evaluation count predictions by class. Of several ranks that hold the same positions, one counts.
+void Trainer::count_classes(Bound& entry) {
+  const Executor& executor = *entry.executor;
+  if (!executor.target().labels) return;
+  entry.executor->observe([this, &executor](int microbatch, const Tensor& scores, const Tensor& target) {
+    if (counts_.classes() == 0) return;  // predict() runs the plan too, without targets
+    const Layout& x = executor.plan().layers_of(microbatch).back()->at.x[0];
+    if (x.grid().group(grid_->rank(), x.replicated()).front() != grid_->rank()) return;
+    counts_.add(scores, {target.as<std::int32_t>(), static_cast<std::size_t>(target.volume())});
+  });
 }
 
 Trainer::~Trainer() = default;
@@ -234,8 +248,9 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
-    const StepResult result = run(bound, data, order.part(i * options_.batch, size), training,
-                                  training ? options_.optimizer.rate_at(step_, decay_end()) : 0);
+    if (training) last_rate_ = options_.optimizer.rate_at(step_, decay_end());
+    const StepResult result =
+        run(bound, data, order.part(i * options_.batch, size), training, training ? last_rate_ : 0);
     if (!training) check_loss(result);
     if (!result.skipped || std::isfinite(result.loss)) {
       report.loss += result.loss * static_cast<double>(size);
@@ -293,7 +308,12 @@ void Trainer::prepare(Dataset& data) {
 
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
   if (data.size() < 1) throw AgreedError("the data set for evaluation has no samples; give one with at least one");
-  return pass(data, SampleOrder::ascending(data.size()), false, progress);
+  const LayerPlan& loss = plan().layers.back();
+  counts_ = ClassCounts(loss.op->target(loss->input_shapes[0]).labels ? loss->input_shapes[0]['C'] : 0);
+  EpochReport report = pass(data, SampleOrder::ascending(data.size()), false, progress);
+  counts_.sum(world_);
+  report.counts = std::exchange(counts_, ClassCounts());
+  return report;
 }
 
 StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {

@@ -15,6 +15,7 @@ namespace partita {
 namespace {
 
 constexpr const char* checkpoint_label = "checkpoint";
+constexpr std::string_view note_prefix = "note ";  // of attributes that hold Trainer::notes()
 
 bool matches(const std::vector<std::string>& patterns, const std::string& layer) {
   return std::any_of(patterns.begin(), patterns.end(),
@@ -76,7 +77,9 @@ void Trainer::save(const std::string& path) {
                   guard_->state().beyond_f16};
   record.options = options_;
   predict_checkpoint(true, true);
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), record.attributes(), *counted_);
+  auto attributes = record.attributes();
+  for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
@@ -99,6 +102,8 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh();
   if (!optimizer) return;
+  for (const auto& [key, text] : file.attributes())
+    if (key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
   step_ = record.step;
   samples_ = record.samples;
   loaded_decay_ = record.options.optimizer.decay == options_.optimizer.decay ? record.decay_steps : 0;

@@ -43,6 +43,12 @@ class Executor {
   /// layer 'conv1' on rank 2"; "" if all numbers are finite. Collective: every rank of the world calls it.
   std::string inspect(const Reader& read, Index step);
 
+  /// Called when the loss of a microbatch is known, on ranks that run the loss layer, with this rank's parts of the
+  /// layer's input and of the target.
+  using Observer = std::function<void(int microbatch, const Tensor& scores, const Tensor& target)>;
+  /// Calls `observer` in every later run; {} calls nothing.
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
   /// Adds the actions of every later run to `actions`. nullptr stops the recording.
   void record(std::vector<TimedAction>* actions) { record_ = actions; }
 
@@ -101,6 +107,7 @@ class Executor {
   Inspector* inspector_ = nullptr;              // while a step is repeated
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;
+  Observer observer_;
 };
 
 }  // namespace partita

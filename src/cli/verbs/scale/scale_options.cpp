@@ -79,7 +79,9 @@ void check_train(const Options& o) {
   for (const auto& [option, given] :
        {std::pair("--json", !o.json.empty()), std::pair("--trace", !o.trace.empty()), std::pair("--profile", o.profile),
         std::pair("--save", !o.save.empty()), std::pair("--load", !o.load.empty()),
-        std::pair("--epochs", o.trainer.epochs != 1), std::pair("--no-test", !o.test)})
+        std::pair("--epochs", o.trainer.epochs != 1), std::pair("--no-test", !o.test),
+        std::pair("--log", !o.watch.log.empty()), std::pair("--tensorboard", !o.watch.tensorboard.empty()),
+        std::pair("--validate", o.watch.validates())})
     if (given) fail("{}: scale only times a few steps in each run; leave it out", option);
 }
 
