@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
 done
 
 # shellcheck disable=SC2086
-[ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages
+[ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages ${PARTITA_LONG:+$long_packages}
 
 failed_steps=()
 logs=()  # the testlog.json of every run of Meson's tests

@@ -8,6 +8,8 @@
 #include "src/backend/onednn_conv.hpp"
 #include "src/backend/onednn_product.hpp"
 
+#include <dnnl.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -62,6 +64,11 @@ class OneDnnBackend : public ReferenceBackend {
  public:
   explicit OneDnnBackend(int threads) : threads_(threads) {}
   std::string_view name() const override { return "onednn"; }
+  std::string describe() const override {
+    const auto& version = *dnnl_version();
+    return fmt::format("onednn {}.{}.{} ({}), instructions {}", version.major, version.minor, version.patch,
+                       version.hash, static_cast<int>(dnnl_get_effective_cpu_isa()));
+  }
 
   void check(DType dtype) const override {
     if (dtype != DType::f32)

@@ -1,6 +1,7 @@
 #include "strategies/plan/bind.hpp"
 #include "partita/base/error.hpp"
 #include "strategies/declare/rules.hpp"
+#include "strategies/plan/check_layouts.hpp"
 #include "strategies/plan/check_names.hpp"
 #include "strategies/plan/stages.hpp"
 
@@ -143,6 +144,7 @@ class Binder {
     for (const auto& weight : made.weights) check_countable(weight.shape);
     LayoutRequest request = read_request(*layer.op, settings, stage, made);
     made.at = layouts(*layer.op, request, known);
+    check_layouts(made, grid(stage), plan_.workload.training);
     made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};

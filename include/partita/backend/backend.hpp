@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,9 @@ class Backend {
   virtual ~Backend() = default;
   /// Returns "reference" or "onednn".
   virtual std::string_view name() const = 0;
+  /// Returns all that decides which of its algorithms is the fastest on one processor: the name and, for a backend that
+  /// uses a library, the library's version and the instructions that it may use.
+  virtual std::string describe() const { return std::string(name()); }
   /// Throws Error if the backend cannot compute in `dtype`; the message names a backend that can.
   virtual void check(DType dtype) const = 0;
 

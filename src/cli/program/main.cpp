@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 
 namespace partita {
 
@@ -63,10 +62,8 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
     return session.returns(user_error);
   } catch (const Error& error) {
     session.abort(error.what(), user_error);
-  } catch (const std::bad_alloc&) {
-    session.abort("out of memory", 1);
-  } catch (const std::exception& error) {
-    session.abort(error.what(), 1);
+  } catch (...) {
+    session.abort(message_of_exception(), 1);
   }
 }
 
@@ -94,8 +91,8 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
   } catch (const Error& error) {
     if (speaks()) complain(error.what());
     return user_error;
-  } catch (const std::exception& error) {
-    if (speaks()) complain(dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what());
+  } catch (...) {
+    if (speaks()) complain(message_of_exception());
     return 1;
   }
 }
@@ -110,7 +107,11 @@ int run(int argc, char** argv, const cli::ModelFactory& factory) {
 
 }  // namespace
 
-int main(int argc, char** argv, const std::function<Model()>& model) { return run(argc, argv, model); }
+int main(int argc, char** argv, const std::function<Model()>& model) {
+  if (model) return run(argc, argv, model);
+  if (speaks()) complain("partita::main has an empty function for its model; give it a function that returns a Model");
+  return user_error;
+}
 int main(int argc, char** argv) { return run(argc, argv, {}); }
 
 }  // namespace partita

@@ -113,7 +113,7 @@ void Trainer::prepare(Bound& entry, Plan plan) {
                                             *counter_, allocator_, options_.seed, options_.overlap, guard_.get()});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
-                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
+                   KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
   if (!entry.plan.workload.training) count_classes(entry);
 }
@@ -186,8 +186,8 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
     read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
   });
-  write_samples<float>(batch.target,
-                       [&](Index n, std::span<float> values) { data.read_target(samples[n], answer, values); });
+  write_samples<float>(
+      batch.target, [&](Index n, std::span<float> values) { read_checked_target(data, samples[n], answer, values); });
   return batch;
 }
 
@@ -362,6 +362,9 @@ void Trainer::check(const LocalBatch& batch, bool training) {
   if (!good)
     fail("the batch of {} samples is not cut as this rank's {} plan cuts it; make it with make_batch({}, {})",
          batch.samples, training ? "training" : "evaluation", batch.samples, training);
+  const LayerPlan& loss = executor.plan().layers.back();
+  for (const auto& block : batch.targets)
+    block.check_labels(loss.name, loss->input_shapes[0].has('C') ? loss->input_shapes[0]['C'] : 0);
 }
 
 namespace {

@@ -148,9 +148,10 @@ TEST_F(Volumes, LabelsBeyondTheClassesAreNamed) {
   const auto data = open_volumes(path);
   expect_error(
       [&] {
-        for (Index i = 0; i < 20; ++i) target(*data, i, Box(Shape{}));
+        std::vector<float> label(1);
+        for (Index i = 0; i < 20; ++i) read_checked_target(*data, i, Box(Shape{}), label);
       },
-      {path, "a label of sample", "2 classes"});
+      {"data set '" + path + "': sample ", "has the label ", "but classes() is 2; labels are 0 to 1"});
 }
 
 }  // namespace

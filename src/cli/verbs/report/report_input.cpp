@@ -206,6 +206,7 @@ void check_train(const std::string& path, const Json& json) {
 
 ReportInput read_report_input(const std::string& path) {
   const std::string text = read_text("report", path);
+  if (is_too_deep(text)) fail("{}: its lists and objects are nested deeper than {} levels", path, deepest_json);
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) fail("{}: it is not JSON, or it was cut off", path);
   check(path, "", json, {{"subject", Kind::text}, {"model", Kind::text, false}, {"conditions", Kind::object, false}});
