@@ -224,6 +224,11 @@ std::unique_ptr<Backend> make_onednn_backend(int threads) {
   return std::make_unique<OneDnnBackend>(threads);
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 }  // namespace partita
 
 #else
@@ -233,6 +238,8 @@ namespace partita {
 std::unique_ptr<Backend> make_onednn_backend(int) {
   fail("this build lacks oneDNN: install libdnnl-dev and configure again, or use backend 'reference'");
 }
+
+std::string onednn_version() { return ""; }
 
 }  // namespace partita
 

@@ -68,7 +68,8 @@ def documents(folder):
         "--memory-limit", "1MiB", "--json", folder / "compare.json", status=2)
     run(2, "compare", "--batch", "8", "--strategies", pipeline, "--measure", "--json", folder / "measured.json")
     written["compare"] = [read("compare.json"), read("measured.json")]
-    written["schedule"] = [json.loads(run(0, "schedule", "--kind", "chimera", "--json"))]
+    written["schedule"] = [json.loads(run(0, "schedule", "--kind", "chimera", "--json", "/dev/stdout"))]
+    written["info"] = [json.loads(run(0, "info", "--json"))]
     run(0, "scale", "--ranks", "1", "2", "--steps", "2", "--repeats", "1", "--batch", "8", "--out", folder / "scale.json")
     written["scale"] = [read("scale.json")]
     return written

@@ -174,6 +174,8 @@ std::unique_ptr<Backend> make_reference_backend();
 /// Makes the backend that uses oneDNN's convolutions and GEMM, in f32, with `threads` threads. Throws Error if this
 /// build lacks oneDNN or if `threads` is less than 1.
 std::unique_ptr<Backend> make_onednn_backend(int threads);
+/// Returns the version of the oneDNN library that runs, e.g. "2.6.3"; "" if this build lacks oneDNN.
+std::string onednn_version();
 /// Makes a backend by name: "reference", "onednn", or "auto" (onednn for f32 if this build has it, else reference).
 /// Throws Error for another name or for a dtype that the backend cannot compute in.
 std::unique_ptr<Backend> make_backend(std::string_view name, DType dtype, int threads);

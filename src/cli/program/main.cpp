@@ -2,12 +2,18 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
+#include "src/cli/program/command_words.hpp"
+#include "src/cli/program/completion.hpp"
+#include "src/cli/program/man_page.hpp"
+#include "src/cli/program/verb_options.hpp"
+#include "src/cli/support/command_line.hpp"
 #include "src/cli/support/lasting_output.hpp"
 #include "src/cli/support/options.hpp"
 #include "src/cli/support/threads.hpp"
 #include "src/cli/verbs/calibrate/calibrate.hpp"
 #include "src/cli/verbs/compare/compare.hpp"
 #include "src/cli/verbs/explain/explain.hpp"
+#include "src/cli/verbs/info/info.hpp"
 #include "src/cli/verbs/plan/plan.hpp"
 #include "src/cli/verbs/report/report.hpp"
 #include "src/cli/verbs/scale/scale.hpp"
@@ -17,15 +23,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 namespace partita {
 
 namespace {
 
-constexpr int user_error = 2;
-constexpr int run_failed = 3;
+constexpr int user_error = 2, run_failed = 3;
 
 /// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
 void complain(std::string_view message) {
@@ -33,16 +40,26 @@ void complain(std::string_view message) {
   std::fflush(stderr);
 }
 
+void print_note(const cli::CommandWords& line) {
+  if (!line.note().empty()) fmt::print(stderr, "note: {}\n", line.note());
+}
+
 /// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
 /// rank where it occurs.
-int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
+int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
   cli::outlast_full_output();
+  int argc = line.count();
+  char** argv = line.words();
   MpiSession session(argc, argv);
   Communicator& world = *session.world();
   try {
     std::string answer;
     std::optional<cli::Options> options;
-    agree_or_throw(world, [&] { options = cli::parse_options(argc, argv, !factory, answer); });
+    agree_or_throw(world, [&] {
+      line.check();
+      options = cli::parse_options(argc, argv, !factory, answer);
+    });
+    if (world.rank() == 0) print_note(line);
     if (options) {
       session.limit_waiting(options->timeout);
       session.note_waiting(options->wait_note);
@@ -58,10 +75,10 @@ int run_ranks(int argc, char** argv, const cli::ModelFactory& factory) {
     if (world.rank() == 0) complain(error.what());
     return session.returns(run_failed);
   } catch (const AgreedError& error) {
-    if (world.rank() == 0) complain(error.what());
+    if (world.rank() == 0) complain(line.with_place(error.what()));
     return session.returns(user_error);
   } catch (const Error& error) {
-    session.abort(error.what(), user_error);
+    session.abort(line.with_place(error.what()), user_error);
   } catch (...) {
     session.abort(message_of_exception(), 1);
   }
@@ -74,23 +91,55 @@ bool speaks() {
   return true;
 }
 
+/// Runs the verbs `completion` and `man`, which print files for an installation.
+int print_for_shell(int argc, char** argv, const cli::ModelFactory& factory) {
+  const std::string program = cli::program_name(argc, argv);
+  const auto verbs = cli::verb_options(program, !factory);
+  if (std::string_view(argv[1]) == "man")
+    fmt::print("{}", cli::print_man_page(program, verbs));
+  else
+    fmt::print("{}", cli::print_completion(argc > 2 ? argv[2] : "", program, verbs));
+  return 0;
+}
+
+int run_verb(int argc, char** argv, const cli::ModelFactory& factory) {
+  const std::string_view verb = argc > 1 ? argv[1] : "";
+  if (verb == "schedule") return cli::schedule(argc, argv);
+  if (verb == "report") return cli::report(argc, argv);
+  if (verb == "scale") return cli::scale(argc, argv, factory);
+  if (verb == "info") return cli::info(argc, argv);
+  if (verb == "completion" || verb == "man") return print_for_shell(argc, argv, factory);
+  std::string answer;
+  const auto options = cli::parse_options(argc, argv, !factory, answer);
+  if (options && options->verb == "plan") return cli::plan(*options, factory);
+  if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
+  if (options) return cli::explain(*options, factory);
+  fmt::print("{}", answer);
+  return 0;
+}
+
+/// Flushes standard output. Returns `status`, or the status of a failed run if something could not be written.
+int flushed(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  complain(fmt::format("standard output cannot be written: {}; free space, or redirect it to another file",
+                       std::generic_category().message(errno)));
+  return run_failed;
+}
+
 /// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs.
-int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
+int run_alone(cli::CommandWords& line, const cli::ModelFactory& factory) {
   if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
-    if (argc > 1 && std::string_view(argv[1]) == "schedule") return cli::schedule(argc, argv);
-    if (argc > 1 && std::string_view(argv[1]) == "report") return cli::report(argc, argv);
-    if (argc > 1 && std::string_view(argv[1]) == "scale") return cli::scale(argc, argv, factory);
-    std::string answer;
-    const auto options = cli::parse_options(argc, argv, !factory, answer);
-    if (options && options->verb == "plan") return cli::plan(*options, factory);
-    if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
-    if (options) return cli::explain(*options, factory);
-    fmt::print("{}", answer);
-    return 0;
+    line.check();
+    if (speaks()) print_note(line);
+    return flushed(run_verb(line.count(), line.words(), factory));
   } catch (const Error& error) {
-    if (speaks()) complain(error.what());
+    if (speaks()) complain(line.with_place(error.what()));
     return user_error;
+  } catch (const std::system_error& error) {  // fmt cannot write
+    if (std::ferror(stdout) != 0) return flushed(run_failed);
+    if (speaks()) complain(error.what());
+    return 1;
   } catch (...) {
     if (speaks()) complain(message_of_exception());
     return 1;
@@ -98,11 +147,12 @@ int run_alone(int argc, char** argv, const cli::ModelFactory& factory) {
 }
 
 int run(int argc, char** argv, const cli::ModelFactory& factory) {
-  const std::string verb = argc > 1 ? argv[1] : "";
-  const bool measures =
-      std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--measure"; });
+  cli::CommandWords line(argc, argv, !factory);
+  const std::string verb = line.count() > 1 ? line.words()[1] : "";
+  const bool measures = std::any_of(line.words(), line.words() + line.count(),
+                                    [](const char* word) { return std::string_view(word) == "--measure"; });
   const bool ranks = verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && measures);
-  return ranks ? run_ranks(argc, argv, factory) : run_alone(argc, argv, factory);
+  return ranks ? run_ranks(line, factory) : run_alone(line, factory);
 }
 
 }  // namespace

@@ -24,6 +24,14 @@ std::string print_target(const Shape& target, bool labels) {
                 : fmt::format("values per sample, {}, and 0 classes", target.print());
 }
 
+/// Throws Error for a data set with more classes than the model predicts.
+[[noreturn]] void fail_classes(const Dataset& data, const std::string& name, Index predicted) {
+  const std::string sample = data.label_beyond(predicted);
+  fail("{}, but the model predicts {} classes (labels 0 to {}); {}use a model that predicts {}",
+       sample.empty() ? fmt::format("the data set '{}' has {} classes", name, data.classes()) : sample, predicted,
+       predicted - 1, sample.empty() ? "" : "correct the label, or ", data.classes());
+}
+
 void check_data(const Dataset& data, const Options& options, const Model& model) {
   const auto shapes = model.shapes(1);
   const auto& loss = model.layers().back();
@@ -39,8 +47,7 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
   if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
     fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.data,
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
-  if (target.labels && data.classes() > scores['C'])
-    fail("the data set '{}' has {} classes, but the model predicts {}", options.data, data.classes(), scores['C']);
+  if (target.labels && data.classes() > scores['C']) fail_classes(data, options.data, scores['C']);
   const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
   const Shape places = data.target();
   if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))

@@ -5,6 +5,8 @@
 #include "partita/train/run/trainer.hpp"
 #include "src/cli/support/watch_options.hpp"
 
+#include <boost/program_options.hpp>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,6 +41,8 @@ struct Options {
   std::vector<std::string> skip;        ///< with new_run: patterns of layers whose weights are not loaded
   bool overwrite = false;               ///< replace a checkpoint of another run
   Index save_every = 0;                 ///< steps between checkpoints; 0: only after epochs
+  std::string write_options;            ///< train: the file for all options of this run; "" for none
+  std::string options_text;             ///< train: what goes into that file
   int timeout = 600;                    ///< seconds that a rank waits for other ranks at most; 0: no limit
   int wait_note = 30;                   ///< seconds after which a waiting rank says for whom it waits; 0: never
   int rank = 0;                         ///< explain: the rank whose messages, bytes and memory are printed
@@ -48,7 +52,7 @@ struct Options {
   std::string svg;                      ///< explain: the file for a drawing of the schedule
   bool profile = false;                 ///< train: print where the time goes
   std::string machine;                  ///< machine file; "" for the default machine
-  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write
+  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write, "" for none
   std::vector<std::string> strategies;               ///< compare, calibrate: strategy files
   bool measure = false;                              ///< compare: also run the strategies
   int ranks = 0;                                     ///< plan: number of ranks
@@ -68,6 +72,11 @@ using ModelFactory = std::function<Model()>;
 /// print. `builtin` says whether the program has the options that choose a built-in model. Throws Error for an unknown
 /// option or a bad value; the message names the nearest option.
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer);
+
+/// Returns the descriptions of the options of a verb that parse_options() reads. They serve to print options and to
+/// check values; they cannot store values (no boost::program_options::notify).
+boost::program_options::options_description describe_options(const std::string& verb, const std::string& program,
+                                                             bool builtin);
 
 Model make_model(const Options& options, const ModelFactory& factory);
 /// Makes the strategy that the options describe. By default, the samples are split over `ranks` ranks.

@@ -40,6 +40,8 @@ void read_checked_target(const Dataset& data, Index sample, const Box& box, std:
            label, classes, classes - 1);
 }
 
+std::string Dataset::label_beyond(Index) const { return ""; }
+
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (!factory)
     fail("register_dataset(\"{}\", ...): the factory is empty; give it a function that opens the data set", name);

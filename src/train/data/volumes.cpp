@@ -66,6 +66,19 @@ Shape shape_of(std::span<const Index> extents, bool channels) {
   return shape;
 }
 
+/// Throws Error if the file lacks the array.
+void require_array(hid_t file, const char* name) {
+  if (check(H5Lexists(file, name, H5P_DEFAULT)) == 0)
+    fail("it has no array '{}'; a data set has the arrays 'samples' and 'targets', as save_volumes() writes them",
+         name);
+}
+
+/// Throws Error if the targets, which are labels, lack their number of classes.
+void require_classes(hid_t targets) {
+  if (check(H5Aexists(targets, "classes")) == 0)
+    fail("'targets' holds whole numbers, which are labels; give it an attribute 'classes' with the number of classes");
+}
+
 class Volumes final : public Dataset {
  public:
   explicit Volumes(const std::string& path) : path_(path) {
@@ -121,6 +134,7 @@ class Volumes final : public Dataset {
  private:
   void open() {
     file_ = hdf5::open_to_read(path_);
+    for (const char* name : {"samples", "targets"}) require_array(file_, name);
     samples_.emplace(file_, "samples");
     targets_.emplace(file_, "targets");
     if (samples_->extents().empty() || samples_->extents().size() > 4)
@@ -134,6 +148,7 @@ class Volumes final : public Dataset {
       fail("'targets' has {} dimensions; labels need N, values N and C, both with up to three spatial dimensions",
            targets_->extents().size() + 1);
     target_ = shape_of(targets_->extents(), !labels);
+    if (labels) require_classes(targets_->id());
     if (labels) classes_ = read_classes();
   }
   void close() {

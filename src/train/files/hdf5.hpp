@@ -36,7 +36,8 @@ class Session {
   void* client_ = nullptr;
 };
 
-/// Returns why the last call failed: the system's reason if there is one, else HDF5's innermost error message.
+/// Returns why the last call failed: the system's reason if there is one, else that the file is damaged, with HDF5's
+/// innermost error message.
 inline std::string reason() {
   std::string text;
   const auto deepest = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -47,7 +48,9 @@ inline std::string reason() {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, deepest, &text);
   static constexpr std::string_view mark = "error message = '";
   const auto begin = text.find(mark);
-  if (begin == std::string::npos) return text.empty() ? "HDF5 gives no reason" : text;
+  if (begin == std::string::npos)
+    return fmt::format("the file is damaged, cut short or of another kind; copy it again or write it again (HDF5: {})",
+                       text.empty() ? "no reason given" : text);
   return text.substr(begin + mark.size(), text.find('\'', begin + mark.size()) - begin - mark.size());
 }
 

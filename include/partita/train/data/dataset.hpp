@@ -53,6 +53,9 @@ class Dataset {
   virtual void read_target(Index sample, const Box& box, std::span<float> out) const;
   /// The sample's class, for sets with one label per sample. Valid for every sample, held or not.
   virtual std::int32_t label(Index sample) const;
+  /// Names the first sample whose label is `classes` or more, for error messages, e.g. "sample 5 of 'labels.gz' has the
+  /// label 77". The default returns "": the data set has no such sample, or does not know without reading all.
+  virtual std::string label_beyond(Index classes) const;
 
  private:
   std::string name_;

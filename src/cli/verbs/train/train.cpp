@@ -118,6 +118,11 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
       check_no_stream("--best", options.watch.best);
       setup.replaceable = check_replaceable(options);
       StepLog::check(options.watch.log);
+      if (!options.write_options.empty()) {
+        check_writable({{"--write-options", options.write_options}, {"--json", options.json}, {"--save", options.save}},
+                       strategy_files(options));
+        write_text("--write-options", options.write_options, options.options_text);
+      }
     }
   });
   return setup;
