@@ -85,8 +85,8 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
   });
 }
 
-/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks. Completes
-/// the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
+/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
+/// Completes the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
 Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   agree_or_throw(world, [&] {
