@@ -3,6 +3,7 @@ validation on samples that are never trained on, the best checkpoint, early stop
 terminal. Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import csv
+import fcntl
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
@@ -28,8 +30,13 @@ def command(ranks, *arguments):
     return ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *map(str, arguments)]
 
 
-def train(ranks, *arguments, status=0):
-    result = subprocess.run(command(ranks, "train", *SMALL, *arguments), capture_output=True, text=True, timeout=60, check=False)
+def small(samples, batch):
+    """The options of SMALL, with other numbers of samples."""
+    return [{"60": str(samples), "16": str(batch)}.get(word, word) for word in SMALL]
+
+
+def train(ranks, *arguments, status=0, options=tuple(SMALL)):
+    result = subprocess.run(command(ranks, "train", *options, *arguments), capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == status, f"{arguments}: status {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout if status == 0 else result.stderr
 
@@ -112,7 +119,7 @@ def recorded(folder):
           report["validation"][0]["samples"] == 12, rows)
     for column, key in (("loss", "losses"), ("accuracy", "accuracies"), ("learning_rate", "rates"), ("seconds", "step_seconds")):
         check(f"{column} in the log and in the JSON", [float(row[column]) for row in rows] == report[key], rows)
-    check("the rate rises and falls", report["rates"][:3] == sorted(report["rates"][:3]) and report["rates"][2] == 0.05 and
+    check("the rate rises and falls", report["rates"][:3] == sorted(report["rates"][:3]) and abs(report["rates"][2] - 0.05) < 1e-12 and
           report["rates"][5] < 0.03, report["rates"])
     check("images/s", all(abs(float(row["images_per_second"]) * float(row["seconds"]) / 16 - 1) < 1e-9 for row in rows))
     found = scalars(events)
@@ -148,20 +155,19 @@ def validated(folder):
 
 
 def stopped_early(folder):
-    """A learning rate that is much too high makes the validation loss rise."""
-    high = ["--rate", "0.5", "--momentum", "0", "--validate", "0.3", "--no-test"]
-    whole = train(1, *high, "--epochs", "30", "--patience", "2", "--json", folder / "p.json", "--save", folder / "p.h5")
+    """A learning rate that changes no weight keeps the validation loss as it is: the first epoch stays the best."""
+    still = ["--rate", "1e-300", "--validate", "0.3", "--no-test", "--patience", "2"]
+    whole = train(1, *still, "--epochs", "30", "--json", folder / "p.json", "--save", folder / "p.h5")
     report = results(folder / "p.json")
-    losses = [each["loss"] for each in report["validation"]]
-    check(f"stopped after {len(losses)} of 30 epochs", len(losses) < 30 and min(losses) == losses[-3] == report["best"]["loss"] and
-          "stopped early: no validation loss of the last 2 epochs was below" in whole, whole)
-    rest = train(1, *high, "--epochs", "30", "--patience", "2", "--load", folder / "p.h5")
-    check("resuming it trains nothing and says why", "--patience 2" in rest and "epoch" not in re.sub("note.*", "", rest), rest)
-    first = len(losses) - 1
-    train(1, *high, "--epochs", first, "--patience", "2", "--save", folder / "q.h5")
-    train(1, *high, "--epochs", "30", "--patience", "2", "--load", folder / "q.h5", "--json", folder / "q.json")
-    check("a resumed run remembers how long it has waited", len(results(folder / "q.json")["validation"]) == 1 and
-          results(folder / "q.json")["best"]["epoch"] == report["best"]["epoch"], results(folder / "q.json"))
+    check("stopped after 3 of 30 epochs", [each["epoch"] for each in report["validation"]] == [1, 2, 3] and report["finished"] and
+          report["best"]["epoch"] == 1 and "stopped early: no validation loss of the last 2 epochs was below" in whole, whole)
+    rest = train(1, *still, "--epochs", "30", "--load", folder / "p.h5")
+    check("resuming it trains nothing and says why", "--patience 2 allows no more" in rest and not re.search("^epoch", rest, re.M), rest)
+    train(1, *still, "--epochs", "2", "--save", folder / "q.h5")
+    train(1, *still, "--epochs", "30", "--load", folder / "q.h5", "--json", folder / "q.json")
+    again = results(folder / "q.json")
+    check("a resumed run remembers how long it has waited", [each["epoch"] for each in again["validation"]] == [3] and
+          again["best"]["epoch"] == 1, again)
 
 
 def killed(folder):
@@ -188,10 +194,11 @@ def killed(folder):
 
 def on_a_terminal(folder):
     """A terminal shows one line that is redrawn; a pipe gets no such line from a short run."""
-    options = ["train", *SMALL, "--no-test", "--epochs", "30", "--batch", "1"]
+    options = ["train", *small(3000, 1), "--no-test"]
     piped = subprocess.run(command(0, *options), capture_output=True, text=True, timeout=60, check=True).stdout
-    check("a short run prints no progress into a pipe", "step" not in piped and "\r" not in piped, piped)
+    check("a short run prints no progress into a pipe", not re.search("step [0-9]", piped) and "\r" not in piped, piped)
     terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with subprocess.Popen(command(0, *options), stdout=theirs, stderr=theirs, cwd=folder) as process:
         os.close(theirs)
         text = b""
@@ -202,23 +209,24 @@ def on_a_terminal(folder):
                 break
             text += piece
         check("the run succeeds", process.wait(timeout=60) == 0)
-    lines = [line for line in text.decode().split("\r") if re.match(r"epoch \d+ \[", line)]
-    check("the line is erased before a result", text.count(b"\x1b[K\r\n") == 0)
-    pattern = r"epoch \d+ (\[#*\.*\] )?\d+/60  loss \d\.\d+  accuracy [\d.]+%  rate 0\.05  \d+ images/s  \d+:\d\d left\x1b\[K"
-    check(f"{len(lines)} states of the line", all(re.match(pattern, line) for line in lines), lines[:3])
+    states = [line for line in text.decode().split("\r") if re.match(r"epoch 1 \[", line)]
+    pattern = r"epoch 1 \[#*\.*\] \d+/3000  loss \d+\.\d+  accuracy [\d.]+%  rate 0\.05  \d+ images/s  \d+:\d\d left\x1b\[K"
+    check(f"{len(states)} states of the line", len(states) > 0 and all(re.fullmatch(pattern, line) for line in states), states[:3])
+    check("the line is erased before the result", re.search(r"\r\x1b\[Kepoch 1    loss", text.decode()), text)
 
 
 def refused(folder):
     (folder / "notes.txt").write_text("do not lose this\n", encoding="utf-8")
     for arguments, pattern in ((["--validate", "1.5"], r"--validate 1\.5: give the fraction"), (["--validate", "0.1x"], "--validate 0.1x"),
                                (["--best", "b.h5"], "--best needs a validation"), (["--patience", "2"], "--patience needs a validation"),
-                               (["--validate", "0.1", "--patience", "-1"], "--patience -1"),
+                               (["--validate", "0.1", "--patience=-1"], "--patience -1"),
                                (["--log", folder / "notes.txt"], "is not a log of a training"),
                                (["--log", folder / "a.json", "--json", folder / "a.json"], "both name"),
-                               (["--tensorboard", folder / "notes.txt"], "--tensorboard"),
-                               (["--samples", "1", "--validate", "0.5"], r"--validate 0\.5: the training set has 1 sample;")):
+                               (["--tensorboard", folder / "notes.txt"], "--tensorboard")):
         message = train(2, *arguments, status=2)
         check(f"refused: {message.strip()}", re.search(pattern, message) and message.count("\n") == 1, message)
+    message = train(2, "--validate", "0.5", status=2, options=small(1, 1))
+    check(f"refused: {message.strip()}", "--validate 0.5: the training set has 1 sample;" in message, message)
     check("nothing was replaced", (folder / "notes.txt").read_text(encoding="utf-8") == "do not lose this\n")
 
 

@@ -56,7 +56,7 @@ def documents(folder):
     pipeline.write_text('grid = "data=1"\nstages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 2\n', encoding="utf-8")
     run(2, "train", *SMALL, "--strategy", pipeline, "--save", folder / "w.h5", "--json", folder / "train.json")
     run(1, "train", *SMALL, "--no-test", "--json", folder / "serial.json")
-    segments = ["--model", "unet3d", "--size", "16", "--width", "0.1", "--batch", "1", "--data", "synthetic", "--samples", "2"]
+    segments = ["--model", "unet3d", "--size", "16", "--width", "0.25", "--batch", "1", "--data", "synthetic", "--samples", "2"]
     run(1, "train", *segments, "--validate", "0.5", "--save", folder / "s.h5", "--json", folder / "segments.json")
     run(1, "train", *SMALL, "--no-test", "--validate", "test", "--json", folder / "validated.json")
     run(1, "train", *SMALL[:-1], "f16", "--no-test", "--json", folder / "f16.json")
@@ -87,7 +87,7 @@ def complaints(expected, written):
             continue
         if not optional and not all(key in one for one in found):
             wrong.append(f"{key} is listed as always written, but is not")
-        elif optional and "message" not in key and key not in together:
+        elif optional and "message" not in key and key != "warnings[]" and key not in together:
             wrong.append(f"{key} is listed, but no run wrote it")
     return wrong
 

@@ -17,11 +17,17 @@ namespace {
 constexpr double seconds_between_lines = 10, most_seconds_between_lines = 600;
 constexpr double seconds_between_bars = 0.1;
 
-/// What follows the number of the step.
-std::string print_state(const StepRecord& step, double images_per_second, double seconds_left) {
-  std::string text = print_result(step.result.loss, step.result.accuracy);
-  if (step.learning_rate > 0) text += fmt::format("  rate {:.3g}", step.learning_rate);
-  return text + fmt::format("  {:.0f} images/s  {} left", images_per_second, print_duration(seconds_left));
+constexpr int briefest = 4;
+
+/// What follows the number of the step. 1 shortens words, 2 leaves out the learning rate, 3 the speed too, and 4
+/// (`briefest`) the accuracy too.
+std::string print_state(const StepRecord& step, double images_per_second, double seconds_left, int brief) {
+  std::string text = fmt::format("loss {:.4f}", step.result.loss);
+  if (!std::isnan(step.result.accuracy) && brief < 4)
+    text += fmt::format("  {} {:.2f}%", brief > 0 ? "acc" : "accuracy", 100 * step.result.accuracy);
+  if (step.learning_rate > 0 && brief < 2) text += fmt::format("  rate {:.3g}", step.learning_rate);
+  if (brief < 3) text += fmt::format("  {:.0f} {}", images_per_second, brief > 0 ? "img/s" : "images/s");
+  return text + fmt::format("  {} left", print_duration(seconds_left));
 }
 
 /// The width of the terminal; 80 if it is not known.
@@ -46,16 +52,20 @@ std::string print_duration(double seconds) {
 
 std::string print_progress(const char* what, const StepRecord& step, double images_per_second, double seconds_left) {
   return fmt::format("{} {}  step {}/{}  {}", what, step.epoch, step.step, step.steps,
-                     print_state(step, images_per_second, seconds_left));
+                     print_state(step, images_per_second, seconds_left, 0));
 }
 
 std::string print_progress(const char* what, const StepRecord& step, double images_per_second, double seconds_left,
                            int columns) {
   constexpr int widest = 30, narrowest = 5;
   const std::string head = fmt::format("{} {} ", what, step.epoch);
-  const std::string tail =
-      fmt::format("{}/{}  {}", step.step, step.steps, print_state(step, images_per_second, seconds_left));
-  const int room = columns - static_cast<int>(head.size() + tail.size()) - 3;  // for the bar alone
+  std::string tail;
+  int room = -1;  // beside head and tail
+  for (int brief = 0; brief <= briefest && room < 0; ++brief) {
+    tail = fmt::format("{}/{}  {}", step.step, step.steps, print_state(step, images_per_second, seconds_left, brief));
+    room = columns - static_cast<int>(head.size() + tail.size());
+  }
+  room -= 3;  // the brackets and the space of the bar
   if (room < narrowest) return (head + tail).substr(0, static_cast<std::size_t>(std::max(columns, 0)));
   const Index width = std::min(room, widest), filled = width * step.step / std::max<Index>(step.steps, 1);
   return fmt::format("{}[{}{}] {}", head, std::string(static_cast<std::size_t>(filled), '#'),

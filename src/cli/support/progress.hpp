@@ -26,7 +26,8 @@ struct StepRecord {
 
 /// Returns a line of progress, for files: "epoch 2  step 120/469  loss ...  rate 0.05  2643 images/s  1:05 left".
 std::string print_progress(const char* what, const StepRecord& step, double images_per_second, double seconds_left);
-/// Returns the same with a bar, in at most `columns` characters, for terminals.
+/// Returns the same with a bar, in at most `columns` characters, for terminals. A narrow terminal gets shorter words,
+/// and a very narrow one less.
 std::string print_progress(const char* what, const StepRecord& step, double images_per_second, double seconds_left,
                            int columns);
 

@@ -32,6 +32,9 @@ TEST(Progress, HasRateLossLearningRateAndTimeLeft) {
 TEST(Progress, FitsTheTerminal) {
   const std::string wide = print_progress("epoch", third, 2643, 187, 200);
   EXPECT_NE(wide.find("epoch 3 [#######.......................] 120/469  loss 0.2591"), std::string::npos) << wide;
+  EXPECT_EQ(print_progress("epoch", third, 2643, 187, 79),
+            "epoch 3 120/469  loss 0.2591  acc 90.62%  rate 0.05  2643 img/s  3:07 left");
+  EXPECT_EQ(print_progress("epoch", third, 2643, 187, 45), "epoch 3 120/469  loss 0.2591  3:07 left");
   for (const int columns : {200, 120, 100, 90, 80, 40, 5, 0}) {
     const std::string line = print_progress("epoch", third, 2643, 187, columns);
     EXPECT_LE(line.size(), static_cast<std::size_t>(columns)) << line;

@@ -45,7 +45,7 @@ function trainCurves(parent, content) {
           epochMarks("validation, top 5", validation, (e) => percent(e.top5), ends, 3),
           epochMarks("validation, mean IoU", validation, (e) => percent(e.mean_iou), ends, 4),
           epochMarks("test", test, (e) => percent(e.accuracy), ends, 2)], {min: 0, max: 100});
-  curves(parent, "Learning rate", "of every step", "rate", [stepLine("rate", content.rates, first, 0, {pointRadius: 0})]);
+  curves(parent, "Learning rate", "of every step", "rate", [stepLine("rate", content.rates, first, 0)]);
   const times = content.step_seconds || [], unit = unitOf(times, timeUnits);
   curves(parent, "Time", "time of every step", unit[1], [stepLine("time", times.map((seconds) => seconds / unit[0]), first, 0)]);
 }
