@@ -14,18 +14,18 @@ namespace partita::cli {
 
 namespace {
 
-/// Returns the checkpoint at `path` that a save would replace; nothing if there is no file or an empty one. Throws
+/// Returns the checkpoint at `path` that `option` would replace; nothing if there is no file or an empty one. Throws
 /// Error for a file that is not a checkpoint.
-std::optional<CheckpointFile> existing(const std::string& path) {
+std::optional<CheckpointFile> existing(const char* option, const std::string& path) {
   struct stat there {};
   if (stat(path.c_str(), &there) != 0 || there.st_size == 0) return std::nullopt;
   try {
     return CheckpointFile(path);
   } catch (const Error& error) {
     fail(
-        "--save {}: the file there is not a checkpoint of Partita, so it is not replaced; save to another name, or "
+        "{} {}: the file there is not a checkpoint of Partita, so it is not replaced; save to another name, or "
         "remove it ({})",
-        path, error.what());
+        option, path, error.what());
   }
 }
 
@@ -35,6 +35,20 @@ std::string describe(const CheckpointFile& file) {
   } catch (const Error&) {
     return "without a training";  // save_checkpoint() of a program wrote it
   }
+}
+
+/// Throws Error if `option` names a file that this run may not replace; `own` says whether it continues the run that
+/// wrote the checkpoint there. Returns the checkpoint's identity.
+std::optional<std::uint64_t> check_replaceable(const char* option, const std::string& path, bool own, bool overwrite) {
+  if (path.empty()) return std::nullopt;
+  const auto there = existing(option, path);
+  if (there && !overwrite && !own)
+    fail(
+        "{} {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
+        "--overwrite",
+        option, path, describe(*there), path);
+  if (!there) return std::nullopt;
+  return there->identity();
 }
 
 /// Returns a word as a shell reads it.
@@ -78,16 +92,10 @@ std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std:
 }
 
 std::optional<std::uint64_t> check_replaceable(const Options& options) {
-  if (options.save.empty()) return std::nullopt;
-  const auto there = existing(options.save);
-  const bool loaded = !options.load.empty() && !options.new_run && real_path(options.load) == real_path(options.save);
-  if (there && !options.overwrite && !loaded)
-    fail(
-        "--save {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
-        "--overwrite",
-        options.save, describe(*there), options.save);
-  if (!there) return std::nullopt;
-  return there->identity();
+  const bool continues = !options.load.empty() && !options.new_run;
+  check_replaceable("--best", options.watch.best, continues, options.overwrite);
+  const bool loaded = continues && real_path(options.load) == real_path(options.save);
+  return check_replaceable("--save", options.save, loaded, options.overwrite);
 }
 
 Checkpoints::Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world)
@@ -129,7 +137,7 @@ void Checkpoints::after_epoch(Trainer& trainer) {
 
 /// Throws Error if another run has written the file since this run did. Called on rank 0.
 void Checkpoints::check_owner() const {
-  const auto there = existing(options_.save);
+  const auto there = existing("--save", options_.save);
   if (there && there->identity() != own_)
     fail(
         "--save {}: another run has written it meanwhile, {}; it stays as it is, and this run ends; give each run a "

@@ -14,9 +14,9 @@ namespace partita::cli {
 /// options that were not given on the command line. Adds a line to `notes` for each option in which the two differ.
 /// Throws Error if the file cannot be read, or if options do not fit together.
 std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes);
-/// Throws Error if --save names a file that this run may not replace: one that is not a checkpoint, or a checkpoint of
-/// another run. Returns the identity of the checkpoint that this run may replace; nothing if there is none. Only one
-/// rank calls it.
+/// Throws Error if --save or --best names a file that this run may not replace: one that is not a checkpoint, or a
+/// checkpoint of another run. Returns the identity of the checkpoint that --save may replace; nothing if there is none.
+/// Only one rank calls it.
 std::optional<std::uint64_t> check_replaceable(const Options& options);
 
 /// The checkpoints of one run of `train` or `evaluate`: loads one, saves after every epoch, after every --save-every
