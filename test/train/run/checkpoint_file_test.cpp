@@ -3,6 +3,7 @@
 #include "src/train/files/long_work.hpp"
 #include "test/train/run/checkpoints.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
