@@ -79,9 +79,9 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
                            if (known.layers.empty()) known = bind(setup.model, pinned, workload);
                            return known;
                          });
+  const bool saves = !options.save.empty() || !options.watch.best.empty();
   check_fits(plan, setup.model, given, files, limit, [&](int rank) {
-    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, !options.save.empty(),
-                       !options.load.empty());
+    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, saves, !options.load.empty());
   });
 }
 
