@@ -11,7 +11,8 @@ void note_signal(int number) { (number == SIGTERM ? term_came : user_came) = 1; 
 }  // namespace
 
 SignalWatch::SignalWatch() {
-  term_came = user_came = 0;
+  term_came = 0;
+  user_came = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
