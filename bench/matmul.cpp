@@ -128,11 +128,12 @@ void Bench::apart(Index n) const {
 /// keeps C; dot shards k, keeps A and B, and sums C.
 void Bench::square(Index n) const {
   struct Case {
-    const char *algorithm, *a, *b, *c;
+    Algorithm algorithm;
+    const char *a, *b, *c;
   };
-  for (const Case& each : {Case{"summa-a", "N@p", "N@p", "N@p"}, Case{"summa-b", "C@p", "C@p", "C@p"},
-                           Case{"summa-c", "N@p", "C@p", "N@p"}, Case{"dot", "C@p", "N@p", "N@p"}}) {
-    const auto name = fmt::format("square-{}-{}", n, each.algorithm);
+  for (const Case& each : {Case{Algorithm::summa_a, "N@p", "N@p", "N@p"}, Case{Algorithm::summa_b, "C@p", "C@p", "C@p"},
+                           Case{Algorithm::summa_c, "N@p", "C@p", "N@p"}, Case{Algorithm::dot, "C@p", "N@p", "N@p"}}) {
+    const auto name = fmt::format("square-{}-{}", n, partita::name(each.algorithm));
     if (!wants(name)) continue;
     const Shape shape{{'N', n}, {'C', n}};
     Running ours(plan_product({layout(shape, each.a), "mk"}, {layout(shape, each.b), "kn"},
@@ -168,11 +169,11 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
   const auto name = fmt::format("fc-{}-batch{}", layer_name, batch);
   if (!wants(name)) return;
   const Shape xs{{'N', batch}, {'C', inputs}}, ws{{'F', outputs}, {'C', inputs}}, ys{{'N', batch}, {'C', outputs}};
-  const auto plan = [&](const char* algorithm) {
+  const auto plan = [&](Algorithm algorithm) {
     return plan_product({layout(xs, "C@p"), "mk"}, {Layout(ws, grid_), "nk"}, {layout(ys, "C@p"), "mn"},
                         {.algorithm = algorithm, .b_follows = true});
   };
-  Running ours(plan("auto"), world_);
+  Running ours(plan(Algorithm::automatic), world_);
   const Index half_in = inputs / 2, half_out = outputs / 2;
   Gemm gathered(true, batch, half_out, inputs), partial(true, batch, outputs, half_in);
   std::vector<float> own(static_cast<std::size_t>(batch * half_in), 0.5F), all(own.size() * 2);
@@ -200,7 +201,8 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
   const auto result = bench::compare(MPI_COMM_WORLD, run, both_ways, 1);
   bench::print(MPI_COMM_WORLD, "matmul", name, result,
                result.best == 0 ? "all-gather and gemm" : "gemm and reduce-scatter");
-  Running other(plan(plan("auto").algorithm == "dot" ? "summa-c" : "dot"), world_);
+  Running other(plan(plan(Algorithm::automatic).algorithm == Algorithm::dot ? Algorithm::summa_c : Algorithm::dot),
+                world_);
   auto choice = bench::compare(
       MPI_COMM_WORLD, run, [&] { other.run(); }, 0.5);
   choice.ratio = std::min(choice.ratio, 1.0);
@@ -254,8 +256,8 @@ void Bench::picks() const {
       const ProductPlan pick = plan_product(a, b, c);
       const double picked = bytes_of(pick);
       double least = picked;
-      for (const auto& algorithm : product_algorithms()) {
-        if (algorithm == "2.5d" && !three) continue;
+      for (const Algorithm algorithm : product_algorithms()) {
+        if (algorithm == Algorithm::two_and_a_half_d && !three) continue;
         const ProductPlan way = plan_product(a, b, c, {.algorithm = algorithm});
         if (way.alternatives[0].flops <= 1.05 * pick.alternatives[0].flops) least = std::min(least, bytes_of(way));
       }
@@ -263,7 +265,7 @@ void Bench::picks() const {
         fmt::print(
             R"({{"subject": "matmul", "case": "{} {}", "ranks": {}, "seconds": 0, "spread": 0, "ratio": {:.3f}, "against": "the fewest bytes"}})"
             "\n",
-            name, pick.algorithm, on.size(), picked == 0 ? 1 : least / picked);
+            name, partita::name(pick.algorithm), on.size(), picked == 0 ? 1 : least / picked);
     }
 }
 

@@ -1,11 +1,8 @@
 #include "partita/distconv/conv.hpp"
 
-#include "partita/distconv/interior.hpp"
+#include "distconv/interior.hpp"
 
 namespace partita {
-
-SpatialConv::SpatialConv(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank)
-    : windows_(std::move(windows)), x_(x, rank), dy_(dy, rank) {}
 
 bool SpatialConv::has_interior(const Box& x, const Box& y) const {
   return worth_overlap(interior_of(windows_, x, x_.needed, y), y);
@@ -35,12 +32,6 @@ void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor
     rank.backend.conv_forward(windows_, extract(extended, reads, MemoryClass::workspace), w, bias, thin_y, rank.stream);
     copy_box(thin_y, y, border);
   }
-}
-
-HaloExchange SpatialConv::start_backward(const RankContext& rank, const Tensor& dy) const {
-  HaloExchange halo(dy_, dy, rank);
-  if (!rank.overlap) halo.finish();
-  return halo;
 }
 
 void SpatialConv::backward_data(const RankContext& rank, HaloExchange& dy, const Tensor& w, const Tensor& dx) const {

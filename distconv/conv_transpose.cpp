@@ -2,9 +2,6 @@
 
 namespace partita {
 
-SpatialConvTranspose::SpatialConvTranspose(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank)
-    : windows_(std::move(windows)), x_(x, rank), dy_(dy, rank) {}
-
 std::vector<ConvProblem> SpatialConvTranspose::problems(const Box& x, const Box& w, const Box& y) const {
   return {{ConvPass::backward_data, windows_, y, w, x_.needed, false},
           {ConvPass::forward, windows_, dy_.needed, w, x, false},
@@ -17,12 +14,6 @@ void SpatialConvTranspose::forward(const RankContext& rank, const Tensor& x, con
   extended = halo.finish();
   rank.backend.conv_backward_data(windows_, extended, w, y, rank.stream);
   if (bias && y.volume() > 0) rank.backend.bias_forward(bias, y, rank.stream);
-}
-
-HaloExchange SpatialConvTranspose::start_backward(const RankContext& rank, const Tensor& dy) const {
-  HaloExchange halo(dy_, dy, rank);
-  if (!rank.overlap) halo.finish();
-  return halo;
 }
 
 void SpatialConvTranspose::backward_data(const RankContext& rank, HaloExchange& dy, const Tensor& w,

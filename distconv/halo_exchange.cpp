@@ -1,5 +1,7 @@
 #include "partita/distconv/halo_exchange.hpp"
 
+#include "distconv/interior.hpp"
+
 namespace partita {
 
 namespace {
@@ -27,6 +29,12 @@ const Tensor& HaloExchange::finish() {
   return extended_;
 }
 
+HaloExchange SpatialHalos::start_backward(const RankContext& rank, const Tensor& dy) const {
+  HaloExchange halo(dy_, dy, rank);
+  if (!rank.overlap) halo.finish();
+  return halo;
+}
+
 HaloReturn::HaloReturn(const HaloPart& halo, const Tensor& local)
     : halo_(halo), local_(local), extended_(extended_for(local, halo.needed, Fill::zeros)) {
   if (extended_.data() == local_.data()) local_.zero();
@@ -43,5 +51,33 @@ void HaloReturn::start(const RankContext& rank) {
 }
 
 void HaloReturn::finish() { exchange_->finish(); }
+
+Tensor compute_with_halo(const HaloPart& halo, std::span<const Window> windows, const Tensor& x, const Box& y,
+                         const RankContext& rank,
+                         const std::function<void(const Tensor& from, const Box& part)>& compute) {
+  HaloExchange exchange(halo, x, rank);
+  const Box inside = interior_of(windows, x.box(), halo.needed, y);
+  const bool ahead = rank.ahead() && !inside.empty();
+  if (ahead) compute(exchange.extended(), inside);
+  const Tensor extended = exchange.finish();
+  if (!ahead && !y.empty()) compute(extended, y);
+  if (ahead)
+    for (const Box& border : subtract(y, inside)) compute(extended, border);
+  return extended;
+}
+
+void compute_with_halo_return(const HaloPart& halo, std::span<const Window> windows, const Box& dy, const Tensor& dx,
+                              const RankContext& rank,
+                              const std::function<void(const Box& part, const Tensor& to)>& compute) {
+  HaloReturn back(halo, dx);
+  const Box inside = interior_of(windows, dx.box(), halo.needed, dy);
+  const bool ahead = rank.ahead() && !inside.empty();
+  if (!ahead && !dy.empty()) compute(dy, back.extended());
+  if (ahead)
+    for (const Box& border : subtract(dy, inside)) compute(border, back.extended());
+  back.start(rank);
+  if (ahead) compute(inside, dx);
+  back.finish();
+}
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-#include "partita/distconv/interior.hpp"
+#include "distconv/interior.hpp"
 
 namespace partita {
 

@@ -7,7 +7,7 @@
 // ranks      4 (rank:pid 0:25560 1:25561 2:25562 3:25563)
 // epoch 1    loss 1.5050  accuracy 65.23%  0.7 s  1548 images/s
 // epoch 2    loss 0.0031  accuracy 100.00%  0.7 s  1571 images/s
-// test  2    loss 0.0006  accuracy 100.00%  0.3 s  3150 images/s
+// test  2    loss 0.0006  accuracy 100.00%  top-5 100.00%  0.3 s  3150 images/s
 // moved      1224 messages, 38550912 bytes by all ranks (predicted 1224, 38550912)
 // memory     12.4 MiB at most on a rank (predicted 12.4 MiB)
 #include <partita/partita.hpp>

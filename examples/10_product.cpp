@@ -37,7 +37,7 @@ Plan plan_of(const char* grid, const char* layout, const char* weights) {
 }
 
 void show(const ProductPlan& p, const char* algebra) {
-  fmt::print("{:<12} {:<8} A \"{}\" as \"{}\", B \"{}\" as \"{}\", C \"{}\" to \"{}\"\n", algebra, p.algorithm,
+  fmt::print("{:<12} {:<8} A \"{}\" as \"{}\", B \"{}\" as \"{}\", C \"{}\" to \"{}\"\n", algebra, name(p.algorithm),
              p.a.layout.print(), p.a_used.print(), p.b.layout.print(), p.b_used.print(), p.c_made.print(),
              p.c.layout.print());
 }

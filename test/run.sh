@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
 done
 
 # shellcheck disable=SC2086
-[ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages
+[ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages ${PARTITA_LONG:+$long_packages}
 
 failed_steps=()
 logs=()  # the testlog.json of every run of Meson's tests
@@ -117,7 +117,7 @@ if [ -n "${PARTITA_LONG:-}" ]; then
   step "configure (fuzzers)" configure .build-fuzz clang++ --buildtype debugoptimized -Dfuzz=true -Dtests=false \
     -Db_sanitize=address,undefined -Db_lundef=false -Dcpp_args=-fsanitize=fuzzer-no-link &&
     step "build (fuzzers)" compile .build-fuzz -j2 fuzz-all
-  for subject in notation strategy schedule machine idx checkpoint; do
+  for subject in notation strategy schedule machine idx checkpoint options options_file; do
     mkdir -p ".build-fuzz/corpus/$subject"
     step "fuzz $subject, 5 minutes" ".build-fuzz/test/fuzz/fuzz_$subject" -max_total_time=300 -timeout=20 -rss_limit_mb=4096 \
       -print_final_stats=1 -artifact_prefix=.build-fuzz/ ".build-fuzz/corpus/$subject" "test/fuzz/corpus/$subject"

@@ -28,7 +28,7 @@ failures = 0
 
 def partita(*arguments):
     """Runs `partita schedule --json` and returns the parsed JSON, or the error as text."""
-    run = subprocess.run([PROGRAM, "schedule", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([PROGRAM, "schedule", "--json", "/dev/stdout", *map(str, arguments)], capture_output=True, text=True, timeout=60)
     return json.loads(run.stdout) if run.returncode == 0 else run.stderr.strip()
 
 

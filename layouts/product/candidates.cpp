@@ -140,7 +140,7 @@ ProductWays::Cut ProductWays::cut_of(const ProductOperand& operand, const Roles&
   return cut;
 }
 
-std::optional<ProductWay> ProductWays::price(std::string_view name, const Roles& roles, double most) {
+std::optional<ProductWay> ProductWays::price(std::optional<Algorithm> algorithm, const Roles& roles, double most) {
   const auto once = [&](Known& known, const ProductOperand& operand, const auto& find) {
     const auto [found, fresh] = known.try_emplace(cut_of(operand, roles));
     if (fresh) found->second = find();
@@ -157,7 +157,7 @@ std::optional<ProductWay> ProductWays::price(std::string_view name, const Roles&
   if (!request_.b_follows && too_much(once(of_b_, b_, [&] { return gathered(b_, roles); }))) return std::nullopt;
   const Moved of_c = summed(roles);  // not cached, as hardly any two ways cut C in the same way
   if (too_much(of_c)) return std::nullopt;
-  cost.algorithm = name;
+  cost.algorithm = algorithm;
   return ProductWay{roles, std::move(cost), of_c.in_slabs};
 }
 

@@ -56,8 +56,8 @@ class ProductWays {
 
   /// Returns the number of operations on the rank that has the most work.
   double flops(const Roles& roles) const;
-  /// Returns the way named `name` with its cost, or nothing if its total cost exceeds `most`.
-  std::optional<ProductWay> price(std::string_view name, const Roles& roles, double most);
+  /// Returns the way of an algorithm with its cost, or nothing if its total cost exceeds `most`.
+  std::optional<ProductWay> price(std::optional<Algorithm> algorithm, const Roles& roles, double most);
 
  private:
   /// What travels for one operand: elements and messages on the rank that has the most to move.

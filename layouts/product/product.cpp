@@ -20,9 +20,10 @@ int slowest(const Shape& shape, std::pair<int, int> dims) {
 
 }  // namespace
 
-const std::vector<std::string>& product_algorithms() {
-  static const std::vector<std::string> names{"summa-a", "summa-b", "summa-c", "dot", "2.5d"};
-  return names;
+const std::vector<Algorithm>& product_algorithms() {
+  using enum Algorithm;
+  static const std::vector<Algorithm> all{summa_a, summa_b, summa_c, dot, two_and_a_half_d};
+  return all;
 }
 
 ProductPlan ProductPlan::on(const Grid& grid) const {

@@ -52,10 +52,11 @@ class ProductChooser {
     for (const char index : std::string_view("mnk"))
       if (places(index == 'n' ? b_ : a_, index) != places(index == 'k' ? b_ : c_, index))
         fail("{}: the operands differ in {}", print(), index);
-    const auto& names = product_algorithms();
-    if (request_.algorithm != "auto" && std::find(names.begin(), names.end(), request_.algorithm) == names.end())
-      fail("there is no product algorithm \"{}\"{}; there are {}", request_.algorithm,
-           did_you_mean(request_.algorithm, names), quoted_list(names));
+    const auto& all = product_algorithms();
+    if (request_.algorithm != Algorithm::automatic &&
+        std::find(all.begin(), all.end(), request_.algorithm) == all.end())
+      fail("\"{}\" is no algorithm of a product; there are {}", partita::name(request_.algorithm),
+           quoted_list(names_of(all)));
   }
 
   static std::vector<Index> extents(const ProductOperand& operand, char index) {
@@ -132,7 +133,7 @@ class ProductChooser {
     if (request_.pending && (k & ~c_.layout.sharding()) != *request_.pending) return;
     if (request_.b_follows && ((n | k) & request_.b_whole) != 0) return;
     if (!is_asked(m != 0, n != 0, k != 0)) return;
-    const std::string_view algorithm = name(m != 0, n != 0, k != 0);
+    const std::optional<Algorithm> algorithm = algorithm_of(m != 0, n != 0, k != 0);
     const auto same = std::find_if(ways_.begin(), ways_.end(),
                                    [&](const ProductWay& way) { return way.cost.algorithm == algorithm; });
     constexpr double any = std::numeric_limits<double>::infinity();
@@ -151,19 +152,20 @@ class ProductChooser {
 
   /// True if a way that cuts these indices can run the algorithm that is asked for.
   bool is_asked(bool m, bool n, bool k) const {
-    if (request_.algorithm == "auto" || grid_.size() == 1) return true;
-    if (request_.algorithm == "summa-a") return !n && (m || k);
-    if (request_.algorithm == "summa-b") return !m && (n || k);
-    if (request_.algorithm == "summa-c") return !k && (m || n);
-    if (request_.algorithm == "dot") return !m && !n && k;
+    if (request_.algorithm == Algorithm::automatic || grid_.size() == 1) return true;
+    if (request_.algorithm == Algorithm::summa_a) return !n && (m || k);
+    if (request_.algorithm == Algorithm::summa_b) return !m && (n || k);
+    if (request_.algorithm == Algorithm::summa_c) return !k && (m || n);
+    if (request_.algorithm == Algorithm::dot) return !m && !n && k;
     return m && n && k;
   }
 
-  std::string_view name(bool m, bool n, bool k) const {
-    if (request_.algorithm != "auto") return request_.algorithm;
-    if (!k) return m || n ? "summa-c" : "";
-    if (m && n) return "2.5d";
-    return m ? "summa-a" : n ? "summa-b" : "dot";
+  std::optional<Algorithm> algorithm_of(bool m, bool n, bool k) const {
+    if (request_.algorithm != Algorithm::automatic) return request_.algorithm;
+    if (!m && !n && !k) return std::nullopt;
+    if (!k) return Algorithm::summa_c;
+    if (m && n) return Algorithm::two_and_a_half_d;
+    return m ? Algorithm::summa_a : n ? Algorithm::summa_b : Algorithm::dot;
   }
 
   ProductPlan plan(const ProductWay& way) const {
@@ -261,11 +263,12 @@ class ProductChooser {
   }
 
   [[noreturn]] void refuse() const {
-    std::string needs =
-        request_.algorithm == "2.5d" ? "three axes that the layouts use" : "an axis that the layouts use";
+    std::string needs = request_.algorithm == Algorithm::two_and_a_half_d ? "three axes that the layouts use"
+                                                                          : "an axis that the layouts use";
     if (request_.pending.value_or(0) != 0)
       needs += fmt::format("; k must be cut over {}, over which C is summed later", grid_.print(*request_.pending));
-    fail("{}: the grid \"{}\" cannot run \"{}\", which needs {}", print(), grid_.print(), request_.algorithm, needs);
+    fail("{}: the grid \"{}\" cannot run \"{}\", which needs {}", print(), grid_.print(), name(request_.algorithm),
+         needs);
   }
 
   const ProductOperand &a_, &b_, &c_;

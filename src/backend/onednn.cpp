@@ -9,6 +9,8 @@
 #include "src/backend/onednn_product.hpp"
 #include "src/backend/scratch.hpp"
 
+#include <dnnl.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -61,6 +63,11 @@ class OneDnnBackend : public ReferenceBackend {
  public:
   explicit OneDnnBackend(int threads) : threads_(threads) {}
   std::string_view name() const override { return "onednn"; }
+  std::string describe() const override {
+    const auto& version = *dnnl_version();
+    return fmt::format("onednn {}.{}.{} ({}), instructions {}", version.major, version.minor, version.patch,
+                       version.hash, static_cast<int>(dnnl_get_effective_cpu_isa()));
+  }
 
   void check(DType dtype) const override {
     if (dtype != DType::f32)
@@ -216,6 +223,11 @@ std::unique_ptr<Backend> make_onednn_backend(int threads) {
   return std::make_unique<OneDnnBackend>(threads);
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 }  // namespace partita
 
 #else
@@ -225,6 +237,8 @@ namespace partita {
 std::unique_ptr<Backend> make_onednn_backend(int) {
   fail("this build lacks oneDNN: install libdnnl-dev and configure again, or use backend 'reference'");
 }
+
+std::string onednn_version() { return ""; }
 
 }  // namespace partita
 

@@ -25,7 +25,7 @@ struct Function<Kind::relu> {
   }
   template <class A>
   static A gradient(A y, A dy, A) {
-    return y > A(0) ? dy : A(0);
+    return y <= A(0) ? A(0) : dy;
   }
 };
 

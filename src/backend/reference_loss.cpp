@@ -41,7 +41,8 @@ void for_labeled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&&
   dispatch_float(x.dtype(), [&](auto t) {
     for (Index i = 0; i < rows; ++i) {
       const Index label = labels[static_cast<std::size_t>(i)];
-      require(label >= 0 && label < channels, "each label must be a channel");
+      if (label < 0 || label >= channels)
+        fail("a label is {}, but the loss has {} classes; labels are 0 to {}", label, channels, channels - 1);
       softmax.read(x.as<decltype(t)>() + i * channels, channels);
       f(i, label, softmax);
     }
@@ -153,7 +154,7 @@ void ReferenceBackend::difference_backward(bool absolute, const Tensor& x, const
     using T = decltype(t);
     for (Index i = 0; i < x.volume(); ++i) {
       const double difference = static_cast<double>(x.as<T>()[i]) - static_cast<double>(target.as<T>()[i]);
-      const double sign = difference > 0 ? 1 : difference < 0 ? -1 : 0;
+      const double sign = difference > 0 ? 1 : difference < 0 ? -1 : difference;  // 0 or NaN
       dx.as<T>()[i] = static_cast<T>(static_cast<Accumulator<T>>(scale * (absolute ? sign : 2 * difference)));
     }
   });

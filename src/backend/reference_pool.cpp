@@ -105,20 +105,22 @@ void for_outputs(const Tensor& y, Cover& cover, F&& f) {
   }
 }
 
-/// Adds one more input of the window. Both results are always written, since a branch would often be mispredicted.
+/// Adds one more input of the window. NaN wins wherever it is in the window, since no value is larger than an unknown
+/// one. Both results are always written, since a branch would often be mispredicted.
 template <class T>
 void keep_larger(const T* __restrict from, std::int32_t position, Index channels, T* __restrict best,
                  std::int32_t* __restrict picked) {
   for (Index c = 0; c < channels; ++c) {
     const T value = from[c], largest = best[c];
     const std::int32_t before = picked[c];
-    const bool better = value > largest;
+    const bool better = (value > largest) | (value != value);
     best[c] = better ? value : largest;
     picked[c] = better ? position : before;
   }
 }
 
-/// best[c] = the first maximum over the window, picked[c] = its position. For an empty window: minus infinity and -1.
+/// best[c] = the first maximum over the window, or NaN if there is one; picked[c] = its position. For an empty window:
+/// minus infinity and -1.
 template <class T>
 void max_of(const Cover& cover, const T* x, Index channels, T* best, std::int32_t* picked) {
   const auto& taps = cover.taps();

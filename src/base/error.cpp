@@ -1,12 +1,77 @@
 #include "partita/base/error.hpp"
 
+#include "partita/base/memory.hpp"
+#include "partita/base/speaker.hpp"
+
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace partita {
+
+namespace {
+
+constexpr int user_error = 2;
+std::terminate_handler others = nullptr;  // the handler before ours
+
+/// Ends the process if nobody caught an Error, e.g. one that a user's main() threw. Other exceptions end it as before.
+void end_with_message() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    if (speaks_for_job()) {
+      fmt::print(stderr, "partita: {}\n", error.what());
+      std::fflush(stderr);
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));  // the other ranks have this error too
+    }
+    std::_Exit(user_error);
+  } catch (...) {
+  }
+  if (others != nullptr) others();
+  std::abort();
+}
+
+const bool installed = (others = std::set_terminate(end_with_message), true);
+
+/// Returns the name of the type of the exception that is being handled.
+std::string type_of_exception() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return "unknown";
+  int status = 0;
+  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+  std::string text = status == 0 ? name : type->name();
+  std::free(name);
+  return text;
+}
+
+}  // namespace
+
+std::string message_of_exception() {
+  std::string message;
+  try {
+    throw;
+  } catch (const OutOfMemory& error) {
+    return error.what();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_text("memory could not be allocated");
+  } catch (const std::exception& error) {
+    message = error.what();
+  } catch (...) {
+    return fmt::format("an exception of type '{}', which is not a std::exception and has no message",
+                       type_of_exception());
+  }
+  return message.empty() ? fmt::format("an exception of type '{}' without a message", type_of_exception()) : message;
+}
 
 void broken(std::string_view what, Where where) {
   fmt::print(stderr, "partita: internal error: {} ({}:{}, in {})\n", what, where.file, where.line, where.function);

@@ -2,10 +2,13 @@
 
 #include "partita/base/error.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <fstream>
 #include <numeric>
 
 namespace partita {
@@ -14,7 +17,28 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
+/// Returns a row of a file in /proc in bytes, e.g. "VmSize" of /proc/self/status; -1 if there is no such row.
+Index proc_bytes(const char* file, std::string_view row) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(row) && line.size() > row.size() && line[row.size()] == ':')
+      return std::strtoll(line.c_str() + row.size() + 1, nullptr, 10) * 1024;
+  return -1;
+}
+
 }  // namespace
+
+std::string out_of_memory_text(std::string_view what) {
+  std::string text = fmt::format(
+      "out of memory: {}; this process holds {} in {} of addresses, and the machine has {} of {} left", what,
+      print_bytes(proc_bytes("/proc/self/status", "VmRSS")), print_bytes(proc_bytes("/proc/self/status", "VmSize")),
+      print_bytes(proc_bytes("/proc/meminfo", "MemAvailable")), print_bytes(proc_bytes("/proc/meminfo", "MemTotal")));
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    text += fmt::format("; its limit is {} of addresses (ulimit -v)", print_bytes(static_cast<Index>(limit.rlim_cur)));
+  return text +
+         "; use more ranks, a smaller --batch or `recompute` in the strategy, and let --memory-limit check the size";
+}
 
 std::string_view name(MemoryClass memory) {
   constexpr std::array<std::string_view, memory_classes> names{"weights", "gradients", "optimizer", "activations",
@@ -77,7 +101,9 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   } else {
     make_room(bytes);
     data = std::aligned_alloc(alignment, size);
-    if (data == nullptr) throw std::bad_alloc();
+    if (data == nullptr)
+      throw OutOfMemory(out_of_memory_text(fmt::format("{} for {} could not be allocated beside {} of tensors",
+                                                       print_bytes(bytes), name(memory), print_bytes(total_))));
   }
   count(memory, bytes);
   return data;

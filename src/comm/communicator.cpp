@@ -40,8 +40,10 @@ void agree_or_throw(Communicator& comm, const std::function<void()>& f) {
   std::string message;
   try {
     f();
-  } catch (const Error& error) {
-    message = error.what();
+  } catch (const CommunicationError&) {
+    throw;
+  } catch (...) {
+    message = message_of_exception();
   }
   message = agree(comm, message);
   if (!message.empty()) throw AgreedError(message);

@@ -1,4 +1,4 @@
-#include "partita/comm/delaying.hpp"
+#include "src/comm/delaying.hpp"
 
 #include <chrono>
 #include <numeric>

@@ -1,8 +1,12 @@
 #include "partita/comm/mpi.hpp"
 
+#include "partita/base/speaker.hpp"
 #include "src/comm/mpi_communicator.hpp"
 #include "src/comm/watchdog.hpp"
 #include "src/comm/witness.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -31,6 +35,29 @@ void spare_shared_memory() {
   if (free >= 0 && free < needed * ranks_on_node()) setenv("UCX_TLS", "^posix", /*overwrite=*/0);
 }
 
+/// Keeps MPI from printing a line of its own after ours when a job is aborted: it only repeats the status.
+void mute_standard_error() {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+}
+
+const MpiSession* open_session = nullptr;
+std::terminate_handler handler_without_session = nullptr;
+
+/// Ends the whole job if nobody catches an exception while a session is open: the other ranks would wait for this one.
+void abort_session() {
+  if (open_session != nullptr && std::current_exception()) {
+    try {
+      throw;
+    } catch (const Error& error) {
+      open_session->abort(error.what(), 2);
+    } catch (...) {
+      open_session->abort(message_of_exception(), EXIT_FAILURE);
+    }
+  }
+  handler_without_session();
+}
+
 }  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv) {
@@ -52,6 +79,8 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   check(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
   context_ = std::make_shared<Context>(world);
   world_ = make_mpi_communicator(world, context_);
+  open_session = this;
+  handler_without_session = std::set_terminate(abort_session);
   if (!witness_) return;
   witness_->introduce(world_->rank());
   constexpr int failed = 3;
@@ -63,6 +92,8 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for all ranks. A rank that has failed would wait in it for peers that wait for this rank.
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
+  std::set_terminate(handler_without_session);
+  open_session = nullptr;
   if (!ours_ || finalized()) return;
   try {
     finalize();
@@ -124,11 +155,12 @@ void MpiSession::abort(const std::string& message, int status) const {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const auto line = fmt::format("rank {}: {}\n", rank, message);
   std::fflush(stdout);
-  std::fputs(line.c_str(), stderr);
+  if (speaks_for_job()) std::fputs(line.c_str(), stderr);  // other ranks may fail alike
   std::fflush(stderr);
   // When a job is aborted, launchers drop output that they have not forwarded yet. Also, the witness of this rank needs
   // time to silence the other witnesses.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  mute_standard_error();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }

@@ -5,7 +5,7 @@
 #include "src/comm/watchdog.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include <mpi.h>
 #include <sched.h>
@@ -73,6 +73,8 @@ class Context {
   explicit Context(const Node& node) : yields_(node.oversubscribed), one_node_(node.whole_world) {
     check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
     check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
+    create(combine<DType::f64, ReduceOp::max>, f64_max_);
+    create(combine<DType::f32, ReduceOp::max>, f32_max_);
     create(combine<DType::bf16, ReduceOp::sum>, bf16_sum_);
     create(combine<DType::bf16, ReduceOp::max>, bf16_max_);
     create(combine<DType::f16, ReduceOp::sum>, f16_sum_);
@@ -81,7 +83,7 @@ class Context {
   ~Context() {
     if (finalized()) return;
     MPI_Type_free(&two_bytes_);
-    for (auto* op : {&bf16_sum_, &bf16_max_, &f16_sum_, &f16_max_}) MPI_Op_free(op);
+    for (auto* op : {&f64_max_, &f32_max_, &bf16_sum_, &bf16_max_, &f16_sum_, &f16_max_}) MPI_Op_free(op);
   }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -97,10 +99,12 @@ class Context {
     broken("unknown dtype");
   }
 
+  /// Maxima of floating-point numbers are ours: MPI_MAX may drop a NaN.
   MPI_Op op(DType dtype, ReduceOp op) const {
     if (dtype == DType::bf16) return op == ReduceOp::sum ? bf16_sum_ : bf16_max_;
     if (dtype == DType::f16) return op == ReduceOp::sum ? f16_sum_ : f16_max_;
-    return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
+    if (op == ReduceOp::sum) return MPI_SUM;
+    return dtype == DType::f64 ? f64_max_ : dtype == DType::f32 ? f32_max_ : MPI_MAX;
   }
 
   /// Returns the ranks of the world for which a rank still waits.
@@ -181,6 +185,7 @@ class Context {
   bool shares_ = wants_shared_memory();
   std::vector<SharedMemory*> shared_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
+  MPI_Op f64_max_ = MPI_OP_NULL, f32_max_ = MPI_OP_NULL;
   MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;
 };
 

@@ -1,7 +1,7 @@
 #include "partita/comm/threads.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
 #include <array>

@@ -38,7 +38,7 @@ class Chooser {
     const std::vector<Cut> cuts = this->cuts();
     if (cuts.empty()) refuse();
     // only one choice: no alternatives to compare or report
-    if (cuts.size() == 1 && name(cuts[0]).empty()) return layouts(cuts[0]);
+    if (cuts.size() == 1 && !algorithm_of(cuts[0])) return layouts(cuts[0]);
     std::vector<OperatorLayouts> ways;
     ways.reserve(cuts.size());
     for (const Cut& cut : cuts) ways.push_back(layouts(cut));
@@ -126,13 +126,17 @@ class Chooser {
     if (((outputs | inputs) & samples_) != 0 || (!grouped && (outputs & inputs) != 0)) return false;
     if (request_.input[0] && !(request_.input[0]->axes(channels(*request_.input[0])) == cut.inputs)) return false;
     if ((request_.output.partial() & ~(grouped ? 0 : inputs)) != 0) return false;
-    return request_.algorithm == "auto" || request_.algorithm == name(cut);
+    return asked() == Algorithm::automatic || asked() == algorithm_of(cut);
   }
 
-  std::string name(const Cut& cut) const {
-    if (product_.groups > 1) return cut.outputs.empty() ? "" : "groups";
-    if (cut.inputs.empty()) return cut.outputs.empty() ? "" : "stationary-y";
-    return cut.outputs.empty() ? "stationary-x" : "stationary-w";
+  Algorithm asked() const { return request_.algorithm(); }
+
+  /// Returns nothing if no axis shards the channels.
+  std::optional<Algorithm> algorithm_of(const Cut& cut) const {
+    if (cut.outputs.empty() && (product_.groups > 1 || cut.inputs.empty())) return std::nullopt;
+    if (product_.groups > 1) return Algorithm::groups;
+    if (cut.inputs.empty()) return Algorithm::stationary_y;
+    return cut.outputs.empty() ? Algorithm::stationary_x : Algorithm::stationary_w;
   }
 
   OperatorLayouts layouts(const Cut& cut) const {
@@ -152,7 +156,7 @@ class Chooser {
                         .dw = {w.with_partial(samples_)},
                         .x_halo = product_.x_halo(x, y),
                         .dy_halo = product_.dy_halo(x, y),
-                        .algorithm = name(cut)};
+                        .algorithm = algorithm_of(cut)};
     if (product_.weights.size() > 1) {
       way.w.push_back(Layout(product_.weights[1].shape, x.grid()).with(0, cut.outputs));
       way.dw.push_back(way.w.back().with_partial(samples_));
@@ -165,7 +169,7 @@ class Chooser {
     const Box x = way.x[0].owned(0), y = way.y.owned(0);
     const auto share = [](Index part, Index whole) { return static_cast<double>(part) / static_cast<double>(whole); };
     const std::array inputs{product_.x.shape()};
-    Alternative cost{way.algorithm.empty() ? "whole" : way.algorithm, product_.op->flops(inputs, product_.y), 0};
+    Alternative cost{way.algorithm, product_.op->flops(inputs, product_.y), 0};
     cost.flops *= share(y.volume(), product_.y.volume());
     if (product_.groups == 1) cost.flops *= share(x.extent(1), product_.x.shape()['C']);
     const auto add = [&](const Layout& from, const Layout& to) {
@@ -200,10 +204,10 @@ class Chooser {
           "weights \"{}\": dimension {} must be sharded like the output's C and {} like the input's, over axes that "
           "shard neither samples nor spatial dimensions, and that fit algorithm \"{}\"",
           request_.weights->print(), request_.weights->shape().name(product_.w_outputs),
-          request_.weights->shape().name(product_.w_inputs), request_.algorithm);
-    fail("algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", request_.algorithm, x.print(),
+          request_.weights->shape().name(product_.w_inputs), name(asked()));
+    fail("algorithm \"{}\" does not fit the input \"{}\" and the output \"{}\": {}", name(asked()), x.print(),
          request_.output.print(),
-         request_.algorithm == "stationary-w"
+         asked() == Algorithm::stationary_w
              ? "it needs an output that shards C over two axes, or an input and an output that shard C over different "
                "axes"
              : "it needs an input (stationary-x) or an output (stationary-y) that shards C, over axes that shard "

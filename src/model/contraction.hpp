@@ -22,10 +22,10 @@ struct Contraction {
   std::function<Halo(const Layout&x, const Layout&y)> x_halo, dy_halo;
 };
 
-/// The names of the algorithms that contract() chooses from.
-inline std::vector<std::string> contraction_algorithms(Index groups) {
-  return groups > 1 ? std::vector<std::string>{"groups"}
-                    : std::vector<std::string>{"stationary-x", "stationary-y", "stationary-w"};
+/// The algorithms that contract() chooses from.
+inline std::vector<Algorithm> contraction_algorithms(Index channel_groups) {
+  using enum Algorithm;
+  return channel_groups > 1 ? std::vector{groups} : std::vector{stationary_x, stationary_y, stationary_w};
 }
 
 /// Returns the layouts of the cheapest algorithm, or of the one that the strategy asks for. With outputs sharded over o

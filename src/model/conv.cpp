@@ -96,7 +96,7 @@ std::vector<WeightSpec> ConvOperator::weights(std::span<const Shape> inputs) con
                conv_.bias ? std::optional(conv_.filters) : std::nullopt);
 }
 
-std::vector<std::string> ConvOperator::algorithms() const { return contraction_algorithms(conv_.groups); }
+std::vector<Algorithm> ConvOperator::algorithms() const { return contraction_algorithms(conv_.groups); }
 
 // y[N@a C@o H@b sum@i] = conv(x[N@a C@i H@b] with halo, w[F@o C@i H W]); dw is partial over a and b.
 OperatorLayouts ConvOperator::layouts(const LayoutRequest& request) const {
@@ -157,7 +157,7 @@ std::vector<WeightSpec> ConvTransposeOperator::weights(std::span<const Shape> in
                conv_.bias ? std::optional(conv_.filters) : std::nullopt);
 }
 
-std::vector<std::string> ConvTransposeOperator::algorithms() const { return contraction_algorithms(conv_.groups); }
+std::vector<Algorithm> ConvTransposeOperator::algorithms() const { return contraction_algorithms(conv_.groups); }
 
 // y[N@a C@o H@b sum@i] = conv'(x[N@a C@i H@b] with halo, w[F@i C@o H W]): x here plays the role of a convolution's dy.
 OperatorLayouts ConvTransposeOperator::layouts(const LayoutRequest& request) const {

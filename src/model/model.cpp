@@ -110,10 +110,29 @@ Value Model::mean_absolute_error(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<DifferenceOperator>(true), {x});
 }
 
+namespace {
+
+/// Throws Error unless the output of an operator, which may be the user's own, can be a tensor of a model: samples
+/// first, then known dimensions that are not empty.
+void check_output(const Shape& y, std::span<const Shape> inputs) {
+  constexpr std::string_view known = "NCDHWLV";
+  if (y.find('N') != 0) fail("its output has the shape \"{}\"; it must begin with the samples, N", y.print());
+  if (!inputs.empty() && y['N'] != inputs[0]['N'])
+    fail("its output has {} samples (N) for an input of {}; it must keep the samples", y['N'], inputs[0]['N']);
+  for (int d = 1; d < y.dims(); ++d) {
+    if (known.find(y.name(d)) == known.npos)
+      fail("its output has a dimension '{}'; the dimensions are N C D H W L V", y.name(d));
+    if (y.extent(d) < 1) fail("its output is empty: {}", y.print());
+  }
+}
+
+}  // namespace
+
 Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {
   if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
     fail("layer '{}': a layer's name must be a word without blanks, quotes and the characters * ? [ ]", name);
   if (find(name) >= 0) fail("layer '{}': another layer has this name", name);
+  if (op == nullptr) fail("layer '{}': its operator is a null pointer; give it std::make_shared<...>()", name);
   Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size())};
   std::vector<Shape> shapes;
   for (const auto& value : inputs) {
@@ -124,12 +143,15 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   try {
     if (static_cast<int>(inputs.size()) != added.op->inputs())
       fail("it takes {} inputs, not {}", added.op->inputs(), inputs.size());
-    shapes_.push_back(added.op->output(shapes));
+    Shape output = added.op->output(shapes);
+    check_output(output, shapes);
+    shapes_.push_back(output);
   } catch (const Error& error) {
     fail("layer '{}' ({}): {}", name, added.op->kind(), error.what());
   }
+  const Operator& own = *added.op;
   const auto [first, fresh] =
-      likes_.try_emplace(fmt::format("{} {}", added.op->kind(), added.op->describe()), added.like);
+      likes_.try_emplace({typeid(own), fmt::format("{} {}", own.kind(), own.describe())}, added.like);
   added.like = first->second;
   layers_.push_back(std::move(added));
   return {static_cast<int>(layers_.size()) - 1, name, name_};
@@ -168,8 +190,11 @@ std::vector<Shape> Model::inputs_of(int layer, const std::vector<Shape>& outputs
 
 Shape Model::shape(int layer, std::span<const Shape> inputs, Index batch) const {
   const Shape one = layers_[static_cast<std::size_t>(layer)].op->output(inputs);
-  if (!inputs.empty() && one.find('N') == 0) return one;
-  Shape shape{{'N', inputs.empty() ? batch : one['N']}};  // only input layers set the batch
+  if (!inputs.empty()) {
+    check_output(one, inputs);
+    return one;
+  }
+  Shape shape{{'N', batch}};  // only input layers set the batch
   for (int d = 1; d < one.dims(); ++d) shape.push_back({one.name(d), one.extent(d)});
   return shape;
 }

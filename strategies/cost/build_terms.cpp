@@ -4,41 +4,24 @@
 
 #include "strategies/cost/overlap.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/layer_ops.hpp"
+#include "strategies/plan/op_traffic.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace partita {
 
-bool splits_backward(const Schedule& schedule) {
-  for (const auto& actions : schedule.stages)
-    for (const auto& action : actions)
-      if (action.kind == Action::Kind::backward_filter) return true;
-  return false;
-}
-
 CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
                                  const Grid* whole)
-    : plan_(plan), machine_(machine), times_(times), split_(split), whole_(whole) {
+    : plan_(plan),
+      machine_(machine),
+      actions_(microbatch_actions(plan.workload.training, split)),
+      whole_(whole),
+      kernels_(plan, times, actions_) {
   terms_.options.reserve(plan.layers.size());
-  if (times.empty()) return;
-  for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
-}
-
-std::optional<LayerTimes> CostTermBuilder::measured(const std::string& work, int group) const {
-  return times_.find(work, loops_[static_cast<std::size_t>(plan_.stage_running(group))]);
 }
 
 namespace {
-
-Shape local_shape(const Layout& layout, int rank) {
-  const Box box = layout.owned(rank);
-  Shape shape;
-  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
-  return shape;
-}
-
-double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
 
 /// Returns the number of a pass that an item of traffic counts toward.
 double PassCost::*part_of(Purpose purpose) {
@@ -51,6 +34,19 @@ double PassCost::*part_of(Purpose purpose) {
     case Purpose::output:
     case Purpose::stages: return &PassCost::redistribution;
     default: return &PassCost::collective;
+  }
+}
+
+/// Returns the index of a pass of a microbatch in LayerMovement::pass. The sums that complete an output before it goes
+/// to another stage count toward forward.
+std::size_t number_of(Pass pass) { return pass == Pass::backward_data ? 1 : pass == Pass::backward_filter ? 2 : 0; }
+
+/// Returns the list to which the messages of an operation that runs once per step count.
+std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
+  switch (op.kind) {
+    case StepOp::Kind::sum_gradients: return terms.sums;
+    case StepOp::Kind::add_replicas: return terms.replicas;
+    default: return terms.after;
   }
 }
 
@@ -192,74 +188,44 @@ Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& grid,
   return movement(route(item, grid, rank), item.traffic);
 }
 
-/// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`. `whole` caches the
-/// operations of a convolution on all ranks together.
-double CostTermBuilder::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
-  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
-    const ProductPlan& product = layer->at.products[0];
-    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
-  }
-  if (y.empty()) return 0;
-  if (whole || !layer.op->algorithms().empty()) {
-    // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
-    const auto channels = layer->at.y.shape().find('C');
-    const auto places = [&](const Box& box) {
-      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
-    };
-    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
-    if (!whole) whole = layer.op->flops(layer->input_shapes, layer->shape);
-    return *whole * weights * places(y) / places(Box(layer->shape));
-  }
-  std::vector<Shape> inputs;
-  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
-  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
-}
-
-KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank) const {
+KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
   std::optional<double> whole;
-  return kernel(layer, rank, whole);
+  return kernels_.of(plan_.layers[static_cast<std::size_t>(layer)], rank, whole);
 }
 
-KernelTerm CostTermBuilder::kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
-  const bool product = !layer->at.products.empty(), conv = layer.op->kernel_kind() == KernelKind::conv;
-  const bool training = plan_.workload.training, recomputes = layer.recompute && training;
-  KernelTerm term{.kind = product ? KernelKind::product : layer.op->kernel_kind(), .recomputes = recomputes};
-  if (!times_.empty())
-    if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group)) {
-      const double data = found->backward_data, filter = found->backward_filter;
-      // One kernel for both gradients takes less time than two.
-      const double both = !split_ && data + filter > 0 ? found->backward / (data + filter) : 1;
-      term.measured = true;
-      term.seconds = {found->forward, data * both + (recomputes ? found->forward : 0), filter * both};
-      return term;
-    }
-  const Box y = layer->at.y.owned(rank);
-  const auto element = static_cast<double>(size_of(plan_.workload.dtype));
-  double elements = static_cast<double>(y.volume());
-  for (const auto* layouts : {&layer->at.x, &layer->at.w})
-    for (const auto& layout : *layouts) elements += volume(layout, rank);
-  term.flops = flops(layer, y, rank, whole);
-  term.bytes = elements * element;
-  if (!layer.inputs.empty()) term.calls[0] = 1;
-  // Gradients of weights that no contraction computes are computed together with the gradients of the inputs.
-  const bool apart = product || conv, trains = layer.trains();
-  if (training) {
-    term.calls[1] =
-        ((apart ? layer.needs_any_dx() : layer.needs_any_dx() || trains) ? 1 : 0) + (recomputes ? term.calls[0] : 0);
-    term.calls[2] = apart && trains ? 1 : 0;
-  }
-  return term;
+CostTermBuilder::LayerWork CostTermBuilder::work(const LayerPlan& layer, int index, int rank,
+                                                 std::optional<double>& whole) {
+  LayerWork work{kernels_.of(layer, rank, whole), {}, {}};
+  add_traffic(work, layer, index, rank);
+  return work;
 }
 
-RankTerms CostTermBuilder::on_rank(const LayerPlan& layer, const KernelTerm& kernel,
-                                   const std::vector<PlannedTraffic>& items, const Grid& grid, int rank) {
-  RankTerms terms{rank, kernel, {}};
-  terms.movements.reserve(items.size());
-  for (const PlannedTraffic& item : items) {
-    if (item.pass == Pass::stages && item.verb == Verb::exchange) continue;  // transfer() counts it
-    const std::size_t pass = item.pass == Pass::backward_data ? 1 : item.pass == Pass::backward_filter ? 2 : 0;
-    terms.movements.push_back({movement(item, grid, rank), pass, part_of(item.purpose),
-                               hides_behind(layer, item, split_), item.purpose == Purpose::input});
+/// Adds the messages of a microbatch inside the layer's stage, each with the computation that hides it.
+void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank) {
+  OpTraffic traffic(plan_, layer, index, 0, plan_.grid_of(index).first_rank() + rank);
+  constexpr std::size_t none = static_cast<std::size_t>(-1);
+  std::size_t started = none;  // the first item that travels since start_backward, until backward_data waits for it
+  each_microbatch_op(layer, index, actions_, [&](const StepOp& op) {
+    if (op.kind == StepOp::Kind::send_gradient) return;  // sent by another stage; see transfer()
+    if (op.kind == StepOp::Kind::start_backward) started = traffic.list().size();
+    if (op.kind == StepOp::Kind::backward_data) started = none;
+    if (op.kind == StepOp::Kind::backward_filter)
+      for (std::size_t i = started; i < work.hidden_by.size(); ++i)
+        work.hidden_by[i] = hides_behind(layer, traffic.list()[i], op);
+    op.kind == StepOp::Kind::send_output ? traffic.add_sums(op) : traffic.add(op);
+    for (std::size_t i = work.hidden_by.size(); i < traffic.list().size(); ++i)
+      work.hidden_by.push_back(hides_behind(layer, traffic.list()[i], op));
+  });
+  work.items = std::move(traffic).take();
+}
+
+RankTerms CostTermBuilder::on_rank(const LayerWork& work, const Grid& grid, int rank) {
+  RankTerms terms{rank, work.kernel, {}};
+  terms.movements.reserve(work.items.size());
+  for (std::size_t i = 0; i < work.items.size(); ++i) {
+    const PlannedTraffic& item = work.items[i];
+    terms.movements.push_back({movement(item, grid, rank), number_of(item.pass), part_of(item.purpose),
+                               work.hidden_by[i], item.purpose == Purpose::input});
   }
   return terms;
 }
@@ -281,21 +247,17 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   const bool flat = machine_.levels.size() == 1;  // all routes to other ranks are equivalent
   // The panels of a product come from any rank of the grid, so their level depends on the rank's position.
   const AxisSet even = flat || layer->at.products.empty() ? symmetric_axes(layer) : 0;
-  struct RankWork {
-    KernelTerm kernel;
-    std::vector<PlannedTraffic> items;
-  };
-  EquivalentRanks<RankWork> work_of_ranks;
+  EquivalentRanks<LayerWork> work_of_ranks;
   std::optional<double> whole;
   std::vector<RankTerms> kept;
   for (const int rank : ranks(plan_.stage_of(index))) {
     const int first = representative_rank(grid, rank, even);
     const auto [work, inserted] = work_of_ranks.entry(first);
     if (inserted)
-      *work = {kernel(layer, first, whole), traffic_in_stage(plan_, layer, grid.first_rank() + first)};
+      *work = this->work(layer, index, first, whole);
     else if (flat)
       continue;
-    RankTerms terms = on_rank(layer, work->kernel, work->items, grid, rank);
+    RankTerms terms = on_rank(*work, grid, rank);
     const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
     if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
     std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
@@ -330,11 +292,7 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
     if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
     if (!inserted && machine_.levels.size() == 1) continue;
     GradReduceTerms terms;
-    for (const auto& item : *items)
-      (item.purpose == Purpose::sum        ? terms.sums
-       : item.purpose == Purpose::replicas ? terms.replicas
-                                           : terms.after)
-          .push_back(movement(item, grid, rank));
+    for (const auto& item : *items) list_of(terms, item.op).push_back(movement(item, grid, rank));
     all.push_back(std::move(terms));
   }
   return all;
@@ -354,32 +312,26 @@ UpdateTerms CostTermBuilder::update(int group) const {
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
         updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.offsets(bucket, rank).back();
-    if (!times_.empty())
-      if (const auto found = measured(update_work(updated, plan_.workload), group)) {
-        most.seconds = std::max(most.seconds, found->forward);
-        continue;
-      }
+    if (const auto found = kernels_.measured(update_work(updated, plan_.workload), group)) {
+      most.seconds = std::max(most.seconds, found->forward);
+      continue;
+    }
     // The update reads and writes w and the states, and reads dw.
     most.bytes = std::max(most.bytes, static_cast<double>(updated) * element * (3 + 2 * states));
   }
   return most;
 }
 
-std::vector<Movement> CostTermBuilder::transfer(const StageBoundary& boundary) {
-  const auto element = size_of(plan_.workload.dtype);
+std::vector<Movement> CostTermBuilder::transfer(const StepOp& op) {
+  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(op.layer)];
+  const StageBoundary& boundary = layer.sends_to_stages[static_cast<std::size_t>(op.part)];
+  const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
   std::vector<Movement> all;
-  for (const auto* layout : {&boundary.from, &boundary.to})
-    for (const int inside : representatives(layout->grid())) {
-      const int rank = layout->grid().first_rank() + inside;
-      const TransferPlan plan = boundary.transfer(rank, false);
-      Traffic traffic;
-      int below = 0, above = 0;
-      for (const auto& transfer : layout == &boundary.from ? plan.sends : plan.recvs) {
-        traffic += {1, transfer.box.volume() * element};
-        below = std::max(below, rank - transfer.peer);
-        above = std::max(above, transfer.peer - rank);
-      }
-      if (traffic.messages > 0) all.push_back(movement(exchange_route(machine_, rank, below, above), traffic));
+  for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)})
+    for (const int rank : representatives(layout->grid())) {
+      OpTraffic traffic(plan_, layer, op.layer, 0, layout->grid().first_rank() + rank);
+      traffic.add_transfer(*end);
+      for (const auto& item : traffic.list()) all.push_back(movement(item, layout->grid(), rank));
     }
   return all;
 }

@@ -2,13 +2,12 @@
 
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/cost_terms.hpp"
+#include "strategies/cost/kernel_terms.hpp"
 
 #include <optional>
+#include <span>
 
 namespace partita {
-
-/// True if the schedule splits a backward pass into its data half and its filter half.
-bool splits_backward(const Schedule& schedule);
 
 /// Returns how many ranks share the links of one unit (of a node, at the level between nodes) if `concurrent` ranks
 /// communicate at the same time. It is at most the number of ranks in the unit.
@@ -18,8 +17,9 @@ double sharing(const Machine& machine, int level, double concurrent);
 /// ranks above it.
 Route exchange_route(const Machine& machine, int rank, int below, int above);
 
-/// Builds the cost terms of the pieces of a plan. Of the machine it reads only how many ranks a unit of each level
-/// holds.
+/// Builds the cost terms of the pieces of a plan, from the operations that the executor runs (layer_ops.hpp): one that
+/// computes gives work of a kernel, and its messages (OpTraffic) give movements. Of the machine it reads only how many
+/// ranks a unit of each level holds.
 class CostTermBuilder {
  public:
   /// `split`: the schedule splits the backward pass into two halves. `whole`: the plan's only grid stands for this
@@ -39,11 +39,12 @@ class CostTermBuilder {
   std::vector<GradReduceTerms> sums(int layer);
   /// Returns the terms of the weight update of a group.
   UpdateTerms update(int group) const;
-  /// Returns the transfer of a layer's output to another stage: one entry per representative that sends or receives.
-  std::vector<Movement> transfer(const StageBoundary& boundary);
+  /// Returns one transfer of a layer between stages, of an operation send_output: one entry per representative that
+  /// sends or receives.
+  std::vector<Movement> transfer(const StepOp& op);
   /// Returns the terms of one item of traffic of a rank of the grid.
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
-  KernelTerm kernel(const LayerPlan& layer, int rank) const;
+  KernelTerm kernel(int layer, int rank) const;
 
  private:
   /// The world ranks that take part in a collective.
@@ -55,20 +56,23 @@ class CostTermBuilder {
   Route route(const PlannedTraffic& item, const Grid& grid, int rank) const;
   Movement movement(const Route& route, const Traffic& traffic);
   int number(const Route& route);
-  KernelTerm kernel(const LayerPlan& layer, int rank, std::optional<double>& whole) const;
-  std::optional<LayerTimes> measured(const std::string& work, int group) const;
-  double flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const;
-  RankTerms on_rank(const LayerPlan& layer, const KernelTerm& kernel, const std::vector<PlannedTraffic>& items,
-                    const Grid& grid, int rank);
+  /// What one rank does for one microbatch of a layer.
+  struct LayerWork {
+    KernelTerm kernel;
+    std::vector<PlannedTraffic> items;
+    std::vector<int> hidden_by;  // by item: as LayerMovement::hidden_by
+  };
+  LayerWork work(const LayerPlan& layer, int index, int rank, std::optional<double>& whole);
+  void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank);
+  RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
   const std::vector<int>& ranks(int stage);
   std::optional<AxisSet> even_sums(int layer);
 
   const Plan& plan_;
   const Machine& machine_;
-  const KernelTimes& times_;
-  bool split_;
+  std::span<const Action::Kind> actions_;  // of a microbatch
   const Grid* whole_;
-  std::vector<Loop> loops_;      // by stage: the loop in which its layers are timed; empty without times
+  KernelTerms kernels_;
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // by stage: the examined ranks

@@ -1,4 +1,4 @@
-#include "partita/strategies/cost/collective_cost.hpp"
+#include "strategies/cost/collective_cost.hpp"
 
 #include "partita/base/error.hpp"
 

@@ -1,7 +1,7 @@
-#include "partita/strategies/cost/collective_traffic.hpp"
+#include "strategies/cost/collective_traffic.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/layout.hpp"
-#include "partita/strategies/cost/collective_cost.hpp"
+#include "strategies/cost/collective_cost.hpp"
 
 #include <algorithm>
 #include <bit>

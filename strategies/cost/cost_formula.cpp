@@ -5,12 +5,14 @@
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 #include <map>
 #include <memory_resource>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace partita {
 
@@ -57,28 +59,23 @@ std::pair<double, double> run_single_stage(const std::vector<Action>& actions, c
 class CostFormula::Parts {
  public:
   Parts(const Plan& plan, const Machine& machine, const KernelTimes& times)
-      : plan_(plan), units_(units(machine)), graph_(graph_of(plan)), larger_share_(share_of_larger_microbatches(plan)) {
+      : plan_(plan),
+        units_(units(machine)),
+        graph_(graph_of(plan)),
+        actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))),
+        larger_share_(share_of_larger_microbatches(plan)) {
     CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
     groups_.resize(plan.stage_of_group.size());
     TermsCache cache;
-    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const int index = static_cast<int>(i), distinct = distinct_number(builder, cache, index);
-      Group& group = groups_[static_cast<std::size_t>(plan.layers[i].group)];
-      group.layers.push_back({index, distinct, -1});
-      if (plan.workload.training)
-        if (auto sums = builder.sums(index); !sums.empty()) {
-          group.layers.back().sums = static_cast<int>(sums_.size());
-          sums_.push_back(std::move(sums));
-        }
-      for (const auto& boundary : plan.layers[i].sends_to_stages)
-        transfers_.push_back(
-            {plan.layers[i].group, boundary.group, plan.layers[i].has_backward(), builder.transfer(boundary)});
+    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+      groups_[static_cast<std::size_t>(layer.group)].layers.push_back({i, distinct_number(builder, cache, i), -1});
+      add_transfers(builder, layer, i);
     }
-    for (std::size_t group = 0; plan.workload.training && group < groups_.size(); ++group)
-      groups_[group].update = builder.update(static_cast<int>(group));
-    for (Group& group : groups_) {
-      std::reverse(group.layers.begin(), group.layers.end());
-      group.counts = count_distinct(group.layers);
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      groups_[group].counts = count_distinct(groups_[group].layers);
+      order_layers(builder, groups_[group]);
+      if (plan.workload.training) add_update(builder, static_cast<int>(group));
     }
     terms_ = std::move(builder).take();
   }
@@ -121,9 +118,8 @@ class CostFormula::Parts {
     int index = 0, distinct = 0, sums = -1;
   };
   struct Group {
-    std::vector<Layer> layers;  // in the order of the backward pass: last layer first
-    std::vector<std::pair<int, int>>
-        counts;  // each index into distinct_ in ascending order, and how many layers have it
+    std::vector<Layer> layers;                // in the order of a microbatch's last action
+    std::vector<std::pair<int, int>> counts;  // each index into distinct_, ascending, and how many layers have it
     UpdateTerms update;
   };
   /// Indices into layer_terms_ for a microbatch of the larger and of the smaller size; -1 if there is no such size.
@@ -131,8 +127,8 @@ class CostFormula::Parts {
     int larger = 0, smaller = -1;
   };
   struct Transfer {
-    int from = 0, to = 0;  // groups
-    bool gradient = false;
+    int from = 0, to = 0;   // groups
+    bool gradient = false;  // the output's gradient comes back
     std::vector<Movement> ranks;
   };
   struct Priced {
@@ -163,10 +159,50 @@ class CostFormula::Parts {
   struct TermsCache {
     std::pmr::monotonic_buffer_resource memory{1 << 14};  // bytes; enough for about a hundred distinct layers
     std::pmr::unordered_multimap<const LayerBinding*, KnownBinding> bindings{&memory};
-    std::pmr::map<std::pair<int, int>, int> sizes{
-        &memory};  // indices into layer_terms_ of both sizes -> index in distinct_
+    std::pmr::map<std::pair<int, int>, int> sizes{&memory};  // indices of both sizes' terms -> index in distinct_
     std::pmr::unordered_map<std::size_t, std::pmr::vector<KnownLayer>> layers{&memory};  // by cost_hash
   };
+
+  /// Adds the transfers of a layer's output to other stages, and notes whether its gradient comes back.
+  void add_transfers(CostTermBuilder& builder, const LayerPlan& layer, int index) {
+    using enum StepOp::Kind;
+    for (const auto& boundary : layer.sends_to_stages)
+      each_transfer_op(layer, index, send_output, boundary.group, [&](const StepOp& op) {
+        Transfer transfer{layer.group, boundary.group, false, builder.transfer(op)};
+        const auto comes_back = [&](const StepOp&) { transfer.gradient = true; };
+        if (plan_.workload.training) each_transfer_op(layer, index, send_gradient, boundary.group, comes_back);
+        transfers_.push_back(std::move(transfer));
+      });
+  }
+
+  /// Brings the layers of a group, which are in model order, into the order of the last action of a microbatch, and
+  /// adds the sums of gradients that start there.
+  void order_layers(CostTermBuilder& builder, Group& group) {
+    const auto layers = std::exchange(group.layers, {});
+    each_layer_of(actions_.back(), 0, static_cast<int>(layers.size()), [&](int i) {
+      Layer layer = layers[static_cast<std::size_t>(i)];
+      const auto sum = [&](const StepOp& op) {
+        if (op.kind == StepOp::Kind::sum_gradients) layer.sums = add_sums(builder, layer.index);
+      };
+      const LayerPlan& bound = plan_.layers[static_cast<std::size_t>(layer.index)];
+      if (plan_.workload.training) each_end_op(bound, layer.index, actions_.back(), true, sum);
+      group.layers.push_back(layer);
+    });
+  }
+
+  /// Returns the index in sums_ of the gradient sums that a layer completes, or -1.
+  int add_sums(CostTermBuilder& builder, int layer) {
+    auto sums = builder.sums(layer);
+    if (sums.empty()) return -1;
+    sums_.push_back(std::move(sums));
+    return static_cast<int>(sums_.size()) - 1;
+  }
+
+  void add_update(const CostTermBuilder& builder, int group) {
+    each_group_op(plan_, Action::Kind::step, false, [&](const StepOp& op) {
+      if (op.kind == StepOp::Kind::update) groups_[static_cast<std::size_t>(group)].update = builder.update(group);
+    });
+  }
 
   static std::vector<std::pair<int, int>> count_distinct(const std::vector<Layer>& layers) {
     std::vector<int> all;
@@ -237,7 +273,7 @@ class CostFormula::Parts {
     priced.sums.reserve(sums_.size());
     for (const auto& ranks : sums_) priced.sums.push_back(rates.grad_reduce(ranks));
     for (const Group& group : groups_) priced.times.groups.push_back(times_of(group, rates, priced));
-    add_transfers(rates, priced);
+    time_transfers(rates, priced);
     return priced;
   }
 
@@ -267,9 +303,9 @@ class CostFormula::Parts {
     return times;
   }
 
-  /// Adds the transfers between stages. The part that overlaps with computation delays neither stage. Each of the two
-  /// stages is busy for half of the rest: one copies out, the other copies in.
-  void add_transfers(const MachineRates& rates, Priced& priced) const {
+  /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with
+  /// computation delays neither stage. For half of the rest each stage is busy: one copies out, the other copies in.
+  void time_transfers(const MachineRates& rates, Priced& priced) const {
     const auto edges = static_cast<std::size_t>(graph_.edges());
     priced.transfers.assign(edges, 0);
     priced.times.edges.assign(edges, 0);
@@ -280,12 +316,11 @@ class CostFormula::Parts {
       priced.transfers[edge] += transfer.seconds;
       priced.times.edges[edge] += transfer.seconds * transfer.overlap;
       const double busy = transfer.seconds * (1 - transfer.overlap) / 2;
-      const bool back = plan_.workload.training && gradient;
       for (const int each : {from, to}) {
         const auto group = static_cast<std::size_t>(each);
         priced.times.groups[group].forward += busy;
-        if (back) priced.times.groups[group].backward_data += busy;
-        priced.busy[group] += back ? 2 * busy : busy;
+        if (gradient) priced.times.groups[group].backward_data += busy;
+        priced.busy[group] += gradient ? 2 * busy : busy;
       }
     }
   }
@@ -314,16 +349,17 @@ class CostFormula::Parts {
     for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
       const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
       const AxisSet symmetric = symmetric_axes(plan_, stage);
-      for (const int grid_rank : representatives(grid)) {
-        if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
-        const int rank = grid.first_rank() + grid_rank;
-        if (const MemoryPeak memory = peak_memory(plan_, rank); memory.total > worst.memory.total) {
+      std::vector<int> ranks;
+      for (const int rank : representatives(grid))
+        if (representative_rank(grid, rank, symmetric) == rank) ranks.push_back(grid.first_rank() + rank);
+      const StepProgram program(plan_, stage);
+      for (const int rank : ranks)
+        if (const MemoryPeak memory = peak_memory(program, rank); memory.total > worst.memory.total) {
           worst.memory = memory;
           worst.memory_rank = rank;
         }
-        if (const Traffic traffic = rank_traffic(plan_, rank); traffic.bytes > worst.traffic.bytes)
-          worst.traffic = traffic;
-      }
+      for (const Traffic& traffic : rank_traffic(program, ranks))
+        if (traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
     }
     return worst;
   }
@@ -331,7 +367,8 @@ class CostFormula::Parts {
   const Plan& plan_;
   std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
-  double larger_share_;  // the share of microbatches of the larger size
+  std::span<const Action::Kind> actions_;  // of a microbatch
+  double larger_share_;                    // the share of microbatches of the larger size
   CostTerms terms_;
   std::vector<std::vector<RankTerms>> layer_terms_;  // one per distinct layer and microbatch size
   std::vector<Sizes> distinct_;

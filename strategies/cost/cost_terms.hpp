@@ -1,8 +1,8 @@
 #pragma once
 
 #include "partita/base/collective_algorithm.hpp"
-#include "partita/strategies/cost/collective_cost.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "strategies/cost/collective_cost.hpp"
 
 #include <array>
 #include <vector>

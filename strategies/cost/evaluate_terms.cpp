@@ -13,8 +13,8 @@ double bandwidth(const Level& level, double sharing) {
 }
 
 const Curve* curve(const Machine& machine, KernelKind kind) {
-  auto found = machine.efficiency.find(std::string(key(kind)));
-  if (found == machine.efficiency.end()) found = machine.efficiency.find("");
+  auto found = machine.efficiency.find(kind);
+  if (found == machine.efficiency.end()) found = machine.efficiency.find(KernelKind::others);
   return found == machine.efficiency.end() ? nullptr : &found->second;
 }
 
@@ -23,15 +23,6 @@ double total(const LayerCost& cost) {
 }
 
 }  // namespace
-
-std::string_view key(KernelKind kind) {
-  switch (kind) {
-    case KernelKind::others: return "";
-    case KernelKind::conv: return "conv";
-    case KernelKind::product: return "product";
-  }
-  return "";
-}
 
 MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
     : terms_(terms),

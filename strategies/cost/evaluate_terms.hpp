@@ -4,9 +4,6 @@
 
 namespace partita {
 
-/// Returns the key of the kernel kind in Machine::efficiency.
-std::string_view key(KernelKind kind);
-
 /// Turns terms into seconds with the constants of a machine.
 /// @pre The terms and the machine outlive it.
 class MachineRates {

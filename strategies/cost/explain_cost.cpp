@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 namespace partita {
 
@@ -74,12 +75,12 @@ std::string measured(const KernelTimes& times, const std::string& work, Loop loo
 
 /// Returns where a kernel's share comes from, e.g. "[efficiency.others], as there is no [efficiency.conv] (assumed)".
 std::string share_source(const Machine& machine, KernelKind kind) {
-  const std::string own(key(kind));
-  const auto found = machine.efficiency.find(own), others = machine.efficiency.find("");
-  if (found == machine.efficiency.end() && others == machine.efficiency.end()) return "no efficiency given";
-  if (own.empty()) return fmt::format("[efficiency.others] ({})", others->second.source);
-  if (found != machine.efficiency.end()) return fmt::format("[efficiency.{}] ({})", own, found->second.source);
-  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", own, others->second.source);
+  const auto found = machine.efficiency.find(kind), others = machine.efficiency.find(KernelKind::others);
+  if (found != machine.efficiency.end())
+    return fmt::format("[efficiency.{}] ({})", partita::name(kind), found->second.source);
+  if (others == machine.efficiency.end()) return "no efficiency given";
+  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", partita::name(kind),
+                     others->second.source);
 }
 
 std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel) {
@@ -102,7 +103,7 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
       fmt::format("{}: {} per microbatch of {} samples, on rank {} of its grid, the slowest\n", layer.name,
                   time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
                   plan.samples(0).extent(), cost.rank);
-  const KernelTerm kernel = builder.kernel(layer, cost.rank);
+  const KernelTerm kernel = builder.kernel(index, cost.rank);
   const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
                                                       timed_loop(plan, plan.stage_of(index)))
                                            : work_formula(MachineRates(builder.terms(), machine), machine, kernel);

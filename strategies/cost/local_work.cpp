@@ -41,7 +41,7 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
   text += fmt::format(" y {}{}", extents(layer->at.y.owned(rank)), conversions(layer->redistribute_output, rank));
   if (back) text += conversions(layer->redistribute_dy, rank) + halo(layer->at.dy_halo, rank);
   for (const auto& product : layer->at.products)
-    text += fmt::format(" {}: {} {} {}", product.algorithm, extents(product.a_used.owned(rank)),
+    text += fmt::format(" {}: {} {} {}", name(product.algorithm), extents(product.a_used.owned(rank)),
                         extents(product.b_used.owned(rank)), product.panels.size());
   for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
   return text;

@@ -5,9 +5,9 @@
 
 namespace partita {
 
-/// Returns which computation hides a transfer of a layer, as LayerMovement::hidden_by: 0 for forward, 1 for backward
-/// data, 2 for backward filter, recomputed_forward, or -1 for none. `split`: the gradients of x and w are separate
-/// actions, so dw does not run during the halo exchange of dy.
-int hides_behind(const LayerPlan& layer, const PlannedTraffic& item, bool split);
+/// Returns which computation of the operation `op` hides a transfer of a layer that travels at that time, as
+/// LayerMovement::hidden_by: 0 for forward, 1 for backward data, 2 for backward filter, recomputed_forward, or -1 for
+/// none.
+int hides_behind(const LayerPlan& layer, const PlannedTraffic& item, const StepOp& op);
 
 }  // namespace partita

@@ -62,15 +62,12 @@ AxisSet uneven(const ProductPlan& product) {
 
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b) {
   if (a.recompute != b.recompute || !a.sends_to_stages.empty() || !b.sends_to_stages.empty()) return false;
-  return a.binding == b.binding ||
-         (a.op->kind() == b.op->kind() && a.op->describe() == b.op->describe() && *a.binding == *b.binding);
+  return a.binding == b.binding || (equal_operators(*a.op, *b.op) && *a.binding == *b.binding);
 }
 
 std::size_t cost_hash(const LayerPlan& layer) {
-  std::size_t cost_hash = std::hash<std::string_view>()(layer.op->kind());
-  const auto mix = [&](std::size_t value) {
-    cost_hash = (cost_hash ^ value) * 0x9e3779b97f4a7c15U;
-  };  // Fibonacci hashing
+  std::size_t hash = std::hash<std::string_view>()(layer.op->kind());
+  const auto mix = [&](std::size_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15U; };  // Fibonacci hashing
   const auto mix_shape = [&](const Shape& shape) {
     for (int d = 0; d < shape.dims(); ++d) mix(static_cast<std::size_t>(shape.extent(d)));
   };
@@ -78,7 +75,7 @@ std::size_t cost_hash(const LayerPlan& layer) {
   for (const Shape& shape : layer->input_shapes) mix_shape(shape);
   for (const auto& w : layer->at.w) mix_shape(w.shape());
   mix(layer->at.y.sharding() << 16U | layer->y.sharding());
-  return cost_hash;
+  return hash;
 }
 
 AxisSet symmetric_axes(const LayerPlan& layer) {

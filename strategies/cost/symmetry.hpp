@@ -7,7 +7,8 @@
 namespace partita {
 
 /// True if two layers of one stage have the same operator, layouts, redistributions and recomputation, and neither
-/// sends to other stages. They then cost the same on every rank, except for the gradient sums that they complete.
+/// sends to other stages. They then cost the same on every rank, except for the gradient sums that they complete. The
+/// windows of halos are not compared: equal operators have equal ones, which is a duty of Operator::describe().
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b);
 
 /// A hash consistent with equivalent_cost(). It is cheap to compute.

@@ -70,9 +70,8 @@ std::string Machine::print() const {
   std::string text = fmt::format("name = {}\n", quoted(name)) + line(fields::memory, memory) +
                      line(fields::memory_bandwidth, memory_bandwidth) + line(fields::arithmetic, arithmetic) +
                      line(fields::kernel, kernel);
-  for (const auto& [kernels, curve] : efficiency)
-    text += fmt::format("\n[efficiency.{}]\n", kernels.empty() ? "others" : kernels) +
-            lines(curve, units::operations, units::share);
+  for (const auto& [kind, curve] : efficiency)
+    text += fmt::format("\n[efficiency.{}]\n", partita::name(kind)) + lines(curve, units::operations, units::share);
   for (const auto& level : levels) text += print_level(level);
   return text;
 }
@@ -102,7 +101,9 @@ Machine default_machine() {
           {10e9, "assumed: half of the memory bandwidth of two cores"},
           {90e9, "assumed: a core with AVX-512"},
           {1e-6, "assumed: a function call and its setup"},
-          {{"", {{{1, 0.1}}, "assumed: loops without fused operations"}}, {"conv", dense}, {"product", dense}},
+          {{KernelKind::others, {{{1, 0.1}}, "assumed: loops without fused operations"}},
+           {KernelKind::conv, dense},
+           {KernelKind::product, dense}},
           {node}};
 }
 

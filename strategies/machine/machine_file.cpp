@@ -133,21 +133,24 @@ Curve read_curve(const Reader& reader, const toml::table& table, const std::stri
 }
 
 /// [efficiency.conv] Gflop = [1, 16] share = [0.6, 0.9] from = "..."
-std::map<std::string, Curve> read_efficiency(const Reader& reader, const toml::table& root) {
-  static const std::vector<std::string> kinds{"conv", "product", "others"};
+std::map<KernelKind, Curve> read_efficiency(const Reader& reader, const toml::table& root) {
+  static constexpr KernelKind all[] = {KernelKind::conv, KernelKind::product, KernelKind::others};
+  std::vector<std::string> kinds;
+  for (const KernelKind kind : all) kinds.emplace_back(name(kind));
   const auto* node = root.get("efficiency");
   const auto* tables = node == nullptr ? nullptr : node->as_table();
   if (tables == nullptr || !tables->contains("others"))
     reader.refuse(node == nullptr ? root : *node,
                   "the machine lacks [efficiency.others]; add Gflop = [1], share = [0.5] and from = \"...\"");
   reader.check_keys(*tables, kinds, "[efficiency]");
-  std::map<std::string, Curve> efficiency;
-  for (const auto& [key, entry] : *tables) {
-    const auto what = fmt::format("[efficiency.{}]", key.str());
-    if (!entry.is_table()) reader.refuse(entry, "the efficiency must be written as {}", what);
-    check_units(reader, *entry.as_table(), what, {&units::operations, &units::share}, {"from"});
-    efficiency[key == "others" ? "" : std::string(key.str())] =
-        read_curve(reader, *entry.as_table(), what, fields::operations, fields::efficiency);
+  std::map<KernelKind, Curve> efficiency;
+  for (const KernelKind kind : all) {
+    const auto* entry = tables->get(name(kind));
+    if (entry == nullptr) continue;
+    const auto what = fmt::format("[efficiency.{}]", name(kind));
+    if (!entry->is_table()) reader.refuse(*entry, "the efficiency must be written as {}", what);
+    check_units(reader, *entry->as_table(), what, {&units::operations, &units::share}, {"from"});
+    efficiency[kind] = read_curve(reader, *entry->as_table(), what, fields::operations, fields::efficiency);
   }
   return efficiency;
 }

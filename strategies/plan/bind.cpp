@@ -1,6 +1,7 @@
 #include "strategies/plan/bind.hpp"
 #include "partita/base/error.hpp"
 #include "strategies/declare/rules.hpp"
+#include "strategies/plan/check_layouts.hpp"
 #include "strategies/plan/stages.hpp"
 
 #include <algorithm>
@@ -142,6 +143,7 @@ class Binder {
     for (const auto& weight : made.weights) check_countable(weight.shape);
     LayoutRequest request = read_request(*layer.op, settings, stage, made);
     made.at = layouts(*layer.op, request, known);
+    check_layouts(made, grid(stage), plan_.workload.training);
     made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
@@ -187,7 +189,7 @@ class Binder {
       request.output = Layout(made.shape, grid(stage));
     if (settings.weights.text != nullptr && !made.weights.empty())
       request.weights = read(settings.weights, made.weights[0].shape, stage, "weights", made.notes);
-    request.algorithm = read_algorithm(op, settings.algorithm, made);
+    request.algorithms = read_algorithms(op, settings.algorithm, made);
     return request;
   }
 
@@ -215,24 +217,28 @@ class Binder {
     made.notes.push_back(fmt::format("{} of \"{}\": it has no {}", key, setting.rule->match, lacks));
   }
 
-  /// Returns "auto" if no algorithm is set, or if a pattern names an algorithm that this kind of layer does not have.
-  static std::string read_algorithm(const Operator& op, const Setting& setting, LayerBinding& made) {
-    if (setting.text == nullptr || *setting.text == "auto") return "auto";
-    auto names = op.algorithms();
+  /// Returns one algorithm per product. Returns none if no algorithm is set, or if a pattern names one and this kind of
+  /// layer has no choice.
+  static std::vector<Algorithm> read_algorithms(const Operator& op, const Setting& setting, LayerBinding& made) {
+    if (setting.text == nullptr || *setting.text == name(Algorithm::automatic)) return {};
+    auto names = names_of(op.algorithms());
     if (!setting.rule->exact() && names.empty()) {
       made.notes.push_back(fmt::format("algorithm of \"{}\": the layer has only one", setting.rule->match));
-      return "auto";
+      return {};
     }
-    names.insert(names.begin(), "auto");
+    names.insert(names.begin(), std::string(name(Algorithm::automatic)));
     const auto asked = named_algorithms(*setting.text);
     if (static_cast<int>(asked.size()) > op.products())
       fail("{}: algorithm = \"{}\": a {} takes up to {} names, not {}", setting.rule->place, *setting.text, op.kind(),
            op.products(), asked.size());
-    for (const auto& one : asked)
+    std::vector<Algorithm> algorithms;
+    for (const auto& one : asked) {
       if (std::find(names.begin(), names.end(), one) == names.end())
         fail("{}: algorithm = \"{}\": there is no \"{}\"; a {} has {}{}", setting.rule->place, *setting.text, one,
              op.kind(), quoted_list(names), did_you_mean(one, names));
-    return *setting.text;
+      algorithms.push_back(*algorithm_named(one));
+    }
+    return algorithms;
   }
 
   /// Plans the redistributions on all sides of a layer whose layouts are known.
@@ -322,6 +328,15 @@ void bind_second_replica(Plan& plan, const Model& model, const Strategy& strateg
 
 }  // namespace
 
+int microbatches_of(const Strategy& strategy, const Workload& workload) {
+  return static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+}
+
+Workload microbatch_of(Workload step, int microbatches) {
+  step.batch = (step.batch + microbatches - 1) / microbatches;
+  return step;
+}
+
 Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload) {
   return Binder(model, strategy, workload).bind();
 }
@@ -344,9 +359,8 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
         "the boundaries of the {} stages are open; close them with place_stages(), or name the layers of each "
         "group in [[group]] entries",
         strategy.stage_count());
-  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
-  Workload one = workload;
-  one.batch = (workload.batch + microbatches - 1) / microbatches;
+  const int microbatches = microbatches_of(strategy, workload);
+  const Workload one = microbatch_of(workload, microbatches);
   Plan plan = bind_layers(model, strategy, one);
   if (workload.batch % microbatches != 0) {
     Workload less = one;

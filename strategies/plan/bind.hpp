@@ -5,6 +5,11 @@
 
 namespace partita {
 
+/// Returns the number of microbatches of a step: as many as the strategy says, but at most one per sample.
+int microbatches_of(const Strategy& strategy, const Workload& workload);
+/// Returns the workload of the largest of a step's microbatches.
+Workload microbatch_of(Workload step, int microbatches);
+
 /// Does what bind() does, and takes schedules from `made`, which calls share.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
 

@@ -2,10 +2,34 @@
 
 #include "partita/strategies/plan/step.hpp"
 
+#include <span>
+
 namespace partita {
 
-// The order of operations inside one layer. StepProgram combines the layers of a stage. Traffic and cost look at one
-// layer alone.
+// The order of operations inside one layer, of layers inside one action, and of actions of one microbatch. StepProgram
+// composes a stage's step of these functions. The cost model and the traffic of one microbatch look at one layer alone
+// and visit the same operations.
+
+/// True if the schedule splits a backward pass into its data half and its filter half.
+bool splits_backward(const Schedule& schedule);
+
+/// Returns the actions that each microbatch passes through, in order: forward and, in training, backward or its two
+/// halves.
+std::span<const Action::Kind> microbatch_actions(bool training, bool split);
+
+/// Returns true for the actions that compute gradients of weights.
+inline bool forms_gradients(Action::Kind kind) {
+  return kind == Action::Kind::backward || kind == Action::Kind::backward_filter;
+}
+
+/// Calls visit(layer) for the layers [first, end) of a group, in the order in which an action runs them.
+template <class Visit>
+void each_layer_of(Action::Kind kind, int first, int end, Visit&& visit) {
+  if (kind == Action::Kind::forward)
+    for (int i = first; i < end; ++i) visit(i);
+  else
+    for (int i = end; i-- > first;) visit(i);
+}
 
 /// Calls visit(op) for each operation of a layer's forward.
 template <class Visit>
@@ -18,31 +42,119 @@ void each_forward_op(const LayerPlan& layer, int index, bool recompute, Visit&& 
   visit(StepOp{release_work, recompute, 0, index});
 }
 
-/// Calls visit(op) for each operation of a layer's backward up to its dx. With `filter`, dw is computed before dx;
-/// otherwise a later action computes it.
+/// Calls visit(op) for each operation with which a backward action computes a layer's gradients. A whole backward
+/// computes dw before dx, while the messages of start_backward travel.
 template <class Visit>
-void each_backward_op(const LayerPlan& layer, int index, bool filter, Visit&& visit) {
+void each_gradient_op(const LayerPlan& layer, int index, Action::Kind kind, Visit&& visit) {
   using enum StepOp::Kind;
-  if (!layer.has_backward()) return;
+  const bool dw = kind != Action::Kind::backward_data && layer.trains();
+  if (kind == Action::Kind::backward_filter) {
+    if (dw) visit(StepOp{backward_filter, false, 0, index});
+    return;
+  }
+  const bool dx = layer.needs_any_dx();
+  if (!dx && !dw && !layer.trains()) return;
   if (!layer.op->is_loss()) visit(StepOp{redistribute_dy, false, 0, index});
   visit(StepOp{start_backward, false, 0, index});
-  if (filter && layer.trains()) visit(StepOp{backward_filter, false, 0, index});
-  if (layer.needs_any_dx()) {
-    visit(StepOp{backward_data, false, 0, index});
-    for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      if (layer->needs_dx[j]) visit(StepOp{redistribute_dx, false, static_cast<std::int16_t>(j), index});
-    visit(StepOp{release_work, false, 0, index});
+  if (dw) visit(StepOp{backward_filter, false, 0, index});
+  if (!dx) return;
+  visit(StepOp{backward_data, false, 0, index});
+  for (std::size_t j = 0; j < layer.inputs.size(); ++j)
+    if (layer->needs_dx[j]) visit(StepOp{redistribute_dx, false, static_cast<std::int16_t>(j), index});
+  visit(StepOp{release_work, false, 0, index});
+}
+
+/// Calls visit(op) for each operation with which a backward action ends a layer, after its gradients. `last`: no later
+/// action of the step computes gradients of the group's weights, so the layer's gradients are summed.
+template <class Visit>
+void each_end_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
+  using enum StepOp::Kind;
+  const bool data = kind == Action::Kind::backward_data;
+  if (kind == Action::Kind::backward && layer.has_backward()) visit(StepOp{release_dy, false, 0, index});
+  if (last && !data) visit(StepOp{sum_gradients, false, 0, index});
+  if (!data || !layer.trains()) visit(StepOp{release_layer, false, 0, index});
+  visit(StepOp{progress, false, 0, index});
+}
+
+/// Calls visit(op) for each operation of a layer in a backward action, without recomputation; `last` as in
+/// each_end_op().
+template <class Visit>
+void each_backward_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
+  each_gradient_op(layer, index, kind, visit);
+  each_end_op(layer, index, kind, last, visit);
+}
+
+/// Calls visit(op) for each operation of a layer in one action of a microbatch, `last` as in each_end_op(). If a
+/// layer is recomputed for one of its readers, StepProgram recomputes it at that reader's turn.
+template <class Visit>
+void each_layer_op(const LayerPlan& layer, int index, Action::Kind kind, bool last, Visit&& visit) {
+  if (kind == Action::Kind::forward) return each_forward_op(layer, index, false, visit);
+  if (layer.recompute && kind != Action::Kind::backward_filter) each_forward_op(layer, index, true, visit);
+  each_backward_op(layer, index, kind, last, visit);
+}
+
+/// Calls visit(op) for the transfers of one kind (send_... or receive_...) of a layer's output to the group `consumer`,
+/// or of its gradient back.
+template <class Visit>
+void each_transfer_op(const LayerPlan& layer, int index, StepOp::Kind kind, int consumer, Visit&& visit) {
+  const bool back = kind == StepOp::Kind::send_gradient || kind == StepOp::Kind::receive_gradient;
+  if (back && !layer.has_backward()) return;
+  for (std::size_t b = 0; b < layer.sends_to_stages.size(); ++b)
+    if (layer.sends_to_stages[b].group == consumer) visit(StepOp{kind, false, static_cast<std::int16_t>(b), index});
+}
+
+/// Calls visit(op) for each operation of a layer for one microbatch, in order: on its stage and, for
+/// send_gradient, on the stages that read its output.
+template <class Visit>
+void each_microbatch_op(const LayerPlan& layer, int index, std::span<const Action::Kind> actions, Visit&& visit) {
+  const auto transfers = [&](StepOp::Kind kind) {
+    for (const auto& boundary : layer.sends_to_stages) each_transfer_op(layer, index, kind, boundary.group, visit);
+  };
+  for (const Action::Kind kind : actions) {
+    if (kind == Action::Kind::backward || kind == Action::Kind::backward_data) transfers(StepOp::Kind::send_gradient);
+    each_layer_op(layer, index, kind, false, visit);
+    if (kind == Action::Kind::forward) transfers(StepOp::Kind::send_output);
   }
 }
 
-/// Calls visit(op) for every operation of a layer for one microbatch: forward and, in training, recomputation and
-/// backward.
+/// Calls visit(op) for each operation of a group once per step, in an action `reduce` or `step`. `idle`: the stage ran
+/// no microbatch of the group.
 template <class Visit>
-void each_microbatch_op(const LayerPlan& layer, int index, bool training, Visit&& visit) {
-  each_forward_op(layer, index, false, visit);
-  if (!training) return;
-  if (layer.recompute) each_forward_op(layer, index, true, visit);
-  each_backward_op(layer, index, true, visit);
+void each_group_op(const Plan& plan, Action::Kind kind, bool idle, Visit&& visit) {
+  using enum StepOp::Kind;
+  const auto add = [&](StepOp::Kind op) { visit(StepOp{op, false, 0, -1}); };
+  if (kind == Action::Kind::step) return add(update);
+  add(wait_sent_gradients);
+  if (idle) add(sum_zero_gradients);
+  add(finish_sums);
+  if (plan.second_replica) add(add_replicas);
+}
+
+/// Calls visit(op) for each operation after the last action of the step.
+template <class Visit>
+void each_last_op(const Plan& plan, Visit&& visit) {
+  if (plan.grids.size() == 1) return;
+  visit(StepOp{StepOp::Kind::finish_outputs, false, 0, -1});
+  visit(StepOp{StepOp::Kind::share_loss, false, 0, static_cast<int>(plan.layers.size()) - 1});
+}
+
+/// Calls visit(op) for each operation of a layer once per step: those with which its last backward and its group's
+/// reduction and update, and the end of the step, treat the layer.
+template <class Visit>
+void each_step_op(const Plan& plan, int index, Visit&& visit) {
+  using enum StepOp::Kind;
+  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
+  if (plan.workload.training) {
+    const auto sums = [&](const StepOp& op) {
+      if (op.kind == sum_gradients) visit(op);
+    };
+    each_end_op(layer, index, Action::Kind::backward, true, sums);
+    each_group_op(plan, Action::Kind::reduce, false, visit);
+    each_group_op(plan, Action::Kind::step, false, visit);
+  }
+  each_last_op(plan, [&](const StepOp& op) {
+    if (op.layer == index) visit(op);
+  });
 }
 
 }  // namespace partita

@@ -81,7 +81,12 @@ MemoryUse state_memory(const Plan& plan, int world_rank) {
   return use;
 }
 
-MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held) { return replay_memory(plan, rank, held); }
+MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held) {
+  return replay_memory(StepProgram(plan, plan.stage_of_rank(rank)), rank, held);
+}
+MemoryPeak peak_memory(const StepProgram& program, int rank) {
+  return replay_memory(program, rank, state_memory(program.plan(), rank));
+}
 MemoryPeak peak_memory(const Plan& plan, int rank) { return peak_memory(plan, rank, state_memory(plan, rank)); }
 
 void check_memory(const Plan& plan, Index limit) {

@@ -14,16 +14,16 @@ namespace {
 /// buffer.
 class Replay {
  public:
-  Replay(const Plan& plan, int rank, const MemoryUse& held)
-      : plan_(plan),
-        stage_(plan.stage_of_rank(rank)),
-        rank_(plan.rank_in_stage(rank)),
-        program_(plan, stage_),
+  Replay(const StepProgram& program, int rank, const MemoryUse& held)
+      : plan_(program.plan()),
+        stage_(plan_.stage_of_rank(rank)),
+        rank_(plan_.rank_in_stage(rank)),
+        program_(program),
         stage_layers_(program_.stage_layers()),
-        element_(size_of(plan.workload.dtype)),
-        master_(size_of(master_dtype(plan.workload.dtype))),
-        microbatches_(static_cast<std::size_t>(plan.microbatches)),
-        sums_(plan.buckets.size()) {
+        element_(size_of(plan_.workload.dtype)),
+        master_(size_of(master_dtype(plan_.workload.dtype))),
+        microbatches_(static_cast<std::size_t>(plan_.microbatches)),
+        sums_(plan_.buckets.size()) {
     for (std::size_t i = 0; i < memory_classes; ++i) memory_.take(static_cast<MemoryClass>(i), held.bytes[i]);
   }
 
@@ -62,11 +62,11 @@ class Replay {
   }
   int producer(const StepOp& op) const { return layer(op.layer).inputs[static_cast<std::size_t>(op.part)]; }
 
+  /// Replays an operation of a layer's work. Each of these functions passes other operations to the next one.
   void replay(const StepOp& op) {
     using enum StepOp::Kind;
     const auto part = static_cast<std::size_t>(op.part);
     switch (op.kind) {
-      case read_batch: return read();
       case redistribute_input: {
         auto& work = at(op.layer).work;
         work.push_back(convert_layout(at(producer(op)).output, layer(op.layer)->redistribute_input[part]));
@@ -93,6 +93,13 @@ class Replay {
         if (!sum) sum = gradient;
         return;
       }
+      default: return replay_release(op);
+    }
+  }
+
+  void replay_release(const StepOp& op) {
+    using enum StepOp::Kind;
+    switch (op.kind) {
       case release_work: at(op.layer).work.clear(), at(op.layer).y = {}; return;
       case release_dy: at(op.layer).dy = {}; return;
       case release_kept: at(op.layer).kept.clear(); return;
@@ -103,15 +110,13 @@ class Replay {
       case release_previous:
         if (action_.microbatch > 0) *(m_ - 1) = {};
         return;
-      case sum_gradients:
-        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-          if (plan_.buckets[b].last() == op.layer) start_sum(b);
-        return;
-      case sum_zero_gradients:
-        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-          if (group_of(plan_.buckets[b]) == action_.group) start_sum(b);
-        return;
-      case update: return apply_update();
+      default: return replay_transfer(op);
+    }
+  }
+
+  void replay_transfer(const StepOp& op) {
+    using enum StepOp::Kind;
+    switch (op.kind) {
       case send_output: m_->sent.push_back(convert_layout(at(op.layer).output, boundary(op).complete_sums)); return;
       case receive_input:
         at(op.layer).output = hold(MemoryClass::activations, volume(boundary(op).to) * element_);
@@ -126,10 +131,25 @@ class Replay {
         return;
       case wait_gradients: return finish_transfers();
       case wait_sent_gradients: leaving_.clear(); return;
+      default: return replay_step(op);
+    }
+  }
+
+  void replay_step(const StepOp& op) {
+    using enum StepOp::Kind;
+    switch (op.kind) {
+      case read_batch: return read();
+      case sum_gradients:
+        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+          if (plan_.buckets[b].last() == op.layer) start_sum(b);
+        return;
+      case sum_zero_gradients:
+        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+          if (group_of(plan_.buckets[b]) == action_.group) start_sum(b);
+        return;
       case finish_sums: kept_.clear(); return;
-      case add_replicas:
-      case wait_inputs:
-      case progress: return;
+      case update: return apply_update();
+      default: return;  // neither allocates nor frees
     }
   }
 
@@ -258,7 +278,7 @@ class Replay {
   const Plan& plan_;
   int stage_;
   int rank_;  // in the stage's grid
-  StepProgram program_;
+  const StepProgram& program_;
   const StageLayers& stage_layers_;
   Index element_, master_;  // bytes
   MemoryTracker memory_;
@@ -275,6 +295,8 @@ class Replay {
 
 }  // namespace
 
-MemoryPeak replay_memory(const Plan& plan, int rank, const MemoryUse& held) { return Replay(plan, rank, held).run(); }
+MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held) {
+  return Replay(program, rank, held).run();
+}
 
 }  // namespace partita

@@ -4,8 +4,8 @@
 
 namespace partita {
 
-/// Returns the peak memory of `rank` (of the world) in a step. It replays the operations of the step (step.hpp) and
-/// counts the bytes of each buffer. `held` is what the rank holds during the whole step.
-MemoryPeak replay_memory(const Plan& plan, int rank, const MemoryUse& held);
+/// Returns the peak memory of `rank` (of the world) in a step of its stage. It replays the operations of the step
+/// (step.hpp) and counts the bytes of each buffer. `held` is what the rank holds during the whole step.
+MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held);
 
 }  // namespace partita

@@ -12,7 +12,8 @@
 namespace partita {
 
 std::string_view name(StepOp::Kind kind) {
-  static constexpr std::array<std::string_view, 30> names{"read_batch",
+  static constexpr std::array<std::string_view, 33> names{"clear_statistics",
+                                                          "read_batch",
                                                           "redistribute_input",
                                                           "forward",
                                                           "redistribute_output",
@@ -41,7 +42,9 @@ std::string_view name(StepOp::Kind kind) {
                                                           "wait_inputs",
                                                           "wait_gradients",
                                                           "wait_sent_gradients",
-                                                          "progress"};
+                                                          "progress",
+                                                          "finish_outputs",
+                                                          "share_loss"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -66,18 +69,23 @@ class GroupOps {
         first_(static_cast<int>(stage_layers.of_group(action.group).first)),
         end_(static_cast<int>(stage_layers.of_group(action.group).second)) {}
 
+  /// Returns a function that adds an operation.
+  auto append() {
+    return [this](const StepOp& op) { ops_.push_back(op); };
+  }
+
   /// Returns the operations. `last` is true if no later action of the step computes gradients of the group's weights.
   std::vector<StepOp> write(bool last) && {
     if (action_.is_compute()) ops_.reserve(static_cast<std::size_t>(end_ - first_) * ops_of_pass);
     using Kind = Action::Kind;
     switch (action_.kind) {
       case Kind::forward: run_forward(); break;
-      case Kind::backward: run_backward(last); break;
-      case Kind::backward_data: run_backward_data(); break;
-      case Kind::backward_filter: run_backward_filter(last); break;
+      case Kind::backward:
+      case Kind::backward_data:
+      case Kind::backward_filter: run_backward(last); break;
       case Kind::recompute: broken("layers are recomputed inside their backward, not by an action of the schedule");
-      case Kind::reduce: run_reduce(); break;
-      case Kind::step: add(update); break;
+      case Kind::reduce:
+      case Kind::step: each_group_op(plan_, action_.kind, replica_.microbatches == 0, append()); break;
       case Kind::send_output: cross(send_output, action_.group, action_.peer); break;
       case Kind::receive_input: cross(receive_input, action_.peer, action_.group); break;
       case Kind::send_gradient: cross(send_gradient, action_.peer, action_.group); break;
@@ -94,20 +102,17 @@ class GroupOps {
   bool on_stage(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
 
   void add(StepOp::Kind kind, int layer = -1) { ops_.push_back({kind, false, 0, layer}); }
-  auto append() {
-    return [this](const StepOp& op) { ops_.push_back(op); };
-  }
 
   void run_forward() {
     const bool first = action_.group == replica_.first_group;
     if (first && !plan_.workload.training) add(release_previous);
     add(wait_inputs);
     if (first) add(read_batch);
-    for (int i = first_; i < end_; ++i) {
-      each_forward_op(layer(i), i, false, append());
+    each_layer_of(action_.kind, first_, end_, [&](int i) {
+      each_layer_op(layer(i), i, action_.kind, false, append());
       release_after_forward(i);
       add(progress, i);
-    }
+    });
   }
 
   /// Frees the tensors that backward does not need or recomputes, and inputs that no later layer of the stage reads.
@@ -118,41 +123,19 @@ class GroupOps {
   }
   bool keeps(int i) const { return plan_.workload.training && !layer(i).recompute && layer(i).has_backward(); }
 
+  /// Runs a whole backward or one of its halves.
   void run_backward(bool last) {
-    add(wait_gradients);
-    begin_backward();
-    for (int i = end_; i-- > first_;) {
-      if (layer(i).has_backward()) recompute(i);
-      each_backward_op(layer(i), i, true, append());
-      if (layer(i).has_backward()) add(release_dy, i);
-      if (last) add(sum_gradients, i);
-      add(release_layer, i);
-      add(progress, i);
+    const bool data = action_.kind != Action::Kind::backward_filter;
+    if (data) {
+      add(wait_gradients);
+      begin_backward();
     }
-    release_arrived();
-    release_ends();
-  }
-
-  void run_backward_data() {
-    add(wait_gradients);
-    begin_backward();
-    for (int i = end_; i-- > first_;) {
-      if (layer(i).has_backward()) recompute(i);
-      each_backward_op(layer(i), i, false, append());
-      if (!layer(i).trains()) add(release_layer, i);
-      add(progress, i);
-    }
-    release_arrived();
-  }
-
-  void run_backward_filter(bool last) {
-    for (int i = end_; i-- > first_;) {
-      if (layer(i).trains()) add(backward_filter, i);
-      if (last) add(sum_gradients, i);
-      add(release_layer, i);
-      add(progress, i);
-    }
-    release_ends();
+    each_layer_of(action_.kind, first_, end_, [&](int i) {
+      if (data && layer(i).has_backward()) recompute(i);
+      each_backward_op(layer(i), i, action_.kind, last, append());
+    });
+    if (data) release_arrived();
+    if (action_.kind != Action::Kind::backward_data) release_ends();
   }
 
   /// Sets the state after all forwards of the microbatch: which layers kept the tensors for backward, and which outputs
@@ -207,24 +190,11 @@ class GroupOps {
     if (mine(static_cast<int>(layers_.size()) - 1)) add(release_target);
   }
 
-  void run_reduce() {
-    add(wait_sent_gradients);
-    if (replica_.microbatches == 0) add(sum_zero_gradients);
-    add(finish_sums);
-    if (plan_.second_replica) add(add_replicas);
-  }
-
   /// Adds the transfers from layers of the group `producer` to the group `consumer`, or those of gradients back.
   void cross(StepOp::Kind kind, int producer, int consumer) {
-    const bool back = kind == send_gradient || kind == receive_gradient;
     const auto [first, end] = stage_layers_.of_group(producer);
-    for (std::size_t i = first; i < end; ++i) {
-      if (back && !layers_[i].has_backward()) continue;
-      const auto& boundaries = layers_[i].sends_to_stages;
-      for (std::size_t b = 0; b < boundaries.size(); ++b)
-        if (boundaries[b].group == consumer)
-          ops_.push_back({kind, false, static_cast<std::int16_t>(b), static_cast<int>(i)});
-    }
+    for (std::size_t i = first; i < end; ++i)
+      each_transfer_op(layers_[i], static_cast<int>(i), kind, consumer, append());
   }
 
   const Plan& plan_;
@@ -238,26 +208,40 @@ class GroupOps {
   std::vector<StepOp> ops_;
 };
 
-bool forms_gradients(const Action& action) {
-  return action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_filter;
+/// The operations before the first action.
+std::vector<StepOp> ops_before_actions(const Plan& plan, int stage) {
+  std::vector<StepOp> ops;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+    const auto is_statistic = [](const WeightSpec& w) { return !w.trained; };
+    if (plan.replica_on(layer.group, stage) > 0 &&
+        std::any_of(layer->weights.begin(), layer->weights.end(), is_statistic))
+      ops.push_back({clear_statistics, false, 0, i});
+  }
+  return ops;
 }
 
 }  // namespace
 
 StepProgram::StepProgram(const Plan& plan, int stage)
-    : plan_(plan), stage_(stage), stage_layers_(std::make_shared<const StageLayers>(plan, stage)) {
+    : plan_(plan),
+      stage_(stage),
+      stage_layers_(std::make_shared<const StageLayers>(plan, stage)),
+      first_ops_(ops_before_actions(plan, stage)) {
   const StageLayers& stage_layers = *stage_layers_;
   std::map<std::pair<int, int>, int> formed;  // (replica, group) -> number of microbatches whose dw is computed so far
   std::map<std::tuple<Action::Kind, int, int, int, const void*, bool>, std::size_t> known;
   for (const Action& action : actions()) {
     const auto& layers = plan.layers_of(action.microbatch);
-    const bool last = forms_gradients(action) &&
+    const bool last = forms_gradients(action.kind) &&
                       ++formed[{action.replica, action.group}] == stage_layers.replica(action.replica).microbatches;
     const auto [found, fresh] =
         known.try_emplace({action.kind, action.group, action.replica, action.peer, &layers, last}, lists_.size());
-    if (fresh) lists_.push_back(GroupOps(plan, layers, stage_layers, stage, action).write(last));
+    if (fresh) lists_.push_back({action, GroupOps(plan, layers, stage_layers, stage, action).write(last), 0});
+    ++lists_[found->second].times;
     list_of_action_.push_back(found->second);
   }
+  each_last_op(plan, [&](const StepOp& op) { last_ops_.push_back(op); });
 }
 
 }  // namespace partita

@@ -15,32 +15,6 @@ namespace {
 /// Grids are bound with at most this many ranks along the data axis: two ranks stand for any larger number.
 constexpr int shortened = 2;
 
-/// Returns the rule text " H@(y,x)" for those of `axes` with more than one rank; "" if there are none.
-std::string word(char dim, const std::vector<std::pair<std::string, int>>& axes) {
-  std::string text;
-  int count = 0;
-  for (const auto& [name, extent] : axes)
-    if (extent > 1) text += fmt::format("{}{}", count++ == 0 ? "" : ",", name);
-  if (count == 0) return "";
-  return count == 1 ? fmt::format(" {}@{}", dim, text) : fmt::format(" {}@({})", dim, text);
-}
-
-/// Returns the layout patterns of a grid, each once.
-std::vector<std::string> patterns(const Shares& s, const std::string& spatial) {
-  const std::pair<std::string, int> data{"data", s.data}, y{"y", s.y}, x{"x", s.x}, c{"c", s.c};
-  const auto space = [&] {
-    return (spatial.empty() ? "" : word(spatial[0], {y})) + (spatial.size() < 2 ? "" : word(spatial[1], {x}));
-  };
-  std::vector<std::string> all;
-  for (const auto& text : {word('N', {data}) + space() + word('C', {c}), word('N', {data}) + space(),
-                           word('N', {data, y, x}) + word('C', {c}), word('N', {data, y, x, c}),
-                           word('N', {data}) + word('C', {y, x, c}), word('N', {data}) + word('C', {c})}) {
-    const std::string rule = text.empty() ? "" : text.substr(1);
-    if (std::find(all.begin(), all.end(), rule) == all.end()) all.push_back(rule);
-  }
-  return all;
-}
-
 /// Returns true if some dimension has fewer elements than blocks.
 bool leaves_empty(const Layout& layout) {
   for (int d = 0; d < layout.shape().dims(); ++d)
@@ -62,13 +36,6 @@ Traffic exchanged(const RedistributionStep& step, Index element) {
 
 }  // namespace
 
-std::string Shares::grid() const {
-  std::string text;
-  for (const auto& [name, extent] : {std::pair("data", data), {"y", y}, {"x", x}, {"c", c}})
-    if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, extent);
-  return text;
-}
-
 LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   std::map<std::string, int> numbers;
   const auto shapes = whole.shapes(1);
@@ -78,7 +45,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     const auto inputs = whole.inputs_of(i, shapes);
     const auto weights = layer.op->weights(inputs);
     trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
-    std::string text = fmt::format("{} {}", layer.op->kind(), layer.op->describe());
+    std::string text = std::to_string(layer.like);
     std::vector<Value> producers;
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const auto producer = static_cast<std::size_t>(layer.inputs[k]);
@@ -100,19 +67,19 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
 class LayoutCosts::Moves {
  public:
   std::size_t number(const Layout& layout) {
-    auto& alike = by_volume_[layout.shape().volume()];
-    const auto same = std::find_if(alike.begin(), alike.end(), [&](std::size_t n) { return layouts_[n] == layout; });
-    if (same != alike.end()) return *same;
-    alike.push_back(layouts_.size());
+    auto& candidates = by_volume_[layout.shape().volume()];
+    for (const std::size_t known : candidates)
+      if (layouts_[known] == layout) return known;
+    candidates.push_back(layouts_.size());
     layouts_.push_back(layout);
-    return alike.back();
+    return candidates.back();
   }
-  /// Returns price(from, to), computed on the first call and remembered.
-  template <class PieceCost>
-  double seconds(std::size_t from, std::size_t to, const PieceCost& price) {
+  /// Returns compute(from, to), computed on the first call and remembered.
+  template <class Compute>
+  double seconds(std::size_t from, std::size_t to, const Compute& compute) {
     if (from == to) return 0;
     const auto [found, fresh] = known_.try_emplace({from, to});
-    if (fresh) found->second = price(layouts_[from], layouts_[to]);
+    if (fresh) found->second = compute(layouts_[from], layouts_[to]);
     return found->second;
   }
 
@@ -122,26 +89,26 @@ class LayoutCosts::Moves {
   std::map<std::pair<std::size_t, std::size_t>, double> known_;
 };
 
-const LayoutCosts::Bound& LayoutCosts::bind_patterns(const Shares& shares, Index samples) {
-  Shares alike = shares;
-  alike.data = std::min(shares.data, shortened);
-  const auto [found, fresh] = bound_.try_emplace({alike, samples});
-  Bound& bound = found->second;
+const LayoutCosts::BoundPatterns& LayoutCosts::bind_patterns(const Shares& shares, Index samples) {
+  Shares on = shares;
+  on.data = std::min(shares.data, shortened);
+  const auto [found, fresh] = bound_.try_emplace({on, samples});
+  BoundPatterns& bound = found->second;
   if (!fresh) return bound;
-  Workload block = workload_;
-  block.batch = samples * alike.data;
-  const Strategy on_grid(alike.grid());
-  for (const auto& pattern : patterns(shares, spatial_)) {
+  Workload block = context_.workload;
+  block.batch = samples * on.data;
+  const Strategy on_grid(on.grid());
+  for (const LayoutPattern& pattern : layout_patterns(shares, spatial_)) {
     Strategy strategy = on_grid;
-    strategy.layer("*", {.output = pattern});
+    strategy.layer("*", {.output = pattern.rule()});
     try {
       bound.plans.push_back(bind_layers(classes_.model, strategy, block));
       bound.costs.patterns.push_back(pattern);
     } catch (const Error& error) {  // a layout in which some layer cannot run is not a candidate
-      leave_out({shares.grid(), pattern, error.what()});
+      leave_out({shares.grid(), pattern.rule(), error.what()});
     }
   }
-  price_shortened(bound, alike);
+  add_shortened(bound, on);
   return bound;
 }
 
@@ -156,33 +123,33 @@ void LayoutCosts::leave_out(LeftOut pattern) {
 const CandidateLayoutCosts& LayoutCosts::costs(const Shares& shares, Index samples) {
   const auto found = costs_.find({shares, samples});
   if (found != costs_.end()) return found->second;
-  return costs_.emplace(std::pair(shares, samples), price(bind_patterns(shares, samples), shares)).first->second;
+  return costs_.emplace(std::pair(shares, samples), costs(bind_patterns(shares, samples), shares)).first->second;
 }
 
-void LayoutCosts::price_shortened(Bound& bound, const Shares& shares) const {
+void LayoutCosts::add_shortened(BoundPatterns& bound, const Shares& shares) const {
   const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
   CandidateLayoutCosts& costs = bound.costs;
   costs.microbatch.assign(layers, std::vector<double>(ways));
   bound.sums.assign(layers, false);
   for (std::size_t p = 0; p < ways; ++p) {
-    const PieceCost price(bound.plans[p], machine_, times_, false, &bound.plans[p].grid());
+    const PieceCost price(bound.plans[p], context_.machine, context_.times, false, &bound.plans[p].grid());
     for (std::size_t i = 0; i < layers; ++i) {
       costs.microbatch[i][p] = microbatch(price, i);
       for (const auto& item : microbatch_traffic(bound.plans[p], static_cast<int>(i), 0))
         if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
     }
   }
-  costs.between = std::make_shared<const CandidateLayoutCosts::Between>(price_between(bound.plans));
+  costs.between = std::make_shared<const CandidateLayoutCosts::Between>(costs_between(bound.plans));
 }
 
-CandidateLayoutCosts LayoutCosts::price(const Bound& bound, const Shares& shares) const {
+CandidateLayoutCosts LayoutCosts::costs(const BoundPatterns& bound, const Shares& shares) const {
   CandidateLayoutCosts costs = bound.costs;
   const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
   costs.sums.assign(layers, std::vector<double>(ways));
   costs.exposed_comm = costs.leaving = costs.sums;
   const Grid whole = Grid::parse(shares.grid());
   for (std::size_t p = 0; p < ways; ++p) {
-    const PieceCost price(bound.plans[p], machine_, times_, false, &whole);
+    const PieceCost price(bound.plans[p], context_.machine, context_.times, false, &whole);
     SumRates rates;
     for (std::size_t i = 0; i < layers; ++i) {
       const LayerPlan& layer = bound.plans[p].layers[i];
@@ -202,27 +169,27 @@ double LayoutCosts::microbatch(const PieceCost& price, std::size_t layer) const 
 
 /// Seconds to send an output from the first rank to the next stage, `ranks` ranks away.
 double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) const {
-  const Traffic left{1, y.owned(0).volume() * size_of(workload_.dtype)};
+  const Traffic left{1, y.owned(0).volume() * size_of(context_.workload.dtype)};
   return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(),
                        0);
 }
 
-CandidateLayoutCosts::Between LayoutCosts::price_between(const std::vector<Plan>& plans) const {
+CandidateLayoutCosts::Between LayoutCosts::costs_between(const std::vector<Plan>& plans) const {
   CandidateLayoutCosts::Between tables;
   Moves moves;
-  for (std::size_t i = 0; i < model_.layers().size(); ++i)
-    for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
-      const int from = classes_.of_layer[static_cast<std::size_t>(model_.layers()[i].inputs[k])];
+  for (std::size_t i = 0; i < context_.model.layers().size(); ++i)
+    for (std::size_t k = 0; k < context_.model.layers()[i].inputs.size(); ++k) {
+      const int from = classes_.of_layer[static_cast<std::size_t>(context_.model.layers()[i].inputs[k])];
       const int to = classes_.of_layer[i];
       const auto [found, fresh] = tables.try_emplace({from, to, k});
-      if (fresh) found->second = price_between(plans, from, to, k, moves);
+      if (fresh) found->second = costs_between(plans, from, to, k, moves);
     }
   return tables;
 }
 
 /// Returns the redistribution costs, indexed by the pattern of class `from` and that of class `to`, which reads it as
 /// input k.
-std::vector<std::vector<double>> LayoutCosts::price_between(const std::vector<Plan>& plans, int from, int to,
+std::vector<std::vector<double>> LayoutCosts::costs_between(const std::vector<Plan>& plans, int from, int to,
                                                             std::size_t k, Moves& moves) const {
   struct Ends {
     std::size_t y, x, dx, dy;
@@ -233,13 +200,13 @@ std::vector<std::vector<double>> LayoutCosts::price_between(const std::vector<Pl
     const Layout& y = plan.layers[static_cast<std::size_t>(from)]->y;
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
     ends.push_back({moves.number(y), moves.number(layer->at.x[k]), moves.number(layer->at.dx[k]),
-                    moves.number(y.dual()), workload_.training && layer->needs_dx[k]});
+                    moves.number(y.dual()), context_.workload.training && layer->needs_dx[k]});
   }
   std::vector<std::vector<double>> table;
   for (const Ends& producer : ends) {
     auto& row = table.emplace_back();
     for (std::size_t b = 0; b < plans.size(); ++b) {
-      const PieceCost price(plans[b], machine_, times_, false, &plans[b].grid());
+      const PieceCost price(plans[b], context_.machine, context_.times, false, &plans[b].grid());
       const auto seconds = [&](const Layout& have, const Layout& need) { return between(price, have, need); };
       row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
       if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
@@ -251,10 +218,11 @@ std::vector<std::vector<double>> LayoutCosts::price_between(const std::vector<Pl
 /// Estimates the bytes of a gradient bucket, assuming that each bucket is as full as possible.
 double LayoutCosts::bucket_bytes() const {
   Index all = 0;
-  const auto shapes = model_.shapes(1);
-  for (int i = 0; i < static_cast<int>(model_.layers().size()); ++i)
-    for (const auto& weight : model_.layers()[static_cast<std::size_t>(i)].op->weights(model_.inputs_of(i, shapes)))
-      if (weight.trained) all += weight.shape.volume() * size_of(master_dtype(workload_.dtype));
+  const auto shapes = context_.model.shapes(1);
+  for (int i = 0; i < static_cast<int>(context_.model.layers().size()); ++i)
+    for (const auto& weight :
+         context_.model.layers()[static_cast<std::size_t>(i)].op->weights(context_.model.inputs_of(i, shapes)))
+      if (weight.trained) all += weight.shape.volume() * size_of(master_dtype(context_.workload.dtype));
   int buckets = 0;
   BucketCap cap(Strategy().bucket_bytes());
   for (Index left = all; left > 0; left -= cap.bytes(), cap.next()) ++buckets;
@@ -264,8 +232,8 @@ double LayoutCosts::bucket_bytes() const {
 /// Returns two numbers of seconds for a layer's gradient sums: in total, as its share of full buckets, and the part
 /// that no computation can hide.
 std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const {
-  if (!workload_.training) return {};
-  const Index master = size_of(master_dtype(workload_.dtype));
+  if (!context_.workload.training) return {};
+  const Index master = size_of(master_dtype(context_.workload.dtype));
   double all = 0, waits = 0;
   for (std::size_t w = 0; w < layer->weights.size(); ++w) {
     const AxisSet axes = layer->weights[w].trained ? layer->at.dw[w].partial() : 0;
@@ -292,7 +260,7 @@ double LayoutCosts::between(const PieceCost& price, const Layout& from, const La
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
-    const Index element = size_of(workload_.dtype);
+    const Index element = size_of(context_.workload.dtype);
     const Traffic moved = step.verb == Verb::exchange ? exchanged(step, element) : traffic(step, 0, element);
     if (moved.messages > 0)
       seconds +=
@@ -313,8 +281,9 @@ std::pair<double, double> LayoutCosts::lower_bound(const CandidateLayoutCosts& c
   return {seconds, longest};
 }
 
-std::vector<double> LayoutCosts::crossings(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const {
-  const auto& layers = model_.layers();
+std::vector<double> LayoutCosts::boundary_seconds(const CandidateLayoutCosts& costs,
+                                                  const std::vector<int>& ways) const {
+  const auto& layers = context_.model.layers();
   std::vector<std::size_t> last(layers.size(), 0);  // the last layer that reads each layer's output
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const int input : layers[i].inputs) last[static_cast<std::size_t>(input)] = i;
@@ -339,14 +308,14 @@ double LayoutCosts::exposed_comm(const CandidateLayoutCosts& costs, const std::v
 
 ChoiceGraph LayoutCosts::graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const {
   ChoiceGraph graph;
-  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+  for (std::size_t i = 0; i < context_.model.layers().size(); ++i) {
     const auto c = static_cast<std::size_t>(classes_.of_layer[i]);
     auto& node = graph.nodes.emplace_back();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
       node.push_back(costs.microbatch[c][p] * microbatches + costs.exposed_comm[c][p] +
                      exposed * (costs.sums[c][p] - costs.exposed_comm[c][p]));
-    for (std::size_t k = 0; k < model_.layers()[i].inputs.size(); ++k) {
-      const int producer = model_.layers()[i].inputs[k];
+    for (std::size_t k = 0; k < context_.model.layers()[i].inputs.size(); ++k) {
+      const int producer = context_.model.layers()[i].inputs[k];
       auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});
       for (auto& row : table)
         for (double& seconds : row) seconds *= microbatches;

@@ -4,6 +4,8 @@
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "strategies/planner/choice_graph.hpp"
+#include "strategies/planner/layout_pattern.hpp"
+#include "strategies/planner/search_context.hpp"
 
 #include <map>
 #include <memory>
@@ -14,16 +16,6 @@
 namespace partita {
 
 class PieceCost;
-
-/// How the ranks of one stage share a microbatch: the extents of the grid's axes.
-struct Shares {
-  int data = 1, y = 1, x = 1, c = 1;
-  int split() const { return y * x * c; }
-  auto operator<=>(const Shares&) const = default;
-
-  /// Returns the grid's text, without axes of one rank.
-  std::string grid() const;
-};
 
 /// A model with one layer of each class, so that repeated blocks are bound and estimated once. Layers of one class have
 /// equal costs under any pattern that all layers follow: they have the same operator and shapes, and compute gradients
@@ -38,7 +30,7 @@ struct LayerClasses {
 /// Costs of layers for each layout pattern of one grid, and of redistributions between patterns, in seconds, by layer
 /// class.
 struct CandidateLayoutCosts {
-  std::vector<std::string> patterns;            ///< the patterns in which every layer can run
+  std::vector<LayoutPattern> patterns;          ///< the patterns in which every layer can run
   std::vector<std::vector<double>> microbatch;  ///< by class and pattern: one microbatch, without redistributions
   std::vector<std::vector<double>> sums;        ///< by class and pattern: gradient sums in a step
   /// by class and pattern: the part of `sums` that no computation can hide
@@ -51,19 +43,12 @@ struct CandidateLayoutCosts {
   std::shared_ptr<const Between> between;
 };
 
-/// Estimates the costs of layout patterns. A pattern is a layout of a grid, written as the text of a rule. `spatial`
-/// names the dimensions, at most two, that the axes y and x shard. Grids with equal blocks share their bound plans.
+/// Estimates the costs of the layout patterns of grids. `spatial` names the dimensions, at most two, that the axes y
+/// and x shard. Grids with equal blocks share their bound plans.
 class LayoutCosts {
  public:
-  LayoutCosts(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
-              std::string spatial)
-      : model_(model),
-        classes_(model),
-        workload_(workload),
-        machine_(machine),
-        times_(times),
-        spatial_(std::move(spatial)),
-        bucket_(bucket_bytes()) {}
+  LayoutCosts(const SearchContext& context, std::string spatial)
+      : context_(context), classes_(context.model), spatial_(std::move(spatial)), bucket_(bucket_bytes()) {}
 
   /// Returns the costs for microbatches with at most `samples` samples per rank of the data axis.
   const CandidateLayoutCosts& costs(const Shares& shares, Index samples);
@@ -74,7 +59,7 @@ class LayoutCosts {
   std::pair<double, double> lower_bound(const CandidateLayoutCosts& costs, int microbatches) const;
   /// Returns for each layer the seconds to send a microbatch's outputs to the next stage if a stage ends before this
   /// layer. `ways` has the pattern of each layer.
-  std::vector<double> crossings(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const;
+  std::vector<double> boundary_seconds(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const;
   /// Returns the layout choices of all layers for a step. `exposed` (0 to 1) is the share of the hideable gradient sums
   /// that counts as cost; 0 means that computation hides all of them.
   ChoiceGraph graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const;
@@ -83,20 +68,20 @@ class LayoutCosts {
   double exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& ways, double backward) const;
 
  private:
-  struct Bound {
+  struct BoundPatterns {
     std::vector<Plan> plans;     // by pattern
     CandidateLayoutCosts costs;  // with the shortened data axis
     std::vector<bool> sums;      // by class: whether some sum in a microbatch runs over the data axis
   };
-  const Bound& bind_patterns(const Shares& shares, Index samples);
+  const BoundPatterns& bind_patterns(const Shares& shares, Index samples);
   void leave_out(LeftOut pattern);
-  void price_shortened(Bound& bound, const Shares& shares) const;
-  CandidateLayoutCosts price(const Bound& bound, const Shares& shares) const;
+  void add_shortened(BoundPatterns& bound, const Shares& shares) const;
+  CandidateLayoutCosts costs(const BoundPatterns& bound, const Shares& shares) const;
   double microbatch(const PieceCost& price, std::size_t layer) const;
   double leaving(const PieceCost& price, const Layout& y, int ranks) const;
   class Moves;
-  CandidateLayoutCosts::Between price_between(const std::vector<Plan>& plans) const;
-  std::vector<std::vector<double>> price_between(const std::vector<Plan>& plans, int from, int to, std::size_t k,
+  CandidateLayoutCosts::Between costs_between(const std::vector<Plan>& plans) const;
+  std::vector<std::vector<double>> costs_between(const std::vector<Plan>& plans, int from, int to, std::size_t k,
                                                  Moves& moves) const;
   double bucket_bytes() const;
   using SumRates =
@@ -104,14 +89,11 @@ class LayoutCosts {
   std::pair<double, double> sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const;
   double between(const PieceCost& price, const Layout& from, const Layout& to) const;
 
-  const Model& model_;
+  SearchContext context_;
   LayerClasses classes_;
-  Workload workload_;
-  const Machine& machine_;
-  const KernelTimes& times_;
   std::string spatial_;
-  double bucket_;                                    // estimated bytes of a bucket
-  std::map<std::pair<Shares, Index>, Bound> bound_;  // key: shares with the shortened data axis, samples
+  double bucket_;                                            // estimated bytes of a bucket
+  std::map<std::pair<Shares, Index>, BoundPatterns> bound_;  // key: shares with the shortened data axis, samples
   std::map<std::pair<Shares, Index>, CandidateLayoutCosts> costs_;
   std::vector<LeftOut> left_out_;
 };

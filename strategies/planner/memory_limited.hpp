@@ -3,11 +3,19 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "strategies/plan/bind.hpp"
+#include "strategies/planner/search_context.hpp"
 #include "strategies/planner/stage_search.hpp"
 
 #include <optional>
 
 namespace partita {
+
+/// A strategy whose stages are not placed yet, with an estimate of its step time. It may exceed the memory limit.
+struct UnplacedStrategy {
+  Strategy strategy;
+  int data = 1;  ///< ranks of a stage that share the samples of a microbatch
+  double seconds = 0;
+};
 
 /// Keeps the fastest strategies that fit the memory limit. If a candidate would be among them but exceeds the limit,
 /// tries variants that hold less.
@@ -18,18 +26,16 @@ class MemoryLimitedSearch {
   /// better partitions for only a few models, and takes proportionally longer.
   static constexpr double quick = 1 << 16, thorough = 1 << 20;
 
-  MemoryLimitedSearch(const Model& model, const Workload& workload, const Machine& machine, const KernelTimes& times,
-                      const PlannerOptions& options);
+  MemoryLimitedSearch(const SearchContext& context, const PlannerOptions& options);
 
   /// Returns the strategy with a stage partition that fits the memory limit approximately. If none fits, the limit is
   /// ignored, because a variant of the strategy that holds less may run as fast.
-  Strategy placed(const Plan& uncut, const Strategy& strategy, double effort);
+  Strategy placed(const Plan& single_stage, const Strategy& strategy, double effort);
   /// Binds a strategy whose stages are placed.
-  Plan bind_plan(const Strategy& strategy) { return bind(model_, strategy, workload_, made_); }
+  Plan bind_plan(const Strategy& strategy) { return bind(context_.model, strategy, context_.workload, made_); }
 
-  /// Offers a strategy whose stages are not placed yet. Keeps it, or its fastest variant that fits, if that is among
-  /// the best. `seconds` estimates its step time.
-  void offer(const Strategy& strategy, double seconds);
+  /// Offers a strategy. Keeps it, or its fastest variant that fits, if that is among the best.
+  void offer(const UnplacedStrategy& offered);
 
   /// Returns true if a strategy with this step time would be among the best, provided that it fits.
   bool would_keep(double seconds) const;
@@ -47,19 +53,16 @@ class MemoryLimitedSearch {
     Strategy unplaced;
     Planned planned;
   };
-  std::optional<Variant> fastest_variant(const Strategy& strategy);
-  int most_microbatches(const Strategy& strategy) const;
-  std::optional<Variant> fitting(const Strategy& unplaced, double effort);
+  std::optional<Variant> fastest_variant(const UnplacedStrategy& offered);
+  int most_microbatches(const UnplacedStrategy& offered) const;
+  std::optional<Variant> within_limit(const Strategy& unplaced, double effort);
   Planned thoroughly(Variant variant);
-  Planned priced(const Strategy& unplaced, double effort);
+  Planned estimated(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
   void keep(Planned planned);
 
-  const Model& model_;
-  const Workload& workload_;
-  const Machine& machine_;
-  const KernelTimes& times_;
+  const SearchContext& context_;
   const PlannerOptions& options_;
   Index limit_;
   ScheduleCache made_;

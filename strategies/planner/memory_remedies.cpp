@@ -5,6 +5,7 @@
 #include "partita/layouts/notation.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/planner/checkpointing.hpp"
+#include "strategies/planner/search_context.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -69,9 +70,8 @@ std::string with_cut(const std::string& layout, const std::string& dim, const st
 
 class Search {
  public:
-  Search(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-         const KernelTimes& times, Index limit)
-      : model_(model), strategy_(strategy), workload_(workload), machine_(machine), times_(times), limit_(limit) {}
+  Search(const SearchContext& context, const Strategy& strategy, Index limit)
+      : context_(context), strategy_(strategy), limit_(limit) {}
 
   std::vector<Remedy> run() {
     const auto now = price(as("", strategy_));
@@ -87,7 +87,7 @@ class Search {
 
  private:
   Change as(const std::string& change, const Strategy& strategy) const {
-    return [=, this] { return Variant{change, strategy, workload_}; };
+    return [=, this] { return Variant{change, strategy, context_.workload}; };
   }
 
   std::vector<Family> families() const {
@@ -108,7 +108,7 @@ class Search {
   /// Returns the layers that keep their data when all other layers recompute.
   std::vector<std::string> kept() const {
     try {
-      return layers_to_keep(bind(model_, placed({"", strategy_, workload_}), workload_));
+      return layers_to_keep(bind(context_.model, placed({"", strategy_, context_.workload}), context_.workload));
     } catch (const Error&) {  // some changes may be bindable nevertheless
       return {};
     }
@@ -119,18 +119,19 @@ class Search {
     const bool single = strategy.schedule() == ScheduleKind::single;
     const ScheduleKind kind = single ? ScheduleKind::one_f_one_b : strategy.schedule();
     const int groups = single ? 0 : strategy.groups_per_stage();
-    for (Index count = 2 * strategy.microbatches(); count <= std::min<Index>(workload_.batch, 1 << 16); count *= 2)
+    for (Index count = 2 * strategy.microbatches(); count <= std::min<Index>(context_.workload.batch, 1 << 16);
+         count *= 2)
       family.push_back([=, this] {
-        Strategy cut = strategy;
-        cut.schedule(kind, static_cast<int>(count), groups);
-        return Variant{fmt::format("{} microbatches ({}){}", count, name(kind), with), cut, workload_};
+        Strategy changed = strategy;
+        changed.schedule(kind, static_cast<int>(count), groups);
+        return Variant{fmt::format("{} microbatches ({}){}", count, name(kind), with), changed, context_.workload};
       });
     return family;
   }
 
   Family smaller_batches() const {
     Family family;
-    Workload smaller = workload_;
+    Workload smaller = context_.workload;
     while ((smaller.batch /= 2) > 0)
       family.push_back([=, this] { return Variant{fmt::format("a batch of {}", smaller.batch), strategy_, smaller}; });
     return family;
@@ -142,7 +143,7 @@ class Search {
       all.push_back({[this] {
         Strategy more = strategy_;
         more.stages(2 * strategy_.stage_count());
-        return Variant{fmt::format("stages = {}", more.stage_count()), more, workload_};
+        return Variant{fmt::format("stages = {}", more.stage_count()), more, context_.workload};
       }});
     if (std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.grid.has_value(); })) return;
     const Grid& grid = strategy_.grid();
@@ -158,7 +159,7 @@ class Search {
     for (const int times : {2, 4, 8})
       family.push_back([=, this] {
         const Grid grid = lengthened(strategy_.grid(), axis, times);
-        return Variant{fmt::format("the grid \"{}\"", grid.print()), strategy().on(grid), workload_};
+        return Variant{fmt::format("the grid \"{}\"", grid.print()), strategy().on(grid), context_.workload};
       });
     return family;
   }
@@ -179,23 +180,24 @@ class Search {
   }
 
   bool has(const std::string& layer, char dim) const {
-    const auto shapes = model_.shapes(1);
+    const auto shapes = context_.model.shapes(1);
     for (std::size_t i = 0; i < shapes.size(); ++i)
-      if (model_.layers()[i].name == layer) return shapes[i].has(dim);
+      if (context_.model.layers()[i].name == layer) return shapes[i].has(dim);
     return false;
   }
 
   /// Returns the strategy with stage boundaries chosen if they were open.
   Strategy placed(const Variant& variant) const {
-    return place_stages_nearest(model_, variant.strategy, variant.workload, machine_, times_, limit_);
+    return place_stages_nearest(context_.model, variant.strategy, variant.workload, context_.machine, context_.times,
+                                limit_);
   }
 
   /// Returns nothing if the variant cannot be made or bound.
   std::optional<Remedy> price(const Change& change) const {
     try {
       const Variant variant = change();
-      const Plan plan = bind(model_, placed(variant), variant.workload);
-      const Cost cost = estimate(plan, machine_, times_);
+      const Plan plan = bind(context_.model, placed(variant), variant.workload);
+      const Cost cost = estimate(plan, context_.machine, context_.times);
       const Index held = cost.memory.total;
       return Remedy{variant.change, variant.workload.batch,           plan.ranks(), cost.seconds,
                     held,           std::max<Index>(0, held - limit_)};
@@ -214,11 +216,8 @@ class Search {
     return best;
   }
 
-  const Model& model_;
+  const SearchContext& context_;
   const Strategy& strategy_;
-  const Workload& workload_;
-  const Machine& machine_;
-  const KernelTimes& times_;
   Index limit_;
   std::vector<std::string> kept_;
 };
@@ -227,7 +226,8 @@ class Search {
 
 std::vector<Remedy> remedies(const Model& model, const Strategy& strategy, const Workload& workload,
                              const Machine& machine, const KernelTimes& times, Index limit) {
-  return Search(model, strategy, workload, machine, times, limit).run();
+  const SearchContext context{model, workload, machine, times};
+  return Search(context, strategy, limit).run();
 }
 
 }  // namespace partita

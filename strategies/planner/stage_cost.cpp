@@ -4,6 +4,7 @@
 
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 #include <map>
@@ -93,12 +94,12 @@ const StagePartitionCost::Link& StagePartitionCost::link(int from, int to) const
 }
 
 void StagePartitionCost::add_outputs(const Plan& plan) {
-  crossing_.assign(plan.layers.size() + 1, 0);
+  boundary_seconds_.assign(plan.layers.size() + 1, 0);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const auto readers = plan.all_readers.of(static_cast<int>(i));
     Sent sent{plan.layers[i].has_backward(), {readers.begin(), readers.end()}};
-    for (int cut = static_cast<int>(i) + 1; !sent.readers.empty() && cut <= sent.readers.back(); ++cut)
-      crossing_[static_cast<std::size_t>(cut)] += farthest().seconds[i];
+    for (int next = static_cast<int>(i) + 1; !sent.readers.empty() && next <= sent.readers.back(); ++next)
+      boundary_seconds_[static_cast<std::size_t>(next)] += farthest().seconds[i];
     sent_.push_back(std::move(sent));
   }
 }
@@ -107,7 +108,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
   const PieceCost price(plan, machine, times, splits_backward(schedule_));
   LayerCosts costs(plan, price);
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
-  kept_ = under_way_ = again_ = {0};
+  kept_ = under_way_ = recomputed_ = {0};
   const bool has_replicas = schedule_.replicas() > 1;
   std::vector<MemoryUse> uses;
   Index weights = 0;
@@ -130,9 +131,9 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
     kept_.push_back(kept_.back() + use[MemoryClass::weights] + use[MemoryClass::gradients] +
                     use[MemoryClass::optimizer]);
     const Index activations = use[MemoryClass::activations] + use[MemoryClass::halos];
-    const bool again = plan.layers[static_cast<std::size_t>(i)].recompute;
-    under_way_.push_back(under_way_.back() + (again ? 0 : activations));
-    again_.push_back(again_.back() + (again ? activations : 0));
+    const bool recomputed = plan.layers[static_cast<std::size_t>(i)].recompute;
+    under_way_.push_back(under_way_.back() + (recomputed ? 0 : activations));
+    recomputed_.push_back(recomputed_.back() + (recomputed ? activations : 0));
   }
 }
 
@@ -158,16 +159,18 @@ void StagePartitionCost::count_actions() {
   for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
 }
 
-double StagePartitionCost::crossing(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
+double StagePartitionCost::boundary_seconds(int layer) const {
+  return boundary_seconds_[static_cast<std::size_t>(layer)];
+}
 
 double StagePartitionCost::seconds(int first, int end) const {
   return between(forward_, first, end) + between(data_, first, end) + between(filter_, first, end) +
-         (1 - farthest().overlap) * (crossing(first) + crossing(end));
+         (1 - farthest().overlap) * (boundary_seconds(first) + boundary_seconds(end));
 }
 
 Index StagePartitionCost::bytes(int group, int first, int end) const {
   return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end) +
-         between(again_, first, end);
+         between(recomputed_, first, end);
 }
 
 Index StagePartitionCost::bytes(const std::vector<int>& ends) const {

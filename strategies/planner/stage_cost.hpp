@@ -26,9 +26,9 @@ class StagePartitionCost {
   /// Seconds of the layers from `first` up to `end` (excluded) for one microbatch, forward and backward, including
   /// their sends and receives.
   double seconds(int first, int end) const;
-  /// Seconds to transfer everything that crosses a stage boundary before layer `cut`, between the stages that are
+  /// Seconds to transfer everything that crosses a stage boundary before layer `layer`, between the stages that are
   /// farthest apart.
-  double crossing(int cut) const;
+  double boundary_seconds(int layer) const;
   /// Bytes that a rank holds if group `group` consists of the layers from `first` up to `end` (excluded): weights,
   /// gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in this
   /// group.
@@ -85,9 +85,9 @@ class StagePartitionCost {
   std::vector<double> forward_, data_, filter_, reduce_, step_;  // prefix sums over layers, in seconds
   // Prefix sums over layers, in bytes: held for the whole step; held per microbatch in flight; held by recomputed
   // layers of the one microbatch that is being recomputed.
-  std::vector<Index> kept_, under_way_, again_;
-  std::vector<double> crossing_;  // by layer: seconds to transfer what crosses a stage boundary before it
-  std::vector<Sent> sent_;        // by layer
+  std::vector<Index> kept_, under_way_, recomputed_;
+  std::vector<double> boundary_seconds_;  // by layer: seconds to transfer what crosses a stage boundary before it
+  std::vector<Sent> sent_;                // by layer
 };
 
 }  // namespace partita

@@ -14,22 +14,22 @@ namespace partita {
 
 namespace {
 
-PlacedStages place(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                   const KernelTimes& times, Index limit) {
+PlacedStages place(const SearchContext& context, const Strategy& strategy, Index limit) {
   if (strategy.stage_count() == 1) return {strategy};
   ScheduleCache made;
-  const Plan uncut = bind_single_stage(model, strategy, workload);
-  if (limit == 0) return partition_stages(uncut, strategy, workload, machine, times, 0, affordable, made);
-  return partition_within_limit(
-      uncut, strategy, workload, machine, times, limit, affordable, made,
-      [&](const Strategy& one) { return estimate(bind(model, one, workload, made), machine, times).memory.total; });
+  const Plan single_stage = bind_single_stage(context.model, strategy, context.workload);
+  if (limit == 0) return partition_stages(single_stage, strategy, context, 0, affordable, made);
+  const auto held = [&](const Strategy& one) {
+    return estimate(bind(context.model, one, context.workload, made), context.machine, context.times).memory.total;
+  };
+  return partition_within_limit(single_stage, strategy, context, limit, affordable, made, held);
 }
 
 }  // namespace
 
 Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                       const KernelTimes& times, Index limit) {
-  PlacedStages one = place(model, strategy, workload, machine, times, limit);
+  PlacedStages one = place({model, workload, machine, times}, strategy, limit);
   if (limit > 0 && one.held > limit)
     fail(
         "no partition of the model '{}' into {} stages was found that fits {} per rank; use more stages or ranks, or "
@@ -40,7 +40,7 @@ Strategy place_stages(const Model& model, const Strategy& strategy, const Worklo
 
 Strategy place_stages_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
                               const Machine& machine, const KernelTimes& times, Index limit) {
-  return place(model, strategy, workload, machine, times, limit).strategy;
+  return place({model, workload, machine, times}, strategy, limit).strategy;
 }
 
 }  // namespace partita

@@ -1,6 +1,7 @@
 #include "strategies/planner/stage_search.hpp"
 
 #include "partita/base/error.hpp"
+#include "strategies/plan/bind.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -53,7 +54,7 @@ std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cos
   for (std::size_t g = 0; g < ends.size(); ++g)
     largest = std::max(largest, cost(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]));
   const auto sends = [&](int g, int first, int end) {
-    return cost(g, first, end) <= largest ? price.crossing(end) : never;
+    return cost(g, first, end) <= largest ? price.boundary_seconds(end) : never;
   };
   return ends.empty() ? ends : best_partition(price.layers(), price.groups(), sends, std::plus<>());
 }
@@ -71,7 +72,7 @@ struct Score {
   }
 };
 
-struct Cut {
+struct Partition {
   std::vector<int> ends;  // empty: no partition yet
   Score score;
 };
@@ -82,11 +83,11 @@ class Search {
   Search(StagePartitionCost& price, Index limit, double effort) : price_(price), limit_(limit), effort_(effort) {}
 
   /// Returns the best of all partitions. Returns nothing if their schedules together have more than `most` actions.
-  std::optional<Cut> of_all(double most) {
-    double cuts = 1;
-    for (int g = 1; g < price_.groups(); ++g) cuts *= static_cast<double>(price_.layers() - g) / g;
-    if (cuts * static_cast<double>(price_.actions()) > most) return std::nullopt;
-    Cut best;
+  std::optional<Partition> of_all(double most) {
+    double partitions = 1;
+    for (int g = 1; g < price_.groups(); ++g) partitions *= static_cast<double>(price_.layers() - g) / g;
+    if (partitions * static_cast<double>(price_.actions()) > most) return std::nullopt;
+    Partition best;
     effort_ = std::numeric_limits<double>::infinity();
     std::vector<int> ends;
     try_from(0, ends, best);
@@ -95,11 +96,11 @@ class Search {
 
   /// Returns the best partition found from this start, and then repeatedly from the best one so far with some
   /// boundaries moved at random.
-  Cut from(const std::vector<int>& ends) {
-    Cut best = descended(ends);
+  Partition from(const std::vector<int>& ends) {
+    Partition best = descended(ends);
     std::mt19937_64 random(1);
     for (int kick = 0; kick < kicks && effort_ > 0; ++kick)
-      if (Cut other = descended(kicked(best.ends, random)); other.score.better_than(best.score))
+      if (Partition other = descended(kicked(best.ends, random)); other.score.better_than(best.score))
         best = std::move(other);
     return best;
   }
@@ -110,8 +111,8 @@ class Search {
 
   /// Moves boundaries as long as the score improves: first by the work of the busiest stage, which is cheap to compute,
   /// then by the makespan.
-  Cut descended(const std::vector<int>& ends) {
-    Cut even, best;
+  Partition descended(const std::vector<int>& ends) {
+    Partition even, best;
     offer(ends, Judge::work, even);
     descend(Judge::work, even);
     offer(ends, Judge::makespan, best);
@@ -121,9 +122,9 @@ class Search {
   }
 
   /// Replaces `best` if this partition is better. Returns true if it did.
-  bool offer(const std::vector<int>& ends, Judge judge, Cut& best) {
+  bool offer(const std::vector<int>& ends, Judge judge, Partition& best) {
     Score score{limit_ == 0 ? 0 : std::max<Index>(price_.bytes(ends) - limit_, 0), price_.work(ends), 0};
-    for (const int end : ends) score.sends += price_.crossing(end);
+    for (const int end : ends) score.sends += price_.boundary_seconds(end);
     effort_ -= price_.layers();
     const auto gains = [&] { return best.ends.empty() || score.better_than(best.score); };
     if (!gains()) return false;  // work is a lower bound of the makespan
@@ -136,7 +137,7 @@ class Search {
     return true;
   }
 
-  void try_from(int first, std::vector<int>& ends, Cut& best) {
+  void try_from(int first, std::vector<int>& ends, Partition& best) {
     const int left = price_.groups() - static_cast<int>(ends.size());
     const int last = price_.layers() - left + 1;
     for (int end = left == 1 ? last : first + 1; end <= last; ++end) {
@@ -146,13 +147,13 @@ class Search {
     }
   }
 
-  void descend(Judge judge, Cut& best) {
+  void descend(Judge judge, Partition& best) {
     while (effort_ > 0 && (move_one(judge, best) || move_two(judge, best))) {
     }
   }
 
   /// Tries to move one boundary to any free position.
-  bool move_one(Judge judge, Cut& best) {
+  bool move_one(Judge judge, Partition& best) {
     bool moved = false;
     for (std::size_t b = 0; b + 1 < best.ends.size(); ++b)
       for (int end = 1; end < price_.layers() && effort_ > 0; ++end)
@@ -162,7 +163,7 @@ class Search {
   }
 
   /// Tries to move two boundaries by a few layers each.
-  bool move_two(Judge judge, Cut& best) {
+  bool move_two(Judge judge, Partition& best) {
     constexpr int reach = 2;
     for (std::size_t a = 0; a + 1 < best.ends.size(); ++a)
       for (std::size_t b = a + 1; b + 1 < best.ends.size(); ++b)
@@ -221,7 +222,7 @@ class Seconds {
 /// Returns the strategy with all layers in one stage and one microbatch.
 Strategy in_one_stage(const Strategy& strategy) {
   Strategy alone = strategy;
-  return alone.stages(1).schedule("single", 1);
+  return alone.stages(1).schedule(ScheduleKind::single, 1);
 }
 
 Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& names, const std::vector<int>& ends) {
@@ -239,7 +240,7 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 
 FoundPartition search_partition(StagePartitionCost& price, Index limit, double most, double effort) {
   Search search(price, limit, effort);
-  std::optional<Cut> best = search.of_all(most);
+  std::optional<Partition> best = search.of_all(most);
   if (!best) {
     const Seconds known(price);
     const auto seconds = [&](int g, int first, int end) {
@@ -249,7 +250,7 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
     const auto even = even_partition(price, seconds);
     best = search.from(even.empty() ? even_partition(price, bytes) : even);
     if (best->score.beyond > 0 && !even.empty())
-      if (Cut other = Search(price, limit, effort).from(even_partition(price, bytes));
+      if (Partition other = Search(price, limit, effort).from(even_partition(price, bytes));
           other.score.better_than(best->score))
         best = std::move(other);
   }
@@ -262,32 +263,29 @@ Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workl
   if (groups > layers)
     fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
          strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
-  const Index microbatches = std::min<Index>(strategy.microbatches(), workload.batch);
-  Workload one = workload;
-  one.batch = (workload.batch + microbatches - 1) / microbatches;
-  return bind(model, in_one_stage(strategy), one);
+  return bind(model, in_one_stage(strategy), microbatch_of(workload, microbatches_of(strategy, workload)));
 }
 
-PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload,
-                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
-                              ScheduleCache& made) {
-  const auto microbatches = static_cast<int>(std::min<Index>(strategy.microbatches(), workload.batch));
+PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
+                              Index limit, double effort, ScheduleCache& made) {
+  const int microbatches = microbatches_of(strategy, context.workload);
   std::vector<std::string> names;
-  for (const auto& layer : uncut.layers) names.push_back(layer.name);
-  StagePartitionCost price(uncut, machine, times, request_of(strategy, strategy.stage_count(), microbatches), made);
-  const FoundPartition cut = search_partition(price, limit, effort, effort);
-  return {with_ends(strategy, names, cut.ends), cut.held};
+  for (const auto& layer : single_stage.layers) names.push_back(layer.name);
+  StagePartitionCost price(single_stage, context.machine, context.times,
+                           request_of(strategy, strategy.stage_count(), microbatches), made);
+  const FoundPartition found = search_partition(price, limit, effort, effort);
+  return {with_ends(strategy, names, found.ends), found.held};
 }
 
-PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
-                                    const Machine& machine, const KernelTimes& times, Index limit, double effort,
-                                    ScheduleCache& made, const std::function<Index(const Strategy&)>& held) {
+PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
+                                    Index limit, double effort, ScheduleCache& made,
+                                    const std::function<Index(const Strategy&)>& held) {
   constexpr int most = 4;  // maximum number of tries
   std::optional<PlacedStages> least;
   Index aim = limit;
   int tries = 0;
   do {
-    PlacedStages next = partition_stages(uncut, strategy, workload, machine, times, aim, effort, made);
+    PlacedStages next = partition_stages(single_stage, strategy, context, aim, effort, made);
     const Index counted = next.held;
     const Index now = next.held = held(next.strategy);
     if (!least || now < least->held) least = std::move(next);

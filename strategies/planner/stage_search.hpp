@@ -1,6 +1,7 @@
 #pragma once
 
 #include "strategies/plan/stages.hpp"
+#include "strategies/planner/search_context.hpp"
 #include "strategies/planner/stage_cost.hpp"
 
 #include <functional>
@@ -36,17 +37,16 @@ struct PlacedStages {
   Strategy strategy;
   Index held = 0;
 };
-/// As place_stages_nearest(), for a strategy with several stages whose boundaries are not chosen. `uncut` comes from
-/// bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are counted
-/// as in StagePartitionCost, without workspaces and temporary tensors.
-PlacedStages partition_stages(const Plan& uncut, const Strategy& strategy, const Workload& workload,
-                              const Machine& machine, const KernelTimes& times, Index limit, double effort,
-                              ScheduleCache& made);
+/// As place_stages_nearest(), for a strategy with several stages whose boundaries are not chosen. `single_stage` comes
+/// from bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are
+/// counted as in StagePartitionCost, without workspaces and temporary tensors.
+PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
+                              Index limit, double effort, ScheduleCache& made);
 
 /// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
 /// they exceed the limit, the search is repeated a few times with a lower limit.
-PlacedStages partition_within_limit(const Plan& uncut, const Strategy& strategy, const Workload& workload,
-                                    const Machine& machine, const KernelTimes& times, Index limit, double effort,
-                                    ScheduleCache& made, const std::function<Index(const Strategy&)>& held);
+PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
+                                    Index limit, double effort, ScheduleCache& made,
+                                    const std::function<Index(const Strategy&)>& held);
 
 }  // namespace partita

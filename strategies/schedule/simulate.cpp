@@ -68,14 +68,9 @@ class Simulator {
 
  private:
   void work_off() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t stage = 0; stage < heads_.size(); ++stage)
-        while (advance(stage)) moved = true;
-    }
-    for (std::size_t stage = 0; stage < heads_.size(); ++stage)
-      if (heads_[stage] < schedule_.stages[stage].size())
-        fail_stuck(schedule_, heads_, [&](int waiting) { return wait(waiting); });
+    run_all_stages(
+        schedule_, heads_, [&](std::size_t stage) { return advance(stage); },
+        [&](int waiting) { return wait(waiting); });
   }
 
   /// Where an action was done, and when it ended.
@@ -208,20 +203,20 @@ double Simulation::bubble_rate() const {
 std::vector<double> peak_memory(const Schedule& schedule, const std::vector<GroupMemory>& memory) {
   using enum Action::Kind;
   const auto groups = static_cast<std::size_t>(schedule.groups());
-  std::vector<bool> again(groups * static_cast<std::size_t>(schedule.microbatches()), false);
+  std::vector<bool> recomputed(groups * static_cast<std::size_t>(schedule.microbatches()), false);
   const auto place = [&](const Action& a) {
     return static_cast<std::size_t>(a.microbatch) * groups + static_cast<std::size_t>(a.group);
   };
   for (const auto& actions : schedule.stages)
     for (const auto& action : actions)
-      if (action.kind == recompute) again[place(action)] = true;
+      if (action.kind == recompute) recomputed[place(action)] = true;
   std::vector<double> peaks;
   for (const auto& actions : schedule.stages) {
     double now = 0, peak = 0;
     for (const auto& action : actions) {
       const GroupMemory& each = memory[static_cast<std::size_t>(action.group)];
       switch (action.kind) {
-        case forward: now += again[place(action)] ? each.input : each.activations; break;
+        case forward: now += recomputed[place(action)] ? each.input : each.activations; break;
         case recompute: now += each.activations - each.input; break;
         case backward: now -= each.activations; break;
         case backward_data: now += each.filter - each.activations; break;

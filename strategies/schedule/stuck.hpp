@@ -38,4 +38,17 @@ template <class WaitOf>
   }
 }
 
+/// Runs all stages as far as they can. advance(stage) takes the stage's next step, or returns false if that has to wait
+/// for another stage. Throws as fail_stuck() does if some stage does not reach its end.
+template <class Advance, class WaitOf>
+void run_all_stages(const Schedule& schedule, const Heads& heads, Advance&& advance, WaitOf&& wait) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t stage = 0; stage < heads.size(); ++stage)
+      while (advance(stage)) moved = true;
+  }
+  for (std::size_t stage = 0; stage < heads.size(); ++stage)
+    if (heads[stage] < schedule.stages[stage].size()) fail_stuck(schedule, heads, wait);
+}
+
 }  // namespace partita

@@ -121,14 +121,9 @@ class Rendezvous {
         heads_(schedule.stages.size(), 0) {}
 
   void run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t stage = 0; stage < heads_.size(); ++stage)
-        while (advance(stage)) moved = true;
-    }
-    for (std::size_t stage = 0; stage < heads_.size(); ++stage)
-      if (heads_[stage] < schedule_.stages[stage].size())
-        fail_stuck(schedule_, heads_, [&](int waiting) { return wait(waiting); });
+    run_all_stages(
+        schedule_, heads_, [&](std::size_t stage) { return advance(stage); },
+        [&](int waiting) { return wait(waiting); });
   }
 
  private:

@@ -26,13 +26,36 @@ TEST(Relu, ClampsAndMasks) {
     }
 }
 
-TEST(Relu, KeepsWhatIsNotANumber) {
+TEST(Activation, KeepsWhatIsNotANumber) {
+  using Kind = Activation::Kind;
+  const Box box(Shape{{'N', 1}, {'C', 1}});
+  for (const char* name : {"reference", "auto"})
+    for (const Kind kind :
+         {Kind::relu, Kind::leaky_relu, Kind::elu, Kind::sigmoid, Kind::tanh, Kind::gelu, Kind::silu}) {
+      const auto backend = make_backend(name, DType::f32, 1);
+      const Activation f{kind, 0.5};
+      const Tensor x(DType::f32, "NC", box), y = x.like(box), dy = x.like(box), dx = x.like(box);
+      x.set(0, std::numeric_limits<double>::quiet_NaN());
+      dy.set(0, 1);
+      backend->activation_forward(f, x, y, {});
+      EXPECT_TRUE(std::isnan(y.get(0))) << partita::name(kind);
+      if (kind == Kind::leaky_relu) continue;  // its derivative is a constant on either side
+      backend->activation_backward(f, f.differentiates_value() ? y : x, dy, dx, {});
+      const bool kept = kind == Kind::relu ? dx.get(0) == 1 : std::isnan(dx.get(0));
+      EXPECT_TRUE(kept) << partita::name(kind) << " gives the gradient " << dx.get(0);
+    }
+}
+
+TEST(Difference, KeepsWhatIsNotANumber) {
   const auto backend = make_reference_backend();
   const Box box(Shape{{'N', 1}, {'C', 1}});
-  const Tensor x(DType::f32, "NC", box), y = x.like(box);
+  const Tensor x(DType::f32, "NC", box), target = x.like(box), dx = x.like(box);
   x.set(0, std::numeric_limits<double>::quiet_NaN());
-  backend->activation_forward({}, x, y, {});
-  EXPECT_TRUE(std::isnan(y.get(0)));
+  for (const bool absolute : {false, true}) {
+    EXPECT_TRUE(std::isnan(backend->difference_forward(absolute, x, target, {})));
+    backend->difference_backward(absolute, x, target, 1, dx, {});
+    EXPECT_TRUE(std::isnan(dx.get(0)));
+  }
 }
 
 Box rows_box(Index rows, Index channels) {

@@ -4,6 +4,9 @@
 #include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
+#if __has_include(<dnnl_version.h>)
+#include <dnnl_version.h>
+#endif
 #include <thread>
 
 namespace partita {
@@ -219,6 +222,14 @@ TEST_F(OneDnn, MultipliesAsTheReference) {
     reference->gemm(DType::f32, ta, tb, m, n, k, 1.5, a.data(), lda, b.data(), ldb, beta, other.data(), ldc, {});
     EXPECT_LE(relative(c, other), tolerance) << m << " " << n << " " << k << " " << ta << tb;
   }
+}
+
+TEST_F(OneDnn, DescribesItsLibrary) {
+#ifdef DNNL_VERSION_MAJOR
+  const auto version = fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+  EXPECT_NE(fast->describe().find(version), std::string::npos) << fast->describe();
+#endif
+  EXPECT_EQ(reference->describe(), "reference");
 }
 
 TEST_F(OneDnn, RefusesOtherTypesNamingWhoCan) {

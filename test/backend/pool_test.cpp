@@ -94,6 +94,32 @@ TEST(PoolCases, ShortTypesRoundOverlappingGradientsOnce) {
   EXPECT_EQ(dx.at({0, 0, 2}), 3.0625);
 }
 
+/// The backends that compute in f32: the reference, and oneDNN if this build has it.
+std::vector<std::unique_ptr<Backend>> backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  all.push_back(make_reference_backend());
+  all.push_back(make_backend("auto", DType::f32, 1));
+  return all;
+}
+
+TEST(PoolCases, NotANumberIsTheMaximumWhereverItIs) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Window> slides{{.kernel = 3, .stride = 3}};
+  for (const auto& backend : backends())
+    for (int at = 0; at < 4; ++at) {  // at 3: none
+      const Tensor x(DType::f32, "NCW", Box(Shape{{'N', 1}, {'C', 1}, {'W', 3}}));
+      const Box one(Shape{{'N', 1}, {'C', 1}, {'W', 1}});
+      const Tensor y(DType::f32, "NCW", one), picked(DType::i32, "NCW", one), dx = x.like(x.box());
+      for (int i = 0; i < 3; ++i) x.set(i, i == at ? nan : 2 - i);
+      backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});
+      EXPECT_EQ(std::isnan(y.get(0)), at < 3) << backend->name() << ", NaN at " << at;
+      EXPECT_EQ(picked.get(0), at % 3) << "the gradient goes to NaN, else to the first maximum";
+      y.set(0, 5);
+      backend->pool_backward({PoolKind::max, slides}, y, picked, dx, {});
+      EXPECT_EQ(dx.get(at % 3), 5);
+    }
+}
+
 TEST(PoolCases, AllPaddingPicksNothing) {
   const auto backend = make_reference_backend();
   const std::vector<Window> slides{{.kernel = 2, .stride = 2, .pad_lo = 2}};

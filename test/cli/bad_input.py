@@ -1,6 +1,7 @@
 """Tests errors of the user: each gives one clear line on standard error, printed once, and exit status 2; nothing is
 written. Arguments: the launcher build/mpiexec and the program build/partita."""
 
+import gzip
 import os
 import re
 import shutil
@@ -63,6 +64,18 @@ def copy_data(cut, name="train-images-idx3-ubyte.gz"):
     return prepare
 
 
+def small_idx(labels):
+    """Twenty black images under the names of Fashion-MNIST, with labels 0 but for those given."""
+    def prepare(folder):
+        numbers = bytes(labels.get(i, 0) for i in range(20))
+        for part in ("train", "t10k"):
+            for name, content in ((f"{part}-images-idx3-ubyte.gz", bytes.fromhex("00000803000000140000001c0000001c") + bytes(20 * 784)),
+                                  (f"{part}-labels-idx1-ubyte.gz", bytes.fromhex("0000080100000014") + numbers)):
+                with gzip.open(os.path.join(folder, name), "wb") as file:
+                    file.write(content)
+    return prepare
+
+
 def checkpoint(folder):
     run(1, "train", "--data", "synthetic", "--samples", "8", "--batch", "8", "--no-test", "--save", "w.h5", folder=folder)
 
@@ -75,6 +88,10 @@ expect("missing data", 2, ["--data", "fashion-mnist", "--data-dir", "nowhere", *
 expect("truncated data", 2, ["--data", "fashion-mnist", "--data-dir", ".", *OUT], "train-images", prepare=copy_data(500000))
 expect("truncated test data", 2, ["--data", "fashion-mnist", "--data-dir", ".", *OUT], "t10k-images",
        prepare=copy_data(500000, "t10k-images-idx3-ubyte.gz"))
+IDX = ["--data", "fashion-mnist", "--data-dir", ".", "--batch", "4", *OUT]
+expect("a wrong label", 2, IDX, r"^partita: sample 5 of '\./train-labels-idx1-ubyte\.gz' has the label 77, but the model predicts 10 classes "
+       r"\(labels 0 to 9\); correct the label, or use a model that predicts 78$", prepare=small_idx({5: 77}))
+expect("wrong labels", 1, IDX, r"sample 5 of .* has the label 10, the first of 2 such labels, but the model predicts 10 classes", prepare=small_idx({5: 10, 7: 77}))
 expect("unknown verb", 4, [], "no verb 'trian'", "did you mean 'train'", verb="trian")
 expect("option before the verb", 3, ["3"], "no verb '--batch'", verb="--batch")
 expect("explain", 3, ["--grid", "data=0"], "column 6", verb="explain")
@@ -131,6 +148,12 @@ expect("schedule of several groups", 2, S, "'zb-v'", "2 groups of layers (a|per)
        prepare=strategy('grid = "data=2"\n[schedule]\nkind = "zb-v"\nmicrobatches = 4\n'))
 expect("algorithm", 2, S, "'conv1'", "algorithm", prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "conv1"\nalgorithm = "summa"\n'))
 expect("ranks", 3, S, "2 ranks", "3 were started", "mpiexec -n 2", prepare=strategy(RULE.format("*", "N@data")))
+expect("a word without an option", 2, ["batch", "3"], r"^partita: the word 'batch' belongs to no option \(did you mean '--batch'\?\); --help shows how to write the command$")
+expect("another word without an option", 1, ["--batch", "8", "foo"], "the word 'foo' belongs to no option; --help")
+expect("a word without an option, of schedule", 1, ["4"], "the word '4' belongs to no option; --help", verb="schedule")
+expect("an option that the optimizer does not use", 2, ["--beta1", "0.5"], r"^partita: --beta1 is used by adam, adamw and lamb, but the optimizer is sgd; leave it out or "
+       "choose another --optimizer$")
+expect("another option that the optimizer does not use", 1, ["--optimizer", "adam", "--nesterov", "--ranks", "2"], "--nesterov is used by sgd, but the optimizer is adam", verb="plan")
 expect("unknown option", 2, ["--bacth", "3"], "did you mean '--batch'")
 expect("bad number", 1, ["--batch", "many"], "batch")
 expect("zero batch", 1, ["--batch", "0"], "1 or more")
@@ -195,6 +218,8 @@ expect("explain: unwritable drawing", 2, ["--svg", "nowhere/x.svg"], "--svg nowh
 for option in (["--strategy", "s.toml"], ["--grid", "data=2"], ["--rule", "*: N"]):
     expect(f"plan: {option[0]}", 1, ["--ranks", "2", *option], f"no option '{option[0]}'", verb="plan")
 expect("plan: none among kinds", 1, ["--ranks", "2", "--kinds", "none", "1f1b"], "--kinds none 1f1b", "cannot be combined", verb="plan")
+expect("plan: a file of the default name", 1, ["--ranks", "1", "--best", "2", "--model", "mlp"], r"^partita: plan-2\.toml exists; give another prefix with --out PREFIX, or replace it "
+       "with --out plan$", verb="plan", prepare=lambda folder: open(os.path.join(folder, "plan-2.toml"), "w", encoding="utf-8").close())
 expect("plan: no rule", 1, ["--ranks", "2", "--why-not", "rubbish"], '--why-not "rubbish": write', verb="plan")
 expect("plan: no such layer", 1, ["--ranks", "2", "--why-not", "conv9: N C"], "no layer of the model '.*' is called 'conv9'", verb="plan")
 expect("plan: none examined", 1, ["--ranks", "2", "--examine", "0"], "candidates to examine is 0", verb="plan")

@@ -33,9 +33,13 @@ window.addEventListener("load", () => {
     const column = names.indexOf("bytes");
     return {names, down: column < 0 ? [] : sort(table, column), up: column < 0 ? [] : sort(table, column)};
   });
+  const shown = charts.map(([chart]) => ({labels: chart.data.labels, legend: chart.data.datasets.map(({label}) => label),
+                                          end: chart.scales.x.max}));
+  const page = getComputedStyle(document.documentElement).backgroundColor;
+  const wide = document.documentElement.scrollWidth;
   const probe = document.createElement("pre");
   probe.id = "probe";
-  probe.textContent = btoa(unescape(encodeURIComponent(JSON.stringify({drawn, sorted}))));
+  probe.textContent = btoa(unescape(encodeURIComponent(JSON.stringify({drawn, sorted, shown, page, wide}))));
   document.body.append(probe);
 });
 </script></body>"""
@@ -94,14 +98,14 @@ def write(folder, name, content):
         file.write(content if isinstance(content, str) else json.dumps(content))
 
 
-def look(folder, page):
+def look(folder, page, *flags, width=1200):
     """Loads the page in Chromium and returns its console messages, what the probe found, and the DOM."""
     with open(os.path.join(folder, page), encoding="utf-8") as file:
         text = file.read()
     assert text.count("</body>") == 1, "the end of the page"
     write(folder, "probed.html", text.replace("</body>", PROBE))
     result = run(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={folder}/profile",
-                 "--enable-logging=stderr", "--window-size=1200,2400", "--virtual-time-budget=5000",
+                 "--enable-logging=stderr", f"--window-size={width},2400", *flags, "--virtual-time-budget=5000",
                  f"--screenshot={folder}/page.png", "--dump-dom", f"file://{folder}/probed.html", folder=folder)
     console = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
     found = re.search(r'<pre id="probe">([^<]*)</pre>', result.stdout)
@@ -116,7 +120,8 @@ def drawn():
 
 def drawn_in(folder):
     small = ["--model", "lenet5", "--width", "0.25", "--batch", "8"]
-    run(LAUNCHER, "-n", "2", PROGRAM, "train", *small, "--data", "synthetic", "--samples", "64", "--json", "train.json", folder=folder)
+    run(LAUNCHER, "-n", "2", PROGRAM, "train", *small, "--data", "synthetic", "--samples", "64", "--json", "train.json",
+        "--epochs", "2", "--validate", "0.2", "--best", "best.h5", "--decay", "linear", folder=folder)
     run(PROGRAM, "scale", *small, "--steps", "3", "--repeats", "2", "--ranks", "1", "2", "--out", "scale.json", folder=folder)
     write(folder, "compare.json", compared())
     run(PROGRAM, "report", "compare.json", "scale.json", "train.json", "--out", "page.html", folder=folder)
@@ -124,10 +129,11 @@ def drawn_in(folder):
     check("the console is empty", console == [], console)
     titles = [canvas["title"].split(":")[0] for canvas in probe["drawn"]]
     check(f"one canvas per subject: {titles}", titles == ["Time of a step", "Memory of a rank", "Bytes of a layer", "Pipeline of pipeline",
-                                                         "Speed", "Efficiency", "Loss", "Time"])
+                                                         "Speed", "Efficiency", "Loss", "Accuracy", "Learning rate", "Time"])
     check("every canvas has a drawing", all("0072b2" in canvas["colors"] for canvas in probe["drawn"]), probe["drawn"])
     check("each part of a step has its own color", {"0072b2", "e69f00", "cc79a7", "c8c8c8"} <= set(probe["drawn"][0]["colors"]))
-    check("the fastest strategy that fits is named", "<strong>samples</strong> is predicted to take 48.00 ms per step" in dom, dom[:2000])
+    check("what was measured fastest is named", "<strong>samples</strong> was measured to take 49.00 ms per step." in dom, dom[:2000])
+    trained(folder, probe, dom)
     check("memory above the limit is marked", dom.count('class="number bad">495.0 MiB') == 1)
     check("the memory limit is drawn", "c00000" in probe["drawn"][1]["colors"], probe["drawn"][1])
     by_layer = [table for table in probe["sorted"] if table["names"][0] == "layer"]
@@ -185,9 +191,58 @@ def large():
         write(folder, "compare.json", {**compared(), "strategies": [{"name": "s", "seconds": 1, "parts": {"compute": 1}, "layers": layers}]})
         run(PROGRAM, "report", "compare.json", "--out", "page.html", folder=folder)
         console, probe, dom = look(folder, "page.html")
-        check("the 30 layers that send most", console == [] and "the 30 of 199 layers that send most" in dom, console)
-        check("a row for every layer", [len(table["down"]) for table in probe["sorted"]] == [0, 200], probe["sorted"])
+        check("the 12 layers that send most", console == [] and "the 12 of 199 layers that send most" in dom, console)
+        check("in the model's order", probe["shown"][1]["labels"] == [f"layer{i}" for i in range(188, 200)], probe["shown"])
+        check("12 rows first, and a row for every layer behind a disclosure", [len(table["down"]) for table in probe["sorted"]] ==
+              [0, 12, 200] and "<summary>All 200 layers</summary>" in dom, probe["sorted"])
         check("only columns with values", probe["sorted"][0]["names"] == ["strategy", "predicted"], probe["sorted"])
+
+
+def trained(folder, probe, dom):
+    """The page of a training: its settings, its curves and the confusion matrix."""
+    with open(os.path.join(folder, "train.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    for name, value in (("optimizer", report["optimizer"]["text"]), ("backend", report["backend"]), ("version", report["version"]),
+                        ("learning rate", "0.05, linear decay to 0"), ("best", f"epoch {report['best']['epoch']}, validation loss")):
+        check(f"the page has the {name}: {value}", f"<dt>{name}</dt><dd>{value}" in dom and value != "auto", dom)
+    legends = [chart["legend"] for chart in probe["shown"][-4:]]
+    check("curves of training, validation and test", legends == [["training", "validation", "test"],
+          ["training", "validation", "validation, top 5", "test"], ["rate"], ["time"]], legends)
+    check("every validation has a row", dom.count("<td class=\" \">validation ") == 2)
+    check("a confusion matrix of 10 classes", 'class="confusion"' in dom and "Counts of the test pass" in dom and
+          dom.count("of the label)") == 100)
+
+
+def readable():
+    """A distant limit does not shorten the bars; the bubble means the same everywhere; legends have what is there;
+    layers are in the model's order; the prediction is contradicted where the measurement says so. All on a narrow and a
+    wide page, light and dark."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = strategy("a/first.toml", 2, [0.04, 0, 0, 0, 0.006, 0, 0, 0.002], measured={"seconds": 0.05, "spread": 0.12})
+        second = strategy("a/second.toml", 2, [0.03, 0, 0, 0, 0, 0, 0.018, 0.001], timeline=timeline(2, 4),
+                          measured={"seconds": 0.045, "spread": 0.01})
+        first["layers"][1]["bytes"], second["layers"][1]["bytes"] = 0, 1 << 20
+        for each in (first, second):
+            each["memory"]["limit"] = 16 << 30
+        write(folder, "c.json", {"subject": "compare", "strategies": [first, second], "warnings": ["the spread is <wide>"]})
+        run(PROGRAM, "report", "c.json", "--out", "page.html", folder=folder)
+        for width, dark in ((420, False), (420, True), (1280, False), (1280, True)):
+            flags = ["--blink-settings=preferredColorScheme=0"] if dark else []
+            console, probe, dom = look(folder, "page.html", *flags, width=width)
+            name = f"{width} wide, {'dark' if dark else 'light'}"
+            time, memory, layers = probe["shown"][:3]
+            check(f"{name}: the page", console == [] and probe["page"] == ("rgb(22, 24, 28)" if dark else "rgb(255, 255, 255)") and
+                  all(("2f8fdb" if dark else "0072b2") in canvas["colors"] for canvas in probe["drawn"]), (console, probe["page"]))
+            check(f"{name}: nothing is wider than the window", probe["wide"] <= max(width, 500), probe["wide"])
+        check("the axis of memory follows the bars", memory["end"] < 1.3 * 495 and "the limit is 16.00 GiB" in dom, memory)
+        check("the legend has the parts that are there", time["legend"] == ["compute", "gradients", "optimizer", "bubble", "measured"] and
+              memory["legend"] == ["weights", "gradients", "optimizer", "activations", "halos"], (time, memory))
+        check("layers in the model's order", layers["labels"] == [each["name"] for each in second["layers"] if
+              each["bytes"] or each["name"] == "conv2"], layers)
+        check("one bubble", "36.7 %" in dom and "18.00 ms, 36.7 % of the step" in dom and "10.0 %" not in dom, dom)
+        check("the measurement decides", "<strong>second.toml</strong> was measured to take 45.00 ms per step" in dom and
+              "The prediction disagrees: it puts <strong>first.toml</strong> first" in dom, dom)
+        check("warnings", "Warning: the spread is &lt;wide&gt;." in dom and 'class="number bad">12.0 %' in dom)
 
 
 def printed():
@@ -222,6 +277,7 @@ def changed(change):
 
 drawn()
 as_written()
+readable()
 large()
 printed()
 refused("no file", None, "needs the files", file=None)
@@ -237,4 +293,9 @@ refused("a part that is not a number", changed(lambda c: c["strategies"][1]["par
 refused("an action without end", changed(lambda c: c["strategies"][2]["timeline"][3][1].pop("end")),
         r"strategies\[2\]\.timeline\[3\]\[1\]\.end")
 refused("a run without ranks", {"subject": "scale", "runs": [{"strategy": "s"}]}, r"runs\[0\]\.ranks")
+TRAIN = {"subject": "train", "losses": [1.0]}
+refused("a curve with a text", {**TRAIN, "rates": ["x"]}, r"rates\[0\] is not a number")
+refused("a validation without numbers", {**TRAIN, "validation": [{"loss": "x"}]}, r"validation\[0\]\.loss is not a number")
+refused("a matrix that is not square", {**TRAIN, "confusion": {"pass": "test", "counts": [[1, 2], [3]]}}, r"confusion\.counts\[1\]")
+refused("a warning that is not a text", changed(lambda c: c.update(warnings=[1])), r"warnings\[0\] is not a text")
 refused("an unwritable page", compared(), "--out nowhere/p.html", out=("--out", "nowhere/p.html"))

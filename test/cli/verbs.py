@@ -40,8 +40,14 @@ STRATEGIES = pathlib.Path(__file__).resolve().parents[2] / "examples/strategies"
 with tempfile.TemporaryDirectory() as folder:
     csv, svg = (os.path.join(folder, name) for name in ("s.csv", "s.svg"))
     made = json.loads(run(0, "schedule", "--kind", "zb-v", "--stages", "4", "--microbatches", "8", "--csv-out", csv, "--svg", svg,
-                          "--json"))
-    read = json.loads(run(0, "schedule", "--csv-in", csv, "--json"))
+                          "--json", "/dev/stdout"))
+    found = os.path.join(folder, "s.json")
+    text = run(0, "schedule", "--csv-in", csv, "--json", found)
+    read = json.loads(pathlib.Path(found).read_text(encoding="utf-8"))
+    check("--json FILE of schedule writes the file beside the text", "bubble" in text)
+    old = subprocess.run([PROGRAM, "schedule", "--csv-in", csv, "--json"], capture_output=True, text=True, timeout=60, check=True)
+    check("--json without a file prints JSON, and one note", json.loads(old.stdout) == read and old.stderr ==
+          "note: --json without a file prints to standard output; --json /dev/stdout says so\n", old.stderr)
     check("a schedule can be read again from its file", {**made, "kind": csv} == read)
     check("no bubble with 4 activations per stage", made["bubble_rate"] == 0 and
           [stage["peak_activations"] for stage in made["per_stage"]] == [4, 4, 4, 4], made)

@@ -1,10 +1,10 @@
 #include "test/support/collectives.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/textbook/textbook.hpp"
 #include "partita/comm/threads.hpp"
-#include "partita/strategies/cost/collective_cost.hpp"
-#include "partita/strategies/cost/collective_traffic.hpp"
+#include "src/comm/textbook/textbook.hpp"
+#include "strategies/cost/collective_cost.hpp"
+#include "strategies/cost/collective_traffic.hpp"
 
 #include <numeric>
 

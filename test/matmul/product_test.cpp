@@ -4,9 +4,9 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "src/backend/reference.hpp"
+#include "src/comm/delaying.hpp"
 #include "test/support/adjoint.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
@@ -65,7 +65,7 @@ class Draw {
   }
 
   ProductRequest request() {
-    ProductRequest request{.algorithm = below(2) == 0 ? "auto" : pick(product_algorithms())};
+    ProductRequest request{.algorithm = below(2) == 0 ? Algorithm::automatic : pick(product_algorithms())};
     request.b_follows = below(4) == 0;
     request.completes = below(3) == 0;
     request.narrowest_slab = pick(std::vector<Index>{1, 2, 5, 128});
@@ -130,7 +130,7 @@ std::vector<double> truth(const ProductPlan& plan, Write write) {
 }
 
 std::string print(const ProductPlan& plan) {
-  return fmt::format("{}: A[{}] {} \"{}\" B[{}] {} \"{}\" C {} \"{}\" on \"{}\" along {}", plan.algorithm,
+  return fmt::format("{}: A[{}] {} \"{}\" B[{}] {} \"{}\" C {} \"{}\" on \"{}\" along {}", name(plan.algorithm),
                      plan.a.indices, plan.a.layout.shape().print(), plan.a.layout.print(), plan.b.indices,
                      plan.b.layout.shape().print(), plan.b.layout.print(), plan.c.layout.shape().print(),
                      plan.c.layout.print(), plan.c.layout.grid().print(), plan.along);
@@ -169,7 +169,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
 TEST(Product, IsTheSumInRandomLayouts) {
   const std::uint64_t count = number_from_environment("PARTITA_CASES", 600);
   const auto all = all_grids();
-  std::map<std::string, int> run;
+  std::map<std::optional<Algorithm>, int> run;
   int panels = 0, slab_sums = 0;
   for (std::uint64_t seed = 1; seed <= count; ++seed) {
     Draw draw(seed);
@@ -182,7 +182,7 @@ TEST(Product, IsTheSumInRandomLayouts) {
     slab_sums += plan.sums_slabs ? 1 : 0;
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << ", " << print(plan);
   }
-  for (const auto& name : product_algorithms()) EXPECT_GE(run[name], static_cast<int>(count / 50)) << name;
+  for (const Algorithm each : product_algorithms()) EXPECT_GE(run[each], static_cast<int>(count / 50)) << name(each);
   EXPECT_GE(panels, static_cast<int>(count / 100));
   EXPECT_GE(slab_sums, static_cast<int>(count / 20));
 }
@@ -256,22 +256,25 @@ ProductPlan square(const char* grid, const char* a, const char* b, const char* c
 // share of what it gathers or sums.
 TEST(Product, WordsOfTheVariantsAreSummas) {
   const double m = 2400, n = 4800, k = 9600, r = 2, c = 4;
-  const auto words = [&](const char* algorithm, const char* a, const char* b, const char* made) {
+  const auto words = [&](Algorithm algorithm, const char* a, const char* b, const char* made) {
     return square("r=2 c=4", a, b, made, {.algorithm = algorithm}, 2400, 4800, 9600).alternatives[0].words;
   };
-  EXPECT_EQ(words("summa-c", "N@r C@c", "N@r C@c", "N@r C@c"), m * k / r * (1 - 1 / c) + k * n / c * (1 - 1 / r));
-  EXPECT_EQ(words("summa-a", "N@r C@c", "N@c C@r", "N@r C@c"), k * n / c * (1 - 1 / r) + m * n / r * (1 - 1 / c));
-  EXPECT_EQ(words("summa-b", "N@c C@r", "N@r C@c", "N@r C@c"), m * k / r * (1 - 1 / c) + m * n / c * (1 - 1 / r));
-  EXPECT_EQ(words("dot", "C@(r,c)", "N@(r,c)", "N@r C@c"), m * n * (1 - 1 / (r * c)));
+  EXPECT_EQ(words(Algorithm::summa_c, "N@r C@c", "N@r C@c", "N@r C@c"),
+            m * k / r * (1 - 1 / c) + k * n / c * (1 - 1 / r));
+  EXPECT_EQ(words(Algorithm::summa_a, "N@r C@c", "N@c C@r", "N@r C@c"),
+            k * n / c * (1 - 1 / r) + m * n / r * (1 - 1 / c));
+  EXPECT_EQ(words(Algorithm::summa_b, "N@c C@r", "N@r C@c", "N@r C@c"),
+            m * k / r * (1 - 1 / c) + m * n / c * (1 - 1 / r));
+  EXPECT_EQ(words(Algorithm::dot, "C@(r,c)", "N@(r,c)", "N@r C@c"), m * n * (1 - 1 / (r * c)));
 }
 
 TEST(Product, TakesTheWayWithTheFewestWords) {
   const auto algorithm = [](Index m, Index n, Index k) {
     return square("r=2 c=2", "N@r C@c", "N@r C@c", "N@r C@c", {}, m, n, k).algorithm;
   };
-  EXPECT_EQ(algorithm(512, 512, 512), "summa-c");
-  EXPECT_EQ(algorithm(512, 16, 512), "summa-a");
-  EXPECT_EQ(algorithm(16, 512, 512), "summa-b");
+  EXPECT_EQ(algorithm(512, 512, 512), Algorithm::summa_c);
+  EXPECT_EQ(algorithm(512, 16, 512), Algorithm::summa_a);
+  EXPECT_EQ(algorithm(16, 512, 512), Algorithm::summa_b);
 }
 
 TEST(Product, OneAxisMovesWhatAHandWrittenOneMoves) {
@@ -307,7 +310,7 @@ TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
   constexpr Index n = 64;
   constexpr double products = 0.4, transfer = 0.05, whole = 1.15 * products + 0.03;
   const ProductPlan plan = square("p=2", "C@p", "C@p", "C@p", {.narrowest_slab = 8, .panel_words = n * n / 8}, n, n, n);
-  ASSERT_EQ(plan.algorithm, "summa-c");
+  ASSERT_EQ(plan.algorithm, Algorithm::summa_c);
   ASSERT_EQ(plan.panels.size(), 4U);
   double best = 1;
   for (int attempt = 0; attempt < 3 && best > whole; ++attempt)  // a loaded machine may be late, but never early
@@ -328,7 +331,7 @@ TEST(Product, PanelsTravelWhileOthersAreMultiplied) {
 
 TEST(Product, AxesOfOneRankCutNothing) {
   for (const char* grid : {"r=1 c=2", "r=2 c=1", "r=1 c=1"})
-    for (const auto& algorithm : {"auto", "summa-a", "summa-b", "summa-c"})
+    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::summa_a, Algorithm::summa_b, Algorithm::summa_c})
       EXPECT_NO_THROW(square(grid, "N@r C@c", "N@c C@r", "N@r C@c", {.algorithm = algorithm, .pending = 0})) << grid;
   const auto plan = square("r=1 c=2", "C@r", "N@r", "C@c", {.pending = AxisSet{1}});
   EXPECT_EQ(plan.c.layout.print(), "N C@c sum@r") << "the layout names a sum over one rank too";
@@ -336,7 +339,7 @@ TEST(Product, AxesOfOneRankCutNothing) {
 
 // Each panel of k would round a 16-bit sum once more.
 TEST(Product, LeavesKWholeWhereItIsAsked) {
-  ProductRequest request{.algorithm = "summa-c", .narrowest_slab = 1, .panel_words = 1};
+  ProductRequest request{.algorithm = Algorithm::summa_c, .narrowest_slab = 1, .panel_words = 1};
   const auto slabs = [&] {
     const auto plan = square("p=2", "C@p", "C@p", "C@p", request, 64, 64, 64);
     EXPECT_EQ(plan.along, 'k');
@@ -380,10 +383,11 @@ TEST(Product, RefusesWhatDoesNotMatch) {
                      one({{'N', 4}, {'C', 3}}, "mn"));
       },
       {"differ in k"});
-  expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "summa_a"}); }, {"did you mean 'summa-a'"});
-  expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = "2.5d"}); },
+  expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = Algorithm::groups}); },
+               {"\"groups\" is no algorithm of a product"});
+  expect_error([] { square("p=2", "N@p", "", "N@p", {.algorithm = Algorithm::two_and_a_half_d}); },
                {"the grid \"p=2\" cannot run \"2.5d\"", "three axes"});
-  expect_error([] { square("p=2", "", "", "", {.algorithm = "dot"}); }, {"cannot run \"dot\"", "an axis"});
+  expect_error([] { square("p=2", "", "", "", {.algorithm = Algorithm::dot}); }, {"cannot run \"dot\"", "an axis"});
   expect_error([] { square("p=2", "N sum@p", "", "N@p"); }, {"must not be a pending sum", "\"N C sum@p\""});
 }
 

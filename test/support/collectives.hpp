@@ -6,6 +6,8 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 namespace partita::test {
@@ -49,6 +51,13 @@ inline void check_all_reduce(Communicator& comm) {
       EXPECT_EQ(sum[at], 100.0 * p * (p - 1) / 2 + static_cast<double>(p * i)) << "sum, element " << i;
       EXPECT_EQ(max[at], element(p - 1, i)) << "max, element " << i;
     }
+  }
+  for (int unknown = 0; unknown < p; ++unknown) {
+    std::vector<double> of_64(3, comm.rank() == unknown ? std::numeric_limits<double>::quiet_NaN() : comm.rank());
+    std::vector<float> of_32(of_64.begin(), of_64.end());
+    comm.all_reduce(of_64.data(), 3, DType::f64, ReduceOp::max, {}).wait();
+    comm.all_reduce(of_32.data(), 3, DType::f32, ReduceOp::max, {}).wait();
+    EXPECT_TRUE(std::isnan(of_64[1]) && std::isnan(of_32[1])) << "NaN of rank " << unknown << " is not the maximum";
   }
   std::int32_t large = (1 << 24) + 1;  // not exact in float
   comm.all_reduce(&large, 1, DType::i32, ReduceOp::max, {}).wait();

@@ -155,7 +155,11 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   result.memory = trainer.peak_memory();
   trainer.counter().set_label("checkpoint");  // gathering a sharded optimizer state is not part of a step
   result.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), true);
-  result.evaluation = trainer.evaluate(data, {}).loss;
+  const EpochReport evaluated = trainer.evaluate(data, {});
+  result.evaluation = evaluated.loss;
+  if (evaluated.counts.classes() > 0) {
+    EXPECT_NEAR(evaluated.counts.accuracy(), evaluated.accuracy, 1e-12) << "every position counts once";
+  }
   EXPECT_TRUE(trainer.predicted() == trainer.measured())
       << "predicted and measured traffic differ, including the evaluation, on rank " << comm.rank();
   return result;

@@ -128,7 +128,7 @@ class RandomCase {
 
   /// Draws one algorithm for each product of the layer, or only for the first ones.
   std::optional<std::string> draw_algorithm(const Operator& op) {
-    auto algorithms = op.algorithms();
+    auto algorithms = names_of(op.algorithms());
     if (algorithms.empty()) return std::nullopt;
     if (op.products() > 1) algorithms.insert(algorithms.end(), 4, "auto");
     std::string text = pick(algorithms);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,9 @@ class Backend {
   virtual ~Backend() = default;
   /// Returns "reference" or "onednn".
   virtual std::string_view name() const = 0;
+  /// Returns all that decides which of its algorithms is the fastest on one processor: the name and, for a backend that
+  /// uses a library, the library's version and the instructions that it may use.
+  virtual std::string describe() const { return std::string(name()); }
   /// Throws Error if the backend cannot compute in `dtype`; the message names a backend that can.
   virtual void check(DType dtype) const = 0;
 
@@ -170,6 +174,8 @@ std::unique_ptr<Backend> make_reference_backend();
 /// Makes the backend that uses oneDNN's convolutions and GEMM, in f32, with `threads` threads. Throws Error if this
 /// build lacks oneDNN or if `threads` is less than 1.
 std::unique_ptr<Backend> make_onednn_backend(int threads);
+/// Returns the version of the oneDNN library that runs, e.g. "2.6.3"; "" if this build lacks oneDNN.
+std::string onednn_version();
 /// Makes a backend by name: "reference", "onednn", or "auto" (onednn for f32 if this build has it, else reference).
 /// Throws Error for another name or for a dtype that the backend cannot compute in.
 std::unique_ptr<Backend> make_backend(std::string_view name, DType dtype, int threads);

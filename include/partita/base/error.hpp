@@ -14,10 +14,16 @@ namespace partita {
 /// A mistake of the user. The message is one clear sentence with the user's own names and with a remedy.
 /// If every rank throws it, before any communication or as AgreedError, it is printed once and the exit status is 2.
 /// If a single rank throws it, e.g. because a data file is damaged in the middle of training, the whole job ends.
+/// If nobody catches it, the process prints the message once and ends with exit status 2.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Returns what the exception that is being handled says. If memory ran out, this is a sentence with sizes and
+/// remedies. For what is not a std::exception, or says nothing, it names the type. It is never empty.
+/// @pre A catch block calls it.
+std::string message_of_exception();
 
 /// Throws an Error with a formatted message.
 template <class... Args>

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,6 +40,20 @@ struct MemoryUse {
   bool operator==(const MemoryUse&) const = default;
 };
 
+/// Memory ran out. Its message names sizes and remedies.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::string message) : message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+};
+
+/// Returns a message for memory that ran out: `what` failed, how much memory this process holds, how much the machine
+/// has left, and remedies.
+std::string out_of_memory_text(std::string_view what);
+
 /// Allocates buffers and counts their bytes per class: the bytes in use now, and the maximum so far.
 /// Each rank has one. A buffer may be released on any thread, and it keeps the allocator alive.
 /// The allocator keeps released memory for the next buffer of the same size. Each training step asks for the same sizes
@@ -61,7 +76,7 @@ class Allocator {
   Index peak_total() const;
 
   /// Returns a buffer of `bytes` bytes that keeps `self` alive. It is aligned to 64 bytes, so that kernels round in the
-  /// same way on every rank. Throws Error if the limit would be exceeded, std::bad_alloc if the system has no memory.
+  /// same way on every rank. Throws Error if the limit would be exceeded, OutOfMemory if the system has no memory.
   static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
                                              Fill fill = Fill::zeros);
   /// Counts `bytes` bytes that somebody else allocates, until the last copy of the result is destroyed. Throws Error if

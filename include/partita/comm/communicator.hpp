@@ -136,8 +136,8 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Calls f on every rank. If f throws Error on some ranks, every rank throws AgreedError with the message of the lowest
-/// of them. Collective: every rank of `comm` calls it.
+/// Calls f on every rank. If f throws an exception on some ranks, every rank throws AgreedError with the message of the
+/// lowest of them (message_of_exception). Collective: every rank of `comm` calls it.
 /// @pre f does not communicate.
 void agree_or_throw(Communicator& comm, const std::function<void()>& f);
 

@@ -12,7 +12,8 @@ class Periodic;
 class Watchdog;
 class Witness;
 
-/// Initializes and finalizes MPI. A program makes one object, first in main, so that it is destroyed last.
+/// Initializes and finalizes MPI. A program makes one object, first in main, so that it is destroyed last. An exception
+/// that nobody catches ends the whole job with its message.
 class MpiSession {
  public:
   /// Initializes MPI unless it is initialized. MPI calls then return error codes instead of ending the process.

@@ -12,10 +12,9 @@ namespace partita {
 ///     y[N@a C@o H@b W@c sum@i] = conv(x[N@a C@i H@b W@c] with halo, w[F@o C@i H W]) + bias[F@o]
 ///     dx[N@a C@i H@b W@c sum@o] = conv'(dy[N@a C@o H@b W@c] with halo, w)
 ///     dw[F@o C@i H W sum@(a,b,c)] = conv'(x with halo, dy)
-class SpatialConv {
+class SpatialConv : public SpatialHalos {
  public:
-  /// `x` and `dy` are the halos from the layer's plan (halo_of_inputs, halo_of_outputs).
-  SpatialConv(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank);
+  using SpatialHalos::SpatialHalos;
 
   /// Returns the local convolutions that this layer runs on tensors with the boxes `x`, `w` and `y`, for kernel
   /// selection. The thin convolutions at borders are left out, as they are not worth a measurement. `ahead` is
@@ -29,8 +28,6 @@ class SpatialConv {
   void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
                Tensor& extended) const;
 
-  /// Starts the exchange of dy, which backward_filter can hide. backward_data finishes it.
-  HaloExchange start_backward(const RankContext& rank, const Tensor& dy) const;
   /// Computes dx from the dy of this rank and of its neighbors.
   void backward_data(const RankContext& rank, HaloExchange& dy, const Tensor& w, const Tensor& dx) const;
   /// Computes this rank's part: dw = part, or dw += part. The caller sums over ranks.
@@ -40,9 +37,6 @@ class SpatialConv {
  private:
   /// True if more than half of y, but not all of it, reads no halo, so that overlap is worth it.
   bool has_interior(const Box& x, const Box& y) const;
-
-  std::vector<Window> windows_;
-  HaloPart x_, dy_;
 };
 
 }  // namespace partita

@@ -11,10 +11,9 @@ namespace partita {
 ///     y[N@a C@o H@b sum@i] = conv'(x[N@a C@i H@b] with halo, w[F@i C@o H W]) + bias[F@o]
 ///     dx[N@a C@i H@b sum@o] = conv(dy[N@a C@o H@b] with halo, w)
 ///     dw[F@i C@o H W sum@(a,b)] = conv'(dy, x with halo), with x in the place of dy
-class SpatialConvTranspose {
+class SpatialConvTranspose : public SpatialHalos {
  public:
-  /// `x` and `dy` are the halos from the layer's plan.
-  SpatialConvTranspose(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank);
+  using SpatialHalos::SpatialHalos;
 
   /// Returns the local convolutions that this layer runs on tensors with the boxes `x`, `w` and `y`.
   std::vector<ConvProblem> problems(const Box& x, const Box& w, const Box& y) const;
@@ -22,17 +21,11 @@ class SpatialConvTranspose {
   /// Computes y for this rank's outputs. Returns in `extended` the inputs that contribute to them.
   void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
                Tensor& extended) const;
-  /// Starts the exchange of dy, which backward_filter can hide. backward_data finishes it.
-  HaloExchange start_backward(const RankContext& rank, const Tensor& dy) const;
   void backward_data(const RankContext& rank, HaloExchange& dy, const Tensor& w, const Tensor& dx) const;
   /// Computes dw = part, or dw += part, from this rank's outputs and all inputs that contribute to them. The caller
   /// sums over ranks.
   void backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw,
                        Write write) const;
-
- private:
-  std::vector<Window> windows_;
-  HaloPart x_, dy_;
 };
 
 }  // namespace partita

@@ -5,7 +5,11 @@
 #include "partita/layouts/halo.hpp"
 #include "partita/tensor/exchange.hpp"
 
+#include <functional>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace partita {
 
@@ -45,6 +49,21 @@ class HaloExchange {
   std::unique_ptr<Exchange> exchange_;
 };
 
+/// What convolutions and their transposes on one rank share: their windows and halos.
+class SpatialHalos {
+ public:
+  /// `x` and `dy` are the halos from the layer's plan.
+  SpatialHalos(std::vector<Window> windows, const Halo& x, const Halo& dy, int rank)
+      : windows_(std::move(windows)), x_(x, rank), dy_(dy, rank) {}
+
+  /// Starts the exchange of dy, which backward_filter can hide. backward_data finishes it.
+  HaloExchange start_backward(const RankContext& rank, const Tensor& dy) const;
+
+ protected:
+  std::vector<Window> windows_;
+  HaloPart x_, dy_;
+};
+
 /// The adjoint of HaloExchange: gradients of all needed elements go back to the owners, which add them to their own.
 /// The old content of `local` is overwritten.
 class HaloReturn {
@@ -61,5 +80,20 @@ class HaloReturn {
   Tensor local_, extended_;
   std::unique_ptr<Exchange> exchange_;
 };
+
+/// Computes the outputs `y` of a layer with one window per spatial dimension from `x` and its halo. compute(from, part)
+/// computes the outputs in `part`; `from` holds what they read. The calls' parts together are `y`, and none is empty.
+/// If the transport makes progress on its own, the first call computes the interior while the halo travels. Returns
+/// the tensor that holds everything that the outputs read; it is `x` itself if no halo is needed.
+Tensor compute_with_halo(const HaloPart& halo, std::span<const Window> windows, const Tensor& x, const Box& y,
+                         const RankContext& rank,
+                         const std::function<void(const Tensor& from, const Box& part)>& compute);
+
+/// The adjoint: computes dx from the outputs' gradients, which have the box `dy`. compute(part, to) adds to `to`, which
+/// is zero at first, what the gradients in `part` contribute. Contributions to elements of other ranks go back to them.
+/// If the transport makes progress on its own, the border comes first, and the interior is computed while they travel.
+void compute_with_halo_return(const HaloPart& halo, std::span<const Window> windows, const Box& dy, const Tensor& dx,
+                              const RankContext& rank,
+                              const std::function<void(const Box& part, const Tensor& to)>& compute);
 
 }  // namespace partita

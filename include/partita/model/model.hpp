@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeindex>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -18,7 +20,7 @@ struct Layer {
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;  ///< indices of the input layers, each less than this layer's
-  /// index of the model's first layer with an equal operator (Operator::describe); may be this layer
+  /// index of the model's first layer with an equal operator (equal_operators); may be this layer
   int like = 0;
 };
 
@@ -118,8 +120,9 @@ class Model {
 
   std::string name_;
   std::vector<Layer> layers_;
-  std::vector<Shape> shapes_;         // for one sample
-  std::map<std::string, int> likes_;  // operator kind and description -> the first layer that has them
+  std::vector<Shape> shapes_;  // for one sample
+  // class, and kind with description, of an operator -> the first layer that has an equal one (equal_operators)
+  std::map<std::pair<std::type_index, std::string>, int> likes_;
 };
 
 }  // namespace partita

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "partita/base/window.hpp"
+#include "partita/layouts/algorithm.hpp"
 #include "partita/layouts/halo.hpp"
 #include "partita/layouts/layout.hpp"
 #include "partita/layouts/product/product.hpp"
+#include "partita/model/kernel_kind.hpp"
 
 #include <memory>
 #include <optional>
@@ -33,13 +35,17 @@ struct LayoutRequest {
   std::vector<Layout> arriving;  ///< one per input: the layout in which its producer leaves it
   /// one per input: the layout that the strategy wants instead, if it names one
   std::vector<std::optional<Layout>> input;
-  Layout output;                   ///< the requested layout of the layer's output
-  std::optional<Layout> weights;   ///< layout of the first weight, if the strategy names one
-  std::string algorithm = "auto";  ///< "auto", one of Operator::algorithms, or one per product: "a/b/c"
-  DType dtype = DType::f32;        ///< the compute type
+  Layout output;                           ///< the requested layout of the layer's output
+  std::optional<Layout> weights;           ///< layout of the first weight, if the strategy names one
+  std::vector<Algorithm> algorithms = {};  ///< one per product, of Operator::algorithms; a missing one is automatic
+  DType dtype = DType::f32;                ///< the compute type
   bool training = true;
   bool needs_dx = true;  ///< whether any input's gradient is needed, because an earlier layer has trained weights
   bool operator==(const LayoutRequest&) const = default;
+  /// Returns the algorithm that is asked for the product of that number.
+  Algorithm algorithm(std::size_t product = 0) const {
+    return product < algorithms.size() ? algorithms[product] : Algorithm::automatic;
+  }
   /// Returns the same request on another grid with the same axes.
   LayoutRequest on(const Grid& grid) const;
 };
@@ -70,8 +76,8 @@ struct OperatorLayouts {
   /// and sums it.
   std::optional<Halo> dy_halo = std::nullopt;
   std::vector<Collective> collectives = {};
-  std::string algorithm = "";                  ///< the chosen algorithm, if there are several
-  std::vector<Alternative> alternatives = {};  ///< all considered alternatives, the chosen one first
+  std::optional<Algorithm> algorithm = std::nullopt;  ///< the chosen algorithm, if the channels are sharded
+  std::vector<Alternative> alternatives = {};         ///< all considered alternatives, the chosen one first
   /// for a layer made of matrix products: of y, and in training of dx and dw
   std::vector<ProductPlan> products = {};
   /// Returns the same layouts on another grid with the same axes.
@@ -101,18 +107,16 @@ struct HaloOverlap {
   bool dx = false;  ///< backward_data sends its neighbors' parts of dx first and computes the rest meanwhile
 };
 
-/// Kinds of kernels for which a machine file may give an efficiency of their own.
-enum class KernelKind : std::uint8_t { others, conv, product };
-
 /// One kind of layer, without name and position: shapes, weights and layout rule. It is pure: it knows neither ranks
 /// nor devices. A kernel runs it. To write your own layer, derive from CustomLayer (train/kernels/custom_layer.hpp).
 class Operator {
  public:
   virtual ~Operator() = default;
-  /// The layer's kind, as in `explain`: "conv", "relu", ... It selects the kernel that runs the layer.
+  /// The layer's kind, as in `explain`: "conv", "relu", ...
   virtual std::string_view kind() const = 0;
-  /// All parameters, e.g. "32 filters 3/1 pad 1". Operators of one kind with equal descriptions are taken to be equal,
-  /// by the model's hash and by bind().
+  /// All parameters, e.g. "32 filters 3/1 pad 1". It must name everything on which shapes, layouts, windows, halos and
+  /// costs depend: operators with equal descriptions are taken to be equal (equal_operators), so their layers share
+  /// bindings and prices, and only the first of them is asked.
   virtual std::string describe() const { return ""; }
   /// Number of input tensors.
   virtual int inputs() const { return 1; }
@@ -120,8 +124,8 @@ class Operator {
   virtual Shape output(std::span<const Shape> inputs) const = 0;
   /// Returns the shapes and initial values of its weights for these inputs, in the order in which kernels receive them.
   virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
-  /// The names that `algorithm` may have in a strategy, besides "auto". Empty if there is only one way.
-  virtual std::vector<std::string> algorithms() const { return {}; }
+  /// The algorithms that a strategy may ask for, besides Algorithm::automatic. Empty if there is only one way.
+  virtual std::vector<Algorithm> algorithms() const { return {}; }
   /// The number of products that the layer computes. `algorithm` can name an algorithm for each, as in "a/b/c"; omitted
   /// ones are "auto".
   virtual int products() const { return 1; }
@@ -140,6 +144,9 @@ class Operator {
   virtual Kept keeps() const { return {.x = true}; }
   /// Which halos travel while its kernel computes; none by default.
   virtual HaloOverlap halo_overlap() const { return {}; }
+  /// True if the gradients of its weights take a computation of their own, as those of a convolution do, and not the
+  /// one that also yields dx. The cost model then counts a kernel for backward_filter, behind which dy's halo can hide.
+  virtual bool computes_dw_separately() const { return halo_overlap().dy; }
   /// The kind of its kernels where they are no matrix products.
   virtual KernelKind kernel_kind() const { return KernelKind::others; }
   /// True if the result depends on how a batch is split into microbatches, as batch statistics do.
@@ -149,6 +156,9 @@ class Operator {
   /// The target of a loss with input x. The loss is a mean over all of it.
   virtual Target target(const Shape& /*x*/) const { return {}; }
 };
+
+/// True if both operators are of one class and have the same kind and description, so that one can stand for the other.
+bool equal_operators(const Operator& a, const Operator& b);
 
 /// Splits "a/b/c" into its names.
 std::vector<std::string> named_algorithms(const std::string& text);

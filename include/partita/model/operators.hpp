@@ -35,7 +35,7 @@ class ConvOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
-  std::vector<std::string> algorithms() const override;
+  std::vector<Algorithm> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
@@ -59,7 +59,7 @@ class ConvTransposeOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
-  std::vector<std::string> algorithms() const override;
+  std::vector<Algorithm> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
@@ -210,12 +210,10 @@ class LinearOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
-  OperatorLayouts layouts(const LayoutRequest& request) const override { return best(request, true); }
-  /// The output's channels are not the input's, so they are whole.
-  /// too much.
-  OperatorLayouts best_of_all(const LayoutRequest& request) const { return best(request, false); }
-  std::vector<std::string> algorithms() const override { return product_algorithms(); }
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  std::vector<Algorithm> algorithms() const override { return product_algorithms(); }
   int products() const override { return 3; }
+  bool computes_dw_separately() const override { return true; }
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
@@ -223,11 +221,6 @@ class LinearOperator final : public Operator {
   const Linear& linear() const { return linear_; }
 
  private:
-  OperatorLayouts best(const LayoutRequest& request, bool prunes) const;
-  /// Returns the plan of y = x w' with x in layout `x`.
-  ProductPlan product_of_y(const LayoutRequest& request, const Layout& x, const std::string& algorithm) const;
-  /// Returns the layer's layouts if y is computed as `of_y` says.
-  OperatorLayouts layouts(const LayoutRequest& request, const ProductPlan& of_y) const;
   Linear linear_;
 };
 

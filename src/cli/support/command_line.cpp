@@ -11,10 +11,22 @@ namespace po = boost::program_options;
 
 namespace {
 
-std::vector<std::string> names(const po::options_description& group) {
-  std::vector<std::string> names;
-  for (const auto& option : group.options()) names.push_back("--" + option->long_name());
+constexpr int exact = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+
+std::vector<std::string> dashed_names(const po::options_description& all) {
+  std::vector<std::string> names = long_names(all);
+  for (auto& name : names) name.insert(0, "--");
   return names;
+}
+
+/// Throws Error for the first word that belongs to no option. The word may lack its dashes.
+void refuse_words(const po::parsed_options& parsed, const po::options_description& all) {
+  for (const auto& option : parsed.options)
+    if (option.string_key.empty() && !option.value.empty()) {
+      const std::string& word = option.value.front();
+      const std::string near = word.size() < 3 ? "" : did_you_mean("--" + word, dashed_names(all));
+      fail("the word '{}' belongs to no option{}; --help shows how to write the command", word, near);
+    }
 }
 
 }  // namespace
@@ -24,23 +36,64 @@ std::string program_name(int argc, char** argv) {
   return path.substr(path.rfind('/') + 1);
 }
 
+void add_common_options(po::options_description& all) {
+  all.add_options()("help,h", "this text")(
+      "options", po::value<std::string>()->value_name("FILE"),
+      "read options from a TOML file with lines such as batch = 64; options of the command line replace those of FILE");
+}
+
+std::vector<std::string> long_names(const po::options_description& all) {
+  std::vector<std::string> names;
+  for (const auto& option : all.options()) names.push_back(option->long_name());
+  return names;
+}
+
+bool is_switch(const po::option_description& option) { return option.semantic()->max_tokens() == 0; }
+
+bool takes_several(const po::option_description& option) {
+  return option.semantic()->max_tokens() > 1 || option.semantic()->is_composing();
+}
+
 po::variables_map read_command_line(int argc, char** argv, const po::options_description& all, const char* words) {
-  constexpr int exact = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
   po::positional_options_description places;
   if (words != nullptr) places.add(words, -1);
   try {
-    po::store(po::command_line_parser(argc, argv).options(all).positional(places).style(exact).run(), values);
+    po::command_line_parser parser(argc, argv);
+    parser.options(all).style(exact);
+    if (words != nullptr) parser.positional(places);
+    const po::parsed_options parsed = parser.run();
+    if (words == nullptr) refuse_words(parsed, all);
+    po::store(parsed, values);
     if (values.count("help") == 0) po::notify(values);
   } catch (const po::unknown_option& error) {
     fail("there is no option '{}'{}; --help lists the options", error.get_option_name(),
-         did_you_mean(error.get_option_name(), names(all)));
-  } catch (const po::too_many_positional_options_error&) {
-    fail("the command line has a word that belongs to no option; --help shows how to write it");
+         did_you_mean(error.get_option_name(), dashed_names(all)));
   } catch (const po::error& error) {
     fail("{}; --help lists the options", error.what());
   }
   return values;
+}
+
+std::vector<std::string> option_words(const std::string& name, const std::vector<std::string>& values) {
+  if (values.empty()) return {"--" + name};
+  std::vector<std::string> words;
+  for (const auto& value : values) {
+    if (value.empty())
+      words.insert(words.end(), {"--" + name, value});  // Boost refuses "--NAME="
+    else
+      words.push_back("--" + name + "=" + value);
+  }
+  return words;
+}
+
+void check_option(const std::string& name, const std::vector<std::string>& values, const po::options_description& all) {
+  try {
+    po::variables_map unused;
+    po::store(po::command_line_parser(option_words(name, values)).options(all).style(exact).run(), unused);
+  } catch (const po::error& error) {
+    fail("{}", error.what());
+  }
 }
 
 }  // namespace partita::cli

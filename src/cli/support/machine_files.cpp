@@ -43,8 +43,7 @@ MeasureOptions measure_options(const Options& options) {
 
 void note_kernels(const MeasureOptions& how, DType dtype) {
   if (how.kernel_folder.empty() || dtype != DType::f32) return;
-  if (const auto why = KernelCache(how.kernel_folder, backend_of_times(how, dtype), how.threads).complaint();
-      !why.empty())
+  if (const auto why = KernelCache::complaint(how.kernel_folder); !why.empty())
     fmt::print(stderr, "note: kernels are chosen by rule, without measuring: {}\n", why);
 }
 

@@ -8,6 +8,8 @@ namespace partita::cli {
 
 namespace {
 
+constexpr Index most_samples = Index{1} << 40;  // so that orders and positions can be counted
+
 /// The shape of one sample: the batch's shape without N.
 Shape one_of(const Shape& batch) {
   Shape one;
@@ -17,8 +19,17 @@ Shape one_of(const Shape& batch) {
 }
 
 std::string print_target(const Shape& target, bool labels) {
-  if (target.dims() == 0) return "one label per sample";
-  return fmt::format("{} per sample, {}", labels ? "labels" : "values", target.print());
+  if (target.dims() == 0) return labels ? "one label per sample" : "one value per sample and 0 classes";
+  return labels ? fmt::format("labels per sample, {}", target.print())
+                : fmt::format("values per sample, {}, and 0 classes", target.print());
+}
+
+/// Throws Error for a data set with more classes than the model predicts.
+[[noreturn]] void fail_classes(const Dataset& data, const std::string& name, Index predicted) {
+  const std::string sample = data.label_beyond(predicted);
+  fail("{}, but the model predicts {} classes (labels 0 to {}); {}use a model that predicts {}",
+       sample.empty() ? fmt::format("the data set '{}' has {} classes", name, data.classes()) : sample, predicted,
+       predicted - 1, sample.empty() ? "" : "correct the label, or ", data.classes());
 }
 
 void check_data(const Dataset& data, const Options& options, const Model& model) {
@@ -26,15 +37,17 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
   const auto& loss = model.layers().back();
   const Shape &scores = shapes[static_cast<std::size_t>(loss.inputs[0])], sample = one_of(shapes[0]);
   const Target target = loss.op->target(scores);
-  if (data.size() == 0) fail("the data set '{}' has no samples", options.data);
+  if (data.size() < 1 || data.size() > most_samples)
+    fail("the data set '{}' has {} samples (size()); it must have from 1 to 2^40", options.data, data.size());
+  if (data.classes() < 0)
+    fail("the data set '{}' has {} classes (classes()); 0 means values", options.data, data.classes());
   if (!(data.sample() == sample))
     fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data.sample().print(),
          model.layers().front().name, sample.print());
   if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
-    fail("the data set '{}' has {}, but the loss '{}' needs {}", options.data,
+    fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.data,
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
-  if (target.labels && data.classes() > scores['C'])
-    fail("the data set '{}' has {} classes, but the model predicts {}", options.data, data.classes(), scores['C']);
+  if (target.labels && data.classes() > scores['C']) fail_classes(data, options.data, scores['C']);
   const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
   const Shape places = data.target();
   if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))

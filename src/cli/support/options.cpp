@@ -4,13 +4,15 @@
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/support/command_line.hpp"
+#include "src/cli/support/optimizer_options.hpp"
+#include "src/cli/support/options_file.hpp"
 #include "src/cli/support/size.hpp"
 #include "src/cli/support/threads.hpp"
+#include "src/cli/support/verb_list.hpp"
 #include "src/cli/version.hpp"
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <map>
 #include <sstream>
 
 namespace partita::cli {
@@ -18,30 +20,6 @@ namespace partita::cli {
 namespace {
 
 namespace po = boost::program_options;
-
-constexpr const char* usage = R"(Usage: {0} VERB [options]
-
-Verbs
-  train      trains the model on the ranks that mpiexec started:
-               mpiexec -n 4 {0} train --strategy hybrid.toml
-  evaluate   prints the loss and accuracy of a saved model on the test set
-  explain    prints the layouts, communication and memory of each layer under a strategy;
-             it runs in one process on any computer, without mpiexec
-  compare    predicts the step times of several strategies, and says which is fastest and why:
-               {0} compare --strategies hybrid.toml spatial.toml --machine cluster.toml
-  plan       searches for the fastest strategies for a number of ranks and writes them to files:
-               {0} plan --model resnet50 --ranks 16 --machine cluster.toml --out best
-  calibrate  measures the machine that it runs on and writes a machine file:
-               mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml
-  schedule   generates or reads a pipeline schedule, then validates, simulates and draws it:
-               {0} schedule --kind zb-h1 --stages 4 --microbatches 8
-  scale      measures strong or weak scaling; it starts every run itself:
-               {0} scale --ranks 1 2 4 --out results.json
-  report     turns JSON results of train, evaluate, scale and compare into one HTML page:
-               {0} report results.json --out page.html
-
-{0} VERB --help lists the options of a verb.
-)";
 
 struct Texts {  // values that are parsed after Boost has read them
   std::string dtype = "f32", decay = "none", method = "sgd", memory_limit;
@@ -67,7 +45,7 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
     add("strategy", po::value(&o.strategy)->value_name("FILE"),
         "strategy file (TOML); default: split the samples over all ranks");
     add("grid", po::value(&o.grid)->value_name("AXES"), "replace the grid of the strategy, e.g. \"data=2 y=2\"");
-    add("rule", po::value(&o.rules)->value_name("RULE"),
+    add("rule", po::value(&o.rules)->composing()->value_name("RULE"),
         "add a rule after those of the strategy, e.g. \"conv*: N@data H@y\"; may be repeated");
   }
   if (o.verb != "calibrate")
@@ -129,16 +107,16 @@ po::options_description optimizer_options(Options& o, Texts& texts) {
   add("rate", po::value(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
       "peak learning rate; the default is 0.01 for adagrad, and 0.001 for rmsprop, adam, adamw and lamb");
   add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"),
-      "momentum; used by sgd, rmsprop and lars");
+      ("momentum; " + used_by("momentum")).c_str());
   add("beta1", po::value(&t.optimizer.beta1)->default_value(t.optimizer.beta1, "0.9")->value_name("B"),
-      "decay factor of the running mean of the gradient; used by adam, adamw and lamb");
+      ("decay factor of the running mean of the gradient; " + used_by("beta1")).c_str());
   add("beta2", po::value(&t.optimizer.beta2)->default_value(t.optimizer.beta2, "0.999")->value_name("B"),
-      "decay factor of the running mean of the squared gradient; used by adam, adamw, lamb and rmsprop");
+      ("decay factor of the running mean of the squared gradient; " + used_by("beta2")).c_str());
   add("epsilon", po::value(&t.optimizer.epsilon)->default_value(t.optimizer.epsilon, "1e-8")->value_name("E"),
-      "added to the denominator; used by adagrad, rmsprop, adam, adamw and lamb");
+      ("added to the denominator; " + used_by("epsilon")).c_str());
   add("trust", po::value(&t.optimizer.trust)->default_value(t.optimizer.trust, "0.001")->value_name("T"),
-      "trust coefficient; used by lars");
-  add("nesterov", po::bool_switch(&t.optimizer.nesterov), "use Nesterov momentum; for sgd");
+      ("trust coefficient; " + used_by("trust")).c_str());
+  add("nesterov", po::bool_switch(&t.optimizer.nesterov), ("use Nesterov momentum; " + used_by("nesterov")).c_str());
   add("weight-decay", po::value(&t.optimizer.weight_decay)->default_value(0, "0")->value_name("D"),
       "weight decay; biases and the weights of normalization layers have none");
   add("warm-up", po::value(&t.optimizer.warm_up)->default_value(0)->value_name("STEPS"),
@@ -165,6 +143,8 @@ po::options_description train_options(Options& o) {
   add("trace", po::value(&o.trace)->value_name("FILE"),
       "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
+  add("write-options", po::value(&o.write_options)->value_name("FILE"),
+      "write all options of this run to FILE, which --options reads");
   return group;
 }
 
@@ -221,11 +201,12 @@ po::options_description plan_options(Options& o) {
   add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
   add("examine", po::value(&o.examined)->default_value(o.examined)->value_name("N"),
       "number of candidates to bind and price exactly; a rough estimate ranks the others");
-  add("out", po::value(&o.out)->default_value("plan")->value_name("PREFIX"),
-      "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml");
+  add("out", po::value(&o.out)->value_name("PREFIX"),
+      "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml, and replace older files; default: plan, "
+      "without replacing any file");
   add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
       "pipeline schedules to try (default 1f1b zb-h1 chimera); \"none\": only strategies of one stage");
-  add("why-not", po::value(&o.why_not)->value_name("RULE"),
+  add("why-not", po::value(&o.why_not)->composing()->value_name("RULE"),
       "also print what the best strategy would cost with this rule added, e.g. \"conv1: N C\"; may be repeated");
   return group;
 }
@@ -233,7 +214,7 @@ po::options_description plan_options(Options& o) {
 /// All options that a verb accepts.
 po::options_description options_of(Options& o, Texts& texts, const std::string& program, bool builtin) {
   po::options_description all(fmt::format("Usage: {} {} [options]", program, o.verb));
-  all.add_options()("help,h", "this text");
+  add_common_options(all);
   all.add(model_options(o, texts, builtin));
   if (o.verb == "explain" || o.verb == "compare" || o.verb == "plan" || o.verb == "calibrate") {
     po::options_description workload("Workload");
@@ -246,9 +227,20 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
     if (o.verb == "calibrate") all.add(calibrate_options(o)).add(measure_options(o));
   } else {
     all.add(run_options(o, texts));
-    if (o.verb == "train") all.add(price_options(o)).add(optimizer_options(o, texts)).add(train_options(o));
+    if (o.verb == "train") all.add(price_options(o)).add(optimizer_options(o, texts)).add(train_options(o)).add(watch_options(o.watch));
   }
   return all;
+}
+
+/// The options file that describes this run, for --write-options.
+std::string print_run(const Options& o, const po::options_description& all, po::variables_map values) {
+  values.at("rate").value() = o.trainer.optimizer.rate;  // its default depends on the optimizer
+  return print_options_file(
+      fmt::format("All options of a run of `{}` by Partita {}. --options reads this file, and options of the command "
+                  "line replace those of the file. A line that begins with # and a name is an option that this run "
+                  "does not have or does not use.",
+                  o.verb, version),
+      all, values, unused_options(o.trainer.optimizer.method));
 }
 
 void check(const Options& o) {
@@ -268,22 +260,20 @@ void check(const Options& o) {
   if (!o.strategies.empty() && !o.strategy.empty())
     fail("--strategy {} cannot be combined with --strategies; name all files after --strategies", o.strategy);
   o.trainer.optimizer.check();
+  check(o.watch);
 }
 
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
-  static const std::vector<std::string> verbs{"train",    "evaluate", "explain", "compare", "calibrate",
-                                              "schedule", "scale",    "report",  "plan"};
   Options options;
   Texts texts;
   const std::string program = program_name(argc, argv);
   options.verb = argc > 1 ? argv[1] : "--help";
   if (options.verb == "--version") answer = fmt::format("partita {} ({})\n", version, mpi_version());
-  if (options.verb == "--help" || options.verb == "-h" || options.verb == "help")
-    answer = fmt::format(fmt::runtime(usage), program);
+  if (options.verb == "--help" || options.verb == "-h" || options.verb == "help") answer = print_usage(program);
   if (!answer.empty()) return std::nullopt;
-  if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end())
+  if (const auto verbs = verb_names(); std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end())
     fail("there is no verb '{}'{}; the verbs are {}", options.verb, did_you_mean(options.verb, verbs),
          quoted_list(verbs));
 
@@ -304,50 +294,17 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   optimizer.method = parse_method(texts.method);
   if (options.verb != "evaluate" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
   check(options);
+  if (options.verb != "evaluate") check_used(values, optimizer.method);
+  if (!options.write_options.empty()) options.options_text = print_run(options, all, values);
   if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();
   return options;
 }
 
-Model make_model(const Options& options, const ModelFactory& factory) {
-  return factory ? factory() : builtin_model(options.model, options.size);
-}
-
-Strategy make_strategy(const Options& options, int ranks) {
-  Strategy strategy = options.strategy.empty() ? Strategy() : Strategy::load(options.strategy);
-  if (!options.grid.empty()) strategy = strategy.on(Grid::parse(options.grid));
-  if (options.strategy.empty() && options.grid.empty() && ranks > 1) {
-    strategy = Strategy(fmt::format("data={}", ranks));
-    strategy.layer("*", {.output = "N@data"});
-  }
-  add_rules(strategy, options.rules, "--rule");
-  return strategy;
-}
-
-void note_renamed_keys(const Strategy& strategy) {
-  for (const auto& note : strategy.renamed_keys()) fmt::print(stderr, "note: {}\n", note);
-}
-
-void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option) {
-  for (const auto& rule : rules) {
-    const auto colon = rule.find(':');
-    if (colon == std::string::npos)
-      fail("{} \"{}\": write a layer's name or pattern, a colon and a layout, e.g. \"conv*: N@data H\"", option, rule);
-    const auto layout = rule.find_first_not_of(" \t", colon + 1);
-    strategy.layer(rule.substr(0, colon), {.output = layout == std::string::npos ? "" : rule.substr(layout)},
-                   fmt::format("{} \"{}\"", option, rule));
-  }
-}
-
-std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks) {
-  std::vector<std::pair<std::string, Strategy>> all;
-  for (const auto& file : options.strategies) {
-    Options one = options;
-    one.strategy = file;
-    all.emplace_back(file, make_strategy(one, ranks));
-  }
-  if (all.empty())
-    all.emplace_back(options.strategy.empty() ? "command line" : options.strategy, make_strategy(options, ranks));
-  return all;
+po::options_description describe_options(const std::string& verb, const std::string& program, bool builtin) {
+  Options unused;
+  unused.verb = verb;
+  Texts texts;
+  return options_of(unused, texts, program, builtin);
 }
 
 std::vector<std::string> default_kinds() {

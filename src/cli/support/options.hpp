@@ -3,6 +3,9 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/train/run/trainer.hpp"
+#include "src/cli/support/watch_options.hpp"
+
+#include <boost/program_options.hpp>
 
 #include <functional>
 #include <memory>
@@ -32,6 +35,9 @@ struct Options {
   Index samples = 0;  ///< size of the synthetic data set; 0: the default size
   TrainerOptions trainer;
   std::string json, save, load, trace;  ///< files; "" for none
+  WatchOptions watch;                   ///< train
+  std::string write_options;            ///< train: the file for all options of this run; "" for none
+  std::string options_text;             ///< train: what goes into that file
   int timeout = 600;                    ///< seconds that a rank waits for other ranks at most; 0: no limit
   int wait_note = 30;                   ///< seconds after which a waiting rank says for whom it waits; 0: never
   int rank = 0;                         ///< explain: the rank whose messages, bytes and memory are printed
@@ -41,7 +47,7 @@ struct Options {
   std::string svg;                      ///< explain: the file for a drawing of the schedule
   bool profile = false;                 ///< train: print where the time goes
   std::string machine;                  ///< machine file; "" for the default machine
-  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write
+  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write, "" for none
   std::vector<std::string> strategies;               ///< compare, calibrate: strategy files
   bool measure = false;                              ///< compare: also run the strategies
   int ranks = 0;                                     ///< plan: number of ranks
@@ -59,6 +65,11 @@ using ModelFactory = std::function<Model()>;
 /// print. `builtin` says whether the program has the options that choose a built-in model. Throws Error for an unknown
 /// option or a bad value; the message names the nearest option.
 std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer);
+
+/// Returns the descriptions of the options of a verb that parse_options() reads. They serve to print options and to
+/// check values; they cannot store values (no boost::program_options::notify).
+boost::program_options::options_description describe_options(const std::string& verb, const std::string& program,
+                                                             bool builtin);
 
 Model make_model(const Options& options, const ModelFactory& factory);
 /// Makes the strategy that the options describe. By default, the samples are split over `ranks` ranks.

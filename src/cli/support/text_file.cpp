@@ -23,7 +23,7 @@ std::string reason() { return std::generic_category().message(errno); }
 
 /// The descriptor of a name for an open file, e.g. 1 for /dev/stdout; -1 for other names.
 int descriptor_of(const std::string& path) {
-  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == standard_output) return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
     int number = -1;

@@ -8,6 +8,9 @@ namespace partita::cli {
 
 // Files that options name. Error messages begin with the name of the option.
 
+/// The name that stands for standard output.
+inline constexpr const char* standard_output = "/dev/stdout";
+
 /// An option and the file that it names; "" for none.
 using NamedFile = std::pair<const char*, std::string>;
 

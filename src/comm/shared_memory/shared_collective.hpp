@@ -3,7 +3,7 @@
 #include "src/comm/shared_memory/shared_operation.hpp"
 #include "src/comm/shared_memory/streaming.hpp"
 
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
 #include <cstring>

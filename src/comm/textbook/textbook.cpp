@@ -1,4 +1,4 @@
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include "src/comm/textbook/textbook_move.hpp"
 

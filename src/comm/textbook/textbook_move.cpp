@@ -1,6 +1,6 @@
 #include "src/comm/textbook/textbook_move.hpp"
 
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
 

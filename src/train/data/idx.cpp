@@ -137,7 +137,7 @@ Bytes read_labels(const std::string& path) {
 class Idx final : public Dataset {
  public:
   Idx(std::string images, const std::string& labels, double mean, double deviation)
-      : path_(std::move(images)), labels_(read_labels(labels)) {
+      : path_(std::move(images)), labels_path_(labels), labels_(read_labels(labels)) {
     InputFile file(path_);
     header_ = read_header(file, 3, 4);
     check_size(file, header_);
@@ -191,6 +191,15 @@ class Idx final : public Dataset {
     return labels_[static_cast<std::size_t>(sample)];
   }
 
+  std::string label_beyond(Index classes) const override {
+    const auto beyond = [classes](unsigned char label) { return label >= classes; };
+    const auto found = std::find_if(labels_.begin(), labels_.end(), beyond);
+    if (found == labels_.end()) return "";
+    const auto count = std::count_if(found, labels_.end(), beyond);
+    return fmt::format("sample {} of '{}' has the label {}{}", found - labels_.begin(), labels_path_, *found,
+                       count == 1 ? "" : fmt::format(", the first of {} such labels", count));
+  }
+
  private:
   /// Stores the box of each of `samples` in `pixels_`, in one pass over the file.
   void stream(const SampleSet& samples) {
@@ -212,7 +221,7 @@ class Idx final : public Dataset {
     });
   }
 
-  std::string path_;
+  std::string path_, labels_path_;
   Bytes labels_;
   Header header_;
   Shape sample_;

@@ -2,6 +2,7 @@
 #include "src/train/data/prefetch.hpp"
 #include "src/train/files/output_file.hpp"
 
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -26,11 +27,9 @@ Box with_sample(Index sample, const Box& box) {
 /// One array of the file; its first dimension counts the samples.
 class Array {
  public:
-  Array(hid_t file, const std::string& name) : data_(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose) {
-    const Handle space(H5Dget_space(data_), H5Sclose), type(H5Dget_type(data_), H5Tclose);
-    std::vector<hsize_t> extents(static_cast<std::size_t>(check(H5Sget_simple_extent_ndims(space))));
-    check(H5Sget_simple_extent_dims(space, extents.data(), nullptr));
-    extents_.assign(extents.begin(), extents.end());
+  Array(hid_t file, const std::string& name)
+      : data_(hdf5::open_data(file, name)), extents_(hdf5::extents_of(data_, name)) {
+    const Handle type(H5Dget_type(data_), H5Tclose);
     const auto kind = H5Tget_class(type);
     if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("'{}' does not hold numbers", name);
     if (extents_.empty()) fail("'{}' has no dimension for samples", name);
@@ -67,9 +66,23 @@ Shape shape_of(std::span<const Index> extents, bool channels) {
   return shape;
 }
 
+/// Throws Error if the file lacks the array.
+void require_array(hid_t file, const char* name) {
+  if (check(H5Lexists(file, name, H5P_DEFAULT)) == 0)
+    fail("it has no array '{}'; a data set has the arrays 'samples' and 'targets', as save_volumes() writes them",
+         name);
+}
+
+/// Throws Error if the targets, which are labels, lack their number of classes.
+void require_classes(hid_t targets) {
+  if (check(H5Aexists(targets, "classes")) == 0)
+    fail("'targets' holds whole numbers, which are labels; give it an attribute 'classes' with the number of classes");
+}
+
 class Volumes final : public Dataset {
  public:
   explicit Volumes(const std::string& path) : path_(path) {
+    set_name(path);
     const Session session;
     try {
       hdf5::explained("data set '" + path + "'", [&] { open(); });
@@ -116,14 +129,12 @@ class Volumes final : public Dataset {
   }
   void read_target(Index sample, const Box& box, std::span<float> out) const override {
     if (!(targets_ahead_ && box == target_box_ && targets_ahead_->take(sample, out))) read(*targets_, sample, box, out);
-    for (const float label : out)
-      if (classes_ > 0 && !(label >= 0 && label < static_cast<float>(classes_)))
-        fail("data set '{}': a label of sample {} is {}, but there are {} classes", path_, sample, label, classes_);
   }
 
  private:
   void open() {
-    file_ = Handle(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
+    file_ = hdf5::open_to_read(path_);
+    for (const char* name : {"samples", "targets"}) require_array(file_, name);
     samples_.emplace(file_, "samples");
     targets_.emplace(file_, "targets");
     if (samples_->extents().empty() || samples_->extents().size() > 4)
@@ -137,6 +148,7 @@ class Volumes final : public Dataset {
       fail("'targets' has {} dimensions; labels need N, values N and C, both with up to three spatial dimensions",
            targets_->extents().size() + 1);
     target_ = shape_of(targets_->extents(), !labels);
+    if (labels) require_classes(targets_->id());
     if (labels) classes_ = read_classes();
   }
   void close() {
@@ -146,10 +158,10 @@ class Volumes final : public Dataset {
   }
 
   Index read_classes() const {
-    const Handle attribute(H5Aopen(targets_->id(), "classes", H5P_DEFAULT), H5Aclose);
-    int classes = 0;
-    check(H5Aread(attribute, H5T_NATIVE_INT, &classes));
-    if (classes < 1) fail("the attribute 'classes' of 'targets' is {}; it must be 1 or more", classes);
+    constexpr Index most = std::numeric_limits<std::int32_t>::max();  // labels have 32 bits
+    const Index classes = hdf5::read_whole_number(targets_->id(), "classes");
+    if (classes < 1 || classes > most)
+      fail("the attribute 'classes' of 'targets' is {}; it must be from 1 to {}", classes, most);
     return classes;
   }
 
@@ -205,8 +217,8 @@ void save_volumes(const std::string& path, Dataset& data) {
   data.hold_targets(order, target_box);
   // Before the session, since a data set that reads HDF5 itself needs one.
   const auto samples = all_of(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
-  const auto targets =
-      all_of(data.size(), target_box, [&](Index i, std::span<float> out) { data.read_target(i, target_box, out); });
+  const auto targets = all_of(data.size(), target_box,
+                              [&](Index i, std::span<float> out) { read_checked_target(data, i, target_box, out); });
   hdf5::OutputFile file(path);
   const Session session;
   hdf5::explained("data set '" + path + "': cannot write it", [&] {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace partita::hdf5 {
 
@@ -35,7 +36,8 @@ class Session {
   void* client_ = nullptr;
 };
 
-/// Returns why the last call failed: the system's reason if there is one, else HDF5's innermost error message.
+/// Returns why the last call failed: the system's reason if there is one, else that the file is damaged, with HDF5's
+/// innermost error message.
 inline std::string reason() {
   std::string text;
   const auto deepest = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -46,7 +48,9 @@ inline std::string reason() {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, deepest, &text);
   static constexpr std::string_view mark = "error message = '";
   const auto begin = text.find(mark);
-  if (begin == std::string::npos) return text.empty() ? "HDF5 gives no reason" : text;
+  if (begin == std::string::npos)
+    return fmt::format("the file is damaged, cut short or of another kind; copy it again or write it again (HDF5: {})",
+                       text.empty() ? "no reason given" : text);
   return text.substr(begin + mark.size(), text.find('\'', begin + mark.size()) - begin - mark.size());
 }
 
@@ -138,14 +142,79 @@ inline void write_text(hid_t object, const std::string& name, const std::string&
   check(H5Awrite(attribute, type, &start));
 }
 
-inline std::string read_text(hid_t attribute) {
-  const Handle type = text_type();
+/// Opens the attribute `name` of an object. Throws Error unless it holds exactly one value of the class `wanted`: a
+/// reader has memory for one, and HDF5 writes as many values as the file holds.
+inline Handle open_single_value(hid_t object, const std::string& name, H5T_class_t wanted) {
+  Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
+  const Handle space(H5Aget_space(attribute), H5Sclose), type(H5Aget_type(attribute), H5Tclose);
+  if (const auto values = check(H5Sget_simple_extent_npoints(space)); values != 1)
+    fail("the attribute '{}' holds {} values; it must hold one", name, values);
+  const bool text = wanted == H5T_STRING;
+  if (H5Tget_class(type) != wanted || (text && check(H5Tis_variable_str(type)) == 0))
+    fail("the attribute '{}' is not {}", name, text ? "a text of variable length" : "a whole number");
+  return attribute;
+}
+
+/// Returns the value of an attribute that holds one whole number; HDF5 clamps it to 64 bits. Throws Error if there is
+/// no such attribute.
+inline Index read_whole_number(hid_t object, const std::string& name) {
+  static_assert(sizeof(long long) == sizeof(Index));
+  const Handle attribute = open_single_value(object, name, H5T_INTEGER);
+  Index value = 0;
+  check(H5Aread(attribute, H5T_NATIVE_LLONG, &value));
+  return value;
+}
+
+/// Returns the value of an attribute that holds one text. Throws Error if there is no such attribute.
+inline std::string read_text(hid_t object, const std::string& name) {
+  const Handle attribute = open_single_value(object, name, H5T_STRING), type = text_type();
   const Handle space(H5Aget_space(attribute), H5Sclose);
   char* start = nullptr;
   check(H5Aread(attribute, type, &start));
   std::string text = start == nullptr ? "" : start;
   H5Dvlen_reclaim(type, space, H5P_DEFAULT, &start);
   return text;
+}
+
+/// Opens a file to read it. Throws Error if any of its links leads to another file, or is of a kind that programs
+/// define: a file says nothing about the files around it.
+inline Handle open_to_read(const std::string& path) {
+  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, serial_access()), H5Fclose);
+  std::string outside;
+  const auto find_outside = [](hid_t, const char* name, const H5L_info_t* link, void* found) -> herr_t {
+    if (link->type == H5L_TYPE_HARD || link->type == H5L_TYPE_SOFT) return 0;
+    *static_cast<std::string*>(found) = name;
+    return 1;
+  };
+  check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, find_outside, &outside));
+  if (!outside.empty()) fail("its link '{}' leads out of the file; copy what it names into the file", outside);
+  return file;
+}
+
+/// Opens a data set. Throws Error if its elements are in other files.
+inline Handle open_data(hid_t file, const std::string& name) {
+  Handle data(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
+  const Handle creation(H5Dget_create_plist(data), H5Pclose);
+  if (H5Pget_layout(creation) == H5D_VIRTUAL || check(H5Pget_external_count(creation)) > 0)
+    fail("the elements of '{}' are in other files; copy them into the file", name);
+  return data;
+}
+
+/// Returns the extents of a data set. Throws Error if they are more than a tensor may have, or too large to count.
+inline std::vector<Index> extents_of(hid_t data, const std::string& name) {
+  const Handle space(H5Dget_space(data), H5Sclose);
+  const int dims = check(H5Sget_simple_extent_ndims(space));
+  if (dims > max_dims) fail("'{}' has {} dimensions; it can have at most {}", name, dims, max_dims);
+  std::array<hsize_t, max_dims> all{};
+  check(H5Sget_simple_extent_dims(space, all.data(), nullptr));
+  std::vector<Index> extents;
+  double elements = 1;
+  for (int d = 0; d < dims; ++d) {
+    elements *= static_cast<double>(all[static_cast<std::size_t>(d)]);
+    if (elements > 0x1p48) fail("'{}' has more than 2^48 elements", name);
+    extents.push_back(static_cast<Index>(all[static_cast<std::size_t>(d)]));
+  }
+  return extents;
 }
 
 }  // namespace partita::hdf5

@@ -1,9 +1,11 @@
 #include "partita/train/kernels/kernel.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
-#include <map>
+#include <typeindex>
+#include <unordered_map>
 
 namespace partita {
 
@@ -11,34 +13,28 @@ namespace {
 
 using Factory = std::unique_ptr<Kernel> (*)(const LayerPlan& layer, int rank);
 
-const std::map<std::string_view, Factory>& factories() {
-  static const std::map<std::string_view, Factory> table{
-      {"input", make_input_kernel},
-      {"conv", make_conv_kernel},
-      {"conv_transpose", make_conv_transpose_kernel},
-      {"max_pool", make_pool_kernel},
-      {"average_pool", make_pool_kernel},
-      {"global_average_pool", make_global_average_pool_kernel},
-      {"upsample", make_resample_kernel},
-      {"crop", make_resample_kernel},
-      {"space_to_depth", make_space_to_depth_kernel},
-      {"batch_norm", make_norm_kernel},
-      {"group_norm", make_group_norm_kernel},
-      {"relu", make_activation_kernel},
-      {"leaky_relu", make_activation_kernel},
-      {"elu", make_activation_kernel},
-      {"sigmoid", make_activation_kernel},
-      {"tanh", make_activation_kernel},
-      {"gelu", make_activation_kernel},
-      {"silu", make_activation_kernel},
-      {"add", make_add_kernel},
-      {"concatenate", make_concatenate_kernel},
-      {"dropout", make_dropout_kernel},
-      {"linear", make_linear_kernel},
-      {"softmax_cross_entropy", make_cross_entropy_kernel},
-      {"softmax_dice", make_dice_kernel},
-      {"mean_squared_error", make_difference_kernel},
-      {"mean_absolute_error", make_difference_kernel},
+/// The kernels of the built-in operators, by the operator's class: a factory relies on it. An operator of another class
+/// finds none, whatever its kind() says.
+const std::unordered_map<std::type_index, Factory>& factories() {
+  static const std::unordered_map<std::type_index, Factory> table{
+      {typeid(InputOperator), make_input_kernel},
+      {typeid(ConvOperator), make_conv_kernel},
+      {typeid(ConvTransposeOperator), make_conv_transpose_kernel},
+      {typeid(PoolOperator), make_pool_kernel},
+      {typeid(GlobalAveragePoolOperator), make_global_average_pool_kernel},
+      {typeid(UpsampleOperator), make_resample_kernel},
+      {typeid(CropOperator), make_resample_kernel},
+      {typeid(SpaceToDepthOperator), make_space_to_depth_kernel},
+      {typeid(BatchNormOperator), make_norm_kernel},
+      {typeid(GroupNormOperator), make_group_norm_kernel},
+      {typeid(ActivationOperator), make_activation_kernel},
+      {typeid(AddOperator), make_add_kernel},
+      {typeid(ConcatenateOperator), make_concatenate_kernel},
+      {typeid(DropoutOperator), make_dropout_kernel},
+      {typeid(LinearOperator), make_linear_kernel},
+      {typeid(CrossEntropyOperator), make_cross_entropy_kernel},
+      {typeid(DiceOperator), make_dice_kernel},
+      {typeid(DifferenceOperator), make_difference_kernel},
   };
   return table;
 }
@@ -46,11 +42,11 @@ const std::map<std::string_view, Factory>& factories() {
 }  // namespace
 
 std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank) {
-  if (auto custom = make_custom_kernel(layer)) return custom;
-  const auto found = factories().find(layer.op->kind());
+  if (auto custom = make_custom_kernel(layer, rank)) return custom;
+  const Operator& op = *layer.op;
+  const auto found = factories().find(typeid(op));
   if (found == factories().end())
-    fail("layer '{}': there is no kernel for its kind '{}'; derive its class from CustomLayer", layer.name,
-         layer.op->kind());
+    fail("layer '{}': there is no kernel for its kind '{}'; derive its class from CustomLayer", layer.name, op.kind());
   return found->second(layer, rank);
 }
 

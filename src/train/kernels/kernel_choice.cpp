@@ -113,10 +113,10 @@ void adopt(const std::vector<double>& kept, std::vector<double>& chosen) {
 
 }  // namespace
 
-KernelCache::KernelCache(const std::string& folder, std::string_view backend, int threads)
+KernelCache::KernelCache(const std::string& folder, const Backend& backend, int threads)
     : folder_(folder),
-      heading_(fmt::format("# convolutions ({}) of backend '{}' with {} threads on {}", generation, backend, threads,
-                           processor())) {
+      heading_(fmt::format("# convolutions ({}) of backend '{}' with {} threads on {}", generation, backend.describe(),
+                           threads, processor())) {
   path_ = fmt::format("{}/kernels-{:016x}.txt", folder, hash_text(heading_));
 }
 
@@ -131,12 +131,12 @@ std::string KernelCache::processor() {
   return fmt::format("{} ({:08x})", name, hash_text(abilities) & 0xFFFFFFFFU);
 }
 
-std::string KernelCache::complaint() const {
-  if (folder_.empty()) return no_folder;
+std::string KernelCache::complaint(const std::string& folder) {
+  if (folder.empty()) return no_folder;
   std::error_code error;
-  fs::create_directories(folder_, error);
-  if (!error && access(folder_.c_str(), W_OK) != 0) error.assign(errno, std::generic_category());
-  return error ? fmt::format("{}: {}", folder_, error.message()) : "";
+  fs::create_directories(folder, error);
+  if (!error && access(folder.c_str(), W_OK) != 0) error.assign(errno, std::generic_category());
+  return error ? fmt::format("{}: {}", folder, error.message()) : "";
 }
 
 KernelChoices KernelCache::read() const {

@@ -22,7 +22,7 @@ std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int ra
 std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);
 /// The kernel of a CustomLayer; null for any other operator.
-std::unique_ptr<Kernel> make_custom_kernel(const LayerPlan& layer);
+std::unique_ptr<Kernel> make_custom_kernel(const LayerPlan& layer, int rank);
 
 /// Returns true on the first of the ranks that hold parts of one sum. It adds what must be in the sum once.
 inline bool is_first(const Layout& sum, int rank) { return sum.grid().group(rank, sum.partial()).front() == rank; }

@@ -221,8 +221,7 @@ class Measurement {
     KernelChoices choices;
     if (part_.plan.workload.dtype == DType::f32)
       choose_kernels(backend_, alone.executor().problems(),
-                     KernelCache(options_.kernel_folder, backend_.name(), options_.threads), world_, {}, choices,
-                     report);
+                     KernelCache(options_.kernel_folder, backend_, options_.threads), world_, {}, choices, report);
     barrier(world_);
     const double start = now();
     alone.run();  // the first run allocates memory and chooses kernels

@@ -214,7 +214,7 @@ std::vector<Level> assumed_levels() {
 
 /// A layer to be timed: its forward time against its operations, or against the bytes that it moves.
 struct Probe {
-  std::string kind;
+  KernelKind kind;
   double flops = 0, bytes = 0;
   Model model;
 };
@@ -222,7 +222,7 @@ struct Probe {
 std::vector<Probe> probes() {
   std::vector<Probe> all;
   for (const Index c : {4, 16, 64, 256}) {
-    Probe probe{"conv", 0, 0, Model("probe")};
+    Probe probe{KernelKind::conv, 0, 0, Model("probe")};
     auto t = probe.model.input("in", {.channels = c, .spatial = {28, 28}});
     t = probe.model.conv("probe", t, {.filters = c, .kernel = 3, .padding = 1});
     probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
@@ -230,7 +230,7 @@ std::vector<Probe> probes() {
     all.push_back(std::move(probe));
   }
   for (const Index c : {32, 128, 512, 2048}) {
-    Probe probe{"product", 0, 0, Model("probe")};
+    Probe probe{KernelKind::product, 0, 0, Model("probe")};
     auto t = probe.model.input("in", {.channels = c, .spatial = {}});
     t = probe.model.linear("probe", t, {.features = c});
     probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
@@ -238,7 +238,7 @@ std::vector<Probe> probes() {
     all.push_back(std::move(probe));
   }
   for (const Index c : {1, 1024}) {
-    Probe probe{"", 0, 0, Model("probe")};
+    Probe probe{KernelKind::others, 0, 0, Model("probe")};
     auto t = probe.model.input("in", {.channels = c, .spatial = {64, 64}});
     t = probe.model.relu("probe", probe.model.conv("first", t, {.filters = c, .kernel = 1, .groups = c}));
     probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
@@ -260,7 +260,7 @@ double time_probe(const Probe& probe, const MeasureOptions& options, Communicato
 void measure_kernels(Machine& machine, const MeasureOptions& options, Communicator& world) {
   const std::string source =
       fmt::format("measured: {} ranks at once, {}", world.size(), backend_of_times(options, DType::f32));
-  std::map<std::string, std::vector<std::pair<double, double>>> rates;
+  std::map<KernelKind, std::vector<std::pair<double, double>>> rates;
   for (const auto& probe : probes()) {
     const double seconds = time_probe(probe, options, world);
     if (probe.flops > 0) rates[probe.kind].emplace_back(probe.flops, probe.flops / seconds);
@@ -277,7 +277,7 @@ void measure_kernels(Machine& machine, const MeasureOptions& options, Communicat
     for (auto& [flops, rate] : points) rate /= best;
     machine.efficiency[kind] = {points, source};
   }
-  machine.efficiency[""] = {{{1, 1}}, "assumed: other kernels are limited by memory"};
+  machine.efficiency[KernelKind::others] = {{{1, 1}}, "assumed: other kernels are limited by memory"};
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ class Reader {
     if (is_hdf5 == 0) fail("checkpoint '{}' is not an HDF5 file", path);
     hdf5::explained(in("it is damaged"), [&] {
       checksums_ = Checksums::read(*bytes_);
-      file_ = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, hdf5::serial_access()), H5Fclose);
+      file_ = hdf5::open_to_read(path);
       check(H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_INC, add_name, &names_));
     });
     check_version();
@@ -149,7 +149,7 @@ class Reader {
         std::string name(static_cast<std::size_t>(check(H5Aget_name(attribute, 0, nullptr))) + 1, '\0');
         check(H5Aget_name(attribute, name.size(), name.data()));
         name.pop_back();
-        texts[name] = hdf5::read_text(attribute);
+        texts[name] = hdf5::read_text(file_, name);
       }
     });
     return texts;
@@ -162,8 +162,8 @@ class Reader {
     if (std::find(names_.begin(), names_.end(), name) == names_.end())
       fail("checkpoint '{}' has no tensor '{}'{}", path_, name, did_you_mean(name, names_));
     hdf5::explained(in("cannot read tensor '" + name + "'"), [&] {
-      const Handle data(H5Dopen2(file_, name.c_str(), H5P_DEFAULT), H5Dclose);
-      const auto expected = named.tensor.layout.shape().print(), found = shape_of(data);
+      const Handle data = hdf5::open_data(file_, name);
+      const auto expected = named.tensor.layout.shape().print(), found = shape_of(data, name);
       if (found != expected) fail("the file has {}, expected {}", found, expected);
       const Handle type(H5Dget_type(data), H5Tclose);
       if (H5Tget_class(type) != H5Tget_class(native(local.dtype())))
@@ -182,7 +182,7 @@ class Reader {
     const Tensor& local = named.tensor.local;
     if (local.box().empty()) return;
     hdf5::explained(in("cannot read tensor '" + named.name + "'"), [&] {
-      const Handle data(H5Dopen2(file_, named.name.c_str(), H5P_DEFAULT), H5Dclose);
+      const Handle data = hdf5::open_data(file_, named.name);
       from_logical(local, [&](std::byte* place) {
         check(H5Dread(data, native(local.dtype()), hdf5::dense_space(local.box()),
                       hdf5::selected_space(data, local.box()), H5P_DEFAULT, place));
@@ -194,11 +194,8 @@ class Reader {
   std::string in(const std::string& what) const { return "checkpoint '" + path_ + "': " + what; }
 
   void check_version() const {
-    int found = 0;
-    hdf5::explained(in("it is not a checkpoint of Partita"), [&] {
-      const Handle number(H5Aopen(file_, version_name, H5P_DEFAULT), H5Aclose);
-      check(H5Aread(number, H5T_NATIVE_INT, &found));
-    });
+    const Index found = hdf5::explained(in("it is not a checkpoint of Partita"),
+                                        [&] { return hdf5::read_whole_number(file_, version_name); });
     if (found != version) fail("checkpoint '{}' has version {}; this program reads version {}", path_, found, version);
   }
 
@@ -211,15 +208,12 @@ class Reader {
   }
 
   /// Returns the data set's shape in the format of Shape::print().
-  static std::string shape_of(hid_t data) {
-    const Handle space(H5Dget_space(data), H5Sclose);
-    const Handle attribute(H5Aopen(data, "dimensions", H5P_DEFAULT), H5Aclose);
-    const std::string names = hdf5::read_text(attribute);
-    std::vector<hsize_t> extents(static_cast<std::size_t>(check(H5Sget_simple_extent_ndims(space))));
-    check(H5Sget_simple_extent_dims(space, extents.data(), nullptr));
+  static std::string shape_of(hid_t data, const std::string& name) {
+    const std::string names = hdf5::read_text(data, "dimensions");
+    const std::vector<Index> extents = hdf5::extents_of(data, name);
     if (names.size() != extents.size()) fail("the file has {} extents named \"{}\"", extents.size(), names);
     Shape shape;
-    for (std::size_t d = 0; d < extents.size(); ++d) shape.push_back({names[d], static_cast<Index>(extents[d])});
+    for (std::size_t d = 0; d < extents.size(); ++d) shape.push_back({names[d], extents[d]});
     return shape.print();
   }
 

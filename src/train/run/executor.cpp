@@ -81,6 +81,7 @@ std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
 
 StepResult Executor::run(const Reader& read, Index step, double rate) {
   start_step(step);
+  for (const StepOp& op : program_.first_ops()) perform({}, op, read, rate);
   for (std::size_t i = 0; i < actions(); ++i) {
     const Action& action = program_.actions()[i];
     const auto ops = program_.ops(i);
@@ -91,10 +92,7 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
     for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
     if (record_ != nullptr) record_->push_back({action, start, now()});
   }
-  if (stages_) {
-    for (auto& m : microbatches_) StageExchange::finish_outputs(m);
-    result_ = stages_->share(result_);
-  }
+  for (const StepOp& op : program_.last_ops()) perform({}, op, read, rate);
   if (!keep_)
     for (auto& m : microbatches_) m = {};
   Profile::layer("");
@@ -105,11 +103,8 @@ void Executor::start_step(Index step) {
   step_ = step;
   result_ = {};
   for (auto& m : microbatches_) m = {};
-  // The second replica's running statistics begin at zero, because the statistics of both replicas are added.
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
     replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
-  for (int group = 0; group < static_cast<int>(plan_.stage_of_group.size()); ++group)
-    if (plan_.replica_on(group, stage_) > 0) update_->clear_statistics(group);
 }
 
 Microbatch Executor::begin(int microbatch) const {
@@ -125,21 +120,16 @@ Microbatch Executor::begin(int microbatch) const {
   return m;
 }
 
-/// Performs the operations with which an action waits for other ranks. The action's time does not include them. Returns
-/// their number.
+/// Performs the operations with which an action waits for other stages. The action's time does not include them.
+/// Returns their number.
 std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate) {
-  using enum StepOp::Kind;
   std::size_t count = 0;
   if (const auto& layers = plan_.layers; !ops.empty() && ops.front().layer < 0) {  // what it waits for is for its group
     const auto first =
         std::find_if(layers.begin(), layers.end(), [&](const LayerPlan& layer) { return layer.group == action.group; });
     if (first != layers.end()) Profile::current_layer() = first->name;
   }
-  for (; count < ops.size(); ++count) {
-    const StepOp::Kind kind = ops[count].kind;
-    if (kind != release_previous && kind != wait_inputs && kind != wait_gradients && kind != wait_sent_gradients) break;
-    perform(action, ops[count], read, rate);
-  }
+  for (; count < ops.size() && is_wait(ops[count].kind); ++count) perform(action, ops[count], read, rate);
   return count;
 }
 
@@ -148,6 +138,7 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
   switch (op.kind) {
+    case clear_statistics: return update_->clear_statistics(op.layer);
     case release_previous: return free_previous(j);
     case wait_inputs: return StageExchange::finish_inputs(m);
     case wait_gradients:
@@ -177,6 +168,10 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
     case progress:
       if (stages_) stages_->progress(microbatches_);
       return;
+    case finish_outputs:
+      for (auto& each : microbatches_) StageExchange::finish_outputs(each);
+      return;
+    case share_loss: result_ = stages_->share(result_); return;
     default: return perform_on_layer(action, op);
   }
 }
@@ -188,6 +183,7 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   runner(action).run(op, m, replicas_[static_cast<std::size_t>(action.replica)].states, step_);
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
     if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(action.microbatch)] = m.work.x[0];
+    if (observer_) observer_(action.microbatch, m.work.x[0], m.batch.target);
     result_.loss += m.result.loss * m.share;
     result_.accuracy += m.result.accuracy * m.share;
   }

@@ -100,7 +100,7 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
       m.saved[i].reset();
       if (!keep_) m.outputs[i] = {};
       return;
-    default: broken("the operation is not one of a layer");
+    default: broken(fmt::format("the operation {} is not one of a layer", name(op.kind)));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "partita/train/run/local_batch.hpp"
 
+#include "partita/base/error.hpp"
 #include "src/train/run/sample_values.hpp"
 
 #include <algorithm>
@@ -28,6 +29,15 @@ void SampleBlock::read(const Reader& read) const {
             tensor.get((n - box[0].lo) * volume + place * channels + c);
     read(first_sample + n, inside, values);
   }
+}
+
+void SampleBlock::check_labels(std::string_view loss, Index classes) const {
+  if (tensor.dtype() != DType::i32 || tensor.volume() == 0) return;
+  const Index places = tensor.volume() / tensor.box().extent(0);
+  for (Index i = 0; i < tensor.volume(); ++i)
+    if (const auto label = tensor.as<std::int32_t>()[i]; label < 0 || label >= classes)
+      fail("sample {} of the batch has the label {}, but the loss '{}' has {} classes; labels are 0 to {}",
+           first_sample + tensor.box()[0].lo + i / places, label, loss, classes, classes - 1);
 }
 
 void LocalBatch::fill_images(const SampleBlock::Writer& write) const {

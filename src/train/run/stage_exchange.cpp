@@ -53,7 +53,7 @@ void StageExchange::perform(const StepOp& op, int replica, const std::vector<Lay
     case receive_gradient:
       m.arriving_gradients.push_back(start(boundary, true, op.layer, allocate(boundary.from)));
       return;
-    default: broken("the operation is not a transfer between stages");
+    default: broken(fmt::format("the operation {} is not a transfer between stages", name(op.kind)));
   }
 }
 

@@ -8,11 +8,7 @@
 namespace partita {
 
 /// The messages between a stage and others. Outputs go straight to the ranks that read them, and gradients go back the
-/// same way. The schedule says when a transfer starts. An operation waits for it when it is needed:
-///
-///     receive_input     before the microbatch's forward       receive_gradient  before its backward
-///     send_output       before its backward, when it is       send_gradient     before the stage's next backward
-///                       long done
+/// same way. The schedule says when a transfer starts; is_wait() in step.hpp lists when an operation waits for it.
 class StageExchange {
  public:
   StageExchange(const RunContext& context, Stream stream);

@@ -17,12 +17,14 @@
 #include <charconv>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace partita {
 
 namespace {
 
 constexpr const char* checkpoint_label = "checkpoint";
+constexpr std::string_view note_prefix = "note ";  // of attributes that hold Trainer::notes()
 
 /// The options on which the course of a training depends.
 std::string print(const TrainerOptions& o) {
@@ -109,8 +111,21 @@ void Trainer::prepare(Bound& entry, Plan plan) {
                                             *counter_, allocator_, options_.seed, options_.overlap});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
-                   KernelCache(options_.kernel_folder, backend_->name(), options_.threads), world_, options_.measuring,
+                   KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
+  if (!entry.plan.workload.training) count_classes(entry);
+}
+
+/// Lets an evaluation count predictions by class. Of several ranks that hold the same positions, one counts.
+void Trainer::count_classes(Bound& entry) {
+  const Executor& executor = *entry.executor;
+  if (!executor.target().labels) return;
+  entry.executor->observe([this, &executor](int microbatch, const Tensor& scores, const Tensor& target) {
+    if (counts_.classes() == 0) return;  // predict() runs the plan too, without targets
+    const Layout& x = executor.plan().layers_of(microbatch).back()->at.x[0];
+    if (x.grid().group(grid_->rank(), x.replicated()).front() != grid_->rank()) return;
+    counts_.add(scores, {target.as<std::int32_t>(), static_cast<std::size_t>(target.volume())});
+  });
 }
 
 Trainer::~Trainer() = default;
@@ -137,8 +152,8 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
     read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
   });
-  write_samples<float>(batch.target,
-                       [&](Index n, std::span<float> values) { data.read_target(samples[n], answer, values); });
+  write_samples<float>(
+      batch.target, [&](Index n, std::span<float> values) { read_checked_target(data, samples[n], answer, values); });
   return batch;
 }
 
@@ -162,8 +177,9 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   for (Index i = first; i < steps; ++i) {
     const Index size = std::min(options_.batch, samples - i * options_.batch);
     auto& bound = this->bound(size, training);
-    const StepResult result = run(bound, data, order.part(i * options_.batch, size), training,
-                                  training ? options_.optimizer.rate_at(step_, total_steps_) : 0);
+    if (training) last_rate_ = options_.optimizer.rate_at(step_, total_steps_);
+    const StepResult result =
+        run(bound, data, order.part(i * options_.batch, size), training, training ? last_rate_ : 0);
     report.loss += result.loss * static_cast<double>(size);
     report.accuracy += result.accuracy * static_cast<double>(size);
     report.samples += size;
@@ -207,7 +223,12 @@ void Trainer::prepare(Dataset& data) {
 }
 
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
-  return pass(data, SampleOrder::ascending(data.size()), false, progress);
+  const LayerPlan& loss = plan().layers.back();
+  counts_ = ClassCounts(loss.op->target(loss->input_shapes[0]).labels ? loss->input_shapes[0]['C'] : 0);
+  EpochReport report = pass(data, SampleOrder::ascending(data.size()), false, progress);
+  counts_.sum(world_);
+  report.counts = std::exchange(counts_, ClassCounts());
+  return report;
 }
 
 StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
@@ -256,6 +277,9 @@ void Trainer::check(const LocalBatch& batch, bool training) {
   if (!good)
     fail("the batch of {} samples is not cut as this rank's {} plan cuts it; make it with make_batch({}, {})",
          batch.samples, training ? "training" : "evaluation", batch.samples, training);
+  const LayerPlan& loss = executor.plan().layers.back();
+  for (const auto& block : batch.targets)
+    block.check_labels(loss.name, loss->input_shapes[0].has('C') ? loss->input_shapes[0]['C'] : 0);
 }
 
 namespace {
@@ -314,6 +338,7 @@ void Trainer::save(const std::string& path) {
   attributes["step"] = std::to_string(step_);
   attributes["samples"] = std::to_string(samples_);
   predict_checkpoint(true, true);
+  for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
   save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
 }
 
@@ -332,6 +357,8 @@ void Trainer::load(const std::string& path, bool optimizer) {
       if (std::from_chars(text.data(), text.data() + text.size(), *value).ec != std::errc{})
         fail("the checkpoint {} does not say at which {} it was saved", path, key);
     }
+    for (const auto& [key, text] : stored)
+      if (optimizer && key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
   });
   predict_checkpoint(optimizer, false);
   const auto named = parameters_->named(plan(), *grid_, optimizer);

@@ -64,14 +64,12 @@ void WeightUpdate::start_with_zeros(int group) {
     }
 }
 
-/// Calls visit(layer's name, weight) for every weight of a group that is not trained.
+/// Calls visit(weight) for every weight of a layer that is not trained.
 template <class Visit>
-void WeightUpdate::each_statistic(int group, Visit&& visit) {
-  for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
-    const auto& layer = plan_.layers[i];
-    for (std::size_t w = 0; w < layer->weights.size(); ++w)
-      if (layer.group == group && !layer->weights[w].trained) visit(layer.name, parameters_.layer(i).master[w].local);
-  }
+void WeightUpdate::each_statistic(int layer, Visit&& visit) {
+  const auto i = static_cast<std::size_t>(layer);
+  for (std::size_t w = 0; w < plan_.layers[i]->weights.size(); ++w)
+    if (!plan_.layers[i]->weights[w].trained) visit(parameters_.layer(i).master[w].local);
 }
 
 void WeightUpdate::add_replicas(int group) {
@@ -84,14 +82,16 @@ void WeightUpdate::add_replicas(int group) {
     label(plan_.buckets[b], "dw of both replicas");
     add(sums_[b]);
   }
-  each_statistic(group, [&](const std::string& layer, const Tensor& w) {
-    counter_.set_label(layer, "running statistics of both replicas");
-    add(w);
-  });
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+    if (plan_.layers[i].group == group)
+      each_statistic(static_cast<int>(i), [&](const Tensor& w) {
+        counter_.set_label(plan_.layers[i].name, "running statistics of both replicas");
+        add(w);
+      });
 }
 
-void WeightUpdate::clear_statistics(int group) {
-  each_statistic(group, [](const std::string&, const Tensor& w) { w.zero(); });
+void WeightUpdate::clear_statistics(int layer) {
+  each_statistic(layer, [](const Tensor& w) { w.zero(); });
 }
 
 void WeightUpdate::step(int group, Moment moment) {

@@ -33,8 +33,8 @@ class WeightUpdate {
   void finish();
   /// Adds the gradients and running statistics of a group's two replicas.
   void add_replicas(int group);
-  /// Sets a group's running statistics to zero.
-  void clear_statistics(int group);
+  /// Sets a layer's running statistics to zero.
+  void clear_statistics(int layer);
   /// Updates every weight of a group of layers.
   void step(int group, Moment moment);
 
@@ -44,7 +44,7 @@ class WeightUpdate {
   void gather(std::size_t b);
   void label(const Bucket& bucket, const char* role);
   template <class Visit>
-  void each_statistic(int group, Visit&& visit);
+  void each_statistic(int layer, Visit&& visit);
   int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
   std::vector<Piece> pieces(std::size_t b) const;
   std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);

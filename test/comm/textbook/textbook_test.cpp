@@ -1,4 +1,4 @@
-#include "partita/comm/textbook/textbook.hpp"
+#include "src/comm/textbook/textbook.hpp"
 
 #include "partita/comm/counting.hpp"
 #include "partita/comm/threads.hpp"

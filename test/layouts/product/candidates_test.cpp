@@ -30,7 +30,7 @@ struct Drawn {
     y = {draw({{'N', n}, {'C', f}}, true), "mn"};
   }
   /// Returns the total cost of one algorithm, or nothing if the grid cannot run it.
-  std::optional<double> total(const std::string& algorithm) const {
+  std::optional<double> total(Algorithm algorithm) const {
     try {
       return plan_product(x, w, y, {.algorithm = algorithm}).alternatives[0].total();
     } catch (const Error&) {
@@ -40,18 +40,18 @@ struct Drawn {
 };
 
 TEST(ProductWays, NoneIsCheaperThanWhatIsTaken) {
-  std::map<std::string, int> taken;
+  std::map<std::optional<Algorithm>, int> taken;
   for (const Grid& grid : grids())
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       const std::vector<Index> extents{0, 1, 2, 3, 7, 13, 200};
       const auto extent = [&](std::uint64_t by) { return extents[(seed / by + seed) % extents.size()]; };
       const Drawn drawn(grid, extent(1), extent(3), extent(7), seed);
       const ProductPlan plan = plan_product(drawn.x, drawn.w, drawn.y);
-      SCOPED_TRACE(fmt::format("{} on \"{}\", seed {}", plan.algorithm, grid.print(), seed));
+      SCOPED_TRACE(fmt::format("{} on \"{}\", seed {}", name(plan.algorithm), grid.print(), seed));
       EXPECT_EQ(plan.alternatives[0].algorithm, plan.algorithm);
-      for (const auto& name : product_algorithms()) {
-        const auto total = drawn.total(name);
-        EXPECT_TRUE(!total || plan.alternatives[0].total() <= *total) << name;
+      for (const Algorithm algorithm : product_algorithms()) {
+        const auto total = drawn.total(algorithm);
+        EXPECT_TRUE(!total || plan.alternatives[0].total() <= *total) << name(algorithm);
       }
       ++taken[plan.algorithm];
     }

@@ -45,7 +45,8 @@ Machine changed(Machine machine) {
     constant->value *= (factor += 0.31);
   const bool curves = machine.efficiency.empty();
   machine.efficiency.clear();
-  if (curves) machine.efficiency = {{"conv", {{{1e3, 0.01}, {1e5, 0.9}}, ""}}, {"", {{{1, 0.2}}, ""}}};
+  if (curves)
+    machine.efficiency = {{KernelKind::conv, {{{1e3, 0.01}, {1e5, 0.9}}, ""}}, {KernelKind::others, {{{1, 0.2}}, ""}}};
   for (Level& level : machine.levels) {
     for (Constant* constant : {&level.latency, &level.bandwidth}) constant->value *= (factor += 0.23);
     level.links.value += 1;

@@ -4,6 +4,7 @@
 #include "partita/strategies/cost/local_work.hpp"
 
 #include "test/strategies/cost/priced.hpp"
+#include "test/support/diffusion_rule.hpp"
 #include "test/support/error_of.hpp"
 
 #include <functional>
@@ -45,9 +46,9 @@ TEST(CostModel, ComputesByRateOrByBytes) {
   fast.arithmetic.value = 1e12;
   expect_seconds(estimate(plan, fast).layers[a].forward.compute, (1 + 0.512 + 1.024 + 0.304) * us, "its bytes");
   Machine half = round_machine();
-  half.efficiency["conv"] = {{{1, 0.5}}, ""};
+  half.efficiency[KernelKind::conv] = {{{1, 0.5}}, ""};
   expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 2 * 9.216) * us, "half of the arithmetic rate");
-  half.efficiency = {{"", {{{1, 0.25}}, ""}}};
+  half.efficiency = {{KernelKind::others, {{{1, 0.25}}, ""}}};
   expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 4 * 9.216) * us, "the curve for other kernels");
   EXPECT_EQ(cost.layers[0].forward.total(), 0) << "the input computes nothing";
 }
@@ -126,6 +127,27 @@ TEST(CostModel, HalosHideBehindWhatGoesOn) {
       [](Model& m, Value t) { return m.upsample("it", t, {.scale = 2, .interpolation = Interpolation::linear}); });
   EXPECT_GT(up.forward.halo, 100 * us);
   EXPECT_EQ(up.forward.hidden, 0);
+}
+
+/// Returns the cost of a layer of one's own whose halos overlap as it says.
+LayerCost own_far_halo(HaloOverlap overlap, bool dy_halo, const std::string& schedule = "1f1b") {
+  const auto own = std::make_shared<DiffusionRule<Operator>>(overlap, dy_halo);
+  return far_halo([&](Model& m, Value t) { return m.layer("it", own, {t}); }, schedule);
+}
+
+TEST(CostModel, HalosOfOnesOwnLayerHideBehindItsComputing) {
+  const LayerCost none = own_far_halo({}, true), all = own_far_halo({.x = true, .dy = true}, true);
+  EXPECT_EQ(none.forward.hidden + none.backward_data.hidden + none.backward_filter.hidden, 0);
+  EXPECT_GT(none.forward.halo, 100 * us);
+  EXPECT_GT(none.backward_data.halo, 100 * us);
+  EXPECT_GT(none.backward_filter.compute, 1 * us) << "it computes dw separately";
+  expect_seconds(all.forward.total(), none.forward.total() - none.forward.compute, "the interior hides the halo of x");
+  expect_seconds(all.backward_data.total(), none.backward_data.total() - none.backward_filter.compute,
+                 "dw hides the halo of dy");
+  EXPECT_EQ(own_far_halo({.x = true, .dy = true}, true, "zb-h1").backward_filter.hidden, 0) << "dw comes later";
+  const LayerCost back = own_far_halo({}, false), hidden = own_far_halo({.dx = true}, false);
+  expect_seconds(hidden.backward_data.total(), back.backward_data.total() - back.backward_data.compute,
+                 "the interior hides the return of x's halo");
 }
 
 TEST(CostModel, WhatComputingHidesItHidesOnce) {

@@ -138,7 +138,7 @@ TEST(MachineRates, TheCheapestAlgorithmDependsOnTheLink) {
 
 TEST(MachineRates, AKernelTakesItsLaunchAndTheLongerOfOperationsAndBytes) {
   Machine machine = round_machine();
-  machine.efficiency = {{"conv", {{{1000, 0.5}}, ""}}, {"", {{{1000, 0.25}}, ""}}};
+  machine.efficiency = {{KernelKind::conv, {{{1000, 0.5}}, ""}}, {KernelKind::others, {{{1000, 0.25}}, ""}}};
   const CostTerms terms;
   struct Case {
     KernelKind kind;

@@ -314,8 +314,10 @@ class PlainPrice {
     for (const auto& x : layer->at.x) elements += volume(x, rank);
     for (const auto& w : layer->at.w) elements += volume(w, rank);
     const double operations = flops(layer, rank);
-    auto curve = machine_.efficiency.find(is_product(layer) ? "product" : is_conv(layer) ? "conv" : "");
-    if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find("");
+    auto curve = machine_.efficiency.find(is_product(layer) ? KernelKind::product
+                                          : is_conv(layer)  ? KernelKind::conv
+                                                            : KernelKind::others);
+    if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find(KernelKind::others);
     const double share = curve == machine_.efficiency.end() ? 1 : curve->second.at(operations);
     const double bytes = elements * static_cast<double>(size_of(plan_.workload.dtype));
     return machine_.kernel.value +

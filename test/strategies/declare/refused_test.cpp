@@ -74,9 +74,9 @@ Refused refused_of(const Model& model) {
     const auto weights = layer.op->weights(inputs);
     if (!weights.empty())
       each(weights[0].shape, "weights", [](const std::string& text) { return LayerRule{.weights = text}; });
-    for (const auto& algorithm : layer.op->algorithms())
+    for (const Algorithm algorithm : layer.op->algorithms())
       for (const char* output : {"", "C@a"})
-        try_rule(model, layer.name, fmt::format("{} to \"{}\"", algorithm, output),
+        try_rule(model, layer.name, fmt::format("{} to \"{}\"", name(algorithm), output),
                  {.output = output, .algorithm = algorithm}, refused);
   }
   return refused;
@@ -165,8 +165,8 @@ void add_products(Refused& expected) {
                     "which needs {} that the layouts use",
                     output, algorithm, why));
   };
-  for (const auto& algorithm : product_algorithms())
-    unfit(algorithm, "", "N C", algorithm == "2.5d" ? "three axes" : "an axis");
+  for (const Algorithm algorithm : product_algorithms())
+    unfit(std::string(name(algorithm)), "", "N C", algorithm == Algorithm::two_and_a_half_d ? "three axes" : "an axis");
   unfit("2.5d", "C@a", "N C@a", "three axes");
 }
 

@@ -49,14 +49,6 @@ bool same_rules(const Strategy& a, const Strategy& b) {
   return true;
 }
 
-/// True for the name of an Algorithm.
-bool is_algorithm(std::string_view word) {
-  using enum Algorithm;
-  const auto all = {automatic, stationary_x, stationary_y, stationary_w, groups,
-                    summa_a,   summa_b,      summa_c,      dot,          two_and_a_half_d};
-  return std::any_of(all.begin(), all.end(), [&](Algorithm algorithm) { return name(algorithm) == word; });
-}
-
 }  // namespace
 
 TEST(Strategy, ReadsRulesWithTheirPlaces) {
@@ -118,7 +110,7 @@ TEST(Strategy, TakesValuesAndEnumsBesideNames) {
   const Plan plan = bind(m, typed, {.batch = 4, .optimizer = {}});
   EXPECT_EQ(plan.hash(), bind(m, written, {.batch = 4, .optimizer = {}}).hash());
   EXPECT_EQ(&plan.layer(conv), &plan.layer("conv"));
-  EXPECT_EQ(plan.layer(conv)->at.algorithm, name(Algorithm::stationary_y));
+  EXPECT_EQ(plan.layer(conv)->at.algorithm, Algorithm::stationary_y);
   expect_error([&] { plan.layer("cnv"); }, {"'net' has no layer 'cnv'", "did you mean 'conv'", "'fc', 'loss'"});
 }
 
@@ -144,9 +136,9 @@ TEST(Strategy, RefusesValuesOfOtherModels) {
 
 TEST(Strategy, NamesEveryAlgorithmAndSchedule) {
   for (const char* known : {"auto", "stationary-x", "stationary-y", "stationary-w", "groups"})
-    EXPECT_TRUE(is_algorithm(known)) << known;
-  for (const auto& known : product_algorithms()) EXPECT_TRUE(is_algorithm(known)) << known;
-  EXPECT_FALSE(is_algorithm("summa"));
+    EXPECT_TRUE(algorithm_named(known)) << known;
+  for (const Algorithm known : product_algorithms()) EXPECT_EQ(algorithm_named(name(known)), known);
+  EXPECT_FALSE(algorithm_named("summa"));
   EXPECT_EQ(parse_schedule_kind("single"), ScheduleKind::single);
   for (const ScheduleKind kind : pipeline_kinds()) EXPECT_EQ(parse_schedule_kind(name(kind)), kind);
 }

@@ -49,9 +49,9 @@ void expect_same(const Machine& a, const Machine& b) {
   expect_same(a.arithmetic, b.arithmetic, "arithmetic");
   expect_same(a.kernel, b.kernel, "kernel");
   ASSERT_EQ(a.efficiency.size(), b.efficiency.size());
-  for (const auto& [kernels, curve] : a.efficiency) {
-    ASSERT_TRUE(b.efficiency.contains(kernels)) << kernels;
-    expect_same(curve, b.efficiency.at(kernels), "efficiency of " + kernels);
+  for (const auto& [kind, curve] : a.efficiency) {
+    ASSERT_TRUE(b.efficiency.contains(kind)) << name(kind);
+    expect_same(curve, b.efficiency.at(kind), fmt::format("efficiency of {}", name(kind)));
   }
   ASSERT_EQ(a.levels.size(), b.levels.size());
   for (std::size_t i = 0; i < a.levels.size(); ++i) expect_same(a.levels[i], b.levels[i]);
@@ -107,8 +107,8 @@ TEST(Machine, ReadsEverything) {
   const Machine machine = Machine::parse(machine_text, "m.toml");
   EXPECT_EQ(machine.name, "cluster");
   expect_same(machine.memory, {16e9, "a"}, "memory");
-  expect_same(machine.efficiency.at(""), {{{1, 0.5}}, "e"}, "others");
-  expect_same(machine.efficiency.at("conv"), {{{1e6, 0.1}, {1e9, 0.9}}, "f"}, "conv");
+  expect_same(machine.efficiency.at(KernelKind::others), {{{1, 0.5}}, "e"}, "others");
+  expect_same(machine.efficiency.at(KernelKind::conv), {{{1e6, 0.1}, {1e9, 0.9}}, "f"}, "conv");
   ASSERT_EQ(machine.levels.size(), 2U);
   const Level &node = machine.levels[0], &network = machine.levels[1];
   expect_same(node.ranks, {4, "g"}, "ranks");

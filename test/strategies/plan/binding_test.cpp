@@ -19,13 +19,14 @@ class Apart final : public Operator {
   int inputs() const override { return of_->inputs(); }
   Shape output(std::span<const Shape> inputs) const override { return of_->output(inputs); }
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override { return of_->weights(inputs); }
-  std::vector<std::string> algorithms() const override { return of_->algorithms(); }
+  std::vector<Algorithm> algorithms() const override { return of_->algorithms(); }
   int products() const override { return of_->products(); }
   OperatorLayouts layouts(const LayoutRequest& request) const override { return of_->layouts(request); }
   Layout follow(const Layout& x, const Shape& output) const override { return of_->follow(x, output); }
   double flops(std::span<const Shape> inputs, const Shape& output) const override { return of_->flops(inputs, output); }
   Kept keeps() const override { return of_->keeps(); }
   HaloOverlap halo_overlap() const override { return of_->halo_overlap(); }
+  bool computes_dw_separately() const override { return of_->computes_dw_separately(); }
   KernelKind kernel_kind() const override { return of_->kernel_kind(); }
   bool depends_on_microbatches() const override { return of_->depends_on_microbatches(); }
   bool is_loss() const override { return of_->is_loss(); }
@@ -67,10 +68,10 @@ std::string text_of(const LayerPlan& layer) {
   const OperatorLayouts& at = layer->at;
   for (const auto* layouts : {&at.x, &at.dx, &at.w, &at.dw})
     for (const auto& layout : *layouts) text += text_of(layout);
-  text += fmt::format("{}{} {} {} {}\n", text_of(at.y), text_of(layer->y), at.algorithm, at.x_halo.has_value(),
+  text += fmt::format("{}{} {} {} {}\n", text_of(at.y), text_of(layer->y), name(at.algorithm), at.x_halo.has_value(),
                       at.dy_halo.has_value());
   for (const auto& product : at.products)
-    text += fmt::format("{} {}{}{}", product.algorithm, text_of(product.a_used), text_of(product.b_used),
+    text += fmt::format("{} {}{}{}", name(product.algorithm), text_of(product.a_used), text_of(product.b_used),
                         text_of(product.c_made));
   for (const auto* all : {&layer->redistribute_input, &layer->redistribute_dx})
     for (const auto& steps : *all) text += text_of(steps);

@@ -51,13 +51,14 @@ TEST(LayoutCosts, WhatIsReadFurtherDownCrossesEveryBoundaryBefore) {
   m.mean_squared_error("loss", m.concatenate("both", {b, a}));
   const Machine machine = round_machine();
   const KernelTimes none;
-  const LayoutCosts prices(m, of_batch(4), machine, none, "");
+  const Workload workload = of_batch(4);
+  const LayoutCosts prices({m, workload, machine, none}, "");
   ASSERT_EQ(LayerClasses(m).of_layer, (std::vector<int>{0, 1, 2, 3, 4}));
   CandidateLayoutCosts costs;
-  costs.patterns = {"N@data", "C@data"};
+  costs.patterns = {{{{'N', {"data"}}}}, {{{'C', {"data"}}}}};
   costs.leaving = {{1, 10}, {2, 20}, {3, 30}, {4, 40}, {5, 50}};
-  EXPECT_EQ(prices.crossings(costs, {0, 0, 1, 0, 0}), (std::vector<double>{0, 1, 2, 2 + 30, 4}));
-  EXPECT_EQ(prices.crossings(costs, {1, 1, 0, 1, 1}), (std::vector<double>{0, 10, 20, 20 + 3, 40}));
+  EXPECT_EQ(prices.boundary_seconds(costs, {0, 0, 1, 0, 0}), (std::vector<double>{0, 1, 2, 2 + 30, 4}));
+  EXPECT_EQ(prices.boundary_seconds(costs, {1, 1, 0, 1, 1}), (std::vector<double>{0, 10, 20, 20 + 3, 40}));
 }
 
 /// A model with statistics and gradient sums over samples and over spatial positions; each layer is a class of its own.
@@ -90,7 +91,7 @@ void expect_whole(const Machine& machine, const Shares& shares) {
   const Model model = normalized();
   const KernelTimes none;
   const Workload workload = of_batch(4 * shares.data);
-  LayoutCosts prices(model, workload, machine, none, "HW");
+  LayoutCosts prices({model, workload, machine, none}, "HW");
   const CandidateLayoutCosts& costs = prices.costs(shares, 4);
   ASSERT_GT(costs.patterns.size(), 2U);
   double bucket = 0;
@@ -98,10 +99,11 @@ void expect_whole(const Machine& machine, const Shares& shares) {
     for (const auto& weight : layer->weights)
       if (weight.trained) bucket += static_cast<double>(weight.shape.volume() * 4);
   for (std::size_t p = 0; p < costs.patterns.size(); ++p) {
-    const Plan plan = bind(model, all_as(shares.grid(), costs.patterns[p]), workload);
+    const Plan plan = bind(model, all_as(shares.grid(), costs.patterns[p].rule()), workload);
     const PieceCost price(plan, machine, none, false, &plan.grid());
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const std::string what = fmt::format("{} of {} on \"{}\"", plan.layers[i].name, costs.patterns[p], shares.grid());
+      const std::string what =
+          fmt::format("{} of {} on \"{}\"", plan.layers[i].name, costs.patterns[p].rule(), shares.grid());
       const LayerCost cost = price.layer(static_cast<int>(i), false);
       expect_seconds(costs.microbatch[i][p],
                      cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total() - cost.inputs,

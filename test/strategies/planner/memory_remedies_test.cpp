@@ -29,7 +29,7 @@ Index held_by(const Strategy& strategy, Index samples = batch) {
   return estimate(bound(two_convolutions(), strategy, samples), round_machine()).memory.total;
 }
 
-TEST(Fitting, OfTheFullestRank) {
+TEST(MemoryRemedies, OfTheFullestRank) {
   const Plan plan =
       bound(two_convolutions(), Strategy("data=3").layer("*", {.output = "N@data"}), 16);  // 6, 5, 5 samples
   const Cost cost = estimate(plan, round_machine());
@@ -52,7 +52,7 @@ TEST(Fitting, OfTheFullestRank) {
 }
 
 // Without partitioning: the input has 2, a and b have 4 planes of 64 positions each, in f32.
-TEST(Fitting, TheSmallestStepThatFits) {
+TEST(MemoryRemedies, TheSmallestStepThatFits) {
   const Index whole = held_by(Strategy()), half = held_by(Strategy(), batch / 2),
               quarter = held_by(Strategy(), batch / 4);
   ASSERT_GT(whole, half);
@@ -71,7 +71,7 @@ TEST(Fitting, TheSmallestStepThatFits) {
   EXPECT_NE(find(remedies_within(Strategy(), quarter), "the grid \"data=4\""), nullptr);
 }
 
-TEST(Fitting, WhatIsNamedFitsWhenItIsDone) {
+TEST(MemoryRemedies, WhatIsNamedFitsWhenItIsDone) {
   const Strategy samples = all_as("data=2", "N@data");
   const Index limit = held_by(all_as("data=2 y=2", "N@data H@y"));
   const auto all = remedies_within(samples, limit);
@@ -93,7 +93,7 @@ TEST(Fitting, WhatIsNamedFitsWhenItIsDone) {
 
 // A sharded optimizer alone does not help if weights take the memory. The remedy that misses the limit by least comes
 // first.
-TEST(Fitting, NothingFits) {
+TEST(MemoryRemedies, NothingFits) {
   const Strategy samples = all_as("data=2", "N@data");
   const auto all = remedies_within(samples, 100);
   ASSERT_FALSE(all.empty());
@@ -108,7 +108,7 @@ TEST(Fitting, NothingFits) {
 }
 
 // If no stage partition fits the limit, the missing bytes of each remedy are reported.
-TEST(Fitting, StagesThatFitNowhere) {
+TEST(MemoryRemedies, StagesThatFitNowhere) {
   const Model lenet = builtin_model("lenet5", {});
   Strategy staged;
   staged.stages(2).schedule("gpipe", 4);
@@ -120,7 +120,7 @@ TEST(Fitting, StagesThatFitNowhere) {
 }
 
 // A rule with a layer's name must fit that layer: a layer without H keeps its layout.
-TEST(Fitting, NewAxesCutWhatHasTheirDimension) {
+TEST(MemoryRemedies, NewAxesCutWhatHasTheirDimension) {
   const Model lenet = builtin_model("lenet5", {});
   Strategy named = all_as("data=2", "N@data");
   named.layer("fc1", {.output = "N@data"});
@@ -140,18 +140,18 @@ void expect_remedy(const Strategy& strategy, const std::string& change, const St
 }
 
 // A dimension that is sharded over another axis already, or named without an axis, appears once in the new layout.
-TEST(Fitting, NewAxesCutWhatIsNamedAlready) {
+TEST(MemoryRemedies, NewAxesCutWhatIsNamedAlready) {
   expect_remedy(all_as("data=2 rows=2", "N@data H@rows"), "the grid \"data=2 rows=2 y=2\"",
                 all_as("data=2 rows=2 y=2", "N@data H@(rows,y)"));
   expect_remedy(all_as("", "N C"), "the grid \"data=2\"", all_as("data=2", "N@data C"));
 }
 
-TEST(Fitting, SamplesAreCutWhereNoAxisDoes) {
+TEST(MemoryRemedies, SamplesAreCutWhereNoAxisDoes) {
   expect_remedy(all_as("y=2", "H@y"), "the grid \"y=2 data=2\"", all_as("y=2 data=2", "N@data H@y"));
 }
 
 // Changes that cannot grow any further are left out; the others are found.
-TEST(Fitting, GridsAndStagesHaveAnEnd) {
+TEST(MemoryRemedies, GridsAndStagesHaveAnEnd) {
   std::string axes;
   for (char axis = 'a'; axis <= 'p'; ++axis) axes += fmt::format("{}_={} ", axis, axis == 'a' ? 2 : 1);
   const auto all = remedies_within(all_as(axes, "N@a_"), 100);

@@ -7,9 +7,8 @@
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
-#include "strategies/planner/checkpointing.hpp"
 #include "strategies/planner/choice_graph.hpp"
-#include "strategies/planner/memory_limited.hpp"
+#include "test/strategies/planner/variants.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 
@@ -63,7 +62,7 @@ bool next(std::vector<int>& ways, const std::vector<std::size_t>& counts) {
   return false;
 }
 
-TEST(LeastCost, EqualsTheBestOfAllChoices) {
+TEST(ChoiceGraph, EqualsTheBestOfAllChoices) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const ChoiceGraph graph = random_graph(seed);
     std::vector<std::size_t> counts;
@@ -272,72 +271,6 @@ TEST(Planner, WhatWasMeasuredDecides) {
     EXPECT_LT(best.cost.seconds, plan_strategies(model, workload, default_machine(), {}, options).front().cost.seconds)
         << pattern;
   }
-}
-
-/// The strategy with its microbatches doubled repeatedly, each also with a sharded optimizer, with recomputation of all
-/// layers except `kept`, and with both.
-std::vector<Strategy> variants(const Strategy& strategy, Index most, const std::vector<std::string>& kept) {
-  std::vector<Strategy> all;
-  for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2)
-    for (const bool recompute : {false, true})
-      for (const auto update : {Strategy::OptimizerState::replicated, Strategy::OptimizerState::sharded}) {
-        Strategy one = strategy;
-        if (microbatches > 1)
-          one.schedule(strategy.schedule() == ScheduleKind::single ? ScheduleKind::one_f_one_b : strategy.schedule(),
-                       microbatches);
-        if (recompute) one = recomputing(one, kept);
-        all.push_back(one.optimizer_state(update));
-      }
-  return all;
-}
-
-TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
-  const Workload workload{.batch = 32, .optimizer = {}};
-  Model model("images");  // activations take most of its memory
-  auto t = model.input("in", {.channels = 3, .spatial = {32, 32}});
-  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"})
-    t = model.relu(std::string(name) + "r", model.conv(name, t, {.filters = 32, .kernel = 3, .padding = 1}));
-  model.softmax_cross_entropy("loss", model.linear("last", t, {.features = 10}));
-  Strategy staged;
-  staged.schedule("gpipe", 4).group({"in", "dr"}).group({"e", "loss"});
-  int by_microbatches = 0, by_recomputing = 0, by_kept = 0, unfit = 0;
-  struct Case {
-    Strategy strategy;
-    int most;  // maximum number of microbatches
-  };
-  const Machine machine = default_machine();
-  for (const auto& [strategy, most] :
-       {Case{Strategy("data=2"), 16}, Case{Strategy("y=2").layer("*", {.output = "N H@y"}), 32}, Case{staged, 32},
-        Case{staged, 4}, Case{Strategy("data=2"), 1}}) {
-    const auto kept = layers_to_keep(bind(model, strategy, workload));
-    for (const double part : {0.9, 0.7, 0.6, 0.55, 0.5, 0.4, 0.3, 0.2, 0.1, 0.02}) {
-      const Cost own = estimate(bind(model, strategy, workload), machine);
-      const auto limit = static_cast<Index>(part * static_cast<double>(own.memory.total));
-      const PlannerOptions options{.ranks = 2, .memory_limit = limit, .best = 1, .most_microbatches = most};
-      const KernelTimes times;
-      MemoryLimitedSearch best(model, workload, machine, times, options);
-      best.offer(strategy, own.seconds);
-      std::optional<Planned> expected;
-      for (const Strategy& variant : variants(strategy, most, kept)) {
-        const Cost cost = estimate(bind(model, variant, workload), machine);
-        if (cost.memory.total <= limit && (!expected || cost.seconds < expected->cost.seconds))
-          expected = {variant, cost};
-      }
-      ASSERT_EQ(best.found().empty(), !expected) << part << "\n" << strategy.print();
-      unfit += best.found().empty();
-      if (!expected) continue;
-      EXPECT_DOUBLE_EQ(best.found().front().cost.seconds, expected->cost.seconds) << part << "\n"
-                                                                                  << expected->strategy.print();
-      by_microbatches += expected->strategy.microbatches() > strategy.microbatches();
-      const bool recomputes = expected->strategy.print().find("recompute = true") != std::string::npos;
-      by_recomputing += recomputes;
-      by_kept += recomputes && !kept.empty();
-    }
-  }
-  EXPECT_GT(by_microbatches, 5);
-  EXPECT_GT(by_recomputing, by_kept);
-  EXPECT_GT(by_kept, 0);
-  EXPECT_GT(unfit, 0);
 }
 
 // Within a memory limit, the result is no worse than any of the usual strategies that fit.

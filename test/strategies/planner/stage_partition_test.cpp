@@ -41,8 +41,8 @@ Model drawn_chain(std::uint64_t seed, std::uint64_t most = 7, std::uint64_t widt
 }
 
 /// Calls f(ends) for every partition of the layers into groups.
-void for_cuts(int layers, int groups, const std::function<void(const std::vector<int>&)>& f,
-              std::vector<int> ends = {}) {
+void for_partitions(int layers, int groups, const std::function<void(const std::vector<int>&)>& f,
+                    std::vector<int> ends = {}) {
   const int begun = ends.empty() ? 0 : ends.back(), left = groups - static_cast<int>(ends.size());
   if (left == 1) {
     ends.push_back(layers);
@@ -51,7 +51,7 @@ void for_cuts(int layers, int groups, const std::function<void(const std::vector
   for (int end = begun + 1; end <= layers - left + 1; ++end) {
     auto more = ends;
     more.push_back(end);
-    for_cuts(layers, groups, f, more);
+    for_partitions(layers, groups, f, more);
   }
 }
 
@@ -87,7 +87,7 @@ Strategy in_stages(int stages, const Kind& kind, int microbatches) {
 
 // Costs that are not estimated per partition (sums of losses, padding of buckets) take less than a hundredth of a step
 // here.
-TEST(Balance, FindsTheBestOfAllCuts) {
+TEST(StagePartition, FindsTheBestOfAllPartitions) {
   for (const ScheduleKind kind : pipeline_kinds())
     for (std::uint64_t seed = 0; seed < cases(16); ++seed)
       for (const int stages : {2, 3, 4}) {
@@ -97,7 +97,7 @@ TEST(Balance, FindsTheBestOfAllCuts) {
         const int groups = stages * default_groups_per_stage(kind), layers = static_cast<int>(model.layers().size());
         if (groups > layers || (name(kind) == "chimera" && stages == 3)) continue;
         double best = 1e9;
-        for_cuts(layers, groups, [&](const auto& ends) {
+        for_partitions(layers, groups, [&](const auto& ends) {
           best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, machine));
         });
         const Strategy strategy = place_stages(model, asked, of_batch(12), machine, {});
@@ -107,15 +107,15 @@ TEST(Balance, FindsTheBestOfAllCuts) {
 }
 
 // fashion-cnn in a V: balanced groups would give one stage 1.2 times as much work.
-TEST(Balance, AStageIsTheSumOfItsGroups) {
+TEST(StagePartition, AStageIsTheSumOfItsGroups) {
   const Model model = builtin_model("fashion-cnn", {});
   for (const std::string kind : {"zb-v", "v-half", "dualpipe-v", "interleaved", "chimera", "1f1b"}) {
     const Strategy asked = in_stages(2, kind, 8);
     double best = 1e9;
-    for_cuts(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()),
-             [&](const auto& ends) {
-               best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
-             });
+    for_partitions(static_cast<int>(model.layers().size()), static_cast<int>(asked.stages_of_groups().size()),
+                   [&](const auto& ends) {
+                     best = std::min(best, seconds(model, with_stages(model, asked, ends), 128, default_machine()));
+                   });
     const Strategy strategy = place_stages(model, asked, of_batch(128), default_machine(), {});
     expect_seconds(seconds(model, strategy, 128, default_machine()), best, strategy.print());
   }
@@ -148,7 +148,7 @@ Strategy on_nodes(int stages) {
 
 // All ranks of a node send at once. A chain transfers one output at a stage boundary, whose time estimate() computes as
 // well.
-TEST(Balance, ACrossingCostsWhatEstimateSays) {
+TEST(StagePartition, ABoundaryCostsWhatEstimateSays) {
   Model model("chain");
   auto t = model.input("in", {.channels = 8, .spatial = {}});
   for (const Index width : {64, 500, 20, 300}) t = model.linear(fmt::format("l{}", width), t, {.features = width});
@@ -161,13 +161,13 @@ TEST(Balance, ACrossingCostsWhatEstimateSays) {
     for (int cut = 1; cut < layers; ++cut) {
       const Strategy strategy = with_stages(model, on_nodes(2), {cut, layers});
       const Cost cost = estimate(bind(model, strategy, of_batch(48)), machine);
-      expect_seconds(price.crossing(cut), cost.transfers[0], fmt::format("before layer {}", cut));
+      expect_seconds(price.boundary_seconds(cut), cost.transfers[0], fmt::format("before layer {}", cut));
     }
   }
 }
 
 // Sums of losses over such a network take more of a step than over others.
-TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
+TEST(StagePartition, FindsTheBestPartitionBetweenNodes) {
   for (const Machine& machine : busy_networks())
     for (std::uint64_t seed = 0; seed < cases(8); ++seed)
       for (const int stages : {2, 3}) {
@@ -175,7 +175,7 @@ TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
         const auto layers = static_cast<int>(model.layers().size());
         if (stages > layers) continue;
         double best = 1e9;
-        for_cuts(layers, stages, [&](const auto& ends) {
+        for_partitions(layers, stages, [&](const auto& ends) {
           best = std::min(best, seconds(model, with_stages(model, on_nodes(stages), ends), 48, machine));
         });
         const Strategy strategy = place_stages(model, on_nodes(stages), of_batch(48), machine, {});
@@ -183,7 +183,7 @@ TEST(Balance, FindsTheBestOfAllCutsBetweenNodes) {
       }
 }
 
-TEST(Balance, FitsTheMemory) {
+TEST(StagePartition, FitsTheMemory) {
   for (const auto& [kind, count] : {std::pair("1f1b", 3), std::pair("zb-v", 2), std::pair("chimera", 2)}) {
     const int stages = count;
     const Strategy asked = in_stages(stages, kind, 4);
@@ -198,12 +198,12 @@ TEST(Balance, FitsTheMemory) {
       };
       const auto free = ends_of(model, place_stages(model, asked, of_batch(12), round_machine(1), {}));
       Index least = most(free);
-      for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) { least = std::min(least, most(ends)); });
+      for_partitions(layers, static_cast<int>(groups), [&](const auto& ends) { least = std::min(least, most(ends)); });
       // closer to the minimum, the search may find no partition, since it counts memory approximately
       const Index enough = least + least / 20;
       for (const Index limit : {most(free), most(free) - 1, enough, least, least - 1}) {
         double best = 1e9;
-        for_cuts(layers, static_cast<int>(groups), [&](const auto& ends) {
+        for_partitions(layers, static_cast<int>(groups), [&](const auto& ends) {
           if (most(ends) <= limit)
             best = std::min(best, seconds(model, with_stages(model, asked, ends), 12, round_machine(1)));
         });
@@ -232,7 +232,7 @@ TEST(Balance, FitsTheMemory) {
 }
 
 // The search for models with too many partitions to compare, checked where there are few.
-TEST(Balance, MovingBoundariesFindsTheBestCut) {
+TEST(StagePartition, MovingBoundariesFindsTheBestPartition) {
   int all = 0, missed = 0, gained = 0;
   for (const ScheduleKind kind : pipeline_kinds())
     for (std::uint64_t seed = 0; seed < cases(4); ++seed)
@@ -247,7 +247,7 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
                      found = price.makespan(search_partition(price, 0, 0).ends);
         EXPECT_LE(found, 1.04 * best) << name(kind) << ", " << stages << " stages, seed " << seed;
         double slowest = 1e9, even = 0;  // of the partition whose slowest group is fastest
-        for_cuts(price.layers(), groups, [&](const auto& ends) {
+        for_partitions(price.layers(), groups, [&](const auto& ends) {
           double most = 0;
           for (std::size_t g = 0; g < ends.size(); ++g)
             most = std::max(most, price.seconds(g == 0 ? 0 : ends[g - 1], ends[g]));
@@ -262,7 +262,7 @@ TEST(Balance, MovingBoundariesFindsTheBestCut) {
   EXPECT_GT(3 * gained, all) << "gains over even groups";
 }
 
-TEST(Balance, SaysWhatDoesNotFit) {
+TEST(StagePartition, SaysWhatDoesNotFit) {
   const Model model = two_convolutions();
   expect_error(
       [&] { static_cast<void>(place_stages(model, in_stages(2, "1f1b", 2), of_batch(4), round_machine(), {}, 100)); },
@@ -274,7 +274,7 @@ TEST(Balance, SaysWhatDoesNotFit) {
             "the model 'two' has 4 layers, too few for 3 stages of 2 groups of layers each");
 }
 
-TEST(Balance, WhatASchedulesKeepsCounts) {
+TEST(StagePartition, WhatASchedulesKeepsCounts) {
   const Model model = builtin_model("lenet5", {});
   const auto fits = [&](const std::string& kind, Index limit) {
     return error_of([&] {
@@ -304,7 +304,7 @@ TEST(Balance, WhatASchedulesKeepsCounts) {
   }
 }
 
-TEST(Balance, EveryScheduleTakesStages) {
+TEST(StagePartition, EveryScheduleTakesStages) {
   const Model model = builtin_model("lenet5", {});
   for (const ScheduleKind kind : pipeline_kinds()) {
     const Plan plan = test::bind_placed(model, in_stages(2, kind, 4), of_batch(8));
@@ -318,7 +318,7 @@ TEST(Balance, EveryScheduleTakesStages) {
   EXPECT_EQ(test::bind_placed(model, four, of_batch(8)).stage_of_group, (std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1}));
 }
 
-TEST(Balance, StagesTakeConsecutiveRanks) {
+TEST(StagePartition, StagesTakeConsecutiveRanks) {
   Strategy strategy("data=2");
   strategy.layer("*", {.output = "N@data"}).stages(3).schedule("1f1b", 4);
   EXPECT_EQ(strategy.ranks(), 6);
@@ -330,12 +330,12 @@ TEST(Balance, StagesTakeConsecutiveRanks) {
   }
 }
 
-TEST(Balance, OneStageIsTheStrategyItself) {
+TEST(StagePartition, OneStageIsTheStrategyItself) {
   const Strategy strategy = all_as("data=2", "N@data");
   EXPECT_EQ(place_stages(two_convolutions(), strategy, of_batch(4), round_machine(), {}).print(), strategy.print());
 }
 
-TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
+TEST(StagePartition, ASmallerBatchKeepsTheBoundaries) {
   const Model model = builtin_model("lenet5", {});
   const Strategy strategy = test::placed(model, in_stages(3, "1f1b", 4), of_batch(64));
   const Plan plan = bind(model, strategy, of_batch(64));
@@ -353,7 +353,7 @@ TEST(Balance, ASmallerBatchKeepsTheBoundaries) {
   EXPECT_EQ(bind(model, pin_weight_layouts(folded, v), of_batch(8)).hash(), v.hash());
 }
 
-TEST(Balance, InStrategyFiles) {
+TEST(StagePartition, InStrategyFiles) {
   const auto parsed = [](const std::string& text) { return Strategy::parse(text, "s.toml"); };
   const Strategy strategy = parsed("grid = \"data=2\"\nstages = 4\n[schedule]\nkind = \"zb-h1\"\nmicrobatches = 8\n");
   EXPECT_EQ(strategy.stage_count(), 4);

@@ -112,7 +112,7 @@ std::vector<std::vector<int>> all_partitions(const Priced& priced) {
 
 double sent(const StagePartitionCost& price, const std::vector<int>& ends) {
   double seconds = 0;
-  for (const int end : ends) seconds += price.crossing(end);
+  for (const int end : ends) seconds += price.boundary_seconds(end);
   return seconds;
 }
 
@@ -260,15 +260,15 @@ TEST(StageSearch, OneStageTakesWhatItsLayersTake) {
     Priced priced({11, 13}, "1f1b", 1, microbatches);
     auto& price = priced.price;
     const std::vector<int> all{price.layers()};
-    EXPECT_EQ(price.crossing(price.layers()), 0);
+    EXPECT_EQ(price.boundary_seconds(price.layers()), 0);
     EXPECT_GT(price.makespan(all), microbatches * price.seconds(0, price.layers()));
     expect_seconds(price.makespan(all), price.work(all));
     const Cost cost = estimate(priced.plan, round_machine(0.5));
     double each = 0;
     for (int i = 0; i < price.layers(); ++i) {
       const LayerCost& layer = cost.layers[static_cast<std::size_t>(i)];
-      const double alone =
-          price.seconds(i, i + 1) - 0.5 * (price.crossing(i) + price.crossing(i + 1));  // half is hidden
+      const double alone = price.seconds(i, i + 1) -
+                           0.5 * (price.boundary_seconds(i) + price.boundary_seconds(i + 1));  // half is hidden
       expect_seconds(alone, layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total());
       each += alone;
     }
@@ -282,11 +282,11 @@ TEST(StageSearch, EveryOutputThatIsReadBehindABoundaryCrossesItOnce) {
   Priced priced({5, 6, -1, -1}, "1f1b", 2, 2);  // in, l0, l1, l2 = [l1 in], l3 = [l2 in], loss
   const auto& price = priced.price;
   const auto message = [](int features) { return 1 * us + 3 * features * 4 * 1e-9; };  // 3 samples of f32
-  expect_seconds(price.crossing(0), 0);
-  expect_seconds(price.crossing(1), message(8));
-  expect_seconds(price.crossing(2), message(8) + message(5));
-  expect_seconds(price.crossing(3), message(8) + message(6));
-  expect_seconds(price.crossing(4), message(8) + message(14));
-  expect_seconds(price.crossing(5), message(22));
-  expect_seconds(price.crossing(6), 0);
+  expect_seconds(price.boundary_seconds(0), 0);
+  expect_seconds(price.boundary_seconds(1), message(8));
+  expect_seconds(price.boundary_seconds(2), message(8) + message(5));
+  expect_seconds(price.boundary_seconds(3), message(8) + message(6));
+  expect_seconds(price.boundary_seconds(4), message(8) + message(14));
+  expect_seconds(price.boundary_seconds(5), message(22));
+  expect_seconds(price.boundary_seconds(6), 0);
 }

@@ -100,7 +100,9 @@ TEST_F(Volumes, ManyAreReadAheadAndMayBeLeft) {
 TEST_F(Volumes, FilesOfAnotherFormAreRefused) {
   expect_error([&] { open_volumes(path); }, {path, "o such file"});
   std::ofstream(path) << "no HDF5";
-  expect_error([&] { open_volumes(path); }, {path});
+  const std::string damaged =
+      "data set '" + path + "': the file is damaged, cut short or of another kind; copy it again";
+  EXPECT_EQ(error_of([&] { open_volumes(path); }).find(damaged), 0U);
   const auto write = [&](const char* name, std::vector<hsize_t> extents, bool fresh) {
     const hid_t file = fresh ? H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)
                              : H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
@@ -111,14 +113,14 @@ TEST_F(Volumes, FilesOfAnotherFormAreRefused) {
     H5Fclose(file);
   };
   write("other", {2}, true);
-  expect_error([&] { open_volumes(path); }, {path, "samples"});
+  expect_error([&] { open_volumes(path); }, {path, "it has no array 'samples'; a data set has the arrays"});
   write("samples", {2, 1, 3}, false);
-  expect_error([&] { open_volumes(path); }, {path, "targets"});
+  expect_error([&] { open_volumes(path); }, {path, "it has no array 'targets'"});
   write("targets", {3}, false);
   expect_error([&] { open_volumes(path); }, {path, "2 samples, but 3 targets"});
   write("samples", {2, 1, 3}, true);
   write("targets", {2}, false);
-  expect_error([&] { open_volumes(path); }, {path, "classes"});
+  expect_error([&] { open_volumes(path); }, {path, "give it an attribute 'classes'"});
   write("samples", {2}, true);
   write("targets", {2}, false);
   expect_error([&] { open_volumes(path); }, {path, "'samples' has 1 dimensions"});
@@ -135,7 +137,7 @@ TEST_F(Volumes, ATruncatedFileFailsWhenItIsRead) {
         data->hold(order, Box(kinds[0].sample));
         for (const Index sample : order) image(*data, sample, Box(kinds[0].sample));
       },
-      {path});
+      {path, ": the file is damaged, cut short or of another kind; copy it again or write it again (HDF5: "});
 }
 
 TEST_F(Volumes, LabelsBeyondTheClassesAreNamed) {
@@ -150,9 +152,10 @@ TEST_F(Volumes, LabelsBeyondTheClassesAreNamed) {
   const auto data = open_volumes(path);
   expect_error(
       [&] {
-        for (Index i = 0; i < 20; ++i) target(*data, i, Box(Shape{}));
+        std::vector<float> label(1);
+        for (Index i = 0; i < 20; ++i) read_checked_target(*data, i, Box(Shape{}), label);
       },
-      {path, "a label of sample", "2 classes"});
+      {"data set '" + path + "': sample ", "has the label ", "but classes() is 2; labels are 0 to 1"});
 }
 
 }  // namespace

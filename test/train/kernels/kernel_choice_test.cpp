@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 /// A backend with two algorithms for a convolution; its own default is the slower one.
 class TwoWays : public ReferenceBackend {
  public:
+  explicit TwoWays(std::string version = "1.0") : version_(std::move(version)) {}
+  std::string describe() const override { return "two ways " + version_; }
   std::vector<std::string_view> algorithms(const ConvProblem&) const override { return {"slow", "quick"}; }
   void choose(const ConvProblem&, std::string_view algorithm) override { slow_ = algorithm == "slow"; }
   void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -28,6 +30,7 @@ class TwoWays : public ReferenceBackend {
   }
 
  private:
+  std::string version_;
   bool slow_ = true;
 };
 
@@ -48,7 +51,7 @@ class KernelChoice : public testing::Test {
     return {ConvPass::forward, windows, Box(x), Box(w), Box(y), false};
   }
 
-  KernelCache cache() const { return {folder.string(), "two ways", 1}; }
+  KernelCache cache() const { return {folder.string(), TwoWays(version), 1}; }
 
   /// Returns what three ranks choose, and their report.
   std::pair<KernelChoices, KernelReport> choose(const std::function<void()>& meanwhile = {}) const {
@@ -56,7 +59,7 @@ class KernelChoice : public testing::Test {
     std::vector<KernelReport> reports(3);
     run_threads(3, [&](Communicator& comm) {
       const auto rank = static_cast<std::size_t>(comm.rank());
-      TwoWays backend;
+      TwoWays backend(version);
       Index last = 0;
       const auto progress = [&](Index done, Index all) {
         EXPECT_EQ(done, ++last);
@@ -72,6 +75,7 @@ class KernelChoice : public testing::Test {
   }
 
   fs::path folder;
+  std::string version = "1.0";  // of the backend's library
 };
 
 TEST_F(KernelChoice, IsMeasuredOnceAndKept) {
@@ -85,6 +89,16 @@ TEST_F(KernelChoice, IsMeasuredOnceAndKept) {
   EXPECT_EQ(second, first);
   EXPECT_EQ(known.known, 4);
   EXPECT_EQ(known.measured, 0);
+}
+
+// Another version may have other algorithms, or other speeds of the same ones.
+TEST_F(KernelChoice, IsMeasuredAgainForAnotherVersionOfTheLibrary) {
+  choose();
+  version = "1.1";
+  EXPECT_EQ(choose().second.measured, 4);
+  EXPECT_EQ(choose().second.known, 4);
+  version = "1.0";
+  EXPECT_EQ(choose().second.known, 4) << "the older version's choices are still there";
 }
 
 TEST_F(KernelChoice, FollowsTheFileAndMeasuresWhatIsDamaged) {

@@ -49,8 +49,8 @@ bool check_case(std::uint64_t seed) {
     if (plan.stage_of_group.size() > plan.grids.size()) ++taken["two groups a stage"];
     if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
-      ++taken[layer->at.algorithm];
-      for (const auto& product : layer->at.products) ++taken[product.algorithm];
+      ++taken[std::string(name(layer->at.algorithm))];
+      for (const auto& product : layer->at.products) ++taken[std::string(name(product.algorithm))];
     }
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));
@@ -82,7 +82,7 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
   const std::uint64_t count = number_from_environment("PARTITA_CASES", lengthy() ? 5000 : cases(300));
   std::uint64_t magnifying = 0;
   for (std::uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
-  std::vector<std::string> algorithms = product_algorithms();
+  std::vector<std::string> algorithms = names_of(product_algorithms());
   algorithms.insert(algorithms.end(), {"stationary-x", "stationary-y", "stationary-w", "groups", "stages",
                                        "two groups a stage", "microbatches on stages"});
   for (const auto& algorithm : algorithms)

@@ -1,6 +1,6 @@
 // The master test over MPI: random cases whose grid has as many ranks as were started.
-#include "partita/comm/delaying.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "src/comm/delaying.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/master.hpp"
 #include "test/support/mpi_world.hpp"

@@ -1,11 +1,11 @@
 // Every schedule with stages on their own grids trains like one rank with the same microbatches. Transfers and memory
 // are as the plan says.
 #include "partita/base/clock.hpp"
-#include "partita/comm/delaying.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
+#include "src/comm/delaying.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"

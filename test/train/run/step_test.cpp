@@ -190,6 +190,10 @@ TEST(Step, SaysWhatItRefuses) {
     expect_error([&] { trainer.step(batch); }, {"evaluates only", "TrainerOptions::training"});
     batch.samples = 4;
     expect_error([&] { trainer.predict(batch); }, {"batch of 4 samples", "make_batch(4, false)"});
+    Trainer training(net(), Strategy(), options(), comm);
+    LocalBatch labeled = training.make_batch(samples);
+    labeled.targets[0].tensor.set(labeled.targets[0].tensor.volume() - 1, 77);
+    expect_error([&] { training.step(labeled); }, {"sample", "of the batch has the label 77", "the loss", "classes"});
     TrainerOptions decaying = options();
     decaying.optimizer.decay = Decay::cosine;
     Trainer endless(net(), Strategy(), decaying, comm);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/layouts/algorithm.hpp"
 #include "partita/layouts/redistribution.hpp"
 #include "partita/layouts/transfer.hpp"
 
@@ -12,8 +13,8 @@ namespace partita {
 
 /// One way to run a layer or a product, with its costs on the rank that has the most work.
 struct Alternative {
-  std::string algorithm;
-  double flops = 0;  ///< operations of a layer's forward pass, or of a product
+  std::optional<Algorithm> algorithm;  ///< nothing if no axis cuts anything
+  double flops = 0;                    ///< operations of a layer's forward pass, or of a product
   double words =
       0;  ///< elements through the rank's link: of a product, or of a layer's step with its halos and gradient sums
   double messages = 0;  ///< messages that the rank sends; products only
@@ -49,7 +50,7 @@ struct ProductOperand {
 /// (SUMMA; there a panel belongs to one owner, which broadcasts it); Schatz, van de Geijn and Poulson 2016 (stationary
 /// A, B, C); Solomonik and Demmel 2011 (2.5D).
 struct ProductPlan {
-  std::string algorithm;                ///< one of the names above; "" if no axis cuts anything
+  std::optional<Algorithm> algorithm;   ///< one of the above; nothing if no axis cuts anything
   ProductOperand a, b;                  ///< with the layouts of the inputs
   ProductOperand c;                     ///< with the layout of the output, which has pending sums over the axes of K
                                         ///< that do not shard it
@@ -91,15 +92,15 @@ struct ProductPlan {
 /// rows; `names` are those of all dimensions.
 bool has_rows(std::string_view names, const Box& whole, const Box& part);
 
-/// The names of the algorithms above.
-const std::vector<std::string>& product_algorithms();
+/// The algorithms above.
+const std::vector<Algorithm>& product_algorithms();
 
 /// What the planner of a product may choose.
 struct ProductRequest {
-  std::string algorithm = "auto";  ///< "auto" or one of product_algorithms()
-  bool b_follows = false;          ///< B's layout is chosen to suit the product; the given one is ignored
-  AxisSet b_whole = 0;             ///< with `b_follows`: axes that must not cut B
-  bool completes = false;          ///< C has no pending sums except those in the layout that was given for it
+  Algorithm algorithm = Algorithm::automatic;  ///< automatic, or one of product_algorithms()
+  bool b_follows = false;                      ///< B's layout is chosen to suit the product; the given one is ignored
+  AxisSet b_whole = 0;                         ///< with `b_follows`: axes that must not cut B
+  bool completes = false;  ///< C has no pending sums except those in the layout that was given for it
   /// If set, the product must leave C as a pending sum over exactly these axes.
   std::optional<AxisSet> pending = std::nullopt;
   bool whole_k = false;          ///< panels must not cut k, e.g. as a 16-bit sum would be rounded after each panel
@@ -107,9 +108,9 @@ struct ProductRequest {
   double panel_words = 1 << 20;  ///< elements of a panel on one rank; at this size bandwidth matters, not latency
 };
 
-/// Plans the product. "auto" takes the way with the least total cost on the rank that has the most work. This is a pure
-/// function. Throws Error, with all three shapes and layouts, if the operands do not match, if the grid cannot run the
-/// algorithm, or if A or B is a pending sum.
+/// Plans the product. Algorithm::automatic takes the way with the least total cost on the rank that has the most work.
+/// This is a pure function. Throws Error, with all three shapes and layouts, if the operands do not match, if the grid
+/// cannot run the algorithm, or if A or B is a pending sum.
 ProductPlan plan_product(const ProductOperand& a, const ProductOperand& b, const ProductOperand& c,
                          const ProductRequest& request = {});
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/traffic.hpp"
+#include "partita/model/kernel_kind.hpp"
 
 #include <map>
 #include <string>
@@ -50,9 +51,9 @@ struct Machine {
   Constant memory_bandwidth;  ///< bytes per second that a rank reads or writes
   Constant arithmetic;        ///< maximum operations per second of a rank, in f32
   Constant kernel;            ///< seconds to launch a kernel: the minimum time of a kernel
-  /// The share of `arithmetic` (0 to 1) that kernels reach, as a function of their operations: "conv", "product"; ""
-  /// for others.
-  std::map<std::string, Curve> efficiency;
+  /// The share of `arithmetic` (0 to 1) that kernels reach, as a function of their operations. A kind that is missing
+  /// has the efficiency of KernelKind::others.
+  std::map<KernelKind, Curve> efficiency;
   std::vector<Level> levels;  ///< from the inside out; the last one contains all ranks
 
   /// Reads a machine file. Throws Error with file, line and column if it cannot be read, or has unknown keys, missing

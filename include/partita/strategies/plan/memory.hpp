@@ -2,6 +2,7 @@
 
 #include "partita/base/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/plan/step.hpp"
 
 #include <functional>
 
@@ -34,6 +35,8 @@ MemoryUse state_memory(const Plan& plan, int rank);
 /// scratch space of kernels). Kernels that compute while halos travel need a few rows more.
 MemoryPeak peak_memory(const Plan& plan, int rank);
 MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held);
+/// Returns peak_memory(plan, rank) with the operations of the rank's stage, which all its ranks share.
+MemoryPeak peak_memory(const StepProgram& program, int rank);
 
 /// Throws Error if some rank holds more than `limit` bytes (0: no limit). The message names the rank that holds the
 /// most bytes, the number of missing bytes, and the bytes of each class.

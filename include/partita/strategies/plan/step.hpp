@@ -9,10 +9,11 @@
 namespace partita {
 
 /// One operation of a rank in a step. The list of operations is the only description of a rank's work: the executor
-/// runs it, memory.hpp replays it in bytes, traffic.hpp counts its messages, and the cost model prices it. Tensors
-/// belong to a layer and a microbatch.
+/// runs it, memory.hpp replays it in bytes, and traffic.hpp counts its messages. The cost model prices the same
+/// operations layer by layer. Tensors belong to a layer and a microbatch.
 struct StepOp {
   enum class Kind : std::uint8_t {
+    clear_statistics,     ///< before the first action: zeroes a second replica's running statistics, which are added
     read_batch,           ///< reads the rank's part of the microbatch's images and targets
     redistribute_input,   ///< output of layer.inputs[input] -> x[input]
     forward,              ///< y = f(x, w), with x's halo, statistics and products; keeps the tensors for backward
@@ -43,29 +44,59 @@ struct StepOp {
     wait_gradients,       ///< waits for sends to complete and for gradients to arrive, and adds the gradients
     wait_sent_gradients,  ///< waits until all gradients are sent
     progress,             ///< advances messages between stages
+    finish_outputs,       ///< after the last action: waits until all outputs are sent
+    share_loss,           ///< after the last action: adds the losses of all stages on every rank
   };
   Kind kind = Kind::forward;
   bool recompute = false;  ///< for a forward and its redistributions: run again during backward
   std::int16_t part = 0;   ///< index of the input or of the stage boundary
-  int layer = -1;          ///< -1 for operations of a whole group
+  int layer = -1;          ///< -1 for operations of a whole group or of the whole stage
   bool operator==(const StepOp&) const = default;
 };
 
 /// Returns the name of an operation's enumerator.
 std::string_view name(StepOp::Kind kind);
 
+/// Returns true for operations with which an action waits for other stages before it begins. The time of the action
+/// does not include them:
+///
+///     started by         its wait comes before
+///     receive_input      the microbatch's forward (wait_inputs)
+///     send_output        the microbatch's backward (wait_gradients), or in evaluation the next microbatch's forward
+///                        (release_previous), or the end of the step (finish_outputs): it is long done by then
+///     receive_gradient   the microbatch's backward (wait_gradients)
+///     send_gradient      the stage's next backward (wait_gradients) or the reduction (wait_sent_gradients)
+constexpr bool is_wait(StepOp::Kind kind) {
+  using enum StepOp::Kind;
+  return kind == release_previous || kind == wait_inputs || kind == wait_gradients || kind == wait_sent_gradients;
+}
+
 class StageLayers;
 
-/// The operations of the ranks of one stage in a step, for every action of the stage's schedule.
+/// The operations of the ranks of one stage in a step: before the first action, for every action of the stage's
+/// schedule, and after the last action.
 class StepProgram {
  public:
   /// @pre `plan` outlives the program.
   StepProgram(const Plan& plan, int stage);
 
+  const Plan& plan() const { return plan_; }
   /// The stage's part of the schedule.
   const std::vector<Action>& actions() const { return plan_.schedule.stages[static_cast<std::size_t>(stage_)]; }
   /// The operations of actions()[position], in order.
-  std::span<const StepOp> ops(std::size_t position) const { return lists_[list_of_action_[position]]; }
+  std::span<const StepOp> ops(std::size_t position) const { return lists_[list_of_action_[position]].ops; }
+  /// The operations before the first action, and those after the last one.
+  std::span<const StepOp> first_ops() const { return first_ops_; }
+  std::span<const StepOp> last_ops() const { return last_ops_; }
+
+  /// A list that several actions share: those that differ only in the microbatch.
+  struct List {
+    Action action;  ///< the first one of them
+    std::vector<StepOp> ops;
+    int times = 0;  ///< the number of actions
+  };
+  /// The distinct lists of operations of all actions, in the order of their first use.
+  std::span<const List> lists() const { return lists_; }
   /// The layers that the stage runs and reads.
   const StageLayers& stage_layers() const { return *stage_layers_; }
 
@@ -73,7 +104,8 @@ class StepProgram {
   const Plan& plan_;
   int stage_;
   std::shared_ptr<const StageLayers> stage_layers_;
-  std::vector<std::vector<StepOp>> lists_;  // the distinct lists
+  std::vector<StepOp> first_ops_, last_ops_;
+  std::vector<List> lists_;
   std::vector<std::size_t> list_of_action_;
 };
 

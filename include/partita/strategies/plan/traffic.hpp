@@ -2,7 +2,10 @@
 
 #include "partita/base/traffic.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/plan/step.hpp"
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,9 @@ namespace partita {
 
 /// The time of a communication: in a pass of a microbatch, between stages, or once per step.
 enum class Pass : std::uint8_t { forward, backward_data, backward_filter, stages, update };
+
+/// Returns the time in which an operation communicates; nullopt if it has no messages.
+std::optional<Pass> pass_of(const StepOp& op);
 
 /// The purpose of a communication.
 enum class Purpose : std::uint8_t {
@@ -35,19 +41,20 @@ struct PlannedTraffic {
   Pass pass = Pass::forward;
   Purpose purpose = Purpose::input;
   int below = 0, above = 0;  ///< exchanges: the farthest peer is at most this many ranks below, or above
+  StepOp op{};               ///< the operation of the step that sends it
 };
 
-/// Returns what `rank` (of the world) sends for one layer in a step, in the order of execution. Items without messages
-/// are left out.
+/// Returns what `rank` (of the world) sends for one layer in a step: the messages of the operations of its stage
+/// (StepProgram). Items of full microbatches come first, then those of remainder microbatches, of a second replica, and
+/// those of once per step; each part is in the order of execution. Items without messages are left out.
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank);
 /// Returns the sum of layer_traffic() over all layers.
 Traffic rank_traffic(const Plan& plan, int rank);
+/// Returns the same for several ranks (of the world) of one stage, with the operations of that stage.
+std::vector<Traffic> rank_traffic(const StepProgram& program, std::span<const int> ranks);
 /// Returns the part of layer_traffic() of one microbatch in the first replica. The microbatch has the larger size or,
 /// with `of_remainder`, the smaller one.
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false);
-/// Returns what `rank` (of the world) sends inside the layer's stage for one microbatch. `layer` is one of the plan's
-/// layers for either size of microbatch.
-std::vector<PlannedTraffic> traffic_in_stage(const Plan& plan, const LayerPlan& layer, int rank);
 /// Returns the part of layer_traffic() that occurs once per step: sums of gradients, norms, gathered weights, and the
 /// loss that all stages receive.
 std::vector<PlannedTraffic> step_traffic(const Plan& plan, int layer, int rank);

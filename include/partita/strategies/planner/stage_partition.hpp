@@ -22,7 +22,7 @@ namespace partita {
 /// The result is the same on every rank. Throws Error if the model has fewer layers than groups, or if no partition
 /// that was tried fits the limit.
 Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                      const KernelTimes& times, Index limit = 0);
+                      const KernelTimes& times = KernelTimes(), Index limit = 0);
 
 /// As place_stages(), but if no partition that was found fits, returns the one that exceeds the limit least, so that
 /// the caller can report what is missing.

@@ -16,6 +16,9 @@ namespace partita {
 class Dataset {
  public:
   virtual ~Dataset() = default;
+  /// The name in error messages. open_dataset() sets it to the name on the command line unless the data set did.
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
   /// Shape of one sample, without N: e.g. C=1 H=28 W=28.
   virtual Shape sample() const = 0;
   /// Number of samples.
@@ -50,11 +53,19 @@ class Dataset {
   virtual void read_target(Index sample, const Box& box, std::span<float> out) const;
   /// The sample's class, for sets with one label per sample. Valid for every sample, held or not.
   virtual std::int32_t label(Index sample) const;
+  /// Names the first sample whose label is `classes` or more, for error messages, e.g. "sample 5 of 'labels.gz' has the
+  /// label 77". The default returns "": the data set has no such sample, or does not know without reading all.
+  virtual std::string label_beyond(Index classes) const;
 
  private:
+  std::string name_;
   friend class HeldData;
   std::shared_ptr<const void> counted_;  // while it lives, a trainer counts the bytes that the set holds
 };
+
+/// As data.read_target(). Throws Error that names the data set, the sample, the label and the classes if the targets
+/// are labels and one of them is not a class.
+void read_checked_target(const Dataset& data, Index sample, const Box& box, std::span<float> out);
 
 /// Opens images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels. `hold`
 /// streams through the pixels and keeps the announced ones as bytes. Pixels become (p/255 - mean)/deviation. Throws
@@ -79,7 +90,8 @@ void save_volumes(const std::string& path, Dataset& data);
 
 /// Opens a data set's training or test set from a folder ("" if the user gave none). Throws Error if it cannot.
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const std::string& folder, bool training)>;
-/// Makes a user's own data set available to the command line as `--data NAME`. Throws Error if the name is taken.
+/// Makes a user's own data set available to the command line as `--data NAME`. Throws Error if the name is
+/// taken or the factory is empty.
 void register_dataset(const std::string& name, DatasetFactory factory);
 /// Opens a data set by its name: "fashion-mnist", "hdf5" (training.h5 and test.h5 in the folder) or a registered one.
 /// Throws Error with the nearest name for an unknown one.

@@ -38,6 +38,8 @@ struct KernelCall {
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
   double* loss = nullptr;     ///< where a loss layer writes the mean loss of this microbatch
   double* correct = nullptr;  ///< where a loss layer writes the fraction of right predictions
+  /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
+  const HaloPart *x_halo = nullptr, *dy_halo = nullptr;
 
   /// Counts the communication that follows under this layer and `role`, which must be a PlannedTraffic::role.
   void label(std::string_view role) const { counter.set_label(layer.name, role); }

@@ -23,10 +23,11 @@ struct KernelReport {
 /// A text file of choices that were measured on one kind of machine, in lines "PROBLEM: ALGORITHM".
 class KernelCache {
  public:
-  /// The file in `folder` for this processor, the backend and its number of threads.
-  KernelCache(const std::string& folder, std::string_view backend, int threads);
+  /// The file in `folder` for this processor, the backend with its library's version, and its number of threads.
+  KernelCache(const std::string& folder, const Backend& backend, int threads);
   /// Returns "" if files can be written to the folder, else the reason why not. Creates the folder if it is missing.
-  std::string complaint() const;
+  static std::string complaint(const std::string& folder);
+  std::string complaint() const { return complaint(folder_); }
   /// Returns the choices in the file. Lines that it cannot parse are skipped; their problems are measured again.
   KernelChoices read() const;
   /// Adds `choices` to the current content of the file. Throws Error if the file cannot be written.

@@ -36,6 +36,12 @@ class Executor {
   /// does not run the loss layer.
   std::vector<Tensor> predict(const Reader& read, Index step);
 
+  /// Called when the loss of a microbatch is known, on ranks that run the loss layer, with this rank's parts of the
+  /// layer's input and of the target.
+  using Observer = std::function<void(int microbatch, const Tensor& scores, const Tensor& target)>;
+  /// Calls `observer` in every later run; {} calls nothing.
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
   /// Adds the actions of every later run to `actions`. nullptr stops the recording.
   void record(std::vector<TimedAction>* actions) { record_ = actions; }
 
@@ -90,6 +96,7 @@ class Executor {
   bool keep_ = false;
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;
+  Observer observer_;
 };
 
 }  // namespace partita

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -25,6 +26,8 @@ struct SampleBlock {
   void fill(const Writer& write) const;
   /// Shows each sample of the block to `read`.
   void read(const Reader& read) const;
+  /// Throws Error that names the loss and the sample if the block holds labels and one is not in [0, classes).
+  void check_labels(std::string_view loss, Index classes) const;
 };
 
 /// One rank's part of a batch, with a block for each microbatch. Trainer::make_batch() makes it; its values are 0 until

@@ -4,6 +4,7 @@
 #include "partita/train/data/augment.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/train/run/class_counts.hpp"
 #include "partita/train/run/executor.hpp"
 #include "partita/train/run/local_batch.hpp"
 #include "partita/train/run/run_memory.hpp"
@@ -44,6 +45,7 @@ struct EpochReport {
   double loss = 0;      ///< mean over the epoch's samples
   double accuracy = 0;  ///< fraction; not a number where the target is values
   double seconds = 0;
+  ClassCounts counts{};  ///< of all ranks, by class; filled by Trainer::evaluate() where the targets are labels
 };
 
 /// Trains and evaluates one model under one strategy, on one rank of `world`. A plan belongs to one batch size: the
@@ -69,7 +71,8 @@ class Trainer {
   void prepare(Dataset& data);
   /// Trains for one epoch over `data`, shuffled by seed and epoch.
   EpochReport train_epoch(Dataset& data, const Progress& progress);
-  /// Returns loss and accuracy over `data`, in order, with running statistics and without dropout.
+  /// Returns loss, accuracy and counts by class over `data`, in order, with running statistics and without dropout.
+  /// The counts are summed over all ranks once, at the end; no plan predicts that sum, and measured() leaves it out.
   EpochReport evaluate(Dataset& data, const Progress& progress);
   /// Runs one training step on the given samples of `data`, a batch at most, without augmentation.
   StepResult step(Dataset& data, std::span<const Index> samples);
@@ -92,8 +95,15 @@ class Trainer {
 
   /// True when the last epoch, or the last of TrainerOptions::steps, is done.
   bool finished(const Dataset& data) const;
+  /// Texts by name that save() writes beside the tensors and that load() reads back, for whoever runs the training.
+  /// Ranks hold the same texts.
+  std::map<std::string, std::string>& notes() { return notes_; }
   /// The number of steps done so far.
   Index steps_done() const { return step_; }
+  /// The learning rate of the last training step; 0 before the first.
+  double last_rate() const { return last_rate_; }
+  /// The name of the backend that computes: never "auto".
+  std::string_view backend() const { return backend_->name(); }
   /// The number of steps of the whole training on `data`.
   Index all_steps(const Dataset& data) const;
 
@@ -144,6 +154,7 @@ class Trainer {
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
+  void count_classes(Bound& entry);
   Batch empty_batch(const Executor& executor, int microbatch) const;
   Batch read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment);
   void hold(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation);
@@ -176,6 +187,9 @@ class Trainer {
   MemoryUse held_;                             // predicted, without data sets
   MemoryPeak predicted_memory_;
   const Dataset* prepared_ = nullptr;
+  std::map<std::string, std::string> notes_;
+  ClassCounts counts_;    // of this rank, in the current evaluation
+  double last_rate_ = 0;  // of the last training step
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
   Index samples_ = 0;  // of an epoch so far, 0 before the first
 };

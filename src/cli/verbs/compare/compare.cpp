@@ -7,11 +7,10 @@
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/idle_axes.hpp"
 #include "src/cli/support/text_file.hpp"
-#include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
+#include "src/cli/verbs/compare/verdict.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace partita::cli {
 
@@ -145,21 +144,6 @@ void print_row(const Compared& one, std::size_t width) {
   fmt::print("\n");
 }
 
-/// The parts of a step that make `loser` slower, largest first, and the parts where it is faster: "halo +2.100 ms,
-/// compute -0.200 ms". Parts below 5 % of the difference are left out.
-std::string reasons(const Compared& loser, const Compared& winner) {
-  auto parts = named_parts(loser.cost.parts);
-  const auto won = named_parts(winner.cost.parts);
-  for (std::size_t i = 0; i < parts.size(); ++i) parts[i].second -= won[i].second;
-  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string text;
-  const double difference = loser.cost.seconds - winner.cost.seconds;
-  for (const auto& [part, seconds] : parts)
-    if (std::abs(seconds) > 0.05 * difference)
-      text += fmt::format("{}{} {:+.3f} ms", text.empty() ? "" : ", ", part, seconds * ms);
-  return text;
-}
-
 /// Prints which layers each stage has: "stages of s: a to b | c to d". If a stage runs several groups, prints the stage
 /// of each group.
 void print_groups(const Compared& one) {
@@ -175,36 +159,6 @@ void print_groups(const Compared& one) {
     if (!one_each) text += fmt::format(" on stage {}", plan.stage_of(static_cast<int>(i)));
   }
   fmt::print("{} of {}: {}\n", one_each ? "stages" : "groups", one.name, text);
-}
-
-void print_unfit(const std::vector<Compared>& all, Index limit) {
-  constexpr std::size_t most = 4;
-  for (const auto& one : all)
-    if (!one.fits())
-      fmt::print("{} does not fit: {}\n  {}\n", one.name, print(one.held, limit),
-                 print(one.remedies, most, "\n    ", "\n    "));
-}
-
-/// Prints the fastest strategies that fit, and why the others take longer.
-void print_verdict(std::vector<Compared> all, Index limit) {
-  constexpr double tie = 5e-4;  // a smaller difference would be printed as 0.0 %
-  print_unfit(all, limit);
-  if (all.size() == 1) return;
-  std::erase_if(all, [](const Compared& one) { return !one.fits(); });
-  if (all.empty()) return;
-  std::stable_sort(all.begin(), all.end(),
-                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
-  const Compared& winner = all.front();
-  const auto slower = std::find_if(
-      all.begin(), all.end(), [&](const Compared& one) { return one.cost.seconds >= (1 + tie) * winner.cost.seconds; });
-  std::string first;
-  for (auto one = all.begin(); one != slower; ++one) first += (first.empty() ? "" : " and ") + one->name;
-  fmt::print("{} {}\n", first, slower - all.begin() == 1 ? "wins" : "take the same time");
-  for (auto one = slower; one != all.end(); ++one) {
-    const auto why = reasons(*one, winner);
-    fmt::print("  {} takes {:.1f} % longer{}{}\n", one->name, 100 * (one->cost.seconds / winner.cost.seconds - 1),
-               why.empty() ? "" : ": ", why);
-  }
 }
 
 /// Prints how many steps of --measure were left out because the cores were busy with other work.
@@ -296,7 +250,8 @@ int compare(const Options& options, const ModelFactory& factory, Communicator* w
   print_table(all, files);
   print_disturbed(all);
   if (world) print_not_run(all, world->size());
-  print_verdict(all, limit);
+  fmt::print("{}{}", print_unfit(all, limit), print_verdict(all));
+  for (const auto& warning : warnings(all)) fmt::print("warning: {}\n", warning);
   if (!options.json.empty()) write_text("--json", options.json, print_json(to_json(options, files, all, limit)));
   std::fflush(stdout);
   if (none) throw AgreedError(unfit);

@@ -3,6 +3,7 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "src/cli/verbs/compare/verdict.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -115,6 +116,9 @@ Json to_json(const Options& options, const MachineFiles& files, const std::vecto
     row["timeline"] = timeline_of(one.cost.simulation);
     json["strategies"].push_back(std::move(row));
   }
+  if (const Fastest first = fastest(all); !first.names.empty())
+    json["fastest"] = {{"names", first.names}, {"by", first.measured ? "measured" : "predicted"}};
+  if (const auto texts = warnings(all); !texts.empty()) json["warnings"] = texts;
   return json;
 }
 

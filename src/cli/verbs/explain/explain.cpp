@@ -79,7 +79,7 @@ void print_algorithm(const OperatorLayouts& at, DType dtype) {
   if (at.alternatives.empty()) return;
   std::string text;
   for (const auto& way : at.alternatives) {
-    text += fmt::format("{}{} {} per step", text.empty() ? "" : "; ", way.algorithm,
+    text += fmt::format("{}{} {} per step", text.empty() ? "" : "; ", name(way.algorithm, "whole"),
                         print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     if (way.flops > at.alternatives[0].flops)
       text += fmt::format(", {:.3g} times the operations", way.flops / at.alternatives[0].flops);
@@ -95,7 +95,7 @@ void print_products(const std::vector<ProductPlan>& products, DType dtype) {
     const ProductPlan& product = products[i];
     std::string text;
     for (const auto& way : product.alternatives)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", way.algorithm.empty() ? "replicated" : way.algorithm,
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name(way.algorithm, "replicated"),
                           print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     print_line(names[i], "by " + text);
     if (!(product.a_used == product.a.layout) || !(product.b_used == product.b.layout))

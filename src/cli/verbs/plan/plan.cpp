@@ -13,11 +13,26 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 namespace partita::cli {
 
 namespace {
+
+constexpr const char* default_prefix = "plan";
+
+std::string file_name(const std::string& prefix, int number) { return fmt::format("{}-{}.toml", prefix, number); }
+
+/// Throws Error if a file of the default prefix exists: the user did not name the files that would be replaced.
+void check_free(int best) {
+  constexpr int most = 1000;  // larger numbers are refused later
+  for (int i = 1; i <= std::min(best, most); ++i)
+    if (std::error_code error; std::filesystem::exists(file_name(default_prefix, i), error))
+      fail("{} exists; give another prefix with --out PREFIX, or replace it with --out {}",
+           file_name(default_prefix, i), default_prefix);
+}
 
 /// Checks the rules of --why-not as far as that is possible before the axes of the best strategy are known.
 void check_why_not(const std::vector<std::string>& rules, const Model& model) {
@@ -136,9 +151,10 @@ int plan(const Options& options, const ModelFactory& factory) {
   wanted.examined = options.examined;
   std::vector<LeftOut> left_out;
   wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
-  const std::string prefix = options.out;
+  const std::string prefix = options.out.empty() ? default_prefix : options.out;
   check_why_not(options.why_not, model);
-  check_writable({{"--out", prefix + "-1.toml"}});
+  if (options.out.empty()) check_free(options.best);
+  check_writable({{"--out", file_name(prefix, 1)}});
   wanted.kinds.clear();
   for (const auto& kind : options.kinds) wanted.kinds.push_back(schedule_generator(parse_schedule_kind(kind)).kind);
   std::vector<Planned> found;
@@ -155,7 +171,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms/step", "samples/s", "MiB held", "MiB sent",
              "description");
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::string path = fmt::format("{}-{}.toml", prefix, i + 1);
+    const std::string path = file_name(prefix, static_cast<int>(i) + 1);
     const auto& [strategy, cost] = found[i];
     write_text("--out", path, strategy.print());
     fmt::print("{:<24} {:>10.3f} {:>10.0f} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,

@@ -26,8 +26,8 @@ po::options_description describe(ReportOptions& o, const std::string& program) {
       "Usage: " + program +
       " report FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare "
       "wrote.\n\nOptions");
+  add_common_options(all);
   auto add = all.add_options();
-  add("help,h", "this text");
   add("file", po::value(&o.files)->composing()->value_name("FILE"), "add a file; the same as FILE without an option");
   add("out", po::value(&o.out)->value_name("PAGE"), "HTML page to write; it needs no other file and no network");
   return all;
@@ -65,6 +65,11 @@ std::string print_page(const std::vector<ReportInput>& inputs) {
 }
 
 }  // namespace
+
+po::options_description describe_report(const std::string& program) {
+  ReportOptions unused;
+  return describe(unused, program);
+}
 
 int report(int argc, char** argv) {
   ReportOptions o;

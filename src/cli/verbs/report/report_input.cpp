@@ -116,8 +116,14 @@ void check_strategy(const std::string& path, const std::string& place, const Jso
   }
 }
 
+void check_texts(const std::string& path, const std::string& list, const Json& json) {
+  for (std::size_t i = 0; i < json.size(); ++i)
+    if (!json[i].is_string()) fail("{}: {}[{}] is not a text", path, list, i);
+}
+
 void check_compare(const std::string& path, const Json& json) {
-  check(path, "", json, {{"strategies", Kind::list}});
+  check(path, "", json, {{"strategies", Kind::list}, {"warnings", Kind::list, false}});
+  if (json.value("warnings", Json()).is_array()) check_texts(path, "warnings", json["warnings"]);
   for (std::size_t i = 0; i < json["strategies"].size(); ++i)
     check_strategy(path, fmt::format("strategies[{}]", i), json["strategies"][i]);
 }
@@ -139,32 +145,68 @@ void check_scale(const std::string& path, const Json& json) {
              {"message", Kind::text, false}});
 }
 
-void check_train(const std::string& path, const Json& json) {
+/// Checks a confusion matrix: as many columns as rows.
+void check_confusion(const std::string& path, const Json& json) {
+  check(path, "confusion", json, {{"pass", Kind::text}, {"counts", Kind::list}});
+  const Json& rows = json["counts"];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string row = fmt::format("confusion.counts[{}]", i);
+    if (!rows[i].is_array() || rows[i].size() != rows.size())
+      fail("{}: {} is not a list of {} numbers", path, row, rows.size());
+    check_numbers(path, row, rows[i]);
+  }
+}
+
+/// Checks the settings of a run that the page shows.
+void check_settings(const std::string& path, const Json& json) {
   check(path, "", json,
-        {{"losses", Kind::list, false},
-         {"step_seconds", Kind::list, false},
-         {"epochs", Kind::list, false},
-         {"test", Kind::object, false}});
-  for (const char* list : {"losses", "step_seconds"})
+        {{"version", Kind::text, false},
+         {"backend", Kind::text, false},
+         {"schedule", Kind::text, false},
+         {"microbatches", Kind::number, false},
+         {"first_step", Kind::number, false},
+         {"optimizer", Kind::object, false},
+         {"best", Kind::object, false}});
+  if (json.value("optimizer", Json()).is_object())
+    check(path, "optimizer", json["optimizer"],
+          {{"text", Kind::text, false},
+           {"rate", Kind::number, false},
+           {"warm_up", Kind::number, false},
+           {"decay", Kind::text, false}});
+  if (json.value("best", Json()).is_object())
+    check(path, "best", json["best"],
+          {{"epoch", Kind::number}, {"loss", Kind::number, false}, {"file", Kind::text, false}});
+}
+
+void check_train(const std::string& path, const Json& json) {
+  const std::vector<const char*> curves{"losses", "accuracies", "rates", "step_seconds"};
+  check_settings(path, json);
+  for (const char* list : curves) check(path, "", json, {{list, Kind::list, false}});
+  check(path, "", json,
+        {{"epochs", Kind::list, false},
+         {"validation", Kind::list, false},
+         {"test", Kind::object, false},
+         {"confusion", Kind::object, false}});
+  for (const char* list : curves)
     if (json.value(list, Json()).is_array()) check_numbers(path, list, json[list]);
   for (const char* what : {"messages", "bytes", "memory"})
     for (const char* how : {"predicted_", "measured_"})
       check(path, "", json, {{(std::string(how) + what).c_str(), Kind::number, false}});
-  const std::vector<Field> pass{{"epoch", Kind::number, false},
-                                {"steps", Kind::number, false},
-                                {"samples", Kind::number, false},
-                                {"loss", Kind::number, false},
-                                {"accuracy", Kind::number, false},
-                                {"seconds", Kind::number, false},
-                                {"images_per_second", Kind::number, false}};
-  if (json.value("epochs", Json()).is_array()) check_all(path, "epochs", json["epochs"], pass);
+  const std::vector<Field> pass{
+      {"epoch", Kind::number, false},    {"steps", Kind::number, false},    {"samples", Kind::number, false},
+      {"loss", Kind::number, false},     {"accuracy", Kind::number, false}, {"top5", Kind::number, false},
+      {"mean_iou", Kind::number, false}, {"seconds", Kind::number, false},  {"images_per_second", Kind::number, false}};
+  for (const char* list : {"epochs", "validation"})
+    if (json.value(list, Json()).is_array()) check_all(path, list, json[list], pass);
   if (json.value("test", Json()).is_object()) check(path, "test", json["test"], pass);
+  if (json.value("confusion", Json()).is_object()) check_confusion(path, json["confusion"]);
 }
 
 }  // namespace
 
 ReportInput read_report_input(const std::string& path) {
   const std::string text = read_text("report", path);
+  if (is_too_deep(text)) fail("{}: its lists and objects are nested deeper than {} levels", path, deepest_json);
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) fail("{}: it is not JSON, or it was cut off", path);
   check(path, "", json, {{"subject", Kind::text}, {"model", Kind::text, false}, {"conditions", Kind::object, false}});

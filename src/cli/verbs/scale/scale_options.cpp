@@ -28,8 +28,8 @@ struct ScaleTexts {  // values that are parsed after Boost has read them
 
 po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::string& program) {
   po::options_description all("Usage: " + program + " scale --ranks P... [options] [options of train]");
+  add_common_options(all);
   auto add = all.add_options();
-  add("help,h", "this text");
   add("ranks", po::value(&o.ranks)->multitoken()->value_name("P..."),
       "numbers of ranks in ascending order, separated by spaces");
   add("strategy", po::value(&o.strategies)->multitoken()->composing()->value_name("FILE..."),
@@ -77,9 +77,11 @@ void check_numbers(const ScaleOptions& o) {
 /// Throws Error for options of train that scale sets itself or that would change what a run does.
 void check_train(const Options& o) {
   for (const auto& [option, given] :
-       {std::pair("--json", !o.json.empty()), std::pair("--trace", !o.trace.empty()), std::pair("--profile", o.profile),
-        std::pair("--save", !o.save.empty()), std::pair("--load", !o.load.empty()),
-        std::pair("--epochs", o.trainer.epochs != 1), std::pair("--no-test", !o.test)})
+       {std::pair("--json", !o.json.empty()), std::pair("--write-options", !o.write_options.empty()),
+        std::pair("--trace", !o.trace.empty()), std::pair("--profile", o.profile), std::pair("--save", !o.save.empty()),
+        std::pair("--load", !o.load.empty()), std::pair("--epochs", o.trainer.epochs != 1),
+        std::pair("--no-test", !o.test), std::pair("--log", !o.watch.log.empty()),
+        std::pair("--tensorboard", !o.watch.tensorboard.empty()), std::pair("--validate", o.watch.validates())})
     if (given) fail("{}: scale only times a few steps in each run; leave it out", option);
 }
 
@@ -140,6 +142,12 @@ Options parse_train(const ScaleOptions& o, char* program, bool builtin) {
 }
 
 }  // namespace
+
+po::options_description describe_scale(const std::string& program) {
+  ScaleOptions unused;
+  ScaleTexts texts;
+  return describe(unused, texts, program);
+}
 
 std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer) {
   ScaleOptions o;

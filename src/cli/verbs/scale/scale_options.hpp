@@ -32,6 +32,10 @@ struct ScaleOptions {
 /// or that `scale` does not allow.
 std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer);
 
+/// Returns the descriptions of the options of `scale` itself. They serve to print options and to check values; they
+/// cannot store values (no boost::program_options::notify).
+boost::program_options::options_description describe_scale(const std::string& program);
+
 /// One run: a strategy on a number of ranks.
 struct ScaleCase {
   std::string name;  ///< name of the strategy, the same for all its rank counts

@@ -19,8 +19,8 @@ namespace po = boost::program_options;
 
 struct ScheduleOptions {
   ScheduleRequest request;
-  std::string kind{name(ScheduleKind::one_f_one_b)}, times = "1,1,1,0", csv_in, csv_out, svg;
-  bool json = false, draw = true;
+  std::string kind{name(ScheduleKind::one_f_one_b)}, times = "1,1,1,0", csv_in, csv_out, svg, json;
+  bool draw = true;
 };
 
 po::options_description describe(ScheduleOptions& o, const std::string& program) {
@@ -28,8 +28,8 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
   auto& r = o.request;
   std::string kinds;
   for (const ScheduleKind kind : pipeline_kinds()) kinds.append(kinds.empty() ? "" : ", ").append(name(kind));
+  add_common_options(all);
   auto add = all.add_options();
-  add("help,h", "this text");
   add("kind", po::value(&o.kind)->default_value(o.kind)->value_name("NAME"), kinds.c_str());
   add("kinds", "list the kinds of schedules and the conditions for each");
   add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "number of stages");
@@ -49,7 +49,8 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
       "read the schedule from FILE, in the CSV format of PyTorch's pipelining");
   add("csv-out", po::value(&o.csv_out)->value_name("FILE"), "write the schedule to FILE in the same format");
   add("svg", po::value(&o.svg)->value_name("FILE"), "draw the schedule as SVG");
-  add("json", po::bool_switch(&o.json), "print JSON instead of text");
+  add("json", po::value(&o.json)->implicit_value("", "")->value_name("FILE"),
+      "write the results to FILE as JSON; /dev/stdout prints them instead of the text");
   add("no-draw", po::bool_switch()->notifier([&o](bool off) { o.draw = !off; }), "do not draw the schedule as text");
   return all;
 }
@@ -121,6 +122,11 @@ std::string print_kinds() {
 
 }  // namespace
 
+po::options_description describe_schedule(const std::string& program) {
+  ScheduleOptions unused;
+  return describe(unused, program);
+}
+
 int schedule(int argc, char** argv) {
   ScheduleOptions o;
   const po::options_description all = describe(o, program_name(argc, argv));
@@ -134,11 +140,16 @@ int schedule(int argc, char** argv) {
   o.request.kind = parse_schedule_kind(o.kind);
   parse_times(o.times, o.request);
   check_numbers(o.request);
-  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}});
+  const bool json_without_file = values.count("json") != 0 && o.json.empty();
+  if (json_without_file) o.json = standard_output;
+  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}, {"--json", o.json}});
   const ScheduleReport report = prove(get_schedule(o, values), o);
   if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
   if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));
-  fmt::print("{}", o.json ? print_json(to_json(report)) : print(report, o.draw ? 120 : 0));
+  if (json_without_file)
+    fmt::print(stderr, "note: --json without a file prints to standard output; --json {} says so\n", standard_output);
+  if (o.json != standard_output) fmt::print("{}", print(report, o.draw ? 120 : 0));
+  if (!o.json.empty()) write_text("--json", o.json, print_json(to_json(report)));
   return 0;
 }
 

@@ -5,9 +5,8 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
-#include "src/cli/support/conditions.hpp"
+#include "partita/train/data/subset.hpp"
 #include "src/cli/support/idle_axes.hpp"
-#include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/open_data.hpp"
 #include "src/cli/support/profile.hpp"
@@ -16,10 +15,14 @@
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/trace.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/train/best_epoch.hpp"
+#include "src/cli/verbs/train/event_file.hpp"
+#include "src/cli/verbs/train/results.hpp"
+#include "src/cli/verbs/train/step_log.hpp"
 
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <utility>
@@ -28,11 +31,13 @@ namespace partita::cli {
 
 namespace {
 
+constexpr const char* best_note = "validation";  // of BestEpoch, in checkpoints
+
 /// What a rank sets up before training.
 struct Setup {
   Model model;
   Strategy strategy;
-  std::unique_ptr<Dataset> training, test;
+  std::unique_ptr<Dataset> training, held_out, test;  ///< null if the run does not need them
 };
 
 /// Throws Error if a rank would exceed the memory limit in the run that the options ask for.
@@ -43,7 +48,8 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
   check_fits(plan, setup.model, given, files, limit);  // a step first, as explain and compare do
   std::vector<DataPass> passes;
   if (setup.training) passes.push_back({setup.training.get(), true, options.trainer.augmentation});
-  if (setup.test) passes.push_back({setup.test.get(), false});
+  for (const auto* evaluated : {setup.held_out.get(), setup.test.get()})
+    if (evaluated != nullptr) passes.push_back({evaluated, false});
   std::map<std::pair<Index, bool>, Plan> plans{{{options.trainer.batch, options.trainer.training}, plan}};
   const Strategy pinned = pin_weight_layouts(setup.strategy, plan);
   const RunMemory memory(options.trainer.batch, options.trainer.training,
@@ -59,6 +65,20 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
     return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, !options.save.empty(),
                        !options.load.empty());
   });
+}
+
+/// Opens the training set. The part that is held out for validation is a data set of its own, which holds its own
+/// samples: else each pass would replace what the other one holds.
+void open_training_data(const Options& options, Setup& setup) {
+  setup.training = open_data(options, setup.model, true);
+  const double fraction = options.watch.held_out();
+  if (fraction == 0) return;
+  if (setup.training->size() < 2)
+    fail("--validate {}: the training set has {}; it needs 2 or more, so that one can be held out",
+         options.watch.validate, counted(setup.training->size(), "sample"));
+  Division parts = divide(setup.training->size(), fraction, options.trainer.seed);
+  setup.held_out = make_subset(open_data(options, setup.model, true), std::move(parts.held_out));
+  setup.training = make_subset(std::move(setup.training), std::move(parts.training));
 }
 
 /// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
@@ -77,15 +97,26 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
-    if (options.verb == "train") setup.training = open_data(options, setup.model, true);
-    if (options.test) setup.test = open_data(options, setup.model, false);
+    if (options.verb == "train") open_training_data(options, setup);
+    if (options.test || options.watch.validates_on_test()) setup.test = open_data(options, setup.model, false);
     check_run_fits(options, setup, plan, given, files, world);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     if (world.rank() == 0) {
-      check_writable({{"--json", options.json}, {"--save", options.save}, {"--trace", options.trace}},
+      check_writable({{"--json", options.json},
+                      {"--save", options.save},
+                      {"--trace", options.trace},
+                      {"--best", options.watch.best},
+                      {"--log", options.watch.log}},
                      strategy_files(options));
       check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
       check_no_stream("--save", options.save);
+      check_no_stream("--best", options.watch.best);
+      StepLog::check(options.watch.log);
+      if (!options.write_options.empty()) {
+        check_writable({{"--write-options", options.write_options}, {"--json", options.json}, {"--save", options.save}},
+                       strategy_files(options));
+        write_text("--write-options", options.write_options, options.options_text);
+      }
     }
   });
   return setup;
@@ -123,43 +154,12 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
       plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
   fmt::print("workload   batch {}{}, {}{}\n", options.trainer.batch, cut, name(options.trainer.dtype),
              plan.workload.training ? ", " + options.trainer.optimizer.print() : "");
+  if (setup.held_out)
+    fmt::print("validation {} of {} samples are held out\n", setup.held_out->size(),
+               setup.held_out->size() + setup.training->size());
   for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
   for (const auto& note : idle_axis_notes(plan)) fmt::print("note       {}\n", note);
   std::fflush(stdout);  // so that the user sees that the run has begun
-}
-
-struct Totals {
-  Traffic predicted, measured;                      ///< sums over all ranks
-  Index predicted_memory = 0, measured_memory = 0;  ///< peak bytes, maximum over all ranks
-};
-
-Totals totals(Trainer& trainer, Communicator& world) {
-  const Traffic predicted = trainer.predicted(), measured = trainer.measured();
-  std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
-                             static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
-  world.all_reduce(sums.data(), 4, DType::f64, ReduceOp::sum, {}).wait();
-  std::array<double, 2> memory{static_cast<double>(trainer.predicted_memory().total),
-                               static_cast<double>(trainer.peak_memory().total)};
-  world.all_reduce(memory.data(), 2, DType::f64, ReduceOp::max, {}).wait();
-  const auto whole = [](double value) { return static_cast<Index>(value); };
-  return {{whole(sums[0]), whole(sums[1])}, {whole(sums[2]), whole(sums[3])}, whole(memory[0]), whole(memory[1])};
-}
-
-Json to_json(const EpochReport& report) {
-  return {{"epoch", report.epoch},
-          {"steps", report.steps},
-          {"samples", report.samples},
-          {"loss", report.loss},
-          {"accuracy", report.accuracy},
-          {"seconds", report.seconds},
-          {"images_per_second", report.seconds > 0 ? static_cast<double>(report.samples) / report.seconds : 0.0}};
-}
-
-void print_report(const char* what, const EpochReport& report) {
-  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s\n", what, report.epoch,
-             print_result(report.loss, report.accuracy), report.seconds,
-             static_cast<double>(report.samples) / report.seconds);
-  std::fflush(stdout);
 }
 
 /// One run of `train` or `evaluate`.
@@ -171,29 +171,18 @@ class Run {
         world_(world),
         first_(world.rank() == 0),
         bar_(first_),
-        trainer_(setup_.model, setup_.strategy, trainer_options(), world) {}
+        trainer_(setup_.model, setup_.strategy, trainer_options(), world),
+        best_(options.watch.patience) {}
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
     print_ranks(world_);
     if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
     if (options_.test) trainer_.prepare(*setup_.test);
-    json_["subject"] = options_.verb;
-    json_["model"] = setup_.model.name();
-    json_["strategy"] = options_.strategy;
-    json_["grid"] = trainer_.plan().grid().print();
-    if (trainer_.plan().grids.size() > 1) json_["stages"] = trainer_.plan().grids.size();
-    json_["ranks"] = world_.size();
-    json_["batch"] = options_.trainer.batch;
-    json_["dtype"] = name(options_.trainer.dtype);
-    json_["seed"] = options_.trainer.seed;
-    const Conditions conditions = present_conditions();
-    json_["conditions"] = {{"processor", conditions.processor},   {"cores", conditions.cores},
-                           {"threads", options_.trainer.threads}, {"mpi", conditions.mpi},
-                           {"backend", options_.trainer.backend}, {"date", conditions.date}};
+    results_.emplace(options_, setup_.model, trainer_, world_);
     if (options_.verb == "train") train();
     if (options_.test) test();
-    finish();
+    results_->finish();
     return 0;
   }
 
@@ -204,56 +193,140 @@ class Run {
     return trainer;
   }
 
-  Trainer::Progress progress(const char* what) {
-    return [this, what](Index epoch, Index step, Index steps, const StepResult& result) {
-      bar_.step(what, epoch, step, steps, result, options_.trainer.batch);
+  /// Passes each step of a pass over `data` to `show`, with the time since the previous step.
+  Trainer::Progress progress(const Dataset& data, bool training, std::function<void(const StepRecord&)> show) {
+    return [this, &data, training, show = std::move(show), began = now()](Index epoch, Index step, Index steps,
+                                                                          const StepResult& result) mutable {
+      const double ended = now();
+      const Index batch = options_.trainer.batch;
+      show({.epoch = epoch,
+            .step = step,
+            .steps = steps,
+            .done = trainer_.steps_done(),
+            .left = training ? trainer_.all_steps(data) - trainer_.steps_done() : steps - step,
+            .samples = std::min(batch, data.size() - (step - 1) * batch),
+            .result = result,
+            .learning_rate = training ? trainer_.last_rate() : 0,
+            .seconds = ended - std::exchange(began, ended)});
     };
   }
 
+  /// Evaluates on `data`; `what` is the word that the line of progress begins with.
+  EpochReport evaluate(Dataset& data, const char* what) {
+    const EpochReport report =
+        trainer_.evaluate(data, progress(data, false, [&](const StepRecord& step) { bar_.step(what, step); }));
+    bar_.clear();
+    return report;
+  }
+
   void train() {
-    json_["epochs"] = Json::array();
     std::optional<Profile> profile;
     const Index before = trainer_.steps_done();
-    if (first_ && trainer_.finished(*setup_.training)) print_nothing_left();
+    if (const auto found = trainer_.notes().find(best_note); found != trainer_.notes().end())
+      best_.restore(found->second);
+    if (first_ && done()) print_nothing_left();
+    agree_or_throw(world_, [&] { open_curves(before); });
+    record_actions();
+    while (!done()) {
+      if (options_.profile && !profile) profile.emplace();
+      train_epoch();
+    }
+    trainer_.executor(options_.trainer.batch, true).record(nullptr);
+    if (!options_.trace.empty()) write_trace();
+    if (profile) print_profile(*profile, trainer_.steps_done() - before, trainer_.plan().layers, world_);
+  }
+
+  /// True if nothing is left to train, or the validation loss has not fallen for long.
+  bool done() const { return trainer_.finished(*setup_.training) || best_.exhausted(); }
+
+  void train_epoch() {
+    Index steps = 0;
+    const EpochReport report =
+        trainer_.train_epoch(*setup_.training, progress(*setup_.training, true, [&](const StepRecord& step) {
+          steps = step.steps;
+          add_step(step);
+        }));
+    bar_.clear();
+    results_->add_epoch(report);
+    const bool whole = trainer_.steps_done() % steps == 0 || trainer_.finished(*setup_.training);
+    if (options_.watch.validates() && whole) validate();
+    if (!options_.save.empty()) trainer_.save(options_.save);
+    results_->write_so_far();
+    if (first_ && best_.exhausted()) print_early_stop();
+  }
+
+  void add_step(const StepRecord& step) {
+    results_->add(step);
+    bar_.step("epoch", step);
+    drop_first_action();
+    if (log_) log_->add(step);
+    if (events_)
+      events_->add(step.done, {{"train/loss", step.result.loss},
+                               {"train/accuracy", step.result.accuracy},
+                               {"train/learning_rate", step.learning_rate},
+                               {"train/images_per_second", static_cast<double>(step.samples) / step.seconds}});
+  }
+
+  /// Opens the files of the curves on rank 0.
+  void open_curves(Index steps_done) {
+    if (!first_) return;
+    if (!options_.watch.log.empty()) log_.emplace(options_.watch.log, steps_done);
+    if (!options_.watch.tensorboard.empty()) events_.emplace(options_.watch.tensorboard, steps_done);
+  }
+
+  void validate() {
+    const EpochReport report = evaluate(options_.watch.validates_on_test() ? *setup_.test : *setup_.held_out, "valid");
+    const bool lowest = best_.add(report.epoch, report.loss);
+    trainer_.notes()[best_note] = best_.print();
+    if (lowest && !options_.watch.best.empty()) trainer_.save(options_.watch.best);
+    results_->add_validation(report, best_);
+    if (!events_) return;
+    std::vector<Scalar> scalars{{"validation/loss", report.loss}, {"validation/accuracy", report.accuracy}};
+    if (report.counts.has_top5()) scalars.emplace_back("validation/top5", report.counts.top5());
+    events_->add(trainer_.steps_done(), scalars);
+  }
+
+  void print_early_stop() const {
+    fmt::print("note       stopped early: no validation loss of the last {} was below {:.4f}, that of epoch {}\n",
+               counted(options_.watch.patience, "epoch"), best_.loss(), best_.epoch());
+  }
+
+  /// Lets the executor of whole batches record its actions for --trace.
+  void record_actions() {
+    Executor& executor = trainer_.executor(options_.trainer.batch, true);
+    if (!options_.trace.empty()) executor.record(&actions_);
+  }
+
+  /// Drops the actions of the first step, which is slower, and stops recording after traced_steps steps.
+  void drop_first_action() {
+    if (options_.trace.empty()) return;
     Executor& executor = trainer_.executor(options_.trainer.batch, true);
     const std::size_t length = executor.actions();
-    if (!options_.trace.empty()) executor.record(&actions_);
-    while (!trainer_.finished(*setup_.training)) {
-      if (options_.profile && !profile) profile.emplace();
-      const auto show = progress("epoch");
-      double began = now();
-      const EpochReport report =
-          trainer_.train_epoch(*setup_.training, [&](Index epoch, Index step, Index steps, const StepResult& result) {
-            const double ended = now();
-            step_seconds_.push_back(ended - std::exchange(began, ended));
-            show(epoch, step, steps, result);
-            losses_.push_back(result.loss);
-            if (losses_.size() == 2 && actions_.size() == 2 * length)  // drop the first step, which is slower
-              actions_.erase(actions_.begin(), actions_.begin() + static_cast<std::ptrdiff_t>(length));
-            if (actions_.size() >= traced_steps * length) executor.record(nullptr);
-          });
-      json_["epochs"].push_back(to_json(report));
-      if (!options_.save.empty()) trainer_.save(options_.save);
-      bar_.clear();
-      if (first_) print_report("epoch", report);
-    }
-    executor.record(nullptr);
-    json_["losses"] = losses_;
-    json_["step_seconds"] = step_seconds_;
-    if (!options_.trace.empty()) {
-      const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), world_);
-      agree_or_throw(world_, [&] {
-        if (first_ && trace.empty())
-          fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n", options_.trace);
-        else if (first_)
-          write_text("--trace", options_.trace, trace);
-      });
-    }
-    if (profile) print_profile(*profile, trainer_.steps_done() - before, trainer_.plan().layers, world_);
+    if (results_->losses().size() == 2 && actions_.size() == 2 * length)
+      actions_.erase(actions_.begin(), actions_.begin() + static_cast<std::ptrdiff_t>(length));
+    if (actions_.size() >= traced_steps * length) executor.record(nullptr);
+  }
+
+  void write_trace() {
+    const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), world_);
+    agree_or_throw(world_, [&] {
+      if (first_ && trace.empty())
+        fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n", options_.trace);
+      else if (first_)
+        write_text("--trace", options_.trace, trace);
+    });
   }
 
   /// Prints why training does not continue from the checkpoint.
   void print_nothing_left() const {
+    if (best_.exhausted()) {
+      fmt::print(
+          "note       nothing is left to train: the last {} had no new lowest validation loss, and --patience {} "
+          "allows "
+          "no more; give a larger number\n",
+          counted(options_.watch.patience, "epoch"), options_.watch.patience);
+      return;
+    }
     const auto& o = options_.trainer;
     const bool by_steps = o.steps > 0 && trainer_.steps_done() >= o.steps;
     fmt::print(
@@ -270,35 +343,7 @@ class Run {
     return estimate(trainer_.plan(), machine, times).simulation;
   }
 
-  void test() {
-    const EpochReport report = trainer_.evaluate(*setup_.test, progress("test"));
-    json_["test"] = to_json(report);
-    bar_.clear();
-    if (first_) print_report("test ", report);
-  }
-
-  void finish() {
-    const Totals totals = cli::totals(trainer_, world_);
-    json_["predicted_messages"] = totals.predicted.messages;
-    json_["measured_messages"] = totals.measured.messages;
-    json_["predicted_bytes"] = totals.predicted.bytes;
-    json_["measured_bytes"] = totals.measured.bytes;
-    if (first_)
-      fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n", totals.measured.messages,
-                 totals.measured.bytes, totals.predicted.messages, totals.predicted.bytes);
-    json_["predicted_memory"] = totals.predicted_memory;
-    json_["measured_memory"] = totals.measured_memory;
-    if (first_)
-      fmt::print("memory     {} at most on a rank (predicted {})\n", print_bytes(totals.measured_memory),
-                 print_bytes(totals.predicted_memory));
-    if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
-      fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
-    json_["kernels"] = trainer_.plan().kernels;
-    if (options_.json.empty()) return;
-    agree_or_throw(world_, [&] {
-      if (first_) write_text("--json", options_.json, print_json(json_));
-    });
-  }
+  void test() { results_->add_test(evaluate(*setup_.test, "test")); }
 
   const Options& options_;
   Setup setup_;
@@ -306,9 +351,10 @@ class Run {
   bool first_;
   ProgressBar bar_;
   Trainer trainer_;
-  Json json_;
-  std::vector<double> losses_;
-  std::vector<double> step_seconds_;              // on this rank, each from the end of the previous step
+  std::optional<Results> results_;
+  BestEpoch best_;
+  std::optional<StepLog> log_;  // on rank 0
+  std::optional<EventFile> events_;
   static constexpr std::size_t traced_steps = 8;  // most steps in a trace
   std::vector<TimedAction> actions_;
 };

@@ -17,6 +17,7 @@ const show = {
   bytes: (value) => !given(value) ? missing : value === 0 ? "0" : value < 1024 ? `${value} B` : scaled(value, byteUnits, 4),
   count: (value) => given(value) ? Math.round(value).toLocaleString("en") : missing,
   ratio: (value) => given(value) ? value.toFixed(2) : missing,
+  share: (value) => value < 0.01 ? "< 1 %" : `${Math.round(100 * value)} %`,
   percent: (value) => given(value) ? `${(100 * value).toFixed(1)} %` : missing,
   signed: (value) => given(value) ? `${value > 0 ? "+" : ""}${(100 * value).toFixed(1)} %` : missing,
 };
@@ -77,12 +78,27 @@ function conditions(parent, content) {
   facts(parent, "Conditions", all);
 }
 
-// Colors of Okabe and Ito, which color-blind readers can distinguish.
-const palette = ["#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7", "#f0e442", "#8c564b", "#7a7a7a", "#000000"];
-const marked = "#c00000";  // for a limit
-const color = (i) => palette[i % palette.length];
+// Colors of Okabe and Ito, which color-blind readers can distinguish; on a dark page, lighter where they would be too dark.
+// Charts read colors whenever they are drawn.
+const themes = {
+  light: {text: "#1a1a1a", quiet: "#444", line: "#ddd", page: "#fff", idle: "#c8c8c8", limit: "#c00000",
+          palette: ["#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7", "#f0e442", "#8c564b", "#7a7a7a"]},
+  dark: {text: "#e8e8e8", quiet: "#bbb", line: "#3a3a3a", page: "#16181c", idle: "#5c5c5c", limit: "#ff6b6b",
+         palette: ["#2f8fdb", "#e69f00", "#1fb58a", "#8fd0f5", "#d98fb8", "#f0e442", "#b98074", "#a0a0a0"]},
+};
+const darkScreen = window.matchMedia("(prefers-color-scheme: dark)");
+let theme = themes.light;
+const color = (i) => () => theme.palette[i % theme.palette.length];
 
 const charts = [];
+
+/// Uses the colors of a theme in all charts, those to come too.
+function setTheme(next) {
+  theme = next;
+  Chart.defaults.color = next.quiet;
+  Chart.defaults.borderColor = next.line;
+  charts.forEach(([chart]) => chart.update("none"));
+}
 
 /// Adds a figure with one chart. `what` describes the chart in words; screen readers read it.
 function figure(parent, title, what, height, config) {
@@ -95,6 +111,19 @@ function figure(parent, title, what, height, config) {
 }
 const axis = (text, more = {}) => ({title: {display: true, text}, ...more});
 
-// A canvas has the size of the screen. Paper is narrower, so charts are resized for printing.
-window.addEventListener("beforeprint", () => charts.forEach(([chart, height]) => chart.resize(680, height)));
-window.addEventListener("afterprint", () => charts.forEach(([chart]) => chart.resize()));
+/// Shortens the name of a row, from its left, to what fits beside the bars of a chart.
+function rowName(value) {
+  const name = this.getLabelForValue(value), most = this.chart.width < 600 ? 14 : 48;
+  return name.length > most ? `\u2026${name.slice(1 - most)}` : name;
+}
+
+// Paper is white and narrower than a screen, so charts are drawn in light colors and resized for printing.
+window.addEventListener("beforeprint", () => {
+  setTheme(themes.light);
+  charts.forEach(([chart, height]) => chart.resize(680, height));
+});
+window.addEventListener("afterprint", () => {
+  setTheme(darkScreen.matches ? themes.dark : themes.light);
+  charts.forEach(([chart]) => chart.resize());
+});
+darkScreen.addEventListener("change", () => setTheme(darkScreen.matches ? themes.dark : themes.light));

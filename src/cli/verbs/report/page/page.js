@@ -1,4 +1,4 @@
-// The sections for scaling experiments and for training, and the page as a whole.
+// The section for scaling experiments, and the page as a whole.
 
 /// Adds charts of the speed and the efficiency by number of ranks, with a line for each strategy. Predicted speeds are
 /// shown if the file has them.
@@ -44,35 +44,6 @@ function scaleSection(parent, content) {
   table(parent, columns, content.runs);
 }
 
-function trainSection(parent, content) {
-  const stepLine = (title, what, label, values) => figure(parent, title, what, 240, {
-    type: "line", data: {labels: values.map((_, i) => i + 1),
-                         datasets: [{data: values, borderColor: color(0), borderWidth: 1.5, pointRadius: values.length > 60 ? 0 : 2}]},
-    options: {scales: {x: axis("step", {ticks: {maxTicksLimit: 12}}), y: axis(label, {beginAtZero: true})},
-              plugins: {legend: {display: false}}}});
-  facts(parent, "Run", ["strategy", "grid", "stages", "ranks", "batch", "dtype", "seed"].map((key) => [key, content[key]]));
-  if ((content.losses || []).length > 0) stepLine("Loss", "loss of the batch of every step", "loss", content.losses);
-  if ((content.step_seconds || []).length > 0) {
-    const unit = unitOf(content.step_seconds, timeUnits);
-    stepLine("Time", "time of every step", unit[1], content.step_seconds.map((seconds) => seconds / unit[0]));
-  }
-  table(parent, [
-    {title: "quantity", value: (row) => row[0], show: show.text}, {title: "predicted", value: (row) => row[1], show: (text) => text},
-    {title: "measured", value: (row) => row[2], show: (text) => text},
-  ], [["messages", show.count], ["bytes", show.count], ["memory", show.bytes]].map(([what, print]) =>
-    [what, print(content[`predicted_${what}`]), print(content[`measured_${what}`])]));
-  const rounds = [...(content.epochs || []).map((each) => ({...each, name: `epoch ${each.epoch}`})),
-                  ...(content.test ? [{...content.test, name: "test"}] : [])];
-  table(parent, [
-    {title: "pass", value: (e) => e.name, show: show.text}, {title: "steps", value: (e) => e.steps, show: show.count},
-    {title: "samples", value: (e) => e.samples, show: show.count},
-    {title: "loss", value: (e) => e.loss, show: (value) => given(value) ? value.toFixed(4) : missing},
-    {title: "accuracy", value: (e) => e.accuracy, show: show.percent},
-    {title: "time", value: (e) => e.seconds, show: show.time},
-    {title: "images/s", value: (e) => e.images_per_second, show: show.count},
-  ], rounds);
-}
-
 const sections = {compare: ["Strategies", compareSection], scale: ["Scaling", scaleSection], train: ["Training", trainSection],
                   evaluate: ["Evaluation", trainSection]};
 
@@ -81,7 +52,7 @@ function main() {
   const page = document.getElementById("page");
   page.replaceChildren(make("h1", {}, "Partita report"), make("p", {className: "quiet"},
     `Made ${made} from ${files.map(({file}) => file).join(", ")}.`));
-  Chart.defaults.color = "#333";
+  setTheme(darkScreen.matches ? themes.dark : themes.light);
   Chart.defaults.font.family = "system-ui, 'DejaVu Sans', sans-serif";
   for (const {file, subject, content} of files) {
     const [title, fill] = sections[subject];

@@ -1,0 +1,37 @@
+#include "partita/base/speaker.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+namespace partita {
+
+namespace {
+
+/// Returns true if a launcher of MPI ranks started this process.
+bool has_launcher() {
+  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (std::getenv(variable) != nullptr) return true;
+  return false;
+}
+
+}  // namespace
+
+bool speaks_for_job() {
+  if (!has_launcher()) return true;
+  // Ranks of one node have the same parent. Only one process can own an abstract socket name, which disappears with it.
+  static const int name_socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const auto name = fmt::format("partita-speaker-{}", getppid());
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return name_socket < 0 || bind(name_socket, reinterpret_cast<const sockaddr*>(&address), length) == 0;
+}
+
+}  // namespace partita

@@ -1,0 +1,133 @@
+#include "src/cli/program/command_words.hpp"
+
+#include "partita/base/error.hpp"
+#include "src/cli/program/verb_options.hpp"
+#include "src/cli/support/command_line.hpp"
+#include "src/cli/support/options_file.hpp"
+#include "src/cli/support/text_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace partita::cli {
+
+namespace {
+
+/// The words after the verb, sorted out.
+struct Sorted {
+  std::vector<std::string> words;  ///< all but --options and its value
+  std::set<std::string> given;     ///< long names of the options that the words give
+  std::optional<std::string> file;
+};
+
+bool has_switch(const VerbOptions& verb, const std::string& name) {
+  const auto listed = listed_options(verb);
+  return std::any_of(listed.begin(), listed.end(),
+                     [&](const auto* option) { return option->long_name() == name && is_switch(*option); });
+}
+
+/// Adds one option that begins with "--" to `sorted`. `value` is what follows "=", if anything does.
+void sort_option(const std::string& word, const VerbOptions& verb, Sorted& sorted) {
+  const auto equals = word.find('=');
+  const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+  const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  sorted.given.insert(name);
+  if ((value != "true" && value != "false") || !has_switch(verb, name))
+    sorted.words.push_back(word);
+  else if (value == "true")
+    sorted.words.push_back("--" + name);
+}
+
+Sorted sort_words(std::span<const std::string> words, const VerbOptions& verb) {
+  constexpr std::string_view option = "--options";
+  Sorted sorted;
+  const auto take_file = [&](const std::string& file) {
+    if (file.empty()) fail("--options needs the name of a file, e.g. --options run.toml");
+    if (sorted.file) fail("--options is given twice; write all options into one file");
+    sorted.file = file;
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {  // no option follows
+      sorted.words.insert(sorted.words.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
+      break;
+    }
+    if (word == option)
+      take_file(++i < words.size() ? words[i] : "");
+    else if (word.starts_with("--options="))
+      take_file(word.substr(option.size() + 1));
+    else if (word.starts_with("--"))
+      sort_option(word, verb, sorted);
+    else
+      sorted.words.push_back(word);
+  }
+  return sorted;
+}
+
+/// The names of the options that only other verbs have.
+std::vector<std::string> names_elsewhere(const std::vector<VerbOptions>& verbs, const VerbOptions& verb) {
+  std::set<std::string> own, others;
+  for (const auto* option : listed_options(verb)) own.insert(option->long_name());
+  for (const auto& other : verbs)
+    for (const auto* option : listed_options(other))
+      if (!own.contains(option->long_name())) others.insert(option->long_name());
+  return {others.begin(), others.end()};
+}
+
+}  // namespace
+
+CommandWords::CommandWords(int argc, char** argv, bool builtin) : words_(argv, argv + argc) {
+  try {
+    expand(builtin);
+  } catch (const Error& error) {
+    error_ = error.what();
+  }
+  for (auto& word : words_) pointers_.push_back(word.data());
+  pointers_.push_back(nullptr);
+}
+
+void CommandWords::check() const {
+  if (!error_.empty()) throw Error(error_);
+}
+
+void CommandWords::expand(bool builtin) {
+  if (words_.size() < 3) return;
+  const auto verbs = verb_options(words_[0].substr(words_[0].rfind('/') + 1), builtin);
+  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const auto& each) { return each.name == words_[1]; });
+  if (verb == verbs.end()) return;
+  auto [words, given, file] = sort_words(std::span(words_).subspan(2), *verb);
+  if (file && !given.contains("help")) {
+    auto read = parse_options_file(read_text("--options", *file), *file, verb->options, names_elsewhere(verbs, *verb));
+    std::vector<std::string> added;
+    for (const auto& [name, values, place] : read.given) {
+      if (given.contains(name)) continue;
+      for (auto& word : option_words(name, values)) added.push_back(std::move(word));
+      places_.push_back({"--" + name, place});
+    }
+    words.insert(std::find(words.begin(), words.end(), "--"), added.begin(), added.end());
+    if (!read.ignored.empty())
+      note_ =
+          fmt::format("{}: the verb {} does not use these keys: {}", *file, verb->name, fmt::join(read.ignored, ", "));
+  }
+  words_.resize(2);
+  words_.insert(words_.end(), words.begin(), words.end());
+}
+
+std::string CommandWords::with_place(std::string_view message) const {
+  for (const auto& [option, where] : places_) {
+    const auto at = message.find(option);
+    if (at == std::string_view::npos) continue;
+    const auto end = at + option.size();
+    if (end < message.size() && (std::isalnum(static_cast<unsigned char>(message[end])) != 0 || message[end] == '-'))
+      continue;  // a longer name
+    const auto line = message.find('\n');
+    return fmt::format("{} ({} is from {}){}", message.substr(0, line), option, where,
+                       line == std::string_view::npos ? "" : message.substr(line));
+  }
+  return std::string(message);
+}
+
+}  // namespace partita::cli

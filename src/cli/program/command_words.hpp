@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita::cli {
+
+/// The words of a command line. --options FILE is replaced by the options of the file that the command line does not
+/// give itself. --SWITCH=true and --SWITCH=false are accepted too, so that a command line can turn off a switch that
+/// the file turns on.
+class CommandWords {
+ public:
+  /// Reads the file. `builtin` says whether the program has the options that choose a built-in model. Throws nothing:
+  /// see check().
+  CommandWords(int argc, char** argv, bool builtin);
+  CommandWords(const CommandWords&) = delete;
+  CommandWords& operator=(const CommandWords&) = delete;
+
+  /// Throws the Error that reading the file gave, if any. The constructor keeps it, so that all ranks can agree on it.
+  void check() const;
+  int count() const { return static_cast<int>(words_.size()); }
+  /// The words, as in main(); they live as long as this object.
+  char** words() { return pointers_.data(); }
+  /// Returns "" or a note about keys of the file that only other verbs have.
+  const std::string& note() const { return note_; }
+  /// Returns the message. If it names an option of the file, the file and the line are added to its first line.
+  std::string with_place(std::string_view message) const;
+
+ private:
+  struct Place {
+    std::string option, where;
+  };
+  void expand(bool builtin);
+
+  std::vector<std::string> words_;
+  std::vector<char*> pointers_;
+  std::vector<Place> places_;
+  std::string error_, note_;
+};
+
+}  // namespace partita::cli

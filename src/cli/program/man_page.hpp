@@ -1,0 +1,13 @@
+#pragma once
+
+#include "src/cli/program/verb_options.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// Returns the manual page of the program in the language of man(7).
+std::string print_man_page(const std::string& program, const std::vector<VerbOptions>& verbs);
+
+}  // namespace partita::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "partita/model/optimizer.hpp"
+
+#include <boost/program_options.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita::cli {
+
+// Options that only some optimizers use.
+
+/// Returns which optimizers use an option of this table, e.g. "used by adam, adamw and lamb".
+std::string used_by(std::string_view option);
+/// The options that this optimizer does not use.
+std::vector<std::string> unused_options(Method method);
+/// Throws Error if an option is given that the chosen optimizer does not use.
+void check_used(const boost::program_options::variables_map& values, Method method);
+
+}  // namespace partita::cli

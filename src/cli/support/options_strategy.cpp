@@ -1,0 +1,49 @@
+#include "partita/base/error.hpp"
+#include "partita/model/builtin/builtin.hpp"
+#include "src/cli/support/options.hpp"
+
+namespace partita::cli {
+
+Model make_model(const Options& options, const ModelFactory& factory) {
+  return factory ? factory() : builtin_model(options.model, options.size);
+}
+
+Strategy make_strategy(const Options& options, int ranks) {
+  Strategy strategy = options.strategy.empty() ? Strategy() : Strategy::load(options.strategy);
+  if (!options.grid.empty()) strategy = strategy.on(Grid::parse(options.grid));
+  if (options.strategy.empty() && options.grid.empty() && ranks > 1) {
+    strategy = Strategy(fmt::format("data={}", ranks));
+    strategy.layer("*", {.output = "N@data"});
+  }
+  add_rules(strategy, options.rules, "--rule");
+  return strategy;
+}
+
+void note_renamed_keys(const Strategy& strategy) {
+  for (const auto& note : strategy.renamed_keys()) fmt::print(stderr, "note: {}\n", note);
+}
+
+void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option) {
+  for (const auto& rule : rules) {
+    const auto colon = rule.find(':');
+    if (colon == std::string::npos)
+      fail("{} \"{}\": write a layer's name or pattern, a colon and a layout, e.g. \"conv*: N@data H\"", option, rule);
+    const auto layout = rule.find_first_not_of(" \t", colon + 1);
+    strategy.layer(rule.substr(0, colon), {.output = layout == std::string::npos ? "" : rule.substr(layout)},
+                   fmt::format("{} \"{}\"", option, rule));
+  }
+}
+
+std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks) {
+  std::vector<std::pair<std::string, Strategy>> all;
+  for (const auto& file : options.strategies) {
+    Options one = options;
+    one.strategy = file;
+    all.emplace_back(file, make_strategy(one, ranks));
+  }
+  if (all.empty())
+    all.emplace_back(options.strategy.empty() ? "command line" : options.strategy, make_strategy(options, ranks));
+  return all;
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,66 @@
+#include "src/cli/verbs/info/build.hpp"
+
+#include "partita/backend/backend.hpp"
+#include "partita/comm/mpi.hpp"
+#include "src/cli/version.hpp"
+
+#include <hdf5.h>
+#include <zlib.h>
+
+#include <boost/version.hpp>
+
+#include <Eigen/Core>
+
+namespace partita::cli {
+
+namespace {
+
+std::string compiler() {
+#if defined(__clang__)
+  return "Clang " __clang_version__;
+#elif defined(__GNUC__)
+  return "GCC " __VERSION__;
+#else
+  return "unknown";
+#endif
+}
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  return H5get_libversion(&major, &minor, &release) < 0 ? "unknown" : fmt::format("{}.{}.{}", major, minor, release);
+}
+
+}  // namespace
+
+FactGroup versions() {
+  const std::string onednn = onednn_version();
+  FactGroup group{"Versions", "versions", {}};
+  auto& facts = group.facts;
+  facts.emplace_back("Partita", "partita", version);
+  facts.emplace_back("compiler", "compiler", compiler());
+  facts.emplace_back("MPI", "mpi", mpi_version());
+  facts.emplace_back("HDF5", "hdf5", hdf5_version());
+  facts.emplace_back("oneDNN", "onednn", onednn.empty() ? "not in this build" : onednn,
+                     onednn.empty() ? Json() : Json(onednn));
+  facts.emplace_back("Eigen", "eigen",
+                     fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION));
+  facts.emplace_back("Boost", "boost",
+                     fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));
+  facts.emplace_back("{fmt}", "fmt",
+                     fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
+  facts.emplace_back("zlib", "zlib", zlibVersion());
+  return group;
+}
+
+FactGroup build_options() {
+  FactGroup group{"Build", "build", {}};
+  auto& facts = group.facts;
+  facts.emplace_back("type", "type", build_type);
+  facts.emplace_back("sanitizers", "sanitizers", build_sanitizers);
+  facts.emplace_back("native", "native", built_native ? "yes (-march=native)" : "no", Json(built_native));
+  facts.emplace_back("report", "report", built_report ? "yes" : "no, Chart.js was not found", Json(built_report));
+  facts.emplace_back("launcher", "launcher", launcher);
+  return group;
+}
+
+}  // namespace partita::cli

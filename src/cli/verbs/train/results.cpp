@@ -1,0 +1,187 @@
+#include "src/cli/verbs/train/results.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "src/cli/support/conditions.hpp"
+#include "src/cli/support/text_file.hpp"
+#include "src/cli/version.hpp"
+
+#include <array>
+#include <cstdio>
+
+namespace partita::cli {
+
+namespace {
+
+struct Totals {
+  Traffic predicted, measured;                      ///< sums over all ranks
+  Index predicted_memory = 0, measured_memory = 0;  ///< peak bytes, maximum over all ranks
+};
+
+/// Collective: every rank of `world` calls it.
+Totals totals(Trainer& trainer, Communicator& world) {
+  const Traffic predicted = trainer.predicted(), measured = trainer.measured();
+  std::array<double, 4> sums{static_cast<double>(predicted.messages), static_cast<double>(predicted.bytes),
+                             static_cast<double>(measured.messages), static_cast<double>(measured.bytes)};
+  world.all_reduce(sums.data(), 4, DType::f64, ReduceOp::sum, {}).wait();
+  std::array<double, 2> memory{static_cast<double>(trainer.predicted_memory().total),
+                               static_cast<double>(trainer.peak_memory().total)};
+  world.all_reduce(memory.data(), 2, DType::f64, ReduceOp::max, {}).wait();
+  const auto whole = [](double value) { return static_cast<Index>(value); };
+  return {{whole(sums[0]), whole(sums[1])}, {whole(sums[2]), whole(sums[3])}, whole(memory[0]), whole(memory[1])};
+}
+
+const char* name(Decay decay) {
+  switch (decay) {
+    case Decay::none: return "none";
+    case Decay::linear: return "linear";
+    case Decay::cosine: return "cosine";
+  }
+  return "";
+}
+
+Json to_json(const Optimizer& o) {
+  return {{"method", partita::name(o.method)}, {"rate", o.rate},   {"warm_up", o.warm_up}, {"decay", name(o.decay)},
+          {"weight_decay", o.weight_decay},    {"text", o.print()}};
+}
+
+double rate_of(const EpochReport& report) {
+  return report.seconds > 0 ? static_cast<double>(report.samples) / report.seconds : 0.0;
+}
+
+}  // namespace
+
+Results::Results(const Options& options, const Model& model, Trainer& trainer, Communicator& world)
+    : options_(options), trainer_(trainer), world_(world), first_(world.rank() == 0) {
+  const Plan& plan = trainer.plan();
+  const Target target = plan.layers.back().op->target(plan.layers.back()->input_shapes[0]);
+  segments_ = target.labels && target.shape.dims() > 1;
+  head_ = {{"subject", options.verb},
+           {"version", version},
+           {"model", model.name()},
+           {"strategy", options.strategy},
+           {"grid", plan.grid().print()}};
+  if (plan.grids.size() > 1) head_["stages"] = plan.grids.size();
+  head_["schedule"] = plan.schedule.kind;
+  head_["microbatches"] = plan.microbatches;
+  head_["ranks"] = world.size();
+  head_["batch"] = options.trainer.batch;
+  head_["dtype"] = partita::name(options.trainer.dtype);
+  head_["seed"] = options.trainer.seed;
+  head_["backend"] = trainer.backend();
+  if (plan.workload.training) head_["optimizer"] = to_json(options.trainer.optimizer);
+  const Conditions conditions = present_conditions();
+  head_["conditions"] = {{"processor", conditions.processor},  {"cores", conditions.cores},
+                         {"threads", options.trainer.threads}, {"mpi", conditions.mpi},
+                         {"backend", options.trainer.backend}, {"date", conditions.date}};
+  if (plan.workload.training) head_["first_step"] = trainer.steps_done() + 1;
+}
+
+void Results::add(const StepRecord& step) {
+  losses_.push_back(step.result.loss);
+  accuracies_.push_back(step.result.accuracy);
+  rates_.push_back(step.learning_rate);
+  step_seconds_.push_back(step.seconds);
+}
+
+Json Results::pass(const EpochReport& report) const {
+  Json json{{"epoch", report.epoch},
+            {"steps", report.steps},
+            {"samples", report.samples},
+            {"loss", report.loss},
+            {"accuracy", report.accuracy},
+            {"seconds", report.seconds},
+            {"images_per_second", rate_of(report)}};
+  if (report.counts.has_top5()) json["top5"] = report.counts.top5();
+  if (segments_ && report.counts.classes() > 0) json["mean_iou"] = report.counts.mean_iou();
+  return json;
+}
+
+void Results::print_pass(const char* what, const EpochReport& report) const {
+  if (!first_) return;
+  std::string text = print_result(report.loss, report.accuracy);
+  if (report.counts.has_top5()) text += fmt::format("  top-5 {:.2f}%", 100 * report.counts.top5());
+  if (segments_ && report.counts.classes() > 0) text += fmt::format("  mean IoU {:.4f}", report.counts.mean_iou());
+  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s\n", what, report.epoch, text, report.seconds, rate_of(report));
+  std::fflush(stdout);
+}
+
+void Results::add_epoch(const EpochReport& report) {
+  epochs_.push_back(pass(report));
+  print_pass("epoch", report);
+}
+
+void Results::add_validation(const EpochReport& report, const BestEpoch& best) {
+  validation_.push_back(pass(report));
+  best_ = {{"epoch", best.epoch()}, {"loss", best.loss()}, {"file", options_.watch.best}};
+  add_confusion("validation", report);
+  print_pass("valid", report);
+}
+
+void Results::add_test(const EpochReport& report) {
+  test_ = pass(report);
+  add_confusion("test", report);
+  print_pass("test ", report);
+}
+
+/// Keeps the confusion matrix of the latest pass.
+void Results::add_confusion(const char* what, const EpochReport& report) {
+  if (report.counts.has_matrix()) confusion_ = {{"pass", what}, {"counts", report.counts.matrix()}};
+}
+
+/// Collective: every rank calls it.
+Json Results::document(bool finished) {
+  Json json = head_;
+  const Totals sums = totals(trainer_, world_);
+  if (trainer_.plan().workload.training) {
+    json["finished"] = finished;
+    json["epochs"] = epochs_;
+    if (!validation_.empty()) json["validation"] = validation_;
+    if (!best_.is_null()) json["best"] = best_;
+    json["losses"] = losses_;
+    json["accuracies"] = accuracies_;
+    json["rates"] = rates_;
+    json["step_seconds"] = step_seconds_;
+  }
+  if (!test_.is_null()) json["test"] = test_;
+  if (!confusion_.is_null()) json["confusion"] = confusion_;
+  json["predicted_messages"] = sums.predicted.messages;
+  json["measured_messages"] = sums.measured.messages;
+  json["predicted_bytes"] = sums.predicted.bytes;
+  json["measured_bytes"] = sums.measured.bytes;
+  json["predicted_memory"] = sums.predicted_memory;
+  json["measured_memory"] = sums.measured_memory;
+  json["kernels"] = trainer_.plan().kernels;
+  return json;
+}
+
+void Results::write_so_far() {
+  if (options_.json.empty()) return;
+  const Json json = document(false);
+  if (!first_ || is_stream(options_.json)) return;
+  try {
+    write_text("--json", options_.json, print_json(json));
+  } catch (const Error& error) {
+    if (!noted_) fmt::print(stderr, "note: {}; the training goes on\n", error.what());
+    noted_ = true;
+  }
+}
+
+void Results::finish() {
+  const Json json = document(true);
+  if (first_) {
+    fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n",
+               json["measured_messages"].get<Index>(), json["measured_bytes"].get<Index>(),
+               json["predicted_messages"].get<Index>(), json["predicted_bytes"].get<Index>());
+    fmt::print("memory     {} at most on a rank (predicted {})\n", print_bytes(json["measured_memory"].get<Index>()),
+               print_bytes(json["predicted_memory"].get<Index>()));
+  }
+  if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
+    fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
+  if (options_.json.empty()) return;
+  agree_or_throw(world_, [&] {
+    if (first_) write_text("--json", options_.json, print_json(json));
+  });
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "partita/train/run/trainer.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/options.hpp"
+#include "src/cli/support/progress.hpp"
+#include "src/cli/verbs/train/best_epoch.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// Collects what `train` and `evaluate` report: the JSON file, and the lines at the end of a pass. Every rank has one.
+class Results {
+ public:
+  /// @pre Everything that it refers to outlives it.
+  Results(const Options& options, const Model& model, Trainer& trainer, Communicator& world);
+
+  /// Adds a training step.
+  void add(const StepRecord& step);
+  /// Adds an epoch of training and prints it.
+  void add_epoch(const EpochReport& report);
+  /// Adds the validation after an epoch and prints it.
+  void add_validation(const EpochReport& report, const BestEpoch& best);
+  /// Adds the evaluation at the end and prints it.
+  void add_test(const EpochReport& report);
+
+  const std::vector<double>& losses() const { return losses_; }
+
+  /// Writes the JSON file as it is after an epoch, whole, if it is a regular file: a run that is killed leaves its
+  /// curves. If it cannot be written, rank 0 prints a note. Collective: every rank calls it.
+  void write_so_far();
+  /// Prints what was moved and held, and writes the JSON file. Throws Error, alike on every rank, if the file cannot be
+  /// written. Collective: every rank calls it.
+  void finish();
+
+ private:
+  Json pass(const EpochReport& report) const;
+  void print_pass(const char* what, const EpochReport& report) const;
+  void add_confusion(const char* what, const EpochReport& report);
+  Json document(bool finished);
+
+  const Options& options_;
+  Trainer& trainer_;
+  Communicator& world_;
+  bool first_;          // this is rank 0, which prints and writes
+  bool segments_;       // the model labels positions, not whole samples
+  bool noted_ = false;  // that the file could not be written
+  Json head_, epochs_ = Json::array(), validation_ = Json::array(), best_, test_, confusion_;
+  std::vector<double> losses_, accuracies_, rates_;
+  std::vector<double> step_seconds_;  // on this rank, each from the end of the previous step
+};
+
+}  // namespace partita::cli

@@ -1,0 +1,75 @@
+#include "partita/train/data/subset.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/train/data/augment.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita {
+
+namespace {
+
+class Subset final : public Dataset {
+ public:
+  Subset(std::unique_ptr<Dataset> whole, std::vector<Index> samples)
+      : whole_(std::move(whole)), samples_(std::move(samples)) {}
+
+  Shape sample() const override { return whole_->sample(); }
+  Index size() const override { return static_cast<Index>(samples_.size()); }
+  Index classes() const override { return whole_->classes(); }
+  Shape target() const override { return whole_->target(); }
+  void hold(std::span<const Index> samples, const Box& box) override { whole_->hold(of_whole(samples), box); }
+  void hold_targets(std::span<const Index> samples, const Box& box) override {
+    whole_->hold_targets(of_whole(samples), box);
+  }
+  Index held_bytes() const override { return whole_->held_bytes() + list_bytes(); }
+  Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
+    return whole_->bytes_to_hold(samples, box, targets, target_box) + list_bytes();
+  }
+  bool needs_announcement() const override { return whole_->needs_announcement(); }
+  void read(Index sample, const Box& box, std::span<float> out) const override {
+    whole_->read(of_whole(sample), box, out);
+  }
+  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+    whole_->read_target(of_whole(sample), box, out);
+  }
+  std::int32_t label(Index sample) const override { return whole_->label(of_whole(sample)); }
+  std::string label_beyond(Index classes) const override { return whole_->label_beyond(classes); }
+
+ private:
+  Index list_bytes() const { return static_cast<Index>(samples_.size() * sizeof(Index)); }
+  Index of_whole(Index sample) const {
+    require(sample >= 0 && sample < size(), "the subset has the sample");
+    return samples_[static_cast<std::size_t>(sample)];
+  }
+  std::vector<Index> of_whole(std::span<const Index> samples) const {
+    std::vector<Index> all;
+    all.reserve(samples.size());
+    for (const Index sample : samples) all.push_back(of_whole(sample));
+    return all;
+  }
+
+  std::unique_ptr<Dataset> whole_;
+  std::vector<Index> samples_;
+};
+
+}  // namespace
+
+Division divide(Index samples, double fraction, std::uint64_t seed) {
+  if (!(fraction > 0 && fraction < 1)) fail("a fraction of {} cannot be held out; give one between 0 and 1", fraction);
+  if (samples < 2) fail("{} cannot be divided; a part can be held out of 2 or more", counted(samples, "sample"));
+  const auto wanted = static_cast<Index>(std::llround(fraction * static_cast<double>(samples)));
+  const Index count = std::clamp<Index>(wanted, 1, samples - 1);
+  const std::vector<Index> order = shuffled(samples, seed, 0);  // epochs of training count from 1
+  Division parts{{order.begin() + count, order.end()}, {order.begin(), order.begin() + count}};
+  std::sort(parts.training.begin(), parts.training.end());
+  std::sort(parts.held_out.begin(), parts.held_out.end());
+  return parts;
+}
+
+std::unique_ptr<Dataset> make_subset(std::unique_ptr<Dataset> whole, std::vector<Index> samples) {
+  return std::make_unique<Subset>(std::move(whole), std::move(samples));
+}
+
+}  // namespace partita

@@ -1,0 +1,111 @@
+#include "strategies/cost/kernel_terms.hpp"
+#include "partita/strategies/cost/local_work.hpp"
+
+#include "strategies/plan/layer_ops.hpp"
+
+#include <cmath>
+
+namespace partita {
+
+namespace {
+
+Shape local_shape(const Layout& layout, int rank) {
+  const Box box = layout.owned(rank);
+  Shape shape;
+  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
+  return shape;
+}
+
+double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
+
+KernelKind kind_of(const LayerPlan& layer) {
+  return layer->at.products.empty() ? layer.op->kernel_kind() : KernelKind::product;
+}
+
+/// Adds the kernel that an operation runs, as a multiple of the forward work. Gradients of weights that no contraction
+/// computes (not `apart`) are computed together with the gradients of the inputs.
+void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool apart) {
+  using enum StepOp::Kind;
+  if (op.kind == forward) {
+    if (!layer.inputs.empty()) ++term.calls[op.recompute ? 1 : 0];
+    term.recomputes = term.recomputes || op.recompute;
+  }
+  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx())) ++term.calls[1];
+  if (op.kind == backward_filter && apart) ++term.calls[2];
+}
+
+}  // namespace
+
+KernelTerms::KernelTerms(const Plan& plan, const KernelTimes& times, std::span<const Action::Kind> actions)
+    : plan_(plan), times_(times), actions_(actions) {
+  if (times.empty()) return;
+  for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) loops_.push_back(timed_loop(plan, stage));
+}
+
+std::optional<LayerTimes> KernelTerms::measured(const std::string& work, int group) const {
+  if (times_.empty()) return std::nullopt;
+  return times_.find(work, loops_[static_cast<std::size_t>(plan_.stage_running(group))]);
+}
+
+/// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`. `whole` caches the
+/// operations of a convolution on all ranks together.
+double KernelTerms::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
+  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
+    const ProductPlan& product = layer->at.products[0];
+    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
+  }
+  if (y.empty()) return 0;
+  if (whole || !layer.op->algorithms().empty()) {
+    // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
+    const auto channels = layer->at.y.shape().find('C');
+    const auto places = [&](const Box& box) {
+      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
+    };
+    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
+    if (!whole) whole = layer.op->flops(layer->input_shapes, layer->shape);
+    return *whole * weights * places(y) / places(Box(layer->shape));
+  }
+  std::vector<Shape> inputs;
+  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
+  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
+}
+
+KernelTerm KernelTerms::of(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
+  if (!times_.empty())  // local_work() takes time
+    if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group))
+      return of_times(layer, *found);
+  KernelTerm term{.kind = kind_of(layer)};
+  const Box y = layer->at.y.owned(rank);
+  const auto element = static_cast<double>(size_of(plan_.workload.dtype));
+  double elements = static_cast<double>(y.volume());
+  for (const auto* layouts : {&layer->at.x, &layer->at.w})
+    for (const auto& layout : *layouts) elements += volume(layout, rank);
+  term.flops = flops(layer, y, rank, whole);
+  term.bytes = elements * element;
+  const bool apart = layer.op->computes_dw_separately();
+  for (const Action::Kind action : actions_)
+    each_layer_op(layer, 0, action, false, [&](const StepOp& op) { add_kernel(term, op, layer, apart); });
+  return term;
+}
+
+/// Returns the measured seconds of a layer's actions. A backward that recomputes runs the forward once more.
+KernelTerm KernelTerms::of_times(const LayerPlan& layer, const LayerTimes& times) const {
+  KernelTerm term{.kind = kind_of(layer), .measured = true};
+  const double data = times.backward_data, filter = times.backward_filter;
+  // One kernel for both gradients takes less time than two.
+  const double both = data + filter > 0 ? times.backward / (data + filter) : 1;
+  for (const Action::Kind action : actions_) {
+    const double share = action == Action::Kind::backward ? both : 1;
+    if (action == Action::Kind::forward) term.seconds[0] += times.forward;
+    if (action == Action::Kind::backward || action == Action::Kind::backward_data) term.seconds[1] += data * share;
+    if (forms_gradients(action)) term.seconds[2] += filter * share;
+    each_layer_op(layer, 0, action, false, [&](const StepOp& op) {
+      if (op.kind != StepOp::Kind::forward || !op.recompute) return;
+      term.seconds[1] += times.forward;
+      term.recomputes = true;
+    });
+  }
+  return term;
+}
+
+}  // namespace partita

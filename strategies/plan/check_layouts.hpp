@@ -1,0 +1,12 @@
+#pragma once
+
+#include "partita/strategies/plan/plan.hpp"
+
+namespace partita {
+
+/// Checks the layouts of a layer, which an operator of the user's own may have made: there must be one for each tensor,
+/// of the tensor's shape, on the grid of the layer's stage. Throws Error without the layer's name.
+/// @pre All but the redistributions of `layer` is known.
+void check_layouts(const LayerBinding& layer, const Grid& grid, bool training);
+
+}  // namespace partita

@@ -1,0 +1,207 @@
+#include "strategies/plan/op_traffic.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// Returns true if a halo needs transfers. If all windows stay in their blocks, the halo has no axes.
+bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; }
+
+}  // namespace
+
+void OpTraffic::begin(const StepOp& op, int times) {
+  op_ = op;
+  pass_ = pass_of(op).value_or(Pass::forward);
+  times_ = times;
+}
+
+void OpTraffic::add(const StepOp& op, int times) {
+  using enum StepOp::Kind;
+  if (!pass_of(op)) return;
+  begin(op, times);
+  switch (op.kind) {
+    case send_output:
+      add_sums(boundary());
+      add_transfer(boundary());
+      return;
+    case send_gradient: return add_transfer(boundary());
+    case share_loss:
+      return add(Purpose::statistics, "loss to all stages", Verb::all_reduce, 0, {1, 2 * size_of(DType::f64)});
+    default:
+      if (runs()) pass_ == Pass::update ? add_once() : add_in_stage();
+  }
+}
+
+void OpTraffic::add_in_stage() {
+  using enum StepOp::Kind;
+  const auto part = static_cast<std::size_t>(op_.part);
+  switch (op_.kind) {
+    case redistribute_input: return add_steps(Purpose::input, "x", layer_->redistribute_input[part]);
+    case redistribute_output: return add_steps(Purpose::output, "y", layer_->redistribute_output);
+    case redistribute_dy: return add_steps(Purpose::output, "dy", layer_->redistribute_dy);
+    case redistribute_dx: return add_steps(Purpose::input, "dx", layer_->redistribute_dx[part]);
+    case forward: return add_forward();
+    case start_backward: return add_start_backward();
+    case backward_filter: return add_product(2, "product dw");
+    case backward_data: return add_backward_data();
+    default: return;  // no messages
+  }
+}
+
+void OpTraffic::add_once() {
+  switch (op_.kind) {
+    case StepOp::Kind::sum_gradients:
+    case StepOp::Kind::sum_zero_gradients: return sum_gradients();
+    case StepOp::Kind::add_replicas: return add_replicas();
+    case StepOp::Kind::update: return update();
+    default: return;  // no messages
+  }
+}
+
+void OpTraffic::add_sums(const StepOp& op) {
+  begin(op, 1);
+  add_sums(boundary());
+}
+
+void OpTraffic::add_transfer(const StepOp& op) {
+  begin(op, 1);
+  add_transfer(boundary());
+}
+
+void OpTraffic::add_forward() {
+  if (moves(layer_->at.x_halo)) add_halo(Purpose::halo_x, "halo x", x_halo());
+  add_statistics(Collective::When::forward);
+  add_product(0, "product y");
+}
+
+void OpTraffic::add_start_backward() {
+  if (moves(layer_->at.dy_halo) && layer_.needs_any_dx())
+    add_halo(Purpose::halo_dy, "halo dy", layer_->at.dy_halo->transfer(rank_));
+  add_statistics(Collective::When::backward);
+}
+
+/// Adds the adjoint of x's halo if dy has no halo: every rank sends back dx for the elements of x that it received.
+void OpTraffic::add_backward_data() {
+  if (moves(layer_->at.x_halo) && !layer_->at.dy_halo) {
+    const TransferPlan& plan = x_halo();
+    add_exchange(Purpose::halo_dx, "halo dx", grid_.all(), plan, received(plan), rank_);
+  }
+  add_product(1, "product dx");
+}
+
+void OpTraffic::add_halo(Purpose purpose, const char* role, const TransferPlan& plan) {
+  add_exchange(purpose, role, grid_.all(), plan, plan.traffic(element_), rank_);
+}
+
+void OpTraffic::add_sums(const StageBoundary& boundary) {
+  if (runs())
+    add_steps(Purpose::stages, fmt::format("y to stage {}", plan_.stage_running(boundary.group, replica_)),
+              boundary.complete_sums);
+}
+
+void OpTraffic::add_transfer(const StageBoundary& boundary) {
+  using enum StepOp::Kind;
+  const bool back = op_.kind == send_gradient || op_.kind == receive_gradient;
+  const bool sends = op_.kind == send_output || op_.kind == send_gradient;
+  const TransferPlan plan = boundary.transfer(world_rank_, back);
+  add_exchange(Purpose::stages,
+               fmt::format("{} stage {}", back ? "dy from" : "y to", plan_.stage_running(boundary.group, replica_)), 0,
+               plan, sends ? plan.traffic(element_) : received(plan), world_rank_);
+}
+
+void OpTraffic::sum_gradients() {
+  each_bucket([&](const Bucket& bucket) {
+    add_collective(Purpose::sum, "dw", plan_.sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes,
+                   plan_.offsets(bucket, rank_).back(), master_);
+  });
+}
+
+void OpTraffic::add_replicas() {
+  const auto add_both = [&](const char* role, Index elements) {
+    if (elements > 0) add(Purpose::replicas, role, Verb::all_reduce, 0, {1, elements * master_});
+  };
+  each_bucket([&](const Bucket& bucket) { add_both("dw of both replicas", plan_.share(bucket, rank_).extent()); });
+  for (std::size_t w = 0; w < layer_->weights.size(); ++w)
+    if (!layer_->weights[w].trained)
+      add_both("running statistics of both replicas", layer_->at.w[w].owned(rank_).volume());
+}
+
+void OpTraffic::update() {
+  each_bucket([&](const Bucket& bucket) {
+    if (plan_.workload.optimizer.needs_norms())
+      add_collective(Purpose::update, "norms", Verb::all_reduce, plan_.norm_axes(bucket),
+                     2 * static_cast<Index>(bucket.entries.size()), size_of(DType::f64));
+    if (plan_.sharded_optimizer)
+      add_collective(Purpose::update, "w", Verb::all_gather, bucket.axes, plan_.offsets(bucket, rank_).back(), master_);
+  });
+}
+
+void OpTraffic::add(Purpose purpose, const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
+  if (traffic == Traffic{}) return;
+  if (list_.empty()) list_.reserve(4);  // few layers have more
+  list_.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, 0, 0, op_});
+}
+
+/// Adds the traffic of an exchange. `rank` is the number from which the distances of its peers are counted.
+void OpTraffic::add_exchange(Purpose purpose, const std::string& role, AxisSet axes, const TransferPlan& plan,
+                             Traffic traffic, int rank) {
+  const std::size_t before = list_.size();
+  add(purpose, role, Verb::exchange, axes, traffic);
+  if (list_.size() == before) return;
+  for (const auto* transfers : {&plan.sends, &plan.recvs})
+    for (const auto& transfer : *transfers) {
+      list_.back().below = std::max(list_.back().below, rank - transfer.peer);
+      list_.back().above = std::max(list_.back().above, transfer.peer - rank);
+    }
+}
+
+Traffic OpTraffic::received(const TransferPlan& plan) const {
+  Index elements = 0;
+  for (const auto& recv : plan.recvs) elements += recv.box.volume();
+  return {static_cast<Index>(plan.recvs.size()), elements * element_};
+}
+
+/// Returns the transfers of x's halo. They are planned once, because recomputation and the adjoint use them too.
+const TransferPlan& OpTraffic::x_halo() {
+  if (!x_halo_) x_halo_ = layer_->at.x_halo->transfer(rank_);
+  return *x_halo_;
+}
+
+void OpTraffic::add_steps(Purpose purpose, const std::string& role, const LayerPlan::Steps& steps) {
+  for (const auto& step : steps) {
+    if (step.verb != Verb::exchange) {
+      add(purpose, role, step.verb, step.axes, traffic(step, rank_, element_));
+      continue;
+    }
+    const TransferPlan plan = plan_transfer(step.from, step.to, rank_);
+    add_exchange(purpose, role, step.axes, plan, plan.traffic(element_), rank_);
+  }
+}
+
+void OpTraffic::add_statistics(Collective::When when) {
+  for (const auto& collective : layer_->at.collectives)
+    if (collective.when == when)
+      add_collective(Purpose::statistics, collective.role, Verb::all_reduce, collective.axes,
+                     collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
+}
+
+void OpTraffic::add_collective(Purpose purpose, const std::string& role, Verb verb, AxisSet axes, Index elements,
+                               Index element_size) {
+  if (elements > 0 && grid_.group_size(axes) > 1) add(purpose, role, verb, axes, {1, elements * element_size});
+}
+
+void OpTraffic::add_product(std::size_t which, const char* role) {
+  if (which >= layer_->at.products.size()) return;
+  const ProductPlan& product = layer_->at.products[which];
+  const std::size_t before = list_.size();
+  add(Purpose::product, role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
+  if (list_.size() > before) {  // the peers may be any ranks of the grid
+    list_.back().below = rank_;
+    list_.back().above = grid_.size() - 1 - rank_;
+  }
+  add_steps(Purpose::product, role, product.redistribute_c);
+}
+
+}  // namespace partita

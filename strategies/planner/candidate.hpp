@@ -1,0 +1,46 @@
+#pragma once
+
+#include "partita/strategies/planner/planner.hpp"
+#include "strategies/planner/layout_pattern.hpp"
+#include "strategies/planner/search_context.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// One way to run the model, before it is bound. `known` says how good its time estimate is.
+struct Candidate {
+  /// even_shares: even shares of computation; lower_bound: a lower bound from layer costs; layouts: an estimate for
+  /// chosen layouts
+  enum class Known { even_shares, lower_bound, layouts };
+
+  int stages = 1, microbatches = 1;
+  Shares shares;
+  double seconds = 0;  ///< estimated seconds of a step: at first a lower bound
+  Known known = Known::even_shares;
+  std::vector<LayoutPattern> patterns{};
+  std::vector<int> ways{};  ///< by layer: index into `patterns`
+  double even = 0;          ///< seconds that each stage works if all stages work equally long
+
+  /// Seconds of a step in which microbatches pass through all stages one after the other. The first microbatch passes
+  /// through all stages, and the transfers between them forward and backward. The other microbatches follow at the pace
+  /// of the longest stage and the longest transfer. `work` and `longest_stage` are the seconds of all microbatches in a
+  /// step.
+  double pipelined(double work, double longest_stage, const std::vector<double>& transfers = {}) const;
+  /// Returns true if an axis other than the data axis shards only samples. Then the grid with a longer data axis gives
+  /// the same candidate. `samples` is the size of a microbatch.
+  bool could_be_data(Index samples) const;
+  /// Returns the layouts as a strategy: one rule for the pattern of most layers, and one for each other layer.
+  Strategy strategy(const Model& model) const;
+
+  /// A priority queue then begins with the shortest.
+  bool operator<(const Candidate& other) const { return seconds > other.seconds; }
+};
+
+/// Returns all combinations of stages, microbatches and grids, without layouts. Their time estimate counts only
+/// computation, shared evenly. `spatial` names the dimensions that the axes y and x shard.
+std::vector<Candidate> all_outlines(const SearchContext& context, const PlannerOptions& options,
+                                    const std::string& spatial);
+
+}  // namespace partita

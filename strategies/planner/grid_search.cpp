@@ -1,0 +1,193 @@
+#include "strategies/planner/grid_search.hpp"
+#include "partita/strategies/cost/cost_formula.hpp"
+
+#include "partita/base/error.hpp"
+#include "strategies/plan/bind.hpp"
+#include "strategies/planner/linear_partition.hpp"
+#include "strategies/planner/stage_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
+#include <tuple>
+
+namespace partita {
+
+namespace {
+
+// Assumptions of the search. PlannerOptions says how much it searches.
+
+/// The share of a microbatch's time that its backward pass takes: two of three passes of about equal length. Gradient
+/// sums hide behind the backward pass of the last microbatch. With a larger share, grids with long sums would look
+/// better than they are and would be examined in vain.
+constexpr double backward_share = 2.0 / 3;
+/// The shares of the hideable gradient sums that count as cost when layouts are chosen. The true share is known only
+/// once all layouts are chosen, so several are tried: 0 (see refined()) and these. More values give more choices per
+/// grid, few of them new.
+constexpr std::array exposed_shares{0.5, 1.0};
+/// The schedule kind whose stages each hold two groups of layers.
+constexpr ScheduleKind chimera = ScheduleKind::chimera;
+
+/// Returns the first two spatial dimensions of the model's input.
+std::string first_spatial_dims(const Model& model) {
+  const Shape input = model.shapes(1)[0];
+  std::string dims;
+  for (int d = 0; d < input.dims() && dims.size() < 2; ++d)
+    if (is_spatial(input.name(d))) dims += input.name(d);
+  return dims;
+}
+
+Strategy scheduled(const Strategy& strategy, ScheduleKind kind, const Candidate& candidate) {
+  return Strategy(strategy).schedule(kind, candidate.microbatches);
+}
+
+}  // namespace
+
+GridSearch::GridSearch(const SearchContext& context, const PlannerOptions& options)
+    : context_(context),
+      options_(options),
+      best_(context, options),
+      spatial_(first_spatial_dims(context.model)),
+      layout_costs_(context, spatial_) {}
+
+std::vector<Planned> GridSearch::run() {
+  search();
+  if (best_.found().empty()) best_.fail_unfit();
+  return best_.found();
+}
+
+void GridSearch::search() {
+  std::priority_queue<Candidate> queue;
+  for (auto& outline : all_outlines(context_, options_, spatial_)) queue.push(std::move(outline));
+  int examined = 0, rounds = 0;
+  bool offered = false;                         // whether any candidate has had a schedule
+  std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same strategy with other names of axes
+  for (; !queue.empty() && !best_.done(queue.top().seconds) && (rounds < options_.rounds || !offered); ++rounds) {
+    Offers offers;
+    for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
+      const Candidate candidate = queue.top();
+      queue.pop();
+      if (candidate.known != Candidate::Known::layouts) {
+        for (auto& more : refined(candidate)) queue.push(std::move(more));
+        continue;
+      }
+      if (!seen.emplace(candidate.stages, candidate.microbatches, candidate.seconds).second) continue;
+      examine(candidate, offers);
+      ++examined;
+      if (options_.progress) options_.progress(examined, last);
+    }
+    offered = offered || !offers.empty();
+    offer(std::move(offers));
+  }
+  for (const auto& each : layout_costs_.left_out())
+    if (options_.left_out) options_.left_out(each);
+  if (!offered) fail_unexamined(examined);
+}
+
+void GridSearch::fail_unexamined(int examined) const {
+  if (examined == 0)
+    fail("no grid of {} ranks can run the model '{}' with a batch of {}; give another number of ranks", options_.ranks,
+         context_.model.name(), context_.workload.batch);
+  std::string kinds;
+  for (const ScheduleKind kind : options_.kinds) kinds.append(kinds.empty() ? "" : ", ").append(name(kind));
+  fail("no schedule of the kinds {} fits {} ranks and the {} layers of the model '{}'", kinds, options_.ranks,
+       context_.model.layers().size(), context_.model.name());
+}
+
+void GridSearch::offer(std::vector<UnplacedStrategy> offers) {
+  std::stable_sort(offers.begin(), offers.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  for (const auto& each : offers) best_.offer(each);
+}
+
+void GridSearch::offer(Offers offers) {
+  offer(std::move(offers.now));
+  std::erase_if(offers.two_replicas, [&](const auto& each) { return !best_.would_keep(each.seconds); });
+  for (auto& each : offers.two_replicas)
+    each.seconds = cost(bind_single_stage(context_.model, each.strategy, context_.workload), each.strategy).seconds;
+  offer(std::move(offers.two_replicas));
+}
+
+/// Returns the candidate with a better estimate, once per choice of layouts. Returns nothing if it cannot run, or if it
+/// duplicates another candidate.
+std::vector<Candidate> GridSearch::refined(Candidate candidate) {
+  const Index microbatch = microbatch_of(context_.workload, candidate.microbatches).batch;
+  const CandidateLayoutCosts& costs =
+      layout_costs_.costs(candidate.shares, (microbatch + candidate.shares.data - 1) / candidate.shares.data);
+  if (costs.patterns.empty()) return {};
+  if (candidate.known == Candidate::Known::even_shares) {
+    const auto [work, longest] = layout_costs_.lower_bound(costs, candidate.microbatches);
+    candidate.known = Candidate::Known::lower_bound;
+    candidate.seconds = candidate.pipelined(work, longest);
+    return {candidate};
+  }
+  candidate.known = Candidate::Known::layouts;
+  candidate.patterns = costs.patterns;
+  // A choice has a pattern for every layer. Estimates differ so little that one pattern for all layers may be best.
+  std::set<std::vector<int>> choices;
+  for (std::size_t p = 0; p < costs.patterns.size(); ++p)
+    choices.emplace(context_.model.layers().size(), static_cast<int>(p));
+  const ChoiceGraph graph = layout_costs_.graph(costs, candidate.microbatches, 0);
+  choices.insert(eliminate_choices(graph).ways);
+  for (const double exposed : exposed_shares)
+    choices.insert(eliminate_choices(layout_costs_.graph(costs, candidate.microbatches, exposed)).ways);
+  std::vector<Candidate> all;
+  for (const auto& ways : choices) {
+    candidate.ways = ways;
+    estimate(candidate, costs, graph);
+    if (!candidate.could_be_data(microbatch)) all.push_back(candidate);
+  }
+  return all;
+}
+
+/// Estimates the seconds of a step with the candidate's layouts. `graph` contains the gradient sums that nothing can
+/// hide; the others hide behind the backward pass of the last microbatch.
+void GridSearch::estimate(Candidate& candidate, const CandidateLayoutCosts& costs, const ChoiceGraph& graph) const {
+  const auto& ways = candidate.ways;
+  const auto each = costs_of(graph, ways);
+  const double work = std::accumulate(each.begin(), each.end(), 0.0);
+  const Segments parts = minimize_max_segment(each, candidate.stages);
+  const auto boundary_seconds = layout_costs_.boundary_seconds(costs, ways);
+  std::vector<double> transfers;
+  for (const std::size_t begin : parts.begins) transfers.push_back(boundary_seconds[begin]);
+  candidate.seconds =
+      candidate.pipelined(work, parts.longest, transfers) +
+      layout_costs_.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+  candidate.even = work / candidate.stages;
+}
+
+/// Turns a candidate into offers, one per schedule.
+void GridSearch::examine(const Candidate& candidate, Offers& offers) {
+  const Strategy layouts = candidate.strategy(context_.model);
+  const int data = candidate.shares.data;
+  if (candidate.stages == 1) {
+    const Strategy whole =
+        candidate.microbatches == 1 ? layouts : scheduled(layouts, ScheduleKind::one_f_one_b, candidate);
+    offers.now.push_back({whole, data, cost(best_.bind_plan(whole)).seconds});
+    return;
+  }
+  const Strategy staged = Strategy(layouts).stages(candidate.stages);
+  std::optional<Plan> single_stage;  // the plan before stages are placed; the same for all kinds
+  for (const ScheduleKind kind : options_.kinds) {
+    const int groups = candidate.stages * default_groups_per_stage(kind);
+    if (kind == chimera || groups > static_cast<int>(context_.model.layers().size())) continue;
+    const Strategy strategy = scheduled(staged, kind, candidate);
+    if (!single_stage) single_stage = bind_single_stage(context_.model, strategy, context_.workload);
+    offers.now.push_back({strategy, data, cost(*single_stage, strategy).seconds});
+  }
+  if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)
+    offers.two_replicas.push_back({scheduled(staged, chimera, candidate), data, candidate.even});
+}
+
+StepCost GridSearch::cost(const Plan& plan) const {
+  return CostFormula(plan, context_.machine, context_.times).step(context_.machine);
+}
+
+/// Estimates a strategy after placing its stages with little effort.
+StepCost GridSearch::cost(const Plan& single_stage, const Strategy& strategy) {
+  return cost(best_.bind_plan(best_.placed(single_stage, strategy, MemoryLimitedSearch::quick)));
+}
+
+}  // namespace partita

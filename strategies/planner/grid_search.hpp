@@ -1,0 +1,46 @@
+#pragma once
+
+#include "strategies/planner/candidate.hpp"
+#include "strategies/planner/layout_costs.hpp"
+#include "strategies/planner/memory_limited.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// Best-first search over stages, microbatches, grids, layouts and schedules: refines the candidate with the shortest
+/// estimate until the fastest strategies are known. Most outlines are never refined.
+class GridSearch {
+ public:
+  GridSearch(const SearchContext& context, const PlannerOptions& options);
+
+  /// Returns the fastest strategies. Throws as plan_strategies() does.
+  std::vector<Planned> run();
+
+ private:
+  /// The candidates of one round as strategies to evaluate. Strategies with two replicas take longer to estimate, so
+  /// they are only noted, with the time that they take if all stages work equally long and none waits.
+  struct Offers {
+    std::vector<UnplacedStrategy> now, two_replicas;
+    bool empty() const { return now.empty() && two_replicas.empty(); }
+  };
+
+  void search();
+  void offer(std::vector<UnplacedStrategy> offers);
+  void offer(Offers offers);
+  [[noreturn]] void fail_unexamined(int examined) const;
+  std::vector<Candidate> refined(Candidate candidate);
+  void estimate(Candidate& candidate, const CandidateLayoutCosts& costs, const ChoiceGraph& graph) const;
+  void examine(const Candidate& candidate, Offers& offers);
+  StepCost cost(const Plan& plan) const;
+  StepCost cost(const Plan& single_stage, const Strategy& strategy);
+
+  const SearchContext& context_;
+  const PlannerOptions& options_;
+  MemoryLimitedSearch best_;
+  std::string spatial_;  // the dimensions that the axes y and x shard
+  LayoutCosts layout_costs_;
+};
+
+}  // namespace partita

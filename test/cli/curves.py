@@ -1,0 +1,235 @@
+"""Tests what train shows, records and validates while it runs: the log, event files and results of a killed run,
+validation on samples that are never trained on, the best checkpoint, early stopping, and the line of progress on a
+terminal. Arguments: the launcher build/mpiexec and the program build/partita."""
+
+import csv
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+SMALL = ["--model", "lenet5", "--width", "0.25", "--data", "synthetic", "--samples", "60", "--batch", "16", "--dtype", "f64"]
+
+
+def check(name, holds, shown=""):
+    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
+    assert holds, shown
+
+
+def command(ranks, *arguments):
+    return ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *map(str, arguments)]
+
+
+def small(samples, batch):
+    """The options of SMALL, with other numbers of samples."""
+    return [{"60": str(samples), "16": str(batch)}.get(word, word) for word in SMALL]
+
+
+def train(ranks, *arguments, status=0, options=tuple(SMALL)):
+    result = subprocess.run(command(ranks, "train", *options, *arguments), capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == status, f"{arguments}: status {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout if status == 0 else result.stderr
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def results(path):
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+# An independent reader of event files: frames with a masked CRC-32C, and the few fields of Event and Summary.
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def fields(message):
+    """The fields of a message: (number, value)."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 5: 4}.get(key & 7) or varint()
+        yield key >> 3, message[at:at + size]
+        at += size
+
+
+def scalars(folder):
+    """The numbers in all event files of a folder: tag -> {step: value}."""
+    found = {}
+    for path in sorted(pathlib.Path(folder).iterdir()):
+        data = path.read_bytes()
+        at = 0
+        while at < len(data):
+            (length,) = struct.unpack_from("<Q", data, at)
+            event = data[at + 12:at + 12 + length]
+            assert struct.unpack_from("<I", data, at + 8)[0] == masked(data[at:at + 8]), "checksum of a length"
+            assert struct.unpack_from("<I", data, at + 12 + length)[0] == masked(event), "checksum of an event"
+            at += 16 + length
+            parts = dict(fields(event))
+            for _, value in fields(parts.get(5, b"")):
+                one = dict(fields(value))
+                found.setdefault(one[1].decode(), {})[parts[2]] = struct.unpack("<f", one[2])[0]
+    return found
+
+
+def recorded(folder):
+    log, events, file = folder / "log.csv", folder / "events", folder / "r.json"
+    train(2, "--epochs", "2", "--log", log, "--tensorboard", events, "--json", file, "--warm-up", "3", "--decay", "cosine",
+          "--validate", "0.2")
+    rows, report = rows_of(log), results(file)
+    check("48 of 60 samples are trained on, 3 steps an epoch", [(row["epoch"], row["step"]) for row in rows] ==
+          [(str(1 + i // 3), str(i + 1)) for i in range(6)] and report["epochs"][0]["samples"] == 48 and
+          report["validation"][0]["samples"] == 12, rows)
+    for column, key in (("loss", "losses"), ("accuracy", "accuracies"), ("learning_rate", "rates"), ("seconds", "step_seconds")):
+        check(f"{column} in the log and in the JSON", [float(row[column]) for row in rows] == report[key], rows)
+    check("the rate rises and falls", report["rates"][:3] == sorted(report["rates"][:3]) and abs(report["rates"][2] - 0.05) < 1e-12 and
+          report["rates"][5] < 0.03, report["rates"])
+    check("images/s", all(abs(float(row["images_per_second"]) * float(row["seconds"]) / 16 - 1) < 1e-9 for row in rows))
+    found = scalars(events)
+    check("an event per step", all(abs(found["train/loss"][i + 1] / loss - 1) < 1e-6 for i, loss in enumerate(report["losses"])))
+    check("an event per validation", list(found["validation/loss"]) == [3, 6] and list(found["validation/top5"]) == [3, 6] and
+          set(found) >= {"train/accuracy", "train/learning_rate", "train/images_per_second", "validation/accuracy"}, found)
+    check("the settings of the run", report["backend"] in ("reference", "onednn") and report["finished"] and
+          report["optimizer"]["decay"] == "cosine" and report["optimizer"]["warm_up"] == 3 and report["first_step"] == 1 and
+          re.fullmatch(r"\d+\.\d+\.\d+", report["version"]), report)
+
+
+def validated(folder):
+    """Validation is the same on one rank and on partitioned ranks, and an evaluation of the best checkpoint agrees."""
+    found = {}
+    for name, ranks, grid in (("serial", 1, []), ("samples", 3, ["--grid", "data=3", "--rule", "*: N@data"]),
+                              ("rows", 4, ["--grid", "data=2 y=2", "--rule", "*: N@data H@y"])):
+        text = train(ranks, *grid, "--epochs", "2", "--validate", "test", "--json", folder / f"{name}.json", "--best",
+                     folder / f"{name}.h5")
+        found[name] = results(folder / f"{name}.json")
+        check(f"{name}: bytes as predicted", found[name]["predicted_bytes"] == found[name]["measured_bytes"])
+        check(f"{name}: top-5 in the line", re.search(r"^valid 2 +loss \S+  accuracy \S+%  top-5 \S+%  ", text, re.M), text)
+    serial = found["serial"]
+    for name in ("samples", "rows"):
+        check(f"{name}: the confusion matrix of one rank", found[name]["confusion"] == serial["confusion"], found[name]["confusion"])
+        check(f"{name}: the validation of one rank", all(
+            abs(a["loss"] - b["loss"]) < 1e-9 and a["top5"] == b["top5"] for a, b in zip(found[name]["validation"], serial["validation"])))
+    check("the matrix has all samples", sum(map(sum, serial["confusion"]["counts"])) == 60 and serial["confusion"]["pass"] == "test")
+    best = min(serial["validation"], key=lambda each: each["loss"])
+    check("the best epoch", serial["best"]["epoch"] == best["epoch"] and serial["best"]["loss"] == best["loss"], serial["best"])
+    again = subprocess.run(command(1, "evaluate", *SMALL, "--load", folder / "serial.h5", "--json", folder / "e.json"),
+                           capture_output=True, text=True, timeout=60, check=True)
+    check("the best checkpoint has the best loss", abs(results(folder / "e.json")["test"]["loss"] - best["loss"]) < 1e-9, again.stdout)
+
+
+def stopped_early(folder):
+    """A learning rate that changes no weight keeps the validation loss as it is: the first epoch stays the best."""
+    still = ["--rate", "1e-300", "--validate", "0.3", "--no-test", "--patience", "2"]
+    whole = train(1, *still, "--epochs", "30", "--json", folder / "p.json", "--save", folder / "p.h5")
+    report = results(folder / "p.json")
+    check("stopped after 3 of 30 epochs", [each["epoch"] for each in report["validation"]] == [1, 2, 3] and report["finished"] and
+          report["best"]["epoch"] == 1 and "stopped early: no validation loss of the last 2 epochs was below" in whole, whole)
+    rest = train(1, *still, "--epochs", "30", "--load", folder / "p.h5")
+    check("resuming it trains nothing and says why", "--patience 2 allows no more" in rest and not re.search("^epoch", rest, re.M), rest)
+    train(1, *still, "--epochs", "2", "--save", folder / "q.h5")
+    train(1, *still, "--epochs", "30", "--load", folder / "q.h5", "--json", folder / "q.json")
+    again = results(folder / "q.json")
+    check("a resumed run remembers how long it has waited", [each["epoch"] for each in again["validation"]] == [3] and
+          again["best"]["epoch"] == 1, again)
+
+
+def killed(folder):
+    """A run that is killed leaves its log and the results of the epochs so far; resuming it appends to the log."""
+    log, file, saved = folder / "k.csv", folder / "k.json", folder / "k.h5"
+    options = ["--log", log, "--json", file, "--save", saved, "--no-test", "--tensorboard", folder / "k"]
+    with subprocess.Popen(command(0, "train", *SMALL, *options, "--epochs", "100000"), stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 30
+        while not (file.exists() and len(results(file)["epochs"]) >= 2) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    report = results(file)
+    epochs = len(report["epochs"])
+    check(f"the results of {epochs} epochs", epochs >= 2 and not report["finished"] and len(report["losses"]) == 4 * epochs)
+    check("the log is ahead of the results or at them", len(rows_of(log)) >= 4 * epochs)
+    train(1, *options, "--load", saved, "--epochs", epochs + 3)
+    text = log.read_text(encoding="utf-8")
+    steps = [int(row["step"]) for row in rows_of(log)]
+    check("the log goes on, each step once, one header", text.count("epoch,step") == 1 and steps == list(range(1, 4 * (epochs + 3) + 1)),
+          steps)
+    check("the results begin where the checkpoint was", results(file)["first_step"] == steps[-1] - len(results(file)["losses"]) + 1)
+    check("two event files", len(list((folder / "k").iterdir())) == 2)
+
+
+def on_a_terminal(folder):
+    """A terminal shows one line that is redrawn; a pipe gets no such line from a short run."""
+    options = ["train", *small(3000, 1), "--no-test"]
+    piped = subprocess.run(command(0, *options), capture_output=True, text=True, timeout=60, check=True).stdout
+    check("a short run prints no progress into a pipe", not re.search("step [0-9]", piped) and "\r" not in piped, piped)
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    with subprocess.Popen(command(0, *options), stdout=theirs, stderr=theirs, cwd=folder) as process:
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                piece = os.read(terminal, 1 << 16)
+            except OSError:  # the terminal is closed
+                break
+            text += piece
+        check("the run succeeds", process.wait(timeout=60) == 0)
+    states = [line for line in text.decode().split("\r") if re.match(r"epoch 1 \[", line)]
+    pattern = r"epoch 1 \[#*\.*\] \d+/3000  loss \d+\.\d+  accuracy [\d.]+%  rate 0\.05  \d+ images/s  \d+:\d\d left\x1b\[K"
+    check(f"{len(states)} states of the line", len(states) > 0 and all(re.fullmatch(pattern, line) for line in states), states[:3])
+    check("the line is erased before the result", re.search(r"\r\x1b\[Kepoch 1    loss", text.decode()), text)
+
+
+def refused(folder):
+    (folder / "notes.txt").write_text("do not lose this\n", encoding="utf-8")
+    for arguments, pattern in ((["--validate", "1.5"], r"--validate 1\.5: give the fraction"), (["--validate", "0.1x"], "--validate 0.1x"),
+                               (["--best", "b.h5"], "--best needs a validation"), (["--patience", "2"], "--patience needs a validation"),
+                               (["--validate", "0.1", "--patience=-1"], "--patience -1"),
+                               (["--log", folder / "notes.txt"], "is not a log of a training"),
+                               (["--log", folder / "a.json", "--json", folder / "a.json"], "both name"),
+                               (["--tensorboard", folder / "notes.txt"], "--tensorboard")):
+        message = train(2, *arguments, status=2)
+        check(f"refused: {message.strip()}", re.search(pattern, message) and message.count("\n") == 1, message)
+    message = train(2, "--validate", "0.5", status=2, options=small(1, 1))
+    check(f"refused: {message.strip()}", "--validate 0.5: the training set has 1 sample;" in message, message)
+    check("nothing was replaced", (folder / "notes.txt").read_text(encoding="utf-8") == "do not lose this\n")
+
+
+with tempfile.TemporaryDirectory() as made:
+    for part in (recorded, validated, stopped_early, killed, on_a_terminal, refused):
+        part(pathlib.Path(made))
