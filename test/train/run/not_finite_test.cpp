@@ -133,7 +133,9 @@ TEST(NotFinite, SkippedStepsLeaveEverythingAsItWas) {
           std::size_t i = 0;
           for (const auto& [name, tensor] : trainer.weights()) {
             const std::vector<std::byte> now(tensor.local.data(), tensor.local.data() + tensor.local.bytes());
-            if (result.skipped) EXPECT_EQ(now, before[i]) << name << " in step " << step;
+            if (result.skipped) {
+              EXPECT_EQ(now, before[i]) << name << " in step " << step;
+            }
             before[i++] = now;
           }
         });
