@@ -1,6 +1,6 @@
 #include "partita/distconv/conv.hpp"
 
-#include "distconv/interior.hpp"
+#include "partita/distconv/interior.hpp"
 
 namespace partita {
 

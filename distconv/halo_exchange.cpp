@@ -1,6 +1,6 @@
 #include "partita/distconv/halo_exchange.hpp"
 
-#include "distconv/interior.hpp"
+#include "partita/distconv/interior.hpp"
 
 namespace partita {
 

@@ -1,4 +1,4 @@
-#include "distconv/interior.hpp"
+#include "partita/distconv/interior.hpp"
 
 namespace partita {
 

@@ -13,7 +13,7 @@
 // epoch 1    loss 1.2591  accuracy 38.80%  0.6 s  39 images/s
 // epoch 2    loss 1.0219  accuracy 48.51%  0.6 s  43 images/s
 // epoch 3    loss 0.9581  accuracy 53.91%  0.6 s  41 images/s
-// test  3    loss 1.4180  accuracy 44.22%  0.1 s  131 images/s
+// ...
 // moved      8552 messages, 255217920 bytes by all ranks (predicted 8552, 255217920)
 // memory     19.7 MiB at most on a rank (predicted 19.7 MiB)
 #include <partita/partita.hpp>

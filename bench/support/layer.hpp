@@ -28,7 +28,7 @@ class Layer {
   /// Sums dw over the ranks that hold parts of the sum.
   void sum_dw();
   /// The algorithm, e.g. "stationary-y"; "" if channels are not sharded.
-  const std::string& algorithm() const { return layer()->at.algorithm; }
+  std::string algorithm() const { return layer()->at.algorithm ? std::string(name(*layer()->at.algorithm)) : ""; }
 
  private:
   const LayerPlan& layer() const { return plan_.layers[position]; }

@@ -7,6 +7,25 @@
 
 namespace partita {
 
+namespace {
+
+/// Throws Error unless the name can be the path of a layer's weights in a checkpoint: words separated by single '/'.
+void check_parts(const std::string& name) {
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (part.empty())
+      fail("layer '{}': a '/' in a layer's name must stand between two words, because it is a path in checkpoints",
+           name);
+    if (part == "." || part == "..")
+      fail("layer '{}': a part of a layer's name must not be '{}', because the name is a path in checkpoints", name,
+           part);
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
 Value Model::input(const std::string& name, const Input& input) {
   return layer(name, std::make_shared<InputOperator>(input), {});
 }
@@ -131,6 +150,7 @@ void check_output(const Shape& y, std::span<const Shape> inputs) {
 Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {
   if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
     fail("layer '{}': a layer's name must be a word without blanks, quotes and the characters * ? [ ]", name);
+  check_parts(name);
   if (find(name) >= 0) fail("layer '{}': another layer has this name", name);
   if (op == nullptr) fail("layer '{}': its operator is a null pointer; give it std::make_shared<...>()", name);
   Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size())};

@@ -2,6 +2,7 @@
 #include "partita/base/error.hpp"
 #include "strategies/declare/rules.hpp"
 #include "strategies/plan/check_layouts.hpp"
+#include "strategies/plan/check_names.hpp"
 #include "strategies/plan/stages.hpp"
 
 #include <algorithm>
@@ -362,6 +363,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   const int microbatches = microbatches_of(strategy, workload);
   const Workload one = microbatch_of(workload, microbatches);
   Plan plan = bind_layers(model, strategy, one);
+  check_tensor_names(plan);
   if (workload.batch % microbatches != 0) {
     Workload less = one;
     --less.batch;

@@ -45,6 +45,13 @@ TEST_F(Files, OneOpeningAloneHoldsTheLock) {
   EXPECT_EQ(errno, ENOENT);
 }
 
+TEST_F(Files, ALinkIsNotFollowed) {
+  std::ofstream(file("victim")) << "text";
+  fs::create_symlink("victim", file("link"));
+  EXPECT_EQ(open_locked(file("link")), -1);
+  EXPECT_EQ(errno, ELOOP);
+}
+
 TEST_F(Files, PathsFollowLinksToWhatIsNotThereYet) {
   EXPECT_EQ(real_path(file("a")), file("a"));
   fs::create_symlink("a", file("near"));

@@ -179,7 +179,7 @@ expect("damaged checkpoint", 2, ["--load", "s.toml", "--json", "r.json"], r"s\.t
 
 expect("another seed", 2, ["--load", "w.h5", "--batch", "8", "--seed", "2"], r"w\.h5", 'seed: "1"', '"2"', prepare=checkpoint)
 expect("another model", 1, ["--load", "w.h5", "--batch", "8", "--width", "0.5"],
-       r'w\.h5 has another model: "conv1 = conv\(image\) 32 filters[^"]*", here it is "conv1 = conv\(image\) 16 filters[^"]*"$', prepare=checkpoint)
+       r'w\.h5 has another model: "conv1 = conv\(image\) 32 filters[^"]*", here it is "conv1 = conv\(image\) 16 filters[^"]*"; add --new-run', prepare=checkpoint)
 expect("another data set", 2, ["--load", "w.h5", "--batch", "8", "--samples", "24", "--epochs", "2"], "8 samples", "24", prepare=checkpoint)
 expect("size of real data", 1, ["--data", "fashion-mnist", "--samples", "9"], "synthetic")
 

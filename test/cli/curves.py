@@ -222,7 +222,9 @@ def refused(folder):
                                (["--validate", "0.1", "--patience=-1"], "--patience -1"),
                                (["--log", folder / "notes.txt"], "is not a log of a training"),
                                (["--log", folder / "a.json", "--json", folder / "a.json"], "both name"),
-                               (["--tensorboard", folder / "notes.txt"], "--tensorboard")):
+                               (["--tensorboard", folder / "notes.txt"], "--tensorboard"),
+                               (["--validate", "0.1", "--best", folder / "notes.txt"], "--best .* is not a checkpoint"),
+                               (["--validate", "0.1", "--best", folder / "serial.h5"], "--best .* belongs to another run")):
         message = train(2, *arguments, status=2)
         check(f"refused: {message.strip()}", re.search(pattern, message) and message.count("\n") == 1, message)
     message = train(2, "--validate", "0.5", status=2, options=small(1, 1))

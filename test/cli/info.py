@@ -86,7 +86,7 @@ def test_completion():
         # A terminal in which zsh completes with the file, and shows what it completed.
         status, out, err = run(ZSH_PROGRAM, "-f", "-n", ZSH)
         check("zsh parses its file", status == 0 and err == "", err)
-        script = f"autoload -U compinit && compinit -D && source {ZSH} && print -r -- $_comps[partita]"
+        script = f"autoload -U compinit && compinit -u -D && source {ZSH} && print -r -- $_comps[partita]"
         status, out, err = run(ZSH_PROGRAM, "-f", "-c", script)
         check("zsh loads its file", status == 0 and out == "_partita\n" and err == "", out + err)
     status, _, err = run(PROGRAM, "completion", "fish")

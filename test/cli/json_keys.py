@@ -59,7 +59,8 @@ def documents(folder):
     segments = ["--model", "unet3d", "--size", "16", "--width", "0.25", "--batch", "1", "--data", "synthetic", "--samples", "2"]
     run(1, "train", *segments, "--validate", "0.5", "--save", folder / "s.h5", "--json", folder / "segments.json")
     run(1, "train", *SMALL, "--no-test", "--validate", "test", "--json", folder / "validated.json")
-    written["train"] = [read(f"{name}.json") for name in ("train", "serial", "segments", "validated")]
+    run(1, "train", *SMALL[:-1], "f16", "--no-test", "--json", folder / "f16.json")
+    written["train"] = [read(f"{name}.json") for name in ("train", "serial", "segments", "validated", "f16")]
     run(2, "evaluate", *SMALL, "--strategy", pipeline, "--load", folder / "w.h5", "--json", folder / "evaluate.json")
     run(1, "evaluate", *segments, "--load", folder / "s.h5", "--json", folder / "segmented.json")
     written["evaluate"] = [read("evaluate.json"), read("segmented.json")]

@@ -85,10 +85,10 @@ def test_refused():
             "names of options, which --help lists")
     refused("unknown key on 3 ranks, once", "bacth = 3\n", "run.toml, line 1, column 1: there is no option 'bacth' (did you mean 'batch'?); the keys are the long "
             "names of options, which --help lists", ranks=3)
-    refused("a table", "[train]\nbatch = 3\n", "run.toml, line 1, column 2: there is no option 'train' (did you mean 'rate'?); the keys are the long names of "
+    refused("a table", "[train]\nbatch = 3\n", "run.toml, line 1, column 2: there is no option 'train' (did you mean 'trace'?); the keys are the long names of "
             "options, which --help lists")
-    refused("a bad number", 'batch = "many"\n', "run.toml, line 1, column 9: the argument ('many') for option '--batch' is invalid; --help shows what 'batch' takes")
-    refused("a fraction", "batch = 1.5\n", "run.toml, line 1, column 9: the argument ('1.5') for option '--batch' is invalid; --help shows what 'batch' takes")
+    refused("a bad number", 'batch = "many"\n', "run.toml, line 1, column 9: the argument ('many') for option '--batch' is invalid; write a whole number")
+    refused("a fraction", "batch = 1.5\n", "run.toml, line 1, column 9: the argument ('1.5') for option '--batch' is invalid; write a whole number")
     refused("a switch as a number", "flip = 1\n", "run.toml, line 1, column 8: 'flip' must be true or false")
     refused("a value as a switch", "batch = true\n", "run.toml, line 1, column 9: 'batch' must be a number or a text in quotes, not true or false")
     refused("an array for one value", "batch = [1, 2]\n", "run.toml, line 1, column 9: 'batch' takes one value, not an array")

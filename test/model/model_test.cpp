@@ -129,6 +129,12 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
   expect_error([] { Begun().m.input("a b", {}); }, {"layer 'a b'", "without blanks"});
   expect_error([] { Begun().m.input("a*", {}); }, {"layer 'a*'"});
   expect_error([] { Begun().m.input("", {}); }, {"layer ''"});
+  for (const char* name : {"/a", "a/", "a//b", "/"})
+    expect_error([&] { Begun().m.input(name, {}); }, {fmt::format("layer '{}'", name), "must stand between two words"});
+  for (const char* name : {".", "..", "a/..", "./a", "a/./b"})
+    expect_error([&] { Begun().m.input(name, {}); }, {fmt::format("layer '{}'", name), "must not be '."});
+  for (const char* name : {"a/b", "a.b", "..a/b.."})
+    EXPECT_EQ(error_of([&] { Begun().m.input(name, {.channels = 1, .spatial = {}}); }), "") << name;
   expect_error([] { Begun().m.relu("r", {}); }, {"layer 'r'", "not a layer of this model"});
   expect_error([] { Begun().m.relu("r", {7, "in", "model"}); }, {"layer 'r'", "not a layer of this model"});
   const Begun begun;

@@ -25,6 +25,11 @@ struct Traffic {
     bytes += other.bytes;
     return *this;
   }
+  Traffic& operator-=(const Traffic& other) {
+    messages -= other.messages;
+    bytes -= other.bytes;
+    return *this;
+  }
   bool operator==(const Traffic&) const = default;
 };
 

@@ -136,6 +136,12 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
+/// An AgreedError that ends a run after it has begun: the exit status is 3.
+class RunFailed : public AgreedError {
+ public:
+  using AgreedError::AgreedError;
+};
+
 /// Calls f on every rank. If f throws an exception on some ranks, every rank throws AgreedError with the message of the
 /// lowest of them (message_of_exception). Collective: every rank of `comm` calls it.
 /// @pre f does not communicate.

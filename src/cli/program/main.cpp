@@ -7,6 +7,7 @@
 #include "src/cli/program/man_page.hpp"
 #include "src/cli/program/verb_options.hpp"
 #include "src/cli/support/command_line.hpp"
+#include "src/cli/support/lasting_output.hpp"
 #include "src/cli/support/options.hpp"
 #include "src/cli/support/threads.hpp"
 #include "src/cli/verbs/calibrate/calibrate.hpp"
@@ -36,17 +37,19 @@ constexpr int user_error = 2, run_failed = 3;
 
 /// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
 void complain(std::string_view message) {
-  fmt::print(stderr, "partita: {}\n", isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n')));
+  const auto shown = isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n'));
+  std::fputs(fmt::format("partita: {}\n", shown).c_str(), stderr);  // fmt::print would throw if that is full
   std::fflush(stderr);
 }
 
 void print_note(const cli::CommandWords& line) {
-  if (!line.note().empty()) fmt::print(stderr, "note: {}\n", line.note());
+  if (!line.note().empty()) std::fputs(fmt::format("note: {}\n", line.note()).c_str(), stderr);
 }
 
 /// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
 /// rank where it occurs.
 int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
+  cli::outlast_full_output();
   int argc = line.count();
   char** argv = line.words();
   MpiSession session(argc, argv);
@@ -70,6 +73,9 @@ int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
     }
     if (world.rank() == 0) fmt::print("{}", answer);
     return 0;
+  } catch (const RunFailed& error) {
+    if (world.rank() == 0) complain(error.what());
+    return session.returns(run_failed);
   } catch (const AgreedError& error) {
     if (world.rank() == 0) complain(line.with_place(error.what()));
     return session.returns(user_error);

@@ -14,6 +14,8 @@ namespace {
 
 namespace po = boost::program_options;
 
+constexpr const char* revised = "2026-11-24";  // when the fixed text of the page was last changed
+
 /// Escapes text for troff: backslashes, dashes (which would become hyphens), and a dot or quote that begins a line.
 std::string escaped(const std::string& text) {
   std::string out;
@@ -80,14 +82,15 @@ std::string print_man_page(const std::string& program, const std::vector<VerbOpt
   std::transform(title.begin(), title.end(), title.begin(),
                  [](char c) { return static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
   std::string text = fmt::format(
-      ".\\\" Written by `{0} man`.\n.TH {1} 1 \"\" \"Partita {2}\" \"User Commands\"\n.SH NAME\n{0} \\- trains neural "
+      ".\\\" Written by `{0} man`.\n.TH {1} 1 \"{3}\" \"Partita {2}\" \"User Commands\"\n.SH NAME\n{0} \\- trains "
+      "neural "
       "networks partitioned over many processors, and predicts the cost\n.SH SYNOPSIS\n\\fB{0}\\fR \\fIVERB\\fR "
       "[\\fIoptions\\fR]\n.SH DESCRIPTION\nThe verb says what to do. \\fB{0}\\fR \\fIVERB\\fR \\fB\\-\\-help\\fR "
       "prints its "
       "options, \\fB{0} \\-\\-version\\fR the version. A file of options (\\fB\\-\\-options\\fR) is TOML: its keys are "
       "the long "
       "names of options, arrays give several values, and true or false sets a switch.\n.SH VERBS\n",
-      escaped(program), escaped(title), version);
+      escaped(program), escaped(title), version, revised);
   for (const auto& verb : verbs) text += print_verb(verb, program);
   return text + ending;
 }

@@ -1,9 +1,11 @@
 #include "src/cli/support/command_line.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/types.hpp"
 
-#include <string>
-#include <vector>
+#include <cstdint>
+#include <string_view>
+#include <typeinfo>
 
 namespace partita::cli {
 
@@ -19,12 +21,36 @@ std::vector<std::string> dashed_names(const po::options_description& all) {
   return names;
 }
 
+/// What kind of value the option takes; "" for a text.
+std::string_view kind_of(const po::option_description& option) {
+  const auto* typed = dynamic_cast<const po::typed_value_base*>(option.semantic().get());
+  if (typed == nullptr) return "";
+  const std::type_info& type = typed->value_type();
+  if (type == typeid(int) || type == typeid(Index) || type == typeid(std::uint64_t)) return "a whole number";
+  if (type == typeid(std::vector<int>) || type == typeid(std::vector<Index>)) return "whole numbers";
+  return type == typeid(double) ? "a number" : "";
+}
+
+/// Throws Error for a bad value or a wrong use of an option. Says what kind of value the option takes, if that helps.
+[[noreturn]] void refuse_value(const po::error& error, const po::options_description& all) {
+  constexpr std::size_t most = 300;  // a longer value would hide the message
+  std::string what = error.what();
+  if (const auto* named = dynamic_cast<const po::error_with_option_name*>(&error); named != nullptr) {
+    const std::string name = named->get_option_name();
+    if (what.size() > most) what = fmt::format("the argument for option '{}' is invalid", name);
+    const auto* option = name.starts_with("--") ? all.find_nothrow(name.substr(2), false) : nullptr;
+    if (option != nullptr && dynamic_cast<const po::validation_error*>(&error) != nullptr && !kind_of(*option).empty())
+      fail("{}; write {}", what, kind_of(*option));
+  }
+  fail("{}; --help lists the options", what);
+}
+
 /// Throws Error for the first word that belongs to no option. The word may lack its dashes.
 void refuse_words(const po::parsed_options& parsed, const po::options_description& all) {
   for (const auto& option : parsed.options)
     if (option.string_key.empty() && !option.value.empty()) {
       const std::string& word = option.value.front();
-      const std::string near = word.size() < 3 ? "" : did_you_mean("--" + word, dashed_names(all));
+      const std::string near = word.size() < 4 ? "" : did_you_mean("--" + word, dashed_names(all));
       fail("the word '{}' belongs to no option{}; --help shows how to write the command", word, near);
     }
 }
@@ -70,7 +96,7 @@ po::variables_map read_command_line(int argc, char** argv, const po::options_des
     fail("there is no option '{}'{}; --help lists the options", error.get_option_name(),
          did_you_mean(error.get_option_name(), dashed_names(all)));
   } catch (const po::error& error) {
-    fail("{}; --help lists the options", error.what());
+    refuse_value(error, all);
   }
   return values;
 }
@@ -92,7 +118,7 @@ void check_option(const std::string& name, const std::vector<std::string>& value
     po::variables_map unused;
     po::store(po::command_line_parser(option_words(name, values)).options(all).style(exact).run(), unused);
   } catch (const po::error& error) {
-    fail("{}", error.what());
+    refuse_value(error, all);
   }
 }
 

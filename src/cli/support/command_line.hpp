@@ -30,7 +30,7 @@ boost::program_options::variables_map read_command_line(int argc, char** argv,
 
 /// Returns the words of a command line that give an option these values: "--NAME=VALUE" for each, "--NAME" for none.
 std::vector<std::string> option_words(const std::string& name, const std::vector<std::string>& values);
-/// Throws Error with Boost's sentence if an option cannot have these values.
+/// Throws Error if an option cannot have these values.
 void check_option(const std::string& name, const std::vector<std::string>& values,
                   const boost::program_options::options_description& all);
 

@@ -22,7 +22,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Texts {  // values that are parsed after Boost has read them
-  std::string dtype = "f32", decay = "none", method = "sgd", memory_limit;
+  std::string dtype = "f32", decay = "none", method = "sgd", memory_limit, on_nan = "stop";
 };
 
 /// `plan` has no options for a strategy, because it searches for one. `calibrate` has no memory limit, because it runs
@@ -123,10 +123,12 @@ po::options_description optimizer_options(Options& o, Texts& texts) {
       "number of first steps over which the learning rate rises linearly to its peak");
   add("decay", po::value(&texts.decay)->default_value(texts.decay)->value_name("KIND"),
       "how the learning rate falls to 0 from the end of the warm-up to the last step: none, linear or cosine");
+  add("decay-steps", po::value(&t.decay_steps)->value_name("STEP"),
+      "step at which the decay reaches 0; default: the last step, or that of the training that --load continues");
   return group;
 }
 
-po::options_description train_options(Options& o) {
+po::options_description train_options(Options& o, Texts& texts) {
   auto& t = o.trainer;
   po::options_description group("Training");
   auto add = group.add_options();
@@ -143,6 +145,15 @@ po::options_description train_options(Options& o) {
   add("trace", po::value(&o.trace)->value_name("FILE"),
       "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
+  add("save-every", po::value(&o.save_every)->value_name("STEPS"),
+      "with --save: also write it after every STEPS steps");
+  add("overwrite", po::bool_switch(&o.overwrite), "let --save replace a checkpoint of another run");
+  add("new-run", po::bool_switch(&o.new_run),
+      "take only the weights of --load FILE, for a new training: with another batch, seed, optimizer or data set");
+  add("skip", po::value(&o.skip)->composing()->value_name("PATTERN"),
+      "with --new-run: do not load the layers whose names match, e.g. \"fc*\"; may be repeated");
+  add("on-nan", po::value(&texts.on_nan)->default_value(texts.on_nan)->value_name("WHAT"),
+      "if the loss or a gradient is not finite: stop, or skip (leave the weights as they are in this step)");
   add("write-options", po::value(&o.write_options)->value_name("FILE"),
       "write all options of this run to FILE, which --options reads");
   return group;
@@ -227,9 +238,19 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
     if (o.verb == "calibrate") all.add(calibrate_options(o)).add(measure_options(o));
   } else {
     all.add(run_options(o, texts));
-    if (o.verb == "train") all.add(price_options(o)).add(optimizer_options(o, texts)).add(train_options(o)).add(watch_options(o.watch));
+    if (o.verb == "train")
+      all.add(price_options(o))
+          .add(optimizer_options(o, texts))
+          .add(train_options(o, texts))
+          .add(watch_options(o.watch));
   }
   return all;
+}
+
+OnNan parse_on_nan(const std::string& text) {
+  if (text == "stop") return OnNan::stop;
+  if (text == "skip") return OnNan::skip;
+  fail("--on-nan {}: write stop or skip", text);
 }
 
 /// The options file that describes this run, for --write-options.
@@ -250,6 +271,9 @@ void check(const Options& o) {
   if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
   if (o.trainer.epochs < 1) fail("--epochs {}: it must be 1 or more", o.trainer.epochs);
   if (o.trainer.steps < 0) fail("--steps {}: it must be 0 (all) or more", o.trainer.steps);
+  if (o.trainer.decay_steps < 0) fail("--decay-steps {}: it must be 0 (the last step) or more", o.trainer.decay_steps);
+  if (o.save_every < 0) fail("--save-every {}: it must be 0 (only after epochs) or more", o.save_every);
+  if (o.save_every > 0 && o.save.empty()) fail("--save-every {}: it needs --save FILE", o.save_every);
   check_threads(o.trainer.threads);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
   if (o.wait_note < 0) fail("--wait-note {}: it must be 0 (never) or more", o.wait_note);
@@ -285,6 +309,11 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     answer = text.str();
     return std::nullopt;
   }
+  options.words.assign(argv, argv + argc);
+  for (const auto& [name, value] : values)
+    if (!value.defaulted()) options.given.insert(name);
+  options.trainer.data = options.data;
+  options.trainer.on_nan = parse_on_nan(texts.on_nan);
   options.trainer.dtype = parse_dtype(texts.dtype);
   if (!texts.memory_limit.empty()) options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";

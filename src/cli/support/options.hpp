@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,10 @@ struct Options {
   TrainerOptions trainer;
   std::string json, save, load, trace;  ///< files; "" for none
   WatchOptions watch;                   ///< train
+  bool new_run = false;                 ///< take weights alone from the checkpoint
+  std::vector<std::string> skip;        ///< with new_run: patterns of layers whose weights are not loaded
+  bool overwrite = false;               ///< replace a checkpoint of another run
+  Index save_every = 0;                 ///< steps between checkpoints; 0: only after epochs
   std::string write_options;            ///< train: the file for all options of this run; "" for none
   std::string options_text;             ///< train: what goes into that file
   int timeout = 600;                    ///< seconds that a rank waits for other ranks at most; 0: no limit
@@ -55,6 +60,8 @@ struct Options {
   int examined = PlannerOptions().examined;          ///< plan: number of candidates to bind and price exactly
   std::vector<std::string> kinds = default_kinds();  ///< plan: pipeline schedules to try
   std::vector<std::string> why_not;                  ///< plan: rules to price with the best strategy
+  std::vector<std::string> words;                    ///< the command line, with the name of the program
+  std::set<std::string> given;                       ///< names of the options that the command line gives
   std::string why;                                   ///< explain: the layer whose predicted times are explained
 };
 

@@ -96,7 +96,7 @@ std::optional<FileOption> read_option(const Source& source, const toml::key& key
   try {
     check_option(name, option.values, all);
   } catch (const Error& error) {
-    source.refuse(node, "{}; --help shows what '{}' takes", error.what(), name);
+    source.refuse(node, "{}", error.what());
   }
   return option;
 }

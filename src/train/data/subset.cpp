@@ -23,9 +23,9 @@ class Subset final : public Dataset {
   void hold_targets(std::span<const Index> samples, const Box& box) override {
     whole_->hold_targets(of_whole(samples), box);
   }
-  Index held_bytes() const override { return whole_->held_bytes() + list_bytes(); }
+  Index held_bytes() const override { return whole_->held_bytes() + own_bytes(); }
   Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
-    return whole_->bytes_to_hold(samples, box, targets, target_box) + list_bytes();
+    return whole_->bytes_to_hold(samples, box, targets, target_box) + own_bytes();
   }
   bool needs_announcement() const override { return whole_->needs_announcement(); }
   void read(Index sample, const Box& box, std::span<float> out) const override {
@@ -38,7 +38,7 @@ class Subset final : public Dataset {
   std::string label_beyond(Index classes) const override { return whole_->label_beyond(classes); }
 
  private:
-  Index list_bytes() const { return static_cast<Index>(samples_.size() * sizeof(Index)); }
+  Index own_bytes() const { return static_cast<Index>(samples_.capacity() * sizeof(Index)); }
   Index of_whole(Index sample) const {
     require(sample >= 0 && sample < size(), "the subset has the sample");
     return samples_[static_cast<std::size_t>(sample)];

@@ -85,6 +85,7 @@ Checksums Checksums::read(int file) {
   read_all(file, std::as_writable_bytes(std::span(numbers)), static_cast<off_t>(size));
   if (crc_of(0, std::as_bytes(std::span(numbers))) != end[1]) fail("the checksums themselves are damaged");
   Checksums sums;
+  sums.identity_ = all << 32 ^ end[1];
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Array array{numbers[3 * i], numbers[3 * i + 1], numbers[3 * i + 2]};

@@ -27,6 +27,8 @@ class Checksums {
   static Checksums read(int file);
   /// Checks every `step`th array from `first` on. Throws Error if an array does not match its checksum.
   void verify(int file, std::size_t first, std::size_t step) const;
+  /// After `read`: a number that differs, almost surely, for files of other content.
+  std::uint64_t identity() const { return identity_; }
 
  private:
   struct Array {
@@ -35,6 +37,7 @@ class Checksums {
   std::uint64_t rest(int file, std::uint64_t size) const;
 
   std::vector<Array> arrays_;  // in the order of the file
+  std::uint64_t identity_ = 0;
 };
 
 }  // namespace partita

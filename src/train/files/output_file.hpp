@@ -67,7 +67,9 @@ class OutputFile {
     const std::string name = "/proc/self/fd/" + std::to_string(*memory_);
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
     check(H5Pset_fapl_stdio(access));  // the default driver asks for the real path, but memory has none
-    file_ = Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
+    const Handle root(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+    check(H5Pset_obj_track_times(root, false));  // equal content gives equal files
+    file_ = Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, root, access), H5Fclose);
   }
 
   /// Creates a data set, and the groups in its name.
@@ -75,6 +77,7 @@ class OutputFile {
     const Handle groups(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
     check(H5Pset_create_intermediate_group(groups, 1));
     const Handle placed(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    check(H5Pset_obj_track_times(placed, false));
     check(H5Pset_alloc_time(placed, H5D_ALLOC_TIME_EARLY));
     check(H5Pset_fill_time(placed, H5D_FILL_TIME_NEVER));
     return {H5Dcreate2(file_, name.c_str(), type, space, groups, placed, H5P_DEFAULT), H5Dclose};
@@ -124,15 +127,20 @@ class OutputFile {
   }
 
  private:
-  /// Opens the partial file and locks it. Removes what a killed writer left. Throws Error if another process is
-  /// writing.
+  /// Opens the partial file and locks it. Removes what a killed writer left. Gives it the permissions of the file that
+  /// it will replace, before it has any content. Throws Error if another process is writing, or if the partial file is
+  /// a link: it would change another file.
   void open_alone() {
     struct stat there {};
-    if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
+    const bool exists = stat(path_.c_str(), &there) == 0;
+    if (exists && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
       throw Error("its path names something that is not a regular file");
-    const int file = open_locked(partial_);
+    const bool replaces = exists && S_ISREG(there.st_mode);
+    const int file = replaces ? open_locked(partial_, S_IRUSR | S_IWUSR) : open_locked(partial_);
     if (file < 0 && errno == EWOULDBLOCK) throw Error("another run is writing it now");
+    if (file < 0 && errno == ELOOP) throw Error("it is a symbolic link; remove it");
     disk_.emplace(file);
+    if (replaces && fchmod(*disk_, there.st_mode & 07777) != 0) fail_system();
     if (ftruncate(*disk_, 0) != 0) fail_system();
   }
 

@@ -3,11 +3,13 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <future>
 #include <optional>
 #include <set>
 
 #include "src/train/files/hdf5.hpp"
+#include "src/train/files/long_work.hpp"
 #include "src/train/files/output_file.hpp"
 #include "src/train/run/logical_order.hpp"
 
@@ -85,6 +87,9 @@ class Writer {
  public:
   explicit Writer(const std::string& path) : path_(path), file_(path) {}
 
+  /// Throws Error if the path names a file that somebody else wrote.
+  void check_replaceable() const;
+
   void create(const std::map<std::string, std::string>& attributes) {
     const Session session;
     hdf5::explained(in("cannot create '" + file_.partial() + "'"), [&] { file_.create(); });
@@ -125,16 +130,29 @@ class Writer {
 /// A checkpoint that is being read. It must be created and used inside one session.
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
-    hdf5::explained(in("cannot open it"), [&] { bytes_.emplace(open(path.c_str(), O_RDONLY | O_CLOEXEC)); });
-    const htri_t is_hdf5 = hdf5::explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(path.c_str())); });
+  /// Reads the open file `bytes`. `path` is its name for messages.
+  /// @pre `bytes` outlives the reader.
+  Reader(const std::string& path, const Descriptor& bytes) : path_(path), bytes_(bytes) {
+    const std::string name = "/proc/self/fd/" + std::to_string(bytes);
+    const htri_t is_hdf5 = hdf5::explained(in("cannot read it"), [&] { return check(H5Fis_hdf5(name.c_str())); });
     if (is_hdf5 == 0) fail("checkpoint '{}' is not an HDF5 file", path);
     hdf5::explained(in("it is damaged"), [&] {
-      checksums_ = Checksums::read(*bytes_);
-      file_ = hdf5::open_to_read(path);
+      checksums_ = Checksums::read(bytes_);
+      file_ = hdf5::open_to_read(name);
       check(H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_INC, add_name, &names_));
     });
     check_version();
+  }
+
+  std::uint64_t identity() const { return checksums_.identity(); }
+
+  /// Returns the shape of each tensor.
+  std::map<std::string, std::string> shapes() const {
+    std::map<std::string, std::string> shapes;
+    for (const auto& name : names_)
+      hdf5::explained(in("cannot read tensor '" + name + "'"),
+                      [&] { shapes[name] = shape_of(hdf5::open_data(file_, name), name); });
+    return shapes;
   }
 
   std::map<std::string, std::string> attributes() const {
@@ -174,7 +192,7 @@ class Reader {
   /// Throws Error if the elements that `rank` checks are damaged; `ranks` ranks share the work. Calls no HDF5 function.
   void verify(int rank, int ranks) const {
     hdf5::explained(in("it is damaged"), [&] {
-      checksums_.verify(*bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks));
+      checksums_.verify(bytes_, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks));
     });
   }
 
@@ -218,38 +236,70 @@ class Reader {
   }
 
   std::string path_;
-  std::optional<Descriptor> bytes_;
+  const Descriptor& bytes_;
   Checksums checksums_;
   Handle file_;
   std::vector<std::string> names_;
 };
 
-}  // namespace
-
-void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
-                     const std::map<std::string, std::string>& attributes, Communicator& world) {
-  check_tensors(path, tensors, world.rank());
-  std::optional<Writer> writer;  // rank 0 writes
-  if (world.rank() == 0) writer.emplace(path);
-  agree_or_throw(world, [&] {
-    if (writer) writer->create(attributes);
-  });
-  for (const auto& named : tensors) {
-    const Tensor whole = collect(named.tensor, world);
-    agree_or_throw(world, [&] {
-      if (writer) writer->write(named, whole);
-    });
-  }
-  agree_or_throw(world, [&] {
-    if (writer) writer->commit();
-  });
+/// Opens a checkpoint's file. Throws Error if it cannot.
+int open_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) hdf5::explained("checkpoint '" + path + "': cannot open it", [] { fail_system(); });
+  return file;
 }
 
-void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world) {
-  check_tensors(path, tensors, world.rank());
-  agree_or_throw(world, [&] {
+void Writer::check_replaceable() const {
+  struct stat there {};
+  if (stat(path_.c_str(), &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0) return;
+  try {
+    static_cast<void>(CheckpointFile(path_));
+  } catch (const Error& error) {
+    fail("'{}' is not a checkpoint of Partita, so it is not replaced; save to another name, or remove it ({})", path_,
+         error.what());
+  }
+}
+
+}  // namespace
+
+struct CheckpointFile::Opened {
+  explicit Opened(const std::string& name) : path(name), bytes(open_file(name)) {
     const Session session;
-    const Reader reader(path);
+    const Reader reader(path, bytes);
+    attributes = reader.attributes();
+    tensors = reader.shapes();
+    identity = reader.identity();
+  }
+
+  std::string path;
+  Descriptor bytes;
+  std::map<std::string, std::string> attributes, tensors;
+  std::uint64_t identity = 0;
+};
+
+CheckpointFile::CheckpointFile(const std::string& path) : opened_(std::make_unique<const Opened>(path)) {}
+CheckpointFile::~CheckpointFile() = default;
+CheckpointFile::CheckpointFile(CheckpointFile&&) noexcept = default;
+CheckpointFile& CheckpointFile::operator=(CheckpointFile&&) noexcept = default;
+const std::string& CheckpointFile::path() const { return opened_->path; }
+const std::map<std::string, std::string>& CheckpointFile::attributes() const { return opened_->attributes; }
+const std::map<std::string, std::string>& CheckpointFile::tensors() const { return opened_->tensors; }
+std::uint64_t CheckpointFile::identity() const { return opened_->identity; }
+
+void CheckpointFile::load(const std::vector<NamedTensor>& tensors, Communicator& world) const {
+  check_tensors(path(), tensors, world.rank());
+  std::array<double, 2> extremes{static_cast<double>(identity() & 0xFFFFFFFFU), 0};
+  extremes[1] = -extremes[0];
+  world.all_reduce(extremes.data(), 2, DType::f64, ReduceOp::max, {}).wait();
+  if (extremes[0] != -extremes[1])
+    throw AgreedError(
+        fmt::format("checkpoint '{}': the ranks opened different files of this name; load it again when no run is "
+                    "saving to it, and "
+                    "from a folder that all nodes share",
+                    path()));
+  agree_on_long_work(world, [&] {
+    const Session session;
+    const Reader reader(path(), opened_->bytes);
     for (const auto& named : tensors) reader.check_tensor(named);
     auto verified = std::async(std::launch::async, [&] { reader.verify(world.rank(), world.size()); });
     for (const auto& named : tensors) reader.read(named);
@@ -257,9 +307,34 @@ void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& te
   });
 }
 
+void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
+                     const std::map<std::string, std::string>& attributes, Communicator& world) {
+  check_tensors(path, tensors, world.rank());
+  std::optional<Writer> writer;  // rank 0 writes
+  if (world.rank() == 0) writer.emplace(path);
+  agree_or_throw(world, [&] {
+    if (writer) writer->check_replaceable();
+    if (writer) writer->create(attributes);
+  });
+  for (const auto& named : tensors) {
+    const Tensor whole = collect(named.tensor, world);
+    agree_on_long_work(world, [&] {
+      if (writer) writer->write(named, whole);
+    });
+  }
+  agree_on_long_work(world, [&] {
+    if (writer) writer->commit();
+  });
+}
+
+void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world) {
+  std::optional<CheckpointFile> file;
+  agree_or_throw(world, [&] { file.emplace(path); });
+  file->load(tensors, world);
+}
+
 std::map<std::string, std::string> checkpoint_attributes(const std::string& path) {
-  const Session session;
-  return Reader(path).attributes();
+  return CheckpointFile(path).attributes();
 }
 
 }  // namespace partita

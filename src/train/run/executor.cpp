@@ -4,8 +4,12 @@
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
 #include "partita/train/run/run_memory.hpp"
+#include "src/train/run/inspector.hpp"
 #include "src/train/run/stage_exchange.hpp"
+#include "src/train/run/step_guard.hpp"
 #include "src/train/run/weight_update.hpp"
+
+#include <cmath>
 
 namespace partita {
 
@@ -84,6 +88,9 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   for (const StepOp& op : program_.first_ops()) perform({}, op, read, rate);
   for (std::size_t i = 0; i < actions(); ++i) {
     const Action& action = program_.actions()[i];
+    const bool updates = action.kind == Action::Kind::step;  // these actions are the last ones of every stage
+    if (updates && inspector_ != nullptr) update_->show_sums(*inspector_);
+    if (updates && !may_update(program_.actions()[i - 1])) break;
     const auto ops = program_.ops(i);
     auto& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
     if ((action.is_compute() || action.is_transfer()) && m.outputs.empty()) m = begin(action.microbatch);
@@ -99,12 +106,48 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   return result_;
 }
 
+/// Called before each update; `before` is the action before it. Asks the guard before the first update. Returns false,
+/// and ends the step, if the weights must stay as they are.
+bool Executor::may_update(const Action& before) {
+  StepGuard* guard = context_.guard;
+  if (before.kind == Action::Kind::step || (guard == nullptr && inspector_ == nullptr)) return true;
+  if (inspector_ == nullptr) {
+    const auto verdict = guard->decide(std::isfinite(result_.loss), update_->finite());
+    if (verdict == StepGuard::Verdict::update) return true;
+    failed_ = verdict == StepGuard::Verdict::fail;
+    if (guard->may_skip()) update_->restore_statistics();
+  }
+  update_->drop();
+  result_.skipped = true;
+  return false;
+}
+
+std::string Executor::inspect(const Reader& read, Index step) {
+  Inspector inspector(plan_, context_.parameters);
+  inspector_ = &inspector;
+  run(read, step, 0);
+  inspector_ = nullptr;
+  return inspector.first(context_.world);
+}
+
 void Executor::start_step(Index step) {
   step_ = step;
+  failed_ = false;
+  if (context_.guard != nullptr && plan_.workload.training) start_guarded();
   result_ = {};
   for (auto& m : microbatches_) m = {};
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
     replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
+}
+
+/// Prepares for a step that the guard may skip.
+void Executor::start_guarded() {
+  if (context_.guard->may_skip() && inspector_ == nullptr) update_->keep_statistics();
+  const double scale = context_.guard->scale();
+  update_->unscale(scale);
+  for (auto& runners : replicas_)
+    for (auto* runner : {runners.full.get(), runners.remainder.get()})
+      if (runner != nullptr) runner->scale_loss(scale);
 }
 
 Microbatch Executor::begin(int microbatch) const {
@@ -160,7 +203,7 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
     case sum_zero_gradients: return update_->start_with_zeros(action.group);
     case finish_sums: Profile::layer("gradients"); return update_->finish();
     case add_replicas: return update_->add_replicas(action.group);
-    case update: Profile::layer("optimizer"); return update_->step(action.group, {rate, step_});
+    case update: Profile::layer("optimizer"); return update_->step(action.group, {rate, updates()});
     case send_output:
     case receive_input:
     case send_gradient:
@@ -171,7 +214,12 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
     case finish_outputs:
       for (auto& each : microbatches_) StageExchange::finish_outputs(each);
       return;
-    case share_loss: result_ = stages_->share(result_); return;
+    case share_loss: {
+      const bool skipped = result_.skipped;
+      result_ = stages_->share(result_);
+      result_.skipped = skipped;
+      return;
+    }
     default: return perform_on_layer(action, op);
   }
 }
@@ -181,6 +229,7 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   const auto& layers = plan_.layers_of(action.microbatch);
   Profile::layer(layers[static_cast<std::size_t>(op.layer)].name);
   runner(action).run(op, m, replicas_[static_cast<std::size_t>(action.replica)].states, step_);
+  if (inspector_ != nullptr) inspector_->look(op, m);
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
     if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(action.microbatch)] = m.work.x[0];
     if (observer_) observer_(action.microbatch, m.work.x[0], m.batch.target);
@@ -188,6 +237,9 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
     result_.accuracy += m.result.accuracy * m.share;
   }
 }
+
+/// The number of updates before this step.
+Index Executor::updates() const { return step_ - (context_.guard == nullptr ? 0 : context_.guard->state().skipped()); }
 
 /// Frees the tensors of the previous microbatch in an evaluation, which has no backward that would free them.
 void Executor::free_previous(int microbatch) {

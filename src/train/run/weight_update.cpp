@@ -1,8 +1,25 @@
 #include "src/train/run/weight_update.hpp"
 
 #include "partita/base/profile.hpp"
+#include "src/train/run/inspector.hpp"
+
+#include <algorithm>
 
 namespace partita {
+
+namespace {
+
+void scale_by(const Tensor& tensor, double factor) {
+  for (float& value : std::span(tensor.as<float>(), static_cast<std::size_t>(tensor.volume())))
+    value *= static_cast<float>(factor);
+}
+
+/// The part of `count` elements that this rank of a group looks at.
+Interval balanced_part(Index count, const Communicator& group) {
+  return {count * group.rank() / group.size(), count * (group.rank() + 1) / group.size()};
+}
+
+}  // namespace
 
 WeightUpdate::WeightUpdate(const RunContext& context, Stream stream)
     : plan_(context.plan),
@@ -26,6 +43,7 @@ void WeightUpdate::start_bucket(std::size_t b) {
   const Timed timed(Profile::Part::exchange);
   const Bucket& bucket = plan_.buckets[b];
   const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype));
+  if (unscale_ != 1) scale_by(dw, unscale_);
   sums_[b] = dw;
   if (bucket.axes == 0 || dw.volume() == 0) return;
   Communicator& group = grid_.along(bucket.axes);
@@ -64,12 +82,51 @@ void WeightUpdate::start_with_zeros(int group) {
     }
 }
 
-/// Calls visit(weight) for every weight of a layer that is not trained.
+/// Calls visit(weight) for every weight of a layer that is not trained; for none if the layer is on another stage.
 template <class Visit>
 void WeightUpdate::each_statistic(int layer, Visit&& visit) {
   const auto i = static_cast<std::size_t>(layer);
+  if (parameters_.layer(i).master.empty()) return;
   for (std::size_t w = 0; w < plan_.layers[i]->weights.size(); ++w)
     if (!plan_.layers[i]->weights[w].trained) visit(parameters_.layer(i).master[w].local);
+}
+
+bool WeightUpdate::finite() const {
+  for (std::size_t b = 0; b < sums_.size(); ++b) {
+    const Tensor& sum = sums_[b];
+    if (!sum || sum.volume() == 0) continue;
+    const auto& bucket = plan_.buckets[b];
+    const bool equal = !plan_.sharded_optimizer && bucket.axes != 0;
+    Interval mine{0, sum.volume()};
+    if (equal) mine = balanced_part(sum.volume(), grid_.along(bucket.axes));
+    if (!is_finite(Tensor::view(sum, mine.lo, "F", Box(Shape{{'F', mine.extent()}})))) return false;
+  }
+  return true;
+}
+
+void WeightUpdate::show_sums(Inspector& inspector) const {
+  for (std::size_t b = 0; b < sums_.size(); ++b)
+    if (sums_[b]) inspector.look_at_sum(plan_.buckets[b].last(), sums_[b]);
+}
+
+void WeightUpdate::drop() {
+  for (auto& sum : sums_) sum = {};
+}
+
+void WeightUpdate::keep_statistics() {
+  statistics_.clear();
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+    each_statistic(static_cast<int>(i),
+                   [&](const Tensor& w) { statistics_.emplace_back(w.data(), w.data() + w.bytes()); });
+}
+
+void WeightUpdate::restore_statistics() {
+  auto kept = statistics_.begin();
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+    each_statistic(static_cast<int>(i), [&](const Tensor& w) {
+      std::copy(kept->begin(), kept->end(), w.data());
+      ++kept;
+    });
 }
 
 void WeightUpdate::add_replicas(int group) {

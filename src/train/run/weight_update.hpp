@@ -4,9 +4,12 @@
 #include "partita/train/run/layer_runner.hpp"
 #include "src/train/run/update.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace partita {
+
+class Inspector;
 
 /// Sums the gradients of a step's buckets and updates their weights:
 ///
@@ -35,6 +38,18 @@ class WeightUpdate {
   void add_replicas(int group);
   /// Sets a layer's running statistics to zero.
   void clear_statistics(int layer);
+  /// Multiplies the gradients by 1/scale, in the master dtype, before they are summed. `scale` is a power of two.
+  void unscale(double scale) { unscale_ = 1 / scale; }
+  /// After the sums: true if this rank's part of them is finite. Of equal sums, each rank looks at another part.
+  bool finite() const;
+  /// Shows the sums to an inspector.
+  void show_sums(Inspector& inspector) const;
+  /// Ends a step without an update.
+  void drop();
+  /// Keeps the running statistics, for a step that may be skipped.
+  void keep_statistics();
+  /// Gives the running statistics the values that they had when they were kept.
+  void restore_statistics();
   /// Updates every weight of a group of layers.
   void step(int group, Moment moment);
 
@@ -58,6 +73,8 @@ class WeightUpdate {
   std::vector<Tensor> sums_;  // by bucket: summed gradients for the update, this rank's share in the master dtype
   std::vector<Tensor> kept_;  // buffers of the collectives in traveling_
   std::vector<Request> traveling_;
+  double unscale_ = 1;
+  std::vector<std::vector<std::byte>> statistics_;  // as keep_statistics() found them
 };
 
 }  // namespace partita

@@ -68,7 +68,7 @@ TEST(Progress, IsSparseInAFile) {
 }
 
 TEST(Progress, MovesOnATerminal) {
-  EXPECT_EQ(shown(true, 41, 0.05).size(), 20U) << "10 times a second";
+  EXPECT_EQ(shown(true, 41, 0.0625).size(), 20U) << "at most 10 times a second: every second step";
   EXPECT_EQ(shown(true, 5, 0.3), (std::vector<Index>{2, 3, 4, 5}));
 }
 

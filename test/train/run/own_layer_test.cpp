@@ -19,10 +19,11 @@ namespace {
 struct DiffusionTimes {
   double compute = 0;
   double forward = 0;   ///< from the start of forward to the end of it
-  double backward = 0;  ///< from the start of x's or dy's gradient exchange to the end of backward_data
+  double backward = 0;  ///< from the start of start_backward to the end of backward_data
 };
 
-/// The layer, on tensors of N C H. With `times` it sleeps while it computes, and notes how long its passes took.
+/// The layer, on tensors of N C H W with one column. With `times` it sleeps while it computes, and notes how long its
+/// passes took.
 class Diffusion final : public DiffusionRule<CustomLayer> {
  public:
   explicit Diffusion(HaloOverlap overlap, bool dy_halo = true, std::array<DiffusionTimes, 2>* times = nullptr)
@@ -70,7 +71,7 @@ class Diffusion final : public DiffusionRule<CustomLayer> {
   }
 
  private:
-  using Place = std::array<Index, max_dims>;  // n, c, h
+  using Place = std::array<Index, max_dims>;  // n, c, h and, always 0, w
 
   template <class F>
   static void for_each(const Box& box, F&& f) {
@@ -112,7 +113,7 @@ constexpr HaloOverlap all_halos{.x = true, .dy = true, .dx = true};
 /// The layer between two others, on rows of H.
 Model with_layer(const std::shared_ptr<const Operator>& layer, Index rows) {
   Model m("own layer");
-  auto t = m.input("in", {.channels = 3, .spatial = {rows}});
+  auto t = m.input("in", {.channels = 3, .spatial = {rows, 1}});
   t = m.conv("a", t, {.filters = 4, .kernel = 1});
   t = m.layer("own", layer, {t});
   m.mean_squared_error("loss", t);

@@ -30,8 +30,9 @@ struct KernelCall {
   const Tensor& target;  ///< this rank's part of what the loss compares its input with
   std::uint64_t seed = 0;
   Index step = 0;
-  Index first_sample = 0;           ///< the first sample of this microbatch, in the step's batch
-  double share = 1;                 ///< the share of the step's samples that this microbatch has
+  Index first_sample = 0;  ///< the first sample of this microbatch, in the step's batch
+  double share = 1;        ///< the share of the step's samples that this microbatch has; of a loss layer: times
+                           ///< the loss scale of f16, so it is the factor of the loss's gradients
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace partita {
 
+class Inspector;
 class StageExchange;
 class WeightUpdate;
 
@@ -35,6 +37,11 @@ class Executor {
   /// One run of an evaluation's schedule. Returns the input of the loss layer by microbatch; no tensor where this rank
   /// does not run the loss layer.
   std::vector<Tensor> predict(const Reader& read, Index step);
+  /// True if the guard ended the last run because a number was not finite.
+  bool failed() const { return failed_; }
+  /// Repeats a step up to its update. Returns where a number that is not finite appeared first, e.g. "in the output of
+  /// layer 'conv1' on rank 2"; "" if all numbers are finite. Collective: every rank of the world calls it.
+  std::string inspect(const Reader& read, Index step);
 
   /// Called when the loss of a microbatch is known, on ranks that run the loss layer, with this rank's parts of the
   /// layer's input and of the target.
@@ -77,6 +84,9 @@ class Executor {
   const LayerRunner& runner(const Action& action) const;
   Microbatch begin(int microbatch) const;
   void start_step(Index step);
+  void start_guarded();
+  bool may_update(const Action& before);
+  Index updates() const;
   std::size_t wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate);
   void perform(const Action& action, const StepOp& op, const Reader& read, double rate);
   void perform_on_layer(const Action& action, const StepOp& op);
@@ -93,7 +103,8 @@ class Executor {
   std::unique_ptr<StageExchange> stages_;  // null if there is one stage
   StepResult result_;
   Index step_ = 0;
-  bool keep_ = false;
+  bool keep_ = false, failed_ = false;
+  Inspector* inspector_ = nullptr;              // while a step is repeated
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;
   Observer observer_;

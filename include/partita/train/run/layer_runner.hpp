@@ -10,6 +10,8 @@
 
 namespace partita {
 
+class StepGuard;
+
 /// One rank's part of a microbatch.
 struct Batch {
   Tensor images;  ///< the rank's box of the input layer's output
@@ -18,8 +20,9 @@ struct Batch {
 
 /// The result of one microbatch or one step.
 struct StepResult {
-  double loss = 0;      ///< mean over the global batch; the same number on every rank
-  double accuracy = 0;  ///< fraction of correct predictions; NaN if the target holds values
+  double loss = 0;       ///< mean over the global batch; the same number on every rank
+  double accuracy = 0;   ///< fraction of correct predictions; NaN if the target holds values
+  bool skipped = false;  ///< the weights were not updated (TrainerOptions::on_nan, and overflow of f16)
 };
 
 /// A tensor in transfer from or to another stage.
@@ -61,7 +64,8 @@ struct RunContext {
   TrafficCounter& counter;
   std::shared_ptr<Allocator> allocator;
   std::uint64_t seed = 0;
-  bool overlap = true;  ///< compute while messages travel
+  bool overlap = true;         ///< compute while messages travel
+  StepGuard* guard = nullptr;  ///< decides whether a step updates the weights; null: always
 };
 
 /// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one runner per size.
@@ -81,6 +85,8 @@ class LayerRunner {
   void add_problems(std::vector<ConvProblem>& problems) const;
   /// Keeps all outputs, for tests and inspection.
   void keep_outputs(bool keep) { keep_ = keep; }
+  /// Multiplies the gradients of the loss by `scale` from now on.
+  void scale_loss(double scale) { loss_scale_ = scale; }
 
   /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release. `step` keys random
   /// numbers.
@@ -106,6 +112,7 @@ class LayerRunner {
   std::vector<Boxes> boxes_;                      // by layer; set for layers that the stage runs
   std::vector<std::unique_ptr<Kernel>> kernels_;  // by layer; null for layers that the stage does not run
   bool keep_ = false;
+  double loss_scale_ = 1;
 };
 
 }  // namespace partita

@@ -4,6 +4,7 @@
 #include "partita/train/data/augment.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "partita/train/run/checkpoint.hpp"
 #include "partita/train/run/class_counts.hpp"
 #include "partita/train/run/executor.hpp"
 #include "partita/train/run/local_batch.hpp"
@@ -15,6 +16,18 @@
 #include <string>
 
 namespace partita {
+
+/// What to do in a step whose loss or gradients are not finite.
+enum class OnNan : std::uint8_t {
+  stop,  ///< throw RunFailed, which says in which layer and on which rank the first such number appeared
+  skip,  ///< leave the weights as they are and go on; after 100 such steps in a row, stop
+};
+
+/// What a training is asked to do after its present step, for example by a signal.
+struct Requests {
+  bool save = false;  ///< write a checkpoint
+  bool stop = false;  ///< end the training
+};
 
 /// Everything about a training that is neither model nor strategy nor data.
 struct TrainerOptions {
@@ -32,6 +45,13 @@ struct TrainerOptions {
   bool training = true;         ///< false: evaluation alone, without gradients and optimizer state
   std::string kernel_folder{};  ///< where measured choices of kernels are kept; "": by rule, without measuring
   std::function<void(Index done, Index all)> measuring{};  ///< called on every rank while kernels are measured
+  /// The learning rate's decay ends at this step. 0: at the last step of the training, or where it ends in the
+  /// checkpoint that was loaded.
+  Index decay_steps = 0;
+  OnNan on_nan = OnNan::stop;
+  std::string data{};  ///< name of the training data, for checkpoints: a resumed training must have the same
+  /// Called on every rank in every step. All ranks then get what any of them returned (Trainer::take_requests).
+  std::function<Requests()> requests{};
 };
 
 class HeldData;
@@ -42,10 +62,19 @@ struct EpochReport {
   Index epoch = 0;  ///< counted from 1
   Index steps = 0;
   Index samples = 0;
-  double loss = 0;      ///< mean over the epoch's samples
+  double loss = 0;      ///< mean over these samples, without those of skipped steps
   double accuracy = 0;  ///< fraction; not a number where the target is values
   double seconds = 0;
+  Index first = 0;       ///< steps of the epoch that were done before: the epoch was resumed
+  Index all = 0;         ///< steps of a whole epoch; more than first + steps if the epoch was not finished
+  Index skipped = 0;     ///< steps that left the weights as they were
   ClassCounts counts{};  ///< of all ranks, by class; filled by Trainer::evaluate() where the targets are labels
+};
+
+/// What Trainer::load_weights() did.
+struct LoadedWeights {
+  std::vector<std::string> left;    ///< weights of the model that were not loaded: they keep their first values
+  std::vector<std::string> unused;  ///< weights in the checkpoint that the model does not have
 };
 
 /// Trains and evaluates one model under one strategy, on one rank of `world`. A plan belongs to one batch size: the
@@ -69,10 +98,22 @@ class Trainer {
   /// and the time of an evaluation is that of computing. Throws Error, alike on every rank, if `data` cannot be read.
   /// Collective: every rank of `world` calls it.
   void prepare(Dataset& data);
-  /// Trains for one epoch over `data`, shuffled by seed and epoch.
+  /// Trains for one epoch over `data`, shuffled by seed and epoch, or for the rest of an epoch. Throws Error, alike on
+  /// every rank, if `data` is empty or has another size than before, and RunFailed as OnNan says.
   EpochReport train_epoch(Dataset& data, const Progress& progress);
+  /// Ends train_epoch() after the present step. Called on every rank, from its `progress`.
+  void stop() { stopping_ = true; }
+  /// Returns what TrainerOptions::requests returned on any rank since the last call; alike on every rank.
+  Requests take_requests();
+  /// The number of steps so far that left the weights as they were: because a number was not finite, and because
+  /// gradients exceeded the range of f16.
+  Index skipped_not_finite() const;
+  Index skipped_beyond_f16() const;
+  /// The factor of the loss's gradients in f16; 1 for other types.
+  double loss_scale() const;
   /// Returns loss, accuracy and counts by class over `data`, in order, with running statistics and without dropout.
   /// The counts are summed over all ranks once, at the end; no plan predicts that sum, and measured() leaves it out.
+  /// Throws Error, alike on every rank, if `data` is empty, and RunFailed if the loss is not finite.
   EpochReport evaluate(Dataset& data, const Progress& progress);
   /// Runs one training step on the given samples of `data`, a batch at most, without augmentation.
   StepResult step(Dataset& data, std::span<const Index> samples);
@@ -107,12 +148,21 @@ class Trainer {
   /// The number of steps of the whole training on `data`.
   Index all_steps(const Dataset& data) const;
 
-  /// Writes weights, optimizer state and progress. Collective: every rank of `world` calls it.
+  /// Writes weights, optimizer state, progress and the options of the training. Throws RunFailed, and leaves the file
+  /// alone, if a weight is not finite. Collective: every rank of `world` calls it.
   void save(const std::string& path);
   /// Loads what save() wrote, on any grid. With `optimizer` false it reads only weights and running statistics, for an
   /// evaluation. Throws Error, alike on every rank, for a checkpoint of another model; with `optimizer` also for
-  /// another seed or batch, because training would take another course. Collective: every rank of `world` calls it.
+  /// another seed, batch, data set or optimizer, because training would take another course. The decay of the learning
+  /// rate ends where it does in the checkpoint, unless TrainerOptions::decay_steps is set.
+  /// Collective: every rank of `world` calls it.
   void load(const std::string& path, bool optimizer);
+  /// As above, from a file that every rank has opened.
+  void load(const CheckpointFile& file, bool optimizer);
+  /// Loads weights alone, for a new training on other data or with another last layer. Leaves out the layers whose
+  /// names match a pattern of `skip` ("fc*"). Throws Error, alike on every rank, if any other weight of the model is
+  /// missing or has another shape, or if a pattern matches no layer. Collective: every rank of `world` calls it.
+  LoadedWeights load_weights(const CheckpointFile& file, const std::vector<std::string>& skip);
 
   /// The plan of a whole batch.
   const Plan& plan() { return executor(options_.batch, options_.training).plan(); }
@@ -146,11 +196,11 @@ class Trainer {
     Plan plan;
     std::unique_ptr<Executor> executor;
     Traffic predicted;
+    Traffic of_update;  ///< the part of it that a skipped step does not move
     MemoryUse held;     ///< what `memory` was predicted with
     MemoryPeak memory;  ///< in a step
   };
 
-  std::map<std::string, std::string> attributes() const;
   Bound& bound(Index batch, bool training);
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
@@ -160,6 +210,10 @@ class Trainer {
   void hold(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
   StepResult run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate);
+  StepResult run(Bound& bound, const Executor::Reader& reader, double rate);
+  Index decay_end() const;
+  void check_loss(const StepResult& result) const;
+  void check_weights();
   void count_shared_memory();
   void check_limit(Index samples, bool training) const;
   MemoryUse predicted_held() const;
@@ -178,6 +232,7 @@ class Trainer {
   std::unique_ptr<ProcessGrid> grid_;           // of the stage
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Parameters> parameters_;
+  std::shared_ptr<StepGuard> guard_;
   std::map<std::pair<Index, bool>, Bound> bound_;
   Traffic predicted_;
   KernelReport kernel_report_;
@@ -191,7 +246,9 @@ class Trainer {
   ClassCounts counts_;    // of this rank, in the current evaluation
   double last_rate_ = 0;  // of the last training step
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
-  Index samples_ = 0;  // of an epoch so far, 0 before the first
+  Index samples_ = 0;       // of an epoch so far, 0 before the first
+  Index loaded_decay_ = 0;  // where the decay of the learning rate ends, if a checkpoint says so
+  bool stopping_ = false;
 };
 
 /// Throws Error unless a grid of `strategy` has as many ranks as there are, saying which command would fit.

@@ -102,7 +102,10 @@ void Results::print_pass(const char* what, const EpochReport& report) const {
   std::string text = print_result(report.loss, report.accuracy);
   if (report.counts.has_top5()) text += fmt::format("  top-5 {:.2f}%", 100 * report.counts.top5());
   if (segments_ && report.counts.classes() > 0) text += fmt::format("  mean IoU {:.4f}", report.counts.mean_iou());
-  fmt::print("{} {:<3}  {}  {:.1f} s  {:.0f} images/s\n", what, report.epoch, text, report.seconds, rate_of(report));
+  const bool part = report.first > 0 || report.steps < report.all;
+  fmt::print(
+      "{} {:<3}  {}  {:.1f} s  {:.0f} images/s{}\n", what, report.epoch, text, report.seconds, rate_of(report),
+      part ? fmt::format("  (steps {} to {} of {})", report.first + 1, report.first + report.steps, report.all) : "");
   std::fflush(stdout);
 }
 
@@ -142,6 +145,8 @@ Json Results::document(bool finished) {
     json["accuracies"] = accuracies_;
     json["rates"] = rates_;
     json["step_seconds"] = step_seconds_;
+    json["skipped_steps"] = trainer_.skipped_not_finite() + trainer_.skipped_beyond_f16();
+    if (options_.trainer.dtype == DType::f16) json["loss_scale"] = trainer_.loss_scale();
   }
   if (!test_.is_null()) json["test"] = test_;
   if (!confusion_.is_null()) json["confusion"] = confusion_;
@@ -167,8 +172,17 @@ void Results::write_so_far() {
   }
 }
 
-void Results::finish() {
-  const Json json = document(true);
+void Results::print_skipped() const {
+  const auto left = [](Index steps) { return fmt::format("{} left the weights as they were", counted(steps, "step")); };
+  if (const Index steps = trainer_.skipped_not_finite(); steps > 0)
+    fmt::print("note       {}: a number was not finite\n", left(steps));
+  if (options_.verb == "train" && options_.trainer.dtype == DType::f16)
+    fmt::print("f16        loss scale {:g}; {}: gradients exceeded the range of f16\n", trainer_.loss_scale(),
+               left(trainer_.skipped_beyond_f16()));
+}
+
+void Results::finish(bool whole) {
+  const Json json = document(whole);
   if (first_) {
     fmt::print("moved      {} messages, {} bytes by all ranks (predicted {}, {})\n",
                json["measured_messages"].get<Index>(), json["measured_bytes"].get<Index>(),
@@ -178,6 +192,7 @@ void Results::finish() {
   }
   if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
     fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
+  if (first_) print_skipped();
   if (options_.json.empty()) return;
   agree_or_throw(world_, [&] {
     if (first_) write_text("--json", options_.json, print_json(json));

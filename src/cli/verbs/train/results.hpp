@@ -31,14 +31,15 @@ class Results {
   /// Writes the JSON file as it is after an epoch, whole, if it is a regular file: a run that is killed leaves its
   /// curves. If it cannot be written, rank 0 prints a note. Collective: every rank calls it.
   void write_so_far();
-  /// Prints what was moved and held, and writes the JSON file. Throws Error, alike on every rank, if the file cannot be
-  /// written. Collective: every rank calls it.
-  void finish();
+  /// Prints what was moved and held, and writes the JSON file. `whole` is false if the training was stopped before its
+  /// end. Throws Error, alike on every rank, if the file cannot be written. Collective: every rank calls it.
+  void finish(bool whole);
 
  private:
   Json pass(const EpochReport& report) const;
   void print_pass(const char* what, const EpochReport& report) const;
   void add_confusion(const char* what, const EpochReport& report);
+  void print_skipped() const;
   Json document(bool finished);
 
   const Options& options_;

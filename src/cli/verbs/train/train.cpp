@@ -16,6 +16,7 @@
 #include "src/cli/support/trace.hpp"
 #include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/train/best_epoch.hpp"
+#include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/verbs/train/event_file.hpp"
 #include "src/cli/verbs/train/results.hpp"
 #include "src/cli/verbs/train/step_log.hpp"
@@ -38,34 +39,10 @@ struct Setup {
   Model model;
   Strategy strategy;
   std::unique_ptr<Dataset> training, held_out, test;  ///< null if the run does not need them
+  std::optional<CheckpointFile> checkpoint;           ///< of --load
+  std::vector<std::string> notes;                     ///< about what it holds
+  std::optional<std::uint64_t> replaceable;           ///< on rank 0: of check_replaceable()
 };
-
-/// Throws Error if a rank would exceed the memory limit in the run that the options ask for.
-void check_run_fits(const Options& options, const Setup& setup, const Plan& plan, const Strategy& given,
-                    const MachineFiles& files, const Communicator& world) {
-  const Index limit = limit_of(options, files.machine);
-  if (limit == 0) return;
-  check_fits(plan, setup.model, given, files, limit);  // a step first, as explain and compare do
-  std::vector<DataPass> passes;
-  if (setup.training) passes.push_back({setup.training.get(), true, options.trainer.augmentation});
-  for (const auto* evaluated : {setup.held_out.get(), setup.test.get()})
-    if (evaluated != nullptr) passes.push_back({evaluated, false});
-  std::map<std::pair<Index, bool>, Plan> plans{{{options.trainer.batch, options.trainer.training}, plan}};
-  const Strategy pinned = pin_weight_layouts(setup.strategy, plan);
-  const RunMemory memory(options.trainer.batch, options.trainer.training,
-                         [&](Index batch, bool training) -> const Plan& {
-                           auto& known = plans[{batch, training}];
-                           Workload workload = make_workload(options);
-                           workload.batch = batch;
-                           workload.training = training;
-                           if (known.layers.empty()) known = bind(setup.model, pinned, workload);
-                           return known;
-                         });
-  check_fits(plan, setup.model, given, files, limit, [&](int rank) {
-    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, !options.save.empty(),
-                       !options.load.empty());
-  });
-}
 
 /// Opens the training set. The part that is held out for validation is a data set of its own, which holds its own
 /// samples: else each pass would replace what the other one holds.
@@ -81,12 +58,40 @@ void open_training_data(const Options& options, Setup& setup) {
   setup.training = make_subset(std::move(setup.training), std::move(parts.training));
 }
 
+/// Throws Error if a rank would exceed the memory limit in the run that the options ask for.
+void check_run_fits(const Options& options, const Setup& setup, const Plan& plan, const Strategy& given,
+                    const MachineFiles& files, const Communicator& world) {
+  const Index limit = limit_of(options, files.machine);
+  if (limit == 0) return;
+  check_fits(plan, setup.model, given, files, limit);  // a step first, as explain and compare do
+  std::vector<DataPass> passes;
+  if (setup.training) passes.push_back({setup.training.get(), true, options.trainer.augmentation});
+  if (setup.held_out) passes.push_back({setup.held_out.get(), false});
+  if (setup.test) passes.push_back({setup.test.get(), false});
+  std::map<std::pair<Index, bool>, Plan> plans{{{options.trainer.batch, options.trainer.training}, plan}};
+  const Strategy pinned = pin_weight_layouts(setup.strategy, plan);
+  const RunMemory memory(options.trainer.batch, options.trainer.training,
+                         [&](Index batch, bool training) -> const Plan& {
+                           auto& known = plans[{batch, training}];
+                           Workload workload = make_workload(options);
+                           workload.batch = batch;
+                           workload.training = training;
+                           if (known.layers.empty()) known = bind(setup.model, pinned, workload);
+                           return known;
+                         });
+  const bool saves = !options.save.empty() || !options.watch.best.empty();
+  check_fits(plan, setup.model, given, files, limit, [&](int rank) {
+    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, saves, !options.load.empty());
+  });
+}
+
 /// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
-/// Collective: every rank of `world` calls it.
-Setup set_up(const Options& options, const ModelFactory& factory, Communicator& world) {
+/// Completes the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
+Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
+    setup.checkpoint = open_checkpoint(options, setup.notes);
     const Strategy given = make_strategy(options, world.size());
     if (world.rank() == 0) note_renamed_keys(given);
     check_ranks(given, world.size());
@@ -111,6 +116,7 @@ Setup set_up(const Options& options, const ModelFactory& factory, Communicator& 
       check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
       check_no_stream("--save", options.save);
       check_no_stream("--best", options.watch.best);
+      setup.replaceable = check_replaceable(options);
       StepLog::check(options.watch.log);
       if (!options.write_options.empty()) {
         check_writable({{"--write-options", options.write_options}, {"--json", options.json}, {"--save", options.save}},
@@ -171,18 +177,20 @@ class Run {
         world_(world),
         first_(world.rank() == 0),
         bar_(first_),
+        checkpoints_(options, setup_.replaceable, world),
         trainer_(setup_.model, setup_.strategy, trainer_options(), world),
         best_(options.watch.patience) {}
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
     print_ranks(world_);
-    if (!options_.load.empty()) trainer_.load(options_.load, options_.verb == "train");
+    if (setup_.checkpoint) checkpoints_.load(trainer_, *setup_.checkpoint, setup_.notes);
     if (options_.test) trainer_.prepare(*setup_.test);
     results_.emplace(options_, setup_.model, trainer_, world_);
-    if (options_.verb == "train") train();
-    if (options_.test) test();
-    results_->finish();
+    if (options_.verb == "train") train_or_say_what_stays();
+    if (options_.test && !checkpoints_.stopped()) test();
+    results_->finish(!checkpoints_.stopped());
+    checkpoints_.finish(trainer_);
     return 0;
   }
 
@@ -190,6 +198,7 @@ class Run {
   TrainerOptions trainer_options() {
     auto trainer = options_.trainer;
     trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
+    trainer.requests = SignalWatch::take;
     return trainer;
   }
 
@@ -219,6 +228,16 @@ class Run {
     return report;
   }
 
+  void train_or_say_what_stays() {
+    try {
+      checkpoints_.watch_signals();
+      train();
+      checkpoints_.ignore_signals();
+    } catch (const RunFailed& error) {
+      throw RunFailed(error.what() + checkpoints_.kept());
+    }
+  }
+
   void train() {
     std::optional<Profile> profile;
     const Index before = trainer_.steps_done();
@@ -227,7 +246,7 @@ class Run {
     if (first_ && done()) print_nothing_left();
     agree_or_throw(world_, [&] { open_curves(before); });
     record_actions();
-    while (!done()) {
+    while (!done() && !checkpoints_.stopped()) {
       if (options_.profile && !profile) profile.emplace();
       train_epoch();
     }
@@ -240,17 +259,16 @@ class Run {
   bool done() const { return trainer_.finished(*setup_.training) || best_.exhausted(); }
 
   void train_epoch() {
-    Index steps = 0;
     const EpochReport report =
         trainer_.train_epoch(*setup_.training, progress(*setup_.training, true, [&](const StepRecord& step) {
-          steps = step.steps;
           add_step(step);
+          checkpoints_.after_step(trainer_, step.step == step.steps || trainer_.finished(*setup_.training));
         }));
     bar_.clear();
     results_->add_epoch(report);
-    const bool whole = trainer_.steps_done() % steps == 0 || trainer_.finished(*setup_.training);
+    const bool whole = report.first + report.steps == report.all || trainer_.finished(*setup_.training);
     if (options_.watch.validates() && whole) validate();
-    if (!options_.save.empty()) trainer_.save(options_.save);
+    checkpoints_.after_epoch(trainer_);
     results_->write_so_far();
     if (first_ && best_.exhausted()) print_early_stop();
   }
@@ -350,6 +368,7 @@ class Run {
   Communicator& world_;
   bool first_;
   ProgressBar bar_;
+  Checkpoints checkpoints_;
   Trainer trainer_;
   std::optional<Results> results_;
   BestEpoch best_;
@@ -361,8 +380,10 @@ class Run {
 
 }  // namespace
 
-int train(const Options& options, const ModelFactory& factory, Communicator& world) {
-  return Run(options, set_up(options, factory, world), world)();
+int train(const Options& given, const ModelFactory& factory, Communicator& world) {
+  Options options = given;
+  Setup setup = set_up(options, factory, world);
+  return Run(options, std::move(setup), world)();
 }
 
 }  // namespace partita::cli

@@ -1,0 +1,194 @@
+#include "src/cli/verbs/train/checkpoints.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/base/real_path.hpp"
+#include "partita/train/run/run_record.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace partita::cli {
+
+namespace {
+
+/// Returns the checkpoint at `path` that `option` would replace; nothing if there is no file or an empty one. Throws
+/// Error for a file that is not a checkpoint.
+std::optional<CheckpointFile> existing(const char* option, const std::string& path) {
+  struct stat there {};
+  if (stat(path.c_str(), &there) != 0 || there.st_size == 0) return std::nullopt;
+  try {
+    return CheckpointFile(path);
+  } catch (const Error& error) {
+    fail(
+        "{} {}: the file there is not a checkpoint of Partita, so it is not replaced; save to another name, or "
+        "remove it ({})",
+        option, path, error.what());
+  }
+}
+
+std::string describe(const CheckpointFile& file) {
+  try {
+    return RunRecord(file).print();
+  } catch (const Error&) {
+    return "without a training";  // save_checkpoint() of a program wrote it
+  }
+}
+
+/// Throws Error if `option` names a file that this run may not replace; `own` says whether it continues the run that
+/// wrote the checkpoint there. Returns the checkpoint's identity.
+std::optional<std::uint64_t> check_replaceable(const char* option, const std::string& path, bool own, bool overwrite) {
+  if (path.empty()) return std::nullopt;
+  const auto there = existing(option, path);
+  if (there && !overwrite && !own)
+    fail(
+        "{} {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
+        "--overwrite",
+        option, path, describe(*there), path);
+  if (!there) return std::nullopt;
+  return there->identity();
+}
+
+/// Returns a word as a shell reads it.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,@%+-";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+/// The options of a command line that a resumed run must not have, and how many values follow.
+bool dropped(const std::string& word, bool& has_value) {
+  static constexpr std::array<std::pair<std::string_view, bool>, 4> names{
+      {{"--load", true}, {"--skip", true}, {"--new-run", false}, {"--overwrite", false}}};
+  for (const auto& [name, value] : names)
+    if (word == name || (value && word.starts_with(std::string(name) + "="))) {
+      has_value = value && word == name;
+      return true;
+    }
+  return false;
+}
+
+}  // namespace
+
+std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes) {
+  if (options.load.empty()) {
+    if (options.new_run) fail("--new-run starts from the weights of a checkpoint; give one with --load FILE");
+    if (!options.skip.empty()) fail("--skip {}: it needs --load FILE --new-run", options.skip.front());
+    return std::nullopt;
+  }
+  if (!options.skip.empty() && !options.new_run)
+    fail("--skip {}: only a new training can leave out layers of a checkpoint; add --new-run", options.skip.front());
+  CheckpointFile file(options.load);
+  if (options.verb == "train" && !options.new_run) {
+    const RunRecord record(file);
+    notes = follow(record, options.given, options.trainer);
+    check_resumable(record, file.path(), options.trainer);
+  }
+  return file;
+}
+
+std::optional<std::uint64_t> check_replaceable(const Options& options) {
+  const bool continues = !options.load.empty() && !options.new_run;
+  check_replaceable("--best", options.watch.best, continues, options.overwrite);
+  const bool loaded = continues && real_path(options.load) == real_path(options.save);
+  return check_replaceable("--save", options.save, loaded, options.overwrite);
+}
+
+Checkpoints::Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world)
+    : options_(options), world_(world), first_(world.rank() == 0), own_(replaceable) {}
+
+void Checkpoints::load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes) {
+  if (!options_.new_run) {
+    trainer.load(file, options_.verb == "train");
+    if (first_)
+      for (const auto& note : notes) fmt::print("note       {}\n", note);
+    return;
+  }
+  const LoadedWeights weights = trainer.load_weights(file, options_.skip);
+  if (!first_) return;
+  if (!weights.left.empty()) fmt::print("note       not loaded, with new values: {}\n", quoted_list(weights.left));
+  if (!weights.unused.empty())
+    fmt::print("note       in {}, but not used: {}\n", options_.load, quoted_list(weights.unused));
+}
+
+void Checkpoints::after_step(Trainer& trainer, bool ends_epoch) {
+  const Requests asked = trainer.take_requests();
+  if (asked.stop) {
+    stopped_ = true;
+    trainer.stop();
+  }
+  if (options_.save.empty()) {
+    if (first_ && asked.save) fmt::print("note       SIGUSR1 asks for a checkpoint, but there is no --save FILE\n");
+    return;
+  }
+  const bool due = options_.save_every > 0 && trainer.steps_done() % options_.save_every == 0 && !ends_epoch;
+  if (due || asked.save || asked.stop) save(trainer);
+  if (first_ && asked.save)
+    fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
+}
+
+void Checkpoints::after_epoch(Trainer& trainer) {
+  if (!options_.save.empty()) save(trainer);
+}
+
+/// Throws Error if another run has written the file since this run did. Called on rank 0.
+void Checkpoints::check_owner() const {
+  const auto there = existing("--save", options_.save);
+  if (there && there->identity() != own_)
+    fail(
+        "--save {}: another run has written it meanwhile, {}; it stays as it is, and this run ends; give each run a "
+        "name of its own",
+        options_.save, describe(*there));
+}
+
+void Checkpoints::save(Trainer& trainer) {
+  std::string problem;
+  try {
+    if (first_) check_owner();
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  problem = agree(world_, problem);
+  if (!problem.empty()) throw RunFailed(problem);
+  trainer.save(options_.save);
+  saved_step_ = trainer.steps_done();
+  agree_or_throw(world_, [&] {
+    if (first_) own_ = CheckpointFile(options_.save).identity();
+  });
+}
+
+std::string Checkpoints::resuming_command() const {
+  std::string text = world_.size() > 1 ? fmt::format("mpiexec -n {} ", world_.size()) : "";
+  const auto& words = options_.words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    bool has_value = false;
+    if (dropped(words[i], has_value))
+      i += has_value ? 1 : 0;
+    else
+      text += quoted(words[i]) + " ";
+  }
+  return text + "--load " + quoted(options_.save);
+}
+
+void Checkpoints::finish(const Trainer& trainer) const {
+  if (!stopped_) return;
+  if (options_.save.empty())
+    throw RunFailed(fmt::format("SIGTERM ended the run after {}; nothing was saved, because there was no --save FILE",
+                                counted(trainer.steps_done(), "step")));
+  if (!first_) return;
+  fmt::print("stopped    by SIGTERM after {}; {} was saved; resume with\n           {}\n", counted(saved_step_, "step"),
+             options_.save, resuming_command());
+  std::fflush(stdout);
+}
+
+std::string Checkpoints::kept() const {
+  if (options_.save.empty()) return "; no checkpoint was written, because there was no --save FILE";
+  if (saved_step_ >= 0) return fmt::format("; {} stays as it was after step {}", options_.save, saved_step_);
+  return fmt::format("; this run has not saved to {} yet", options_.save);
+}
+
+}  // namespace partita::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "partita/train/run/checkpoint.hpp"
+#include "src/cli/support/options.hpp"
+#include "src/cli/support/signals.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// Opens the checkpoint that --load names; nothing without --load. `train` without --new-run then takes from it the
+/// options that were not given on the command line. Adds a line to `notes` for each option in which the two differ.
+/// Throws Error if the file cannot be read, or if options do not fit together.
+std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes);
+/// Throws Error if --save or --best names a file that this run may not replace: one that is not a checkpoint, or a
+/// checkpoint of another run. Returns the identity of the checkpoint that --save may replace; nothing if there is none.
+/// Only one rank calls it.
+std::optional<std::uint64_t> check_replaceable(const Options& options);
+
+/// The checkpoints of one run of `train` or `evaluate`: loads one, saves after every epoch, after every --save-every
+/// steps and when a signal asks for it.
+class Checkpoints {
+ public:
+  /// `replaceable` is what check_replaceable() returned on rank 0.
+  /// @pre `options` and `world` outlive the object.
+  Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world);
+
+  /// Loads the weights, or the whole state, and prints what was not loaded and `notes`. Collective: every rank calls
+  /// it.
+  void load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes);
+  /// Lets signals ask for checkpoints from now on.
+  void watch_signals() { signals_.emplace(); }
+  void ignore_signals() { signals_.reset(); }
+  /// After each step of training. `ends_epoch`: after_epoch() follows. Collective: every rank calls it.
+  void after_step(Trainer& trainer, bool ends_epoch);
+  /// After each epoch, whole or not. Collective: every rank calls it.
+  void after_epoch(Trainer& trainer);
+  /// True if a signal has ended the training.
+  bool stopped() const { return stopped_; }
+  /// Prints how to resume a run that was stopped. Throws RunFailed if nothing was saved.
+  void finish(const Trainer& trainer) const;
+  /// Says, for the end of an error message, which checkpoint stays.
+  std::string kept() const;
+
+ private:
+  void save(Trainer& trainer);
+  void check_owner() const;
+  std::string resuming_command() const;
+
+  const Options& options_;
+  Communicator& world_;
+  bool first_;
+  std::optional<SignalWatch> signals_;
+  std::optional<std::uint64_t> own_;  // on rank 0: CheckpointFile::identity of the file that this run may replace
+  Index saved_step_ = -1;
+  bool stopped_ = false;
+};
+
+}  // namespace partita::cli

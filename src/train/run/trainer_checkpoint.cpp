@@ -1,0 +1,140 @@
+// What a trainer saves and loads.
+#include "partita/base/error.hpp"
+#include "partita/train/run/run_record.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "src/train/run/inspector.hpp"
+#include "src/train/run/step_guard.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace partita {
+
+namespace {
+
+constexpr const char* checkpoint_label = "checkpoint";
+constexpr std::string_view note_prefix = "note ";  // of attributes that hold Trainer::notes()
+
+bool matches(const std::vector<std::string>& patterns, const std::string& layer) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return fnmatch(pattern.c_str(), layer.c_str(), 0) == 0; });
+}
+
+/// Throws Error if a pattern matches no layer that has weights.
+void check_patterns(const Plan& plan, const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  for (const auto& layer : plan.layers)
+    if (!layer->weights.empty()) names.push_back(layer.name);
+  for (const auto& pattern : patterns)
+    if (std::none_of(names.begin(), names.end(), [&](const auto& name) { return matches({pattern}, name); }))
+      fail("--skip \"{}\": the model has no layer with weights of this name{}; it has {}", pattern,
+           did_you_mean(pattern, names), quoted_list(names));
+}
+
+/// Throws Error unless the checkpoint has a weight in the model's shape.
+void check_weight(const CheckpointFile& file, const std::string& layer, const std::string& name, const Shape& shape) {
+  const auto found = file.tensors().find(name);
+  std::vector<std::string> names;
+  for (const auto& [other, ignored] : file.tensors()) names.push_back(other);
+  if (found == file.tensors().end())
+    fail("the checkpoint {} has no tensor '{}'{}; add --skip \"{}\" to give this layer new weights", file.path(), name,
+         did_you_mean(name, names), layer);
+  if (found->second != shape.print())
+    fail("the checkpoint {} has '{}' with {}, here it is {}; add --skip \"{}\" to give this layer new weights",
+         file.path(), name, found->second, shape.print(), layer);
+}
+
+/// True for the optimizer's state of another tensor, e.g. "fc/weight.velocity".
+bool is_state(const CheckpointFile& file, const std::string& name) {
+  const auto dot = name.rfind('.');
+  return dot != std::string::npos && file.tensors().contains(name.substr(0, dot));
+}
+
+}  // namespace
+
+void Trainer::check_weights() {
+  std::string wrong;
+  for (const auto& [name, tensor] : weights())
+    if (wrong.empty() && !is_finite(tensor.local))
+      wrong = fmt::format(
+          "weight '{}' is not finite on rank {} after {}; it is not saved; try a lower --rate or a --warm-up", name,
+          world_.rank(), counted(step_, "step"));
+  wrong = agree(world_, wrong);
+  if (!wrong.empty()) throw RunFailed(wrong);
+}
+
+void Trainer::save(const std::string& path) {
+  check_weights();
+  counter_->set_label(checkpoint_label);
+  RunRecord record;
+  record.model = model_.describe();
+  record.step = step_;
+  record.samples = samples_;
+  record.decay_steps = decay_end();
+  record.guard = {guard_->state().scale, guard_->state().good_steps, guard_->state().not_finite,
+                  guard_->state().beyond_f16};
+  record.options = options_;
+  predict_checkpoint(true, true);
+  auto attributes = record.attributes();
+  for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
+}
+
+void Trainer::load(const std::string& path, bool optimizer) {
+  std::optional<CheckpointFile> file;
+  agree_or_throw(world_, [&] { file.emplace(path); });
+  load(*file, optimizer);
+}
+
+void Trainer::load(const CheckpointFile& file, bool optimizer) {
+  counter_->set_label(checkpoint_label);
+  RunRecord record;
+  agree_or_throw(world_, [&] {
+    record = RunRecord(file);
+    check_same_model(record, file.path(), model_.describe(), optimizer);
+    if (optimizer) check_resumable(record, file.path(), options_);
+  });
+  predict_checkpoint(optimizer, false);
+  const auto named = parameters_->named(plan(), *grid_, optimizer);
+  file.load(named, *counted_);
+  if (optimizer) parameters_->keep_state(plan(), named);
+  parameters_->refresh();
+  if (!optimizer) return;
+  for (const auto& [key, text] : file.attributes())
+    if (key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
+  step_ = record.step;
+  samples_ = record.samples;
+  loaded_decay_ = record.options.optimizer.decay == options_.optimizer.decay ? record.decay_steps : 0;
+  guard_->restore({record.guard.scale, record.guard.good_steps, record.guard.not_finite, record.guard.beyond_f16});
+}
+
+LoadedWeights Trainer::load_weights(const CheckpointFile& file, const std::vector<std::string>& skip) {
+  counter_->set_label(checkpoint_label);
+  LoadedWeights result;
+  std::set<std::string> known;
+  agree_or_throw(world_, [&] {
+    check_patterns(plan(), skip);
+    for (const auto& layer : plan().layers)
+      for (const auto& weight : layer->weights) {
+        const std::string name = fmt::format("{}/{}", layer.name, weight.name);
+        if (matches(skip, layer.name)) {
+          result.left.push_back(name);
+        } else {
+          check_weight(file, layer.name, name, weight.shape);
+          known.insert(name);
+        }
+      }
+  });
+  for (const auto& [name, shape] : file.tensors())
+    if (!known.contains(name) && !is_state(file, name)) result.unused.push_back(name);
+  predict_checkpoint(false, false);
+  auto named = weights();
+  std::erase_if(named, [&](const NamedTensor& tensor) { return !known.contains(tensor.name); });
+  file.load(named, *counted_);
+  parameters_->refresh();
+  return result;
+}
+
+}  // namespace partita

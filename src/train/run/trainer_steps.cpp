@@ -1,0 +1,50 @@
+// One step of a trainer, and what may come between its gradients and its update.
+#include "partita/base/error.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "src/train/run/held_data.hpp"
+#include "src/train/run/step_guard.hpp"
+
+#include <cmath>
+
+namespace partita {
+
+StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
+  const StepResult result = bound.executor->run(reader, step_, rate);
+  predicted_ += bound.predicted;
+  if (result.skipped) predicted_ -= bound.of_update;
+  predict_memory(bound);
+  if (!bound.executor->failed()) return result;
+  const std::string what =
+      std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);
+  const std::string where = bound.executor->inspect(reader, step_);
+  throw RunFailed(
+      fmt::format("step {}: {}{}; {}{}", step_ + 1, what,
+                  guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",
+                  where.empty() ? "when the step was repeated, all numbers were finite: suspect the hardware"
+                                : fmt::format("the first such number appeared {}", where),
+                  where.find("in the samples") == 0 || where.find("in the targets") == 0
+                      ? "; mend the data set, or leave such steps out with --on-nan skip"
+                      : "; try a lower --rate or a --warm-up"));
+}
+
+Requests Trainer::take_requests() { return guard_->take_requests(); }
+Index Trainer::skipped_not_finite() const { return guard_->state().not_finite; }
+Index Trainer::skipped_beyond_f16() const { return guard_->state().beyond_f16; }
+double Trainer::loss_scale() const { return guard_->scale(); }
+
+/// The step at which the decay of the learning rate ends.
+Index Trainer::decay_end() const {
+  if (options_.decay_steps > 0) return options_.decay_steps;
+  return loaded_decay_ > 0 ? loaded_decay_ : total_steps_;
+}
+
+/// Throws RunFailed if the loss of an evaluation is not finite.
+void Trainer::check_loss(const StepResult& result) const {
+  if (!std::isfinite(result.loss))
+    throw RunFailed(
+        fmt::format("the loss of an evaluation is not finite ({}) after {}; look for such numbers in the data "
+                    "set and in the weights",
+                    result.loss, counted(step_, "training step")));
+}
+
+}  // namespace partita
