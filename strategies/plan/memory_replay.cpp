@@ -218,10 +218,10 @@ class Replay {
     tensors.y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
     if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
     multiply(layer, 0);
-    Buffer with_halo = layer.inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
+    // The copy with the halo is freed at the end of the forward unless the layer keeps x.
+    const Buffer with_halo = layer.inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
     if (keeps.x && with_halo) tensors.kept.push_back(with_halo);
     if (keeps.x && !with_halo) tensors.kept.insert(tensors.kept.end(), tensors.work.begin(), tensors.work.end());
-    if (with_halo) tensors.work.push_back(std::move(with_halo));
     if (keeps.y) tensors.kept.push_back(tensors.y);
     if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
   }

@@ -129,7 +129,7 @@ def start(*arguments):
     for line in job.stdout:
         text += line
         if line.startswith("ranks"):
-            pids = [int(word.split(":")[1]) for word in line.split() if re.fullmatch(r"\d+:\d+", word)]
+            pids = [int(pid) for pid in re.findall(r"\b\d+:(\d+)", line)]
         if line.startswith("epoch"):
             return job, pids
     raise AssertionError(text)

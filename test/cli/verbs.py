@@ -179,7 +179,7 @@ with tempfile.TemporaryDirectory() as folder:
     for model, (ranks, size, strategy) in NETWORKS.items():
         results = os.path.join(folder, "r.json")
         chosen = ["--strategy", str(STRATEGIES / f"{strategy}.toml")] if strategy else []
-        text = run(ranks, "train", "--model", model, *size, *chosen, "--data", "synthetic", "--samples", "16", "--kernels", "",
+        text = run(ranks, "train", "--model", model, *size, *chosen, "--data", "synthetic", "--samples", "16", "--rate", "0.001", "--kernels", "",
                    "--no-test", "--json", results)
         with open(results, encoding="utf-8") as file:
             report = json.load(file)

@@ -322,8 +322,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   optimizer.decay = parse_decay(texts.decay);
   optimizer.method = parse_method(texts.method);
   if (options.verb != "evaluate" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
-  check(options);
   if (options.verb != "evaluate") check_used(values, optimizer.method);
+  check(options);
   if (!options.write_options.empty()) options.options_text = print_run(options, all, values);
   if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();
   return options;

@@ -95,6 +95,14 @@ inline Handle serial_access() {
   return access;
 }
 
+/// Returns access to an open file by its name in /proc/self/fd, even if its real path is gone. The default driver asks
+/// for the real path.
+inline Handle descriptor_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  check(H5Pset_fapl_stdio(access));
+  return access;
+}
+
 /// Calls f. Prefixes an Error that it throws with `context`.
 template <class F>
 auto explained(const std::string& context, F&& f) {
@@ -178,8 +186,8 @@ inline std::string read_text(hid_t object, const std::string& name) {
 
 /// Opens a file to read it. Throws Error if any of its links leads to another file, or is of a kind that programs
 /// define: a file says nothing about the files around it.
-inline Handle open_to_read(const std::string& path) {
-  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, serial_access()), H5Fclose);
+inline Handle open_to_read(const std::string& path, const Handle& access) {
+  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   std::string outside;
   const auto find_outside = [](hid_t, const char* name, const H5L_info_t* link, void* found) -> herr_t {
     if (link->type == H5L_TYPE_HARD || link->type == H5L_TYPE_SOFT) return 0;

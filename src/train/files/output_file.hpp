@@ -65,11 +65,9 @@ class OutputFile {
     open_alone();
     memory_.emplace(memfd_create("partita", MFD_CLOEXEC));
     const std::string name = "/proc/self/fd/" + std::to_string(*memory_);
-    const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-    check(H5Pset_fapl_stdio(access));  // the default driver asks for the real path, but memory has none
     const Handle root(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
     check(H5Pset_obj_track_times(root, false));  // equal content gives equal files
-    file_ = Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, root, access), H5Fclose);
+    file_ = Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, root, descriptor_access()), H5Fclose);
   }
 
   /// Creates a data set, and the groups in its name.

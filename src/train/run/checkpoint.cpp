@@ -138,7 +138,7 @@ class Reader {
     if (is_hdf5 == 0) fail("checkpoint '{}' is not an HDF5 file", path);
     hdf5::explained(in("it is damaged"), [&] {
       checksums_ = Checksums::read(bytes_);
-      file_ = hdf5::open_to_read(name);
+      file_ = hdf5::open_to_read(name, hdf5::descriptor_access());
       check(H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_INC, add_name, &names_));
     });
     check_version();

@@ -63,7 +63,6 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
                     const MachineFiles& files, const Communicator& world) {
   const Index limit = limit_of(options, files.machine);
   if (limit == 0) return;
-  check_fits(plan, setup.model, given, files, limit);  // a step first, as explain and compare do
   std::vector<DataPass> passes;
   if (setup.training) passes.push_back({setup.training.get(), true, options.trainer.augmentation});
   if (setup.held_out) passes.push_back({setup.held_out.get(), false});
@@ -101,6 +100,7 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
+    check_fits(plan, setup.model, given, files, limit_of(options, files.machine));
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") open_training_data(options, setup);
     if (options.test || options.watch.validates_on_test()) setup.test = open_data(options, setup.model, false);
