@@ -9,7 +9,7 @@
 // epoch 2    loss 0.0031  accuracy 100.00%  0.7 s  1571 images/s
 // test  2    loss 0.0006  accuracy 100.00%  top-5 100.00%  0.3 s  3150 images/s
 // moved      1224 messages, 38550912 bytes by all ranks (predicted 1224, 38550912)
-// memory     12.4 MiB at most on a rank (predicted 12.4 MiB)
+// memory     23.1 MiB at most on a rank (predicted 23.1 MiB)
 #include <partita/partita.hpp>
 
 using namespace partita;

@@ -11,7 +11,7 @@
 // epoch 3    loss 0.1379  accuracy 94.75%  0.0 s  19719 images/s
 // test  3    loss 0.0335  accuracy 100.00%  0.0 s  30362 images/s
 // moved      688 messages, 3332096 bytes by all ranks (predicted 688, 3332096)
-// memory     482.0 KiB at most on a rank (predicted 482.0 KiB)
+// memory     11.1 MiB at most on a rank (predicted 11.1 MiB)
 #include <partita/partita.hpp>
 
 #include <cmath>

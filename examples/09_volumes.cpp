@@ -15,7 +15,7 @@
 // epoch 3    loss 0.9581  accuracy 53.91%  0.6 s  41 images/s
 // ...
 // moved      8552 messages, 255217920 bytes by all ranks (predicted 8552, 255217920)
-// memory     14.4 MiB at most on a rank (predicted 14.4 MiB)
+// memory     19.7 MiB at most on a rank (predicted 19.7 MiB)
 #include <partita/partita.hpp>
 
 #include <fmt/format.h>

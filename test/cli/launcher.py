@@ -37,6 +37,7 @@ def parent(pid):
 
 
 def start(log, ranks, *more):
+    """Starts a job whose output is appended to a log, so that the launcher does not overwrite what ranks write."""
     launch = [LAUNCHER, "-n", str(ranks)] if ranks else []
     job = subprocess.Popen([*launch, PROGRAM, *TRAIN, *more], stdout=log, stderr=log)
     until = time.monotonic() + 30
@@ -64,7 +65,7 @@ def text_of(log, awaited="\n"):
     return open(log.name, encoding="utf-8").read()
 
 
-with tempfile.NamedTemporaryFile("a") as log:
+with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "a", encoding="utf-8") as log:
     job, ranks = start(log, 2)
     os.kill(job.pid, signal.SIGKILL)
     job.wait()
@@ -73,7 +74,7 @@ with tempfile.NamedTemporaryFile("a") as log:
     check("one rank says so", len(said) == 1 and re.fullmatch(r"partita: the launcher \(process \d+ on \S+\) died; the job ends", said[0]), text_of(log))
 
 # mpiexec starts a helper on each node, which starts the ranks. When that is killed, nobody is left to end them.
-with tempfile.NamedTemporaryFile("a") as log:
+with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "a", encoding="utf-8") as log:
     job, ranks = start(log, 2)
     helper = parent(ranks[0])
     if helper != job.pid:
@@ -85,14 +86,14 @@ with tempfile.NamedTemporaryFile("a") as log:
 
 # Without a launcher, this program is the parent of both ranks.
 for death in ("first", "second"):
-    with tempfile.NamedTemporaryFile("a") as log:
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "a", encoding="utf-8") as log:
         job, ranks = start(log, 0)
         os.kill(ranks[0], signal.SIGKILL)
         job.wait()
         said = [line for line in text_of(log, "the job ends").splitlines() if "died; the job ends" in line]
         check(f"the {death} death of a rank without a launcher is reported", len(said) == 1, text_of(log))
 
-with tempfile.NamedTemporaryFile("a") as log:
+with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "a", encoding="utf-8") as log:
     job, ranks = start(log, 3, "--wait-note", "1", "--rule", "*: N@data")
     os.kill(ranks[1], signal.SIGSTOP)
     time.sleep(2.5)
