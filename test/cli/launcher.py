@@ -79,8 +79,9 @@ with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), 
     helper = parent(ranks[0])
     if helper != job.pid:
         os.kill(helper, signal.SIGKILL)
-        # The helper read the ranks' output, so nobody reads what they say about its death.
         check("the launcher's helper is killed: the ranks end", gone(ranks), ranks)
+        said = [line for line in text_of(log, "the job ends").splitlines() if "the job ends" in line]
+        check("one rank says so, too", len(said) == 1 and "the launcher" in said[0], text_of(log))
     job.kill()
     job.wait()
 

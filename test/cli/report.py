@@ -209,7 +209,7 @@ def trained(folder, probe, dom):
     check("curves of training, validation and test", legends == [["training", "validation", "test"],
           ["training", "validation", "validation, top 5", "test"], ["rate"], ["time"]], legends)
     check("every validation has a row", dom.count("<td class=\" \">validation ") == 2)
-    cells = len(re.findall(r"label \d+, predicted \d+: \d+ \([^)$]* of the label\)", dom))  # the script has such a text too
+    cells = len(re.findall(r"label \d+, predicted \d+: \d+ \([^)$]* of the label\)", dom))
     check("a confusion matrix of 10 classes", 'class="confusion"' in dom and "Counts of the test pass" in dom and cells == 100, cells)
 
 
