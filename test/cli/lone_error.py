@@ -11,7 +11,7 @@ import time
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 CASES = [  # rank, kind of failure, message, exit status of the job; a launcher may add 128 to a signal
     (1, "error", r"rank 1: layer 'weak': it broke", 2),
-    (0, "memory", r"rank 0: out of memory", 1),
+    (0, "memory", r"rank 0: out of memory: .*; use more ranks, .*", 1),
     (3, "exception", r"rank 3: something else", 1),
     (2, "fault", r"partita: rank 2 \(process \d+ on \S+\) died; the job ends", signal.SIGSEGV),
 ]
