@@ -68,7 +68,7 @@ void check_forward(const Halo& halo, const Shape& shape, Communicator& comm) {
   fill(truth, shape, [](Index i) { return value(1, i); });
   Exchange(halo.transfer(comm.rank()), from, to, *counted, {}).finish();
   for (Index i = 0; i < to.volume(); ++i) ASSERT_EQ(to.get(i), truth.get(i)) << "rank " << comm.rank();
-  EXPECT_EQ(counter->total(), halo.traffic(comm.rank(), 8));
+  EXPECT_EQ(counter->total(), halo.transfer(comm.rank()).traffic(8));
 }
 
 /// <F x, y> = <x, F* y>, summed over the parts of all ranks. F* adds to the old content.
