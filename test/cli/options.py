@@ -57,7 +57,7 @@ def test_reading():
     check("the command line wins, also over a switch", found["batch"] == 4 and "test" in found, found)
     status, out, err = run(0, "explain", "--options", "run.toml")
     check("a file of another verb is read, with one note", status == 0 and "N@data" in out and
-          err == "note: run.toml: the verb explain does not use these keys: data, no-test, samples, seed\n", out + err)
+          err == "note: run.toml: the verb explain does not use these keys: data, samples, seed, no-test\n", out + err)
     status, out, err = run(2, "calibrate", "--options", write('out = ""\nbatch = 8\n'), "--help")
     check("help beside a file", status == 0 and "--options FILE" in out, out + err)
 
