@@ -74,7 +74,7 @@ def test_streams():
 
 
 def test_surroundings():
-    for name, variables in (("tr_TR", {"LC_ALL": "tr_TR.UTF-8"}), ("C.UTF-8", {"LC_ALL": "C.UTF-8"}), ("a locale that does not exist", {"LC_ALL": "xx"}),
+    for name, variables in (("tr_TR", {"LC_ALL": "tr_TR.UTF-8"}), ("C.UTF-8", {"LC_ALL": "C.UTF-8"}), ("a language that does not exist", {"LC_ALL": "xx"}),
                             ("NO_COLOR", {"NO_COLOR": "1"}), ("no TERM", {"TERM": ""}), ("a HOME that does not exist", {"HOME": "/nowhere", "XDG_CACHE_HOME": ""}),
                             ("a TMPDIR that does not exist", {"TMPDIR": "/nowhere"}), ("an empty PATH", {"PATH": ""})):
         for verb in ("info", "explain"):
