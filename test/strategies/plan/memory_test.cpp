@@ -80,13 +80,14 @@ TEST(Memory, ShardedOptimizerHoldsItsShare) {
   EXPECT_EQ(use[MemoryClass::optimizer], (weights_a + weights_b) / 2);
 }
 
-// Weights in f32 with a copy in bf16; gradients in bf16, and in f32 for their sum.
+// Weights in f32 with a copy in bf16; gradients in bf16, and their sum in f32 until the update.
 TEST(Memory, ShortTypesHoldMasters) {
   const Plan plan =
       bind(two_convolutions(), Strategy(), {.batch = 1, .dtype = DType::bf16, .training = true, .optimizer = {}});
   const MemoryUse use = peak_memory(plan, 0).each;
   EXPECT_EQ(use[MemoryClass::weights], weights_a + weights_b + (72 + 4 + 144 + 4) * 2);
-  EXPECT_EQ(use[MemoryClass::gradients], (weights_a + weights_b) / 2 + weights_a + weights_b);
+  EXPECT_EQ(use[MemoryClass::gradients], (weights_a + weights_b) / 2);
+  EXPECT_EQ(use[MemoryClass::workspace], weights_a + weights_b);
   EXPECT_EQ(use[MemoryClass::optimizer], weights_a + weights_b);
 }
 
