@@ -205,8 +205,8 @@ void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int i
   OpTraffic traffic(plan_, layer, index, 0, plan_.grid_of(index).first_rank() + rank);
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::size_t started = none;  // the first item that travels since start_backward, until backward_data waits for it
-  each_microbatch_op(layer, index, actions_, [&](const StepOp& op) {
-    if (op.kind == StepOp::Kind::send_gradient) return;  // sent by another stage; see transfer()
+  work.hidden_by.reserve(8);   // few layers have more
+  const auto add = [&](const StepOp& op) {
     if (op.kind == StepOp::Kind::start_backward) started = traffic.list().size();
     if (op.kind == StepOp::Kind::backward_data) started = none;
     if (op.kind == StepOp::Kind::backward_filter)
@@ -215,6 +215,9 @@ void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int i
     op.kind == StepOp::Kind::send_output ? traffic.add_sums(op) : traffic.add(op);
     for (std::size_t i = work.hidden_by.size(); i < traffic.list().size(); ++i)
       work.hidden_by.push_back(hides_behind(layer, traffic.list()[i], op));
+  };
+  each_microbatch_op(layer, index, actions_, [&](const StepOp& op) {
+    if (pass_of(op) && op.kind != StepOp::Kind::send_gradient) add(op);  // another stage sends that; see transfer()
   });
   work.items = std::move(traffic).take();
 }

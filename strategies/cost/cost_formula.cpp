@@ -349,17 +349,17 @@ class CostFormula::Parts {
     for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
       const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
       const AxisSet symmetric = symmetric_axes(plan_, stage);
-      std::vector<int> ranks;
-      for (const int rank : representatives(grid))
-        if (representative_rank(grid, rank, symmetric) == rank) ranks.push_back(grid.first_rank() + rank);
       const StepProgram program(plan_, stage);
-      for (const int rank : ranks)
+      for (const int grid_rank : representatives(grid)) {
+        if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
+        const int rank = grid.first_rank() + grid_rank;
         if (const MemoryPeak memory = peak_memory(program, rank); memory.total > worst.memory.total) {
           worst.memory = memory;
           worst.memory_rank = rank;
         }
-      for (const Traffic& traffic : rank_traffic(program, ranks))
-        if (traffic.bytes > worst.traffic.bytes) worst.traffic = traffic;
+        if (const Traffic traffic = rank_traffic(program, rank); traffic.bytes > worst.traffic.bytes)
+          worst.traffic = traffic;
+      }
     }
     return worst;
   }

@@ -6,12 +6,14 @@ namespace partita {
 
 namespace {
 
-void check_layout(const Layout& layout, const Shape& shape, const Grid& grid, std::string_view what) {
+/// `name` returns what the layout is of. It is called for a message only, because binding is fast.
+template <class Name>
+void check_layout(const Layout& layout, const Shape& shape, const Grid& grid, Name&& name) {
   if (layout.shape() != shape)
-    fail("its layouts() gives {} a layout for the shape \"{}\", but the shape is \"{}\"", what, layout.shape().print(),
-         shape.print());
+    fail("its layouts() gives {} a layout for the shape \"{}\", but the shape is \"{}\"", name(),
+         layout.shape().print(), shape.print());
   if (!layout.grid().same_axes(grid))
-    fail("its layouts() gives {} a layout on the grid \"{}\", but the grid is \"{}\"", what, layout.grid().print(),
+    fail("its layouts() gives {} a layout on the grid \"{}\", but the grid is \"{}\"", name(), layout.grid().print(),
          grid.print());
 }
 
@@ -27,16 +29,16 @@ void check_layouts(const LayerBinding& layer, const Grid& grid, bool training) {
   check_count(at.dx.size(), layer.input_shapes.size(), "gradients of inputs (dx)");
   check_count(at.w.size(), layer.weights.size(), "weights (w)");
   for (std::size_t i = 0; i < layer.input_shapes.size(); ++i) {
-    check_layout(at.x[i], layer.input_shapes[i], grid, fmt::format("input {}", i));
-    check_layout(at.dx[i], layer.input_shapes[i], grid, fmt::format("the gradient of input {}", i));
+    check_layout(at.x[i], layer.input_shapes[i], grid, [&] { return fmt::format("input {}", i); });
+    check_layout(at.dx[i], layer.input_shapes[i], grid, [&] { return fmt::format("the gradient of input {}", i); });
   }
-  check_layout(at.y, layer.shape, grid, "its output");
+  check_layout(at.y, layer.shape, grid, [] { return "its output"; });
   for (std::size_t i = 0; i < layer.weights.size(); ++i) {
-    const auto& [name, shape, init, deviation, decay, trained] = layer.weights[i];
-    check_layout(at.w[i], shape, grid, fmt::format("weight '{}'", name));
-    if (!training || !trained) continue;
-    if (i >= at.dw.size()) fail("its layouts() gives no layout for the gradient of weight '{}' (dw)", name);
-    check_layout(at.dw[i], shape, grid, fmt::format("the gradient of weight '{}'", name));
+    const WeightSpec& weight = layer.weights[i];
+    check_layout(at.w[i], weight.shape, grid, [&] { return fmt::format("weight '{}'", weight.name); });
+    if (!training || !weight.trained) continue;
+    if (i >= at.dw.size()) fail("its layouts() gives no layout for the gradient of weight '{}' (dw)", weight.name);
+    check_layout(at.dw[i], weight.shape, grid, [&] { return fmt::format("the gradient of weight '{}'", weight.name); });
   }
 }
 

@@ -11,16 +11,9 @@ bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; 
 
 }  // namespace
 
-void OpTraffic::begin(const StepOp& op, int times) {
-  op_ = op;
-  pass_ = pass_of(op).value_or(Pass::forward);
-  times_ = times;
-}
-
-void OpTraffic::add(const StepOp& op, int times) {
+void OpTraffic::add(const StepOp& op, Pass pass, int times) {
   using enum StepOp::Kind;
-  if (!pass_of(op)) return;
-  begin(op, times);
+  begin(op, pass, times);
   switch (op.kind) {
     case send_output:
       add_sums(boundary());
@@ -61,12 +54,12 @@ void OpTraffic::add_once() {
 }
 
 void OpTraffic::add_sums(const StepOp& op) {
-  begin(op, 1);
+  begin(op, Pass::stages, 1);
   add_sums(boundary());
 }
 
 void OpTraffic::add_transfer(const StepOp& op) {
-  begin(op, 1);
+  begin(op, Pass::stages, 1);
   add_transfer(boundary());
 }
 

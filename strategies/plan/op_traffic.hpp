@@ -27,7 +27,9 @@ class OpTraffic {
         master_(size_of(master_dtype(plan.workload.dtype))) {}
 
   /// Adds the layer's part of an operation that runs `times` times. Operations of a group are those of its group.
-  void add(const StepOp& op, int times = 1);
+  void add(const StepOp& op, int times = 1) {
+    if (const auto pass = pass_of(op)) add(op, *pass, times);
+  }
   /// Adds only the part of send_output inside the layer's stage: the sums that complete the output.
   void add_sums(const StepOp& op);
   /// Adds only the transfer between stages of send_output and send_gradient; for receive_input and receive_gradient
@@ -38,7 +40,12 @@ class OpTraffic {
   std::vector<PlannedTraffic> take() && { return std::move(list_); }
 
  private:
-  void begin(const StepOp& op, int times);
+  void add(const StepOp& op, Pass pass, int times);
+  void begin(const StepOp& op, Pass pass, int times) {
+    op_ = op;
+    pass_ = pass;
+    times_ = times;
+  }
   void add_in_stage();
   void add_once();
   void add_forward();

@@ -5,7 +5,6 @@
 #include "partita/strategies/plan/step.hpp"
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,29 @@ namespace partita {
 enum class Pass : std::uint8_t { forward, backward_data, backward_filter, stages, update };
 
 /// Returns the time in which an operation communicates; nullopt if it has no messages.
-std::optional<Pass> pass_of(const StepOp& op);
+constexpr std::optional<Pass> pass_of(const StepOp& op) {
+  using enum StepOp::Kind;
+  switch (op.kind) {
+    case redistribute_input:
+    case forward:
+    case redistribute_output: return op.recompute ? Pass::backward_data : Pass::forward;
+    case redistribute_dy:
+    case start_backward:
+    case backward_data:
+    case redistribute_dx: return Pass::backward_data;
+    case backward_filter: return Pass::backward_filter;
+    case send_output:
+    case receive_input:
+    case send_gradient:
+    case receive_gradient: return Pass::stages;
+    case sum_gradients:
+    case sum_zero_gradients:
+    case add_replicas:
+    case update:
+    case share_loss: return Pass::update;
+    default: return std::nullopt;
+  }
+}
 
 /// The purpose of a communication.
 enum class Purpose : std::uint8_t {
@@ -50,8 +71,8 @@ struct PlannedTraffic {
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank);
 /// Returns the sum of layer_traffic() over all layers.
 Traffic rank_traffic(const Plan& plan, int rank);
-/// Returns the same for several ranks (of the world) of one stage, with the operations of that stage.
-std::vector<Traffic> rank_traffic(const StepProgram& program, std::span<const int> ranks);
+/// Returns rank_traffic(plan, rank) with the operations of the rank's stage, which all its ranks share.
+Traffic rank_traffic(const StepProgram& program, int rank);
 /// Returns the part of layer_traffic() of one microbatch in the first replica. The microbatch has the larger size or,
 /// with `of_remainder`, the smaller one.
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false);
