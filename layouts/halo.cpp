@@ -29,7 +29,9 @@ bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
 class Slides {
  public:
   Slides(std::span<const Window> windows, const Shape& shape) : count_(windows.size()), shape_(shape) {
-    require(count_ <= windows_.size(), "there may be at most one window per dimension");
+    if (const int spatial = shape.dims() - 2; static_cast<int>(windows.size()) != spatial)
+      fail("{} given for the shape \"{}\"; give one for each spatial dimension",
+           counted(static_cast<Index>(count_), "window"), shape.print());
     std::copy(windows.begin(), windows.end(), windows_.begin());
   }
   std::span<const Window> windows() const { return std::span(windows_).first(count_); }

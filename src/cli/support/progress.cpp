@@ -115,13 +115,13 @@ void ProgressBar::step(const char* what, const StepRecord& step) {
 }
 
 void ProgressBar::measuring(Index done, Index all) {
+  if (shown_ && terminal_ && done == all) return clear();
   const double time = now();
   if (!shown_ || time - measured_ < (terminal_ ? seconds_between_bars : seconds_between_lines)) return;
   if (measured_ > 0)
     fmt::print(fmt::runtime(terminal_ ? "\rmeasuring kernels {}/{}\x1b[K" : "measuring kernels {}/{}\n"), done, all);
   std::fflush(stdout);
   measured_ = time;
-  if (terminal_ && done == all) clear();
 }
 
 void ProgressBar::clear() {

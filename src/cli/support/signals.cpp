@@ -1,18 +1,22 @@
 #include "src/cli/support/signals.hpp"
 
+#include <atomic>
+
 namespace partita::cli {
 
 namespace {
 
-volatile std::sig_atomic_t term_came = 0, user_came = 0;
+// Any thread may get a signal, and the main thread asks.
+std::atomic<bool> term_came = false, user_came = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may use it");
 
-void note_signal(int number) { (number == SIGTERM ? term_came : user_came) = 1; }
+void note_signal(int number) { (number == SIGTERM ? term_came : user_came) = true; }
 
 }  // namespace
 
 SignalWatch::SignalWatch() {
-  term_came = 0;
-  user_came = 0;
+  term_came = false;
+  user_came = false;
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
@@ -26,11 +30,6 @@ SignalWatch::~SignalWatch() {
   sigaction(SIGUSR1, &old_user_, nullptr);
 }
 
-Requests SignalWatch::take() {
-  const Requests asked{.save = user_came != 0, .stop = term_came != 0};
-  if (asked.save) user_came = 0;
-  if (asked.stop) term_came = 0;
-  return asked;
-}
+Requests SignalWatch::take() { return {.save = user_came.exchange(false), .stop = term_came.exchange(false)}; }
 
 }  // namespace partita::cli

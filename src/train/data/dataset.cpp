@@ -36,8 +36,8 @@ void read_checked_target(const Dataset& data, Index sample, const Box& box, std:
   if (classes == 0) return;
   for (const float label : out)
     if (!(label >= 0 && label < static_cast<float>(classes)) || label != std::floor(label))
-      fail("data set '{}': sample {} has the label {}, but classes() is {}; labels are 0 to {}", data.name(), sample,
-           label, classes, classes - 1);
+      fail("data set '{}': sample {} has the label {}, but classes() is {}; labels are 0 to {}", data.name(),
+           data.number(sample), label, classes, classes - 1);
 }
 
 std::string Dataset::label_beyond(Index) const { return ""; }

@@ -13,7 +13,9 @@ namespace {
 class Subset final : public Dataset {
  public:
   Subset(std::unique_ptr<Dataset> whole, std::vector<Index> samples)
-      : whole_(std::move(whole)), samples_(std::move(samples)) {}
+      : whole_(std::move(whole)), samples_(std::move(samples)) {
+    set_name(whole_->name());
+  }
 
   Shape sample() const override { return whole_->sample(); }
   Index size() const override { return static_cast<Index>(samples_.size()); }
@@ -34,6 +36,7 @@ class Subset final : public Dataset {
   void read_target(Index sample, const Box& box, std::span<float> out) const override {
     whole_->read_target(of_whole(sample), box, out);
   }
+  Index number(Index sample) const override { return whole_->number(of_whole(sample)); }
   std::int32_t label(Index sample) const override { return whole_->label(of_whole(sample)); }
   std::string label_beyond(Index classes) const override { return whole_->label_beyond(classes); }
 

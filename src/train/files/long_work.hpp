@@ -15,7 +15,8 @@ namespace partita {
 /// @pre f does not communicate.
 inline void agree_on_long_work(Communicator& comm, const std::function<void()>& f) {
   using std::chrono::milliseconds;
-  auto work = std::async(std::launch::async, f);
+  std::future<void> work;
+  agree_or_throw(comm, [&] { work = std::async(std::launch::async, f); });  // the system may have no thread left
   double busy = 1;
   for (milliseconds pause(1); busy > 0; pause = std::min(2 * pause, milliseconds(100))) {
     busy = work.wait_for(pause) == std::future_status::ready ? 0 : 1;

@@ -158,10 +158,11 @@ class Reader {
   std::map<std::string, std::string> attributes() const {
     std::map<std::string, std::string> texts;
     hdf5::explained(in("cannot read its attributes"), [&] {
-      for (hsize_t i = 0;; ++i) {
-        const hid_t id = H5Aopen_by_idx(file_, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
-        if (id < 0) return;
-        const Handle attribute(id, H5Aclose);
+      H5O_info_t root{};
+      check(H5Oget_info(file_, &root));
+      for (hsize_t i = 0; i < root.num_attrs; ++i) {
+        const Handle attribute(H5Aopen_by_idx(file_, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT),
+                               H5Aclose);
         const Handle type(H5Aget_type(attribute), H5Tclose);
         if (check(H5Tis_variable_str(type)) == 0) continue;
         std::string name(static_cast<std::size_t>(check(H5Aget_name(attribute, 0, nullptr))) + 1, '\0');

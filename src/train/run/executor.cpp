@@ -13,6 +13,23 @@
 
 namespace partita {
 
+namespace {
+
+/// Points a member to an object of a function, until the function ends, also by an exception.
+template <class T>
+class Resetting {
+ public:
+  Resetting(T*& pointer, T* to) : pointer_(pointer) { pointer_ = to; }
+  ~Resetting() { pointer_ = nullptr; }
+  Resetting(const Resetting&) = delete;
+  Resetting& operator=(const Resetting&) = delete;
+
+ private:
+  T*& pointer_;
+};
+
+}  // namespace
+
 Executor::Executor(RunContext context)
     : context_(std::move(context)),
       plan_(context_.plan),
@@ -77,9 +94,8 @@ StepResult Executor::run(const Batch& batch, Index step, double rate) {
 
 std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
   std::vector<Tensor> predictions(static_cast<std::size_t>(plan_.microbatches));
-  predictions_ = &predictions;
+  const Resetting resetting(predictions_, &predictions);
   run(read, step, 0);
-  predictions_ = nullptr;
   return predictions;
 }
 
@@ -124,9 +140,8 @@ bool Executor::may_update(const Action& before) {
 
 std::string Executor::inspect(const Reader& read, Index step) {
   Inspector inspector(plan_, context_.parameters);
-  inspector_ = &inspector;
+  const Resetting resetting(inspector_, &inspector);
   run(read, step, 0);
-  inspector_ = nullptr;
   return inspector.first(context_.world);
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 
 #ifndef PARTITA_VERSION
@@ -142,6 +143,12 @@ RunRecord::RunRecord(const CheckpointFile& file) {
     for (const auto& field : fields())
       if (const auto* text = find(file, field.name)) field.set(*text, options);
     options.optimizer.check();
+    const bool good_guard = guard.good_steps >= 0 && guard.not_finite >= 0 && guard.beyond_f16 >= 0 &&
+                            guard.not_finite <= step && guard.beyond_f16 <= step - guard.not_finite &&
+                            std::isfinite(guard.scale);
+    if (step < 0 || samples < 0 || decay_steps < 0 || !good_guard || options.epochs < 1 || options.batch < 1 ||
+        options.augmentation.shift < 0)
+      fail("its record of the training is damaged (step {}, {} samples)", step, samples);
   } catch (const Error& error) {
     fail("the checkpoint {}: {}", file.path(), error.what());
   }

@@ -107,7 +107,9 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
   step_ = record.step;
   samples_ = record.samples;
   loaded_decay_ = record.options.optimizer.decay == options_.optimizer.decay ? record.decay_steps : 0;
-  guard_->restore({record.guard.scale, record.guard.good_steps, record.guard.not_finite, record.guard.beyond_f16});
+  const bool scaled = record.options.dtype == DType::f16;  // else the scale of 1 means that there was none
+  guard_->restore({scaled ? record.guard.scale : 0, scaled ? record.guard.good_steps : 0, record.guard.not_finite,
+                   record.guard.beyond_f16});
 }
 
 LoadedWeights Trainer::load_weights(const CheckpointFile& file, const std::vector<std::string>& skip) {

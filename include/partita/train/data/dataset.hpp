@@ -19,6 +19,8 @@ class Dataset {
   /// The name in error messages. open_dataset() sets it to the name on the command line unless the data set did.
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
+  /// The sample's number in error messages. A part of a data set returns the number in the whole set.
+  virtual Index number(Index sample) const { return sample; }
   /// Shape of one sample, without N: e.g. C=1 H=28 W=28.
   virtual Shape sample() const = 0;
   /// Number of samples.

@@ -119,8 +119,14 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
       setup.replaceable = check_replaceable(options);
       StepLog::check(options.watch.log);
       if (!options.write_options.empty()) {
-        check_writable({{"--write-options", options.write_options}, {"--json", options.json}, {"--save", options.save}},
-                       strategy_files(options));
+        auto others = strategy_files(options);
+        others.insert(others.end(), {{"--load", options.load},
+                                     {"--save", options.save},
+                                     {"--best", options.watch.best},
+                                     {"--log", options.watch.log},
+                                     {"--trace", options.trace},
+                                     {"--json", options.json}});
+        check_writable({{"--write-options", options.write_options}}, others);
         write_text("--write-options", options.write_options, options.options_text);
       }
     }
@@ -294,7 +300,9 @@ class Run {
 
   void validate() {
     const EpochReport report = evaluate(options_.watch.validates_on_test() ? *setup_.test : *setup_.held_out, "valid");
-    const bool lowest = best_.add(report.epoch, report.loss);
+    double loss = report.loss;  // replicas may differ in the last bit, and all ranks must decide alike
+    world_.broadcast(&loss, 1, DType::f64, 0, {}).wait();
+    const bool lowest = best_.add(report.epoch, loss);
     trainer_.notes()[best_note] = best_.print();
     if (lowest && !options_.watch.best.empty()) trainer_.save(options_.watch.best);
     results_->add_validation(report, best_);
@@ -339,10 +347,9 @@ class Run {
   void print_nothing_left() const {
     if (best_.exhausted()) {
       fmt::print(
-          "note       nothing is left to train: the last {} had no new lowest validation loss, and --patience {} "
-          "allows "
-          "no more; give a larger number\n",
-          counted(options_.watch.patience, "epoch"), options_.watch.patience);
+          "note       nothing is left to train: the validation loss has not fallen for {}, which is what --patience "
+          "allows; give a larger number\n",
+          counted(options_.watch.patience, "epoch"));
       return;
     }
     const auto& o = options_.trainer;
