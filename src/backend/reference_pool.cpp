@@ -113,7 +113,7 @@ void keep_larger(const T* __restrict from, std::int32_t position, Index channels
   for (Index c = 0; c < channels; ++c) {
     const T value = from[c], largest = best[c];
     const std::int32_t before = picked[c];
-    const bool better = (value > largest) | (value != value);
+    const bool better = (static_cast<int>(value > largest) | static_cast<int>(value != value)) != 0;
     best[c] = better ? value : largest;
     picked[c] = better ? position : before;
   }

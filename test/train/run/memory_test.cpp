@@ -129,7 +129,8 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
     Trainer trainer(run.drawn.model, run.drawn.strategy, options, comm);
     if (run.prepares) trainer.prepare(test);
     while (!trainer.finished(training)) trainer.train_epoch(training, {});
-    const std::string file = fmt::format("memory_test_{}.h5", getpid());
+    const std::string file =
+        (std::filesystem::temp_directory_path() / fmt::format("partita_memory_test_{}.h5", getpid())).string();
     if (run.saves) trainer.save(file);
     if (run.saves) trainer.load(file, true);
     if (run.saves && comm.rank() == 0) std::filesystem::remove(file);
