@@ -20,18 +20,23 @@ bool has_launcher() {
   return false;
 }
 
-}  // namespace
-
-bool speaks_for_job() {
-  if (!has_launcher()) return true;
-  // Ranks of one node have the same parent. Only one process can own an abstract socket name, which disappears with it.
-  static const int name_socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+/// Takes the name of the process that speaks for a job on this node. Ranks of one node have the same parent. Only one
+/// process can own an abstract socket name, which disappears with it.
+bool takes_name() {
+  const int name_socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const auto name = fmt::format("partita-speaker-{}", getppid());
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return name_socket < 0 || bind(name_socket, reinterpret_cast<const sockaddr*>(&address), length) == 0;
+}
+
+}  // namespace
+
+bool speaks_for_job() {
+  static const bool speaks = !has_launcher() || takes_name();  // the name can be taken only once
+  return speaks;
 }
 
 }  // namespace partita

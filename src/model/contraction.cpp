@@ -194,9 +194,8 @@ class Chooser {
     if (request_.output.partial() != 0) refuse_partial(request_.output);
     if (product_.groups > 1)
       fail(
-          "a grouped convolution cannot split its {} groups: input \"{}\", output \"{}\" and weights{} must shard C in "
-          "the "
-          "same way",
+          "a grouped convolution cannot split its {} groups: input \"{}\", output \"{}\" and weights{} must shard C "
+          "in the same way",
           product_.groups, x.print(), request_.output.print(),
           request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");
     if (request_.weights)

@@ -83,11 +83,11 @@ std::string print_man_page(const std::string& program, const std::vector<VerbOpt
                  [](char c) { return static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
   std::string text = fmt::format(
       ".\\\" Written by `{0} man`.\n.TH {1} 1 \"{3}\" \"Partita {2}\" \"User Commands\"\n.SH NAME\n{0} \\- trains "
-      "neural "
-      "networks partitioned over many processors, and predicts the cost\n.SH SYNOPSIS\n\\fB{0}\\fR \\fIVERB\\fR "
+      "neural networks partitioned over many processors, and predicts the cost\n.SH SYNOPSIS\n\\fB{0}\\fR "
+      "\\fIVERB\\fR "
       "[\\fIoptions\\fR]\n.SH DESCRIPTION\nThe verb says what to do. \\fB{0}\\fR \\fIVERB\\fR \\fB\\-\\-help\\fR "
-      "prints its "
-      "options, \\fB{0} \\-\\-version\\fR the version. A file of options (\\fB\\-\\-options\\fR) is TOML: its keys are "
+      "prints its options, \\fB{0} \\-\\-version\\fR the version. A file of options (\\fB\\-\\-options\\fR) is TOML: "
+      "its keys are "
       "the long "
       "names of options, arrays give several values, and true or false sets a switch.\n.SH VERBS\n",
       escaped(program), escaped(title), version, revised);

@@ -226,8 +226,8 @@ void check_resumable(const RunRecord& record, const std::string& path, const Tra
   }
   if (!record.version.empty() && record.options.optimizer.states() != options.optimizer.states())
     fail(
-        "the checkpoint {} was saved with momentum {:g}, here it is {:g}, and only one of them needs a state; give "
-        "--momentum {:g} to go on with that training, or {}",
+        "the checkpoint {} was saved with momentum {:g}, here it is {:g}; without momentum a run keeps no velocity to "
+        "go on with; give --momentum {:g} to go on with that training, or {}",
         path, record.options.optimizer.momentum, options.optimizer.momentum, record.options.optimizer.momentum,
         new_run);
 }

@@ -53,8 +53,7 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::
   add("csv", po::value(&o.csv)->value_name("FILE"), "write the results to FILE as CSV");
   add("machine", po::value(&o.machine)->value_name("FILE"),
       "machine file (TOML); adds predicted times to the measured ones; measured kernel times are read from FILE.times "
-      "if "
-      "that exists");
+      "if that exists");
   add("data", po::value(&o.train.data)->default_value("synthetic")->value_name("NAME"), "data set; see train --help");
   return all;
 }

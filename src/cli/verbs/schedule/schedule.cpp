@@ -38,8 +38,7 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
       "groups of layers per stage; the default depends on the kind");
   add("times", po::value(&o.times)->default_value(o.times)->value_name("F,B,W,COMM"),
       "times of one stage and microbatch, in any unit: forward, backward of the inputs, backward of the weights, and "
-      "one "
-      "transfer between stages");
+      "one transfer between stages");
   add("memory-limit", po::value(&r.memory_limit)->value_name("A"),
       "memory limit of a stage, in activations of one microbatch; zb-1p, zb-2p and zb-v are generated to fit it, other "
       "kinds are refused if they exceed it");
