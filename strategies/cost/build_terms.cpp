@@ -189,15 +189,8 @@ Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& grid,
 }
 
 KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
-  std::optional<double> whole;
-  return kernels_.of(plan_.layers[static_cast<std::size_t>(layer)], rank, whole);
-}
-
-CostTermBuilder::LayerWork CostTermBuilder::work(const LayerPlan& layer, int index, int rank,
-                                                 std::optional<double>& whole) {
-  LayerWork work{kernels_.of(layer, rank, whole), {}, {}};
-  add_traffic(work, layer, index, rank);
-  return work;
+  LayerKernels kernels = kernels_.of(plan_.layers[static_cast<std::size_t>(layer)]);
+  return kernels_.on_rank(kernels, rank);
 }
 
 /// Adds the messages of a microbatch inside the layer's stage, each with the computation that hides it.
@@ -205,13 +198,13 @@ void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int i
   OpTraffic traffic(plan_, layer, index, 0, plan_.grid_of(index).first_rank() + rank);
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::size_t started = none;  // the first item that travels since start_backward, until backward_data waits for it
-  work.hidden_by.reserve(8);   // few layers have more
   const auto add = [&](const StepOp& op) {
     if (op.kind == StepOp::Kind::start_backward) started = traffic.list().size();
     if (op.kind == StepOp::Kind::backward_data) started = none;
     if (op.kind == StepOp::Kind::backward_filter)
       for (std::size_t i = started; i < work.hidden_by.size(); ++i)
         work.hidden_by[i] = hides_behind(layer, traffic.list()[i], op);
+    if (is_silent(layer, op)) return;
     op.kind == StepOp::Kind::send_output ? traffic.add_sums(op) : traffic.add(op);
     for (std::size_t i = work.hidden_by.size(); i < traffic.list().size(); ++i)
       work.hidden_by.push_back(hides_behind(layer, traffic.list()[i], op));
@@ -251,15 +244,17 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   // The panels of a product come from any rank of the grid, so their level depends on the rank's position.
   const AxisSet even = flat || layer->at.products.empty() ? symmetric_axes(layer) : 0;
   EquivalentRanks<LayerWork> work_of_ranks;
-  std::optional<double> whole;
+  LayerKernels kernels = kernels_.of(layer);
   std::vector<RankTerms> kept;
   for (const int rank : ranks(plan_.stage_of(index))) {
     const int first = representative_rank(grid, rank, even);
     const auto [work, inserted] = work_of_ranks.entry(first);
-    if (inserted)
-      *work = this->work(layer, index, first, whole);
-    else if (flat)
+    if (inserted) {
+      work->kernel = kernels_.on_rank(kernels, first);
+      add_traffic(*work, layer, index, first);
+    } else if (flat) {
       continue;
+    }
     RankTerms terms = on_rank(*work, grid, rank);
     const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
     if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
@@ -314,8 +309,8 @@ UpdateTerms CostTermBuilder::update(int group) const {
     Index updated = 0;
     for (const auto& bucket : plan_.buckets)
       if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
-        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.offsets(bucket, rank).back();
-    if (const auto found = kernels_.measured(update_work(updated, plan_.workload), group)) {
+        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.elements(bucket, rank);
+    if (const auto found = kernels_.update(updated, group)) {
       most.seconds = std::max(most.seconds, found->forward);
       continue;
     }

@@ -62,7 +62,6 @@ class CostTermBuilder {
     std::vector<PlannedTraffic> items;
     std::vector<int> hidden_by;  // by item: as LayerMovement::hidden_by
   };
-  LayerWork work(const LayerPlan& layer, int index, int rank, std::optional<double>& whole);
   void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank);
   RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
   const std::vector<int>& ranks(int stage);

@@ -34,6 +34,29 @@ void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool
   if (op.kind == backward_filter && apart) ++term.calls[2];
 }
 
+/// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`.
+double flops(LayerKernels& kernels, const Box& y, int rank) {
+  const LayerPlan& layer = kernels.layer;
+  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
+    const ProductPlan& product = layer->at.products[0];
+    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
+  }
+  if (y.empty()) return 0;
+  if (kernels.whole_flops || !layer.op->algorithms().empty()) {
+    // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
+    const auto channels = layer->at.y.shape().find('C');
+    const auto places = [&](const Box& box) {
+      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
+    };
+    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
+    if (!kernels.whole_flops) kernels.whole_flops = layer.op->flops(layer->input_shapes, layer->shape);
+    return *kernels.whole_flops * weights * places(y) / places(Box(layer->shape));
+  }
+  std::vector<Shape> inputs;
+  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
+  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
+}
+
 }  // namespace
 
 KernelTerms::KernelTerms(const Plan& plan, const KernelTimes& times, std::span<const Action::Kind> actions)
@@ -43,48 +66,35 @@ KernelTerms::KernelTerms(const Plan& plan, const KernelTimes& times, std::span<c
 }
 
 std::optional<LayerTimes> KernelTerms::measured(const std::string& work, int group) const {
-  if (times_.empty()) return std::nullopt;
   return times_.find(work, loops_[static_cast<std::size_t>(plan_.stage_running(group))]);
 }
 
-/// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`. `whole` caches the
-/// operations of a convolution on all ranks together.
-double KernelTerms::flops(const LayerPlan& layer, const Box& y, int rank, std::optional<double>& whole) const {
-  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
-    const ProductPlan& product = layer->at.products[0];
-    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
-  }
-  if (y.empty()) return 0;
-  if (whole || !layer.op->algorithms().empty()) {
-    // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
-    const auto channels = layer->at.y.shape().find('C');
-    const auto places = [&](const Box& box) {
-      return static_cast<double>(box.volume()) / static_cast<double>(box.extent(channels));
-    };
-    const double weights = volume(layer->at.w[0], rank) / static_cast<double>(layer->weights[0].shape.volume());
-    if (!whole) whole = layer.op->flops(layer->input_shapes, layer->shape);
-    return *whole * weights * places(y) / places(Box(layer->shape));
-  }
-  std::vector<Shape> inputs;
-  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
-  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
+std::optional<LayerTimes> KernelTerms::update(Index elements, int group) const {
+  if (times_.empty()) return std::nullopt;
+  return measured(update_work(elements, plan_.workload), group);
 }
 
-KernelTerm KernelTerms::of(const LayerPlan& layer, int rank, std::optional<double>& whole) const {
+LayerKernels KernelTerms::of(const LayerPlan& layer) const {
+  LayerKernels kernels{layer, {.kind = kind_of(layer)}, {}};
+  const bool apart = layer.op->computes_dw_separately();
+  for (const Action::Kind action : actions_)
+    each_layer_op(layer, 0, action, false, [&](const StepOp& op) { add_kernel(kernels.term, op, layer, apart); });
+  return kernels;
+}
+
+KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
+  const LayerPlan& layer = kernels.layer;
   if (!times_.empty())  // local_work() takes time
     if (const auto found = measured(local_work(layer, rank, plan_.workload), layer.group))
       return of_times(layer, *found);
-  KernelTerm term{.kind = kind_of(layer)};
+  KernelTerm term = kernels.term;
   const Box y = layer->at.y.owned(rank);
   const auto element = static_cast<double>(size_of(plan_.workload.dtype));
   double elements = static_cast<double>(y.volume());
   for (const auto* layouts : {&layer->at.x, &layer->at.w})
     for (const auto& layout : *layouts) elements += volume(layout, rank);
-  term.flops = flops(layer, y, rank, whole);
+  term.flops = flops(kernels, y, rank);
   term.bytes = elements * element;
-  const bool apart = layer.op->computes_dw_separately();
-  for (const Action::Kind action : actions_)
-    each_layer_op(layer, 0, action, false, [&](const StepOp& op) { add_kernel(term, op, layer, apart); });
   return term;
 }
 

@@ -253,7 +253,7 @@ class Replay {
   /// share.
   void start_sum(std::size_t b) {
     const Bucket& bucket = plan_.buckets[b];
-    const Index elements = plan_.offsets(bucket, rank_).back();
+    const Index elements = plan_.elements(bucket, rank_);
     if (master_ != element_) sums_[b] = hold(MemoryClass::workspace, elements * master_);
     if (!plan_.sharded_optimizer || bucket.axes == 0 || elements == 0) return;
     if (sums_[b]) kept_.push_back(sums_[b]);
@@ -269,7 +269,7 @@ class Replay {
       const Bucket& bucket = plan_.buckets[b];
       if (group_of(bucket) != action_.group) continue;
       sums_[b] = {};
-      if (plan_.sharded_optimizer && bucket.axes != 0 && plan_.offsets(bucket, rank_).back() > 0)
+      if (plan_.sharded_optimizer && bucket.axes != 0 && plan_.elements(bucket, rank_) > 0)
         kept_.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));
     }
     kept_.clear();

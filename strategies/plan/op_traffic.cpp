@@ -11,6 +11,23 @@ bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; 
 
 }  // namespace
 
+bool is_silent(const LayerPlan& layer, const StepOp& op) {
+  using enum StepOp::Kind;
+  const LayerBinding& bound = *layer.binding;
+  const auto part = static_cast<std::size_t>(op.part);
+  switch (op.kind) {
+    case redistribute_input: return bound.redistribute_input[part].empty();
+    case redistribute_output: return bound.redistribute_output.empty();
+    case redistribute_dy: return bound.redistribute_dy.empty();
+    case redistribute_dx: return bound.redistribute_dx[part].empty();
+    case forward: return !moves(bound.at.x_halo) && bound.at.collectives.empty() && bound.at.products.empty();
+    case start_backward: return !moves(bound.at.dy_halo) && bound.at.collectives.empty();
+    case backward_filter:
+    case backward_data: return bound.at.products.empty() && !moves(bound.at.x_halo);
+    default: return false;
+  }
+}
+
 void OpTraffic::add(const StepOp& op, Pass pass, int times) {
   using enum StepOp::Kind;
   begin(op, pass, times);
@@ -84,7 +101,7 @@ void OpTraffic::add_backward_data() {
   add_product(1, "product dx");
 }
 
-void OpTraffic::add_halo(Purpose purpose, const char* role, const TransferPlan& plan) {
+void OpTraffic::add_halo(Purpose purpose, std::string_view role, const TransferPlan& plan) {
   add_exchange(purpose, role, grid_.all(), plan, plan.traffic(element_), rank_);
 }
 
@@ -107,12 +124,12 @@ void OpTraffic::add_transfer(const StageBoundary& boundary) {
 void OpTraffic::sum_gradients() {
   each_bucket([&](const Bucket& bucket) {
     add_collective(Purpose::sum, "dw", plan_.sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes,
-                   plan_.offsets(bucket, rank_).back(), master_);
+                   plan_.elements(bucket, rank_), master_);
   });
 }
 
 void OpTraffic::add_replicas() {
-  const auto add_both = [&](const char* role, Index elements) {
+  const auto add_both = [&](std::string_view role, Index elements) {
     if (elements > 0) add(Purpose::replicas, role, Verb::all_reduce, 0, {1, elements * master_});
   };
   each_bucket([&](const Bucket& bucket) { add_both("dw of both replicas", plan_.share(bucket, rank_).extent()); });
@@ -127,18 +144,19 @@ void OpTraffic::update() {
       add_collective(Purpose::update, "norms", Verb::all_reduce, plan_.norm_axes(bucket),
                      2 * static_cast<Index>(bucket.entries.size()), size_of(DType::f64));
     if (plan_.sharded_optimizer)
-      add_collective(Purpose::update, "w", Verb::all_gather, bucket.axes, plan_.offsets(bucket, rank_).back(), master_);
+      add_collective(Purpose::update, "w", Verb::all_gather, bucket.axes, plan_.elements(bucket, rank_), master_);
   });
 }
 
-void OpTraffic::add(Purpose purpose, const std::string& role, Verb verb, AxisSet axes, Traffic traffic) {
+void OpTraffic::add(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Traffic traffic) {
   if (traffic == Traffic{}) return;
   if (list_.empty()) list_.reserve(4);  // few layers have more
-  list_.push_back({role, verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, 0, 0, op_});
+  list_.push_back(
+      {std::string(role), verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, 0, 0, op_});
 }
 
 /// Adds the traffic of an exchange. `rank` is the number from which the distances of its peers are counted.
-void OpTraffic::add_exchange(Purpose purpose, const std::string& role, AxisSet axes, const TransferPlan& plan,
+void OpTraffic::add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan,
                              Traffic traffic, int rank) {
   const std::size_t before = list_.size();
   add(purpose, role, Verb::exchange, axes, traffic);
@@ -162,7 +180,7 @@ const TransferPlan& OpTraffic::x_halo() {
   return *x_halo_;
 }
 
-void OpTraffic::add_steps(Purpose purpose, const std::string& role, const LayerPlan::Steps& steps) {
+void OpTraffic::add_steps(Purpose purpose, std::string_view role, const LayerPlan::Steps& steps) {
   for (const auto& step : steps) {
     if (step.verb != Verb::exchange) {
       add(purpose, role, step.verb, step.axes, traffic(step, rank_, element_));
@@ -180,12 +198,12 @@ void OpTraffic::add_statistics(Collective::When when) {
                      collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
 }
 
-void OpTraffic::add_collective(Purpose purpose, const std::string& role, Verb verb, AxisSet axes, Index elements,
+void OpTraffic::add_collective(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Index elements,
                                Index element_size) {
   if (elements > 0 && grid_.group_size(axes) > 1) add(purpose, role, verb, axes, {1, elements * element_size});
 }
 
-void OpTraffic::add_product(std::size_t which, const char* role) {
+void OpTraffic::add_product(std::size_t which, std::string_view role) {
   if (which >= layer_->at.products.size()) return;
   const ProductPlan& product = layer_->at.products[which];
   const std::size_t before = list_.size();

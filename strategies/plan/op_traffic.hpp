@@ -4,10 +4,14 @@
 #include "partita/strategies/plan/traffic.hpp"
 
 #include <optional>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita {
+
+/// Returns true if the layer needs no messages inside its stage in the operation, on any rank. Most operations need
+/// none.
+bool is_silent(const LayerPlan& layer, const StepOp& op);
 
 /// Lists what one rank sends for one layer in operations of a step (StepOp): each kind of operation has its messages.
 class OpTraffic {
@@ -51,21 +55,21 @@ class OpTraffic {
   void add_forward();
   void add_start_backward();
   void add_backward_data();
-  void add_halo(Purpose purpose, const char* role, const TransferPlan& plan);
+  void add_halo(Purpose purpose, std::string_view role, const TransferPlan& plan);
   void add_sums(const StageBoundary& boundary);
   void add_transfer(const StageBoundary& boundary);
   void sum_gradients();
   void add_replicas();
   void update();
 
-  void add(Purpose purpose, const std::string& role, Verb verb, AxisSet axes, Traffic traffic);
-  void add_exchange(Purpose purpose, const std::string& role, AxisSet axes, const TransferPlan& plan, Traffic traffic,
+  void add(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Traffic traffic);
+  void add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan, Traffic traffic,
                     int rank);
-  void add_steps(Purpose purpose, const std::string& role, const LayerPlan::Steps& steps);
+  void add_steps(Purpose purpose, std::string_view role, const LayerPlan::Steps& steps);
   void add_statistics(Collective::When when);
-  void add_collective(Purpose purpose, const std::string& role, Verb verb, AxisSet axes, Index elements,
+  void add_collective(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Index elements,
                       Index element_size);
-  void add_product(std::size_t which, const char* role);
+  void add_product(std::size_t which, std::string_view role);
   const StageBoundary& boundary() const { return layer_.sends_to_stages[static_cast<std::size_t>(op_.part)]; }
   Traffic received(const TransferPlan& plan) const;
   const TransferPlan& x_halo();

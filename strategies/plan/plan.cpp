@@ -31,6 +31,13 @@ void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
   }
 }
 
+/// Returns the elements that one weight of a bucket occupies in the bucket's flat buffer.
+Index elements_of(const Plan& plan, const Bucket::Entry& entry, int rank) {
+  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(entry.layer)];
+  const Index elements = layer->at.w[static_cast<std::size_t>(entry.weight)].owned(rank).volume();
+  return (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+}
+
 }  // namespace
 
 Readers::Readers(const std::vector<LayerPlan>& layers) : ends_(layers.size() + 1, 0) {
@@ -65,18 +72,20 @@ const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
   return less ? remainder_layers : layers;
 }
 
+Index Plan::elements(const Bucket& bucket, int rank) const {
+  Index sum = 0;
+  for (const auto& entry : bucket.entries) sum += elements_of(*this, entry, rank);
+  return sum;
+}
+
 std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
   std::vector<Index> offsets{0};
-  for (const auto& [layer, weight] : bucket.entries) {
-    const auto& w = layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)];
-    const Index elements = w.owned(rank).volume();
-    offsets.push_back(offsets.back() + (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment);
-  }
+  for (const auto& entry : bucket.entries) offsets.push_back(offsets.back() + elements_of(*this, entry, rank));
   return offsets;
 }
 
 Interval Plan::share(const Bucket& bucket, int rank) const {
-  const Interval all{0, offsets(bucket, rank).back()};
+  const Interval all{0, elements(bucket, rank)};
   if (!sharded_optimizer) return all;
   const auto group = grid_of(bucket.last()).group(rank, bucket.axes);
   const auto place = std::find(group.begin(), group.end(), rank) - group.begin();

@@ -85,7 +85,9 @@ Traffic rank_traffic(const StepProgram& program, int rank) {
     for (const auto& item : traffic->list()) total += item.traffic;
   };
   each_sending_op(program, [&](int layer, const LayerOp& op) {
-    if (const LayerPlan* next = &(*op.layers)[static_cast<std::size_t>(layer)]; next != of) {
+    const LayerPlan* next = &(*op.layers)[static_cast<std::size_t>(layer)];
+    if (is_silent(*next, op.op)) return;
+    if (next != of) {
       add_to_total();
       of = next;
       traffic.emplace(program.plan(), *next, layer, op.replica, rank);

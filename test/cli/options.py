@@ -125,7 +125,7 @@ def test_writing():
     status, _, err = run(1, "train", *given, "--batch", "0", "--write-options", "c.toml")
     check("a run that is refused writes no file", status == 2 and not os.path.exists("c.toml"), err)
     status, _, err = run(2, "train", *given, "--json", "c.toml", "--write-options", "c.toml")
-    check("two outputs of one name", status == 2 and "--write-options and --json both name c.toml" in err, err)
+    check("two outputs of one name", status == 2 and "--json and --write-options both name c.toml" in err, err)
 
 
 with tempfile.TemporaryDirectory() as folder:

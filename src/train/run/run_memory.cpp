@@ -92,7 +92,7 @@ Index gathered_bytes(const Plan& plan, int world_rank) {
   const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
   Index elements = 0;
   for (const auto& bucket : plan.buckets) {
-    const Index all = plan.offsets(bucket, rank).back();
+    const Index all = plan.elements(bucket, rank);
     const bool here = plan.replica_on(plan.layers[static_cast<std::size_t>(bucket.last())].group, stage) >= 0;
     if (here && plan.share(bucket, rank).extent() != all) elements += all;
   }

@@ -147,6 +147,8 @@ struct Plan {
   /// Returns the offset of each weight of the bucket on `rank` of its stage, in elements of one flat buffer. The last
   /// entry is the buffer's size.
   std::vector<Index> offsets(const Bucket& bucket, int rank) const;
+  /// Returns the size of that buffer, in elements.
+  Index elements(const Bucket& bucket, int rank) const;
   /// Returns the elements of that buffer that `rank` updates. It holds the optimizer's state of these elements only.
   Interval share(const Bucket& bucket, int rank) const;
   /// Returns the axes over which norms of whole weights are summed.
