@@ -1,6 +1,5 @@
 #include "partita/backend/measure.hpp"
 
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 
 #include <algorithm>
@@ -102,16 +101,14 @@ double least_median(const std::vector<Candidate>& all) {
 
 /// Runs all candidates in turns. Slow problems get fewer rounds. A candidate is dropped once it cannot win: even its
 /// shortest run is too long, whatever time its core lost to other processes.
-void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend) {
+void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, const RunTimer& timer) {
   constexpr double enough = 0.05, much = 1;  // seconds, in all runs of the fastest candidate
   constexpr int few = 3, most = 15;
   Rotation rotation(problem);
   const auto run = [&](const Candidate& candidate) {
     const Arrays& arrays = rotation.next();
     backend.choose(problem, candidate.algorithm);
-    const Stopwatch watch;
-    arrays.run(backend);
-    return watch.time();
+    return timer([&] { arrays.run(backend); });
   };
   for (const auto& candidate : all) run(candidate);  // warm-up: creates what later runs reuse
   for (int round = 1;; ++round) {
@@ -125,12 +122,18 @@ void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& back
 
 }  // namespace
 
-std::string_view measure_fastest(Backend& backend, const ConvProblem& problem) {
+Timing time_by_clock(const std::function<void()>& run) {
+  const Stopwatch watch;
+  run();
+  return watch.time();
+}
+
+std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, const RunTimer& timer) {
   constexpr double doubt = 0.97;
   std::vector<Candidate> all;
   for (const auto algorithm : backend.algorithms(problem)) all.push_back({algorithm});
   require(!all.empty(), "the backend must have an algorithm to choose for the problem");
-  race(all, problem, backend);
+  race(all, problem, backend, timer);
   const double best = least_median(all);
   const auto fastest = std::find_if(all.begin(), all.end(),
                                     [&](const Candidate& candidate) { return doubt * candidate.median() <= best; });

@@ -1,4 +1,5 @@
 #include "partita/base/speaker.hpp"
+#include "partita/base/launched_rank.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -6,19 +7,11 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 
 namespace partita {
 
 namespace {
-
-/// Returns true if a launcher of MPI ranks started this process.
-bool has_launcher() {
-  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
-    if (std::getenv(variable) != nullptr) return true;
-  return false;
-}
 
 /// Takes the name of the process that speaks for a job on this node. Ranks of one node have the same parent. Only one
 /// process can own an abstract socket name, which disappears with it.
@@ -35,7 +28,7 @@ bool takes_name() {
 }  // namespace
 
 bool speaks_for_job() {
-  static const bool speaks = !has_launcher() || takes_name();  // the name can be taken only once
+  static const bool speaks = launched_process() == nullptr || takes_name();  // the name can be taken only once
   return speaks;
 }
 

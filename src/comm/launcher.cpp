@@ -1,4 +1,5 @@
 #include "src/comm/launcher.hpp"
+#include "partita/base/launched_rank.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -60,16 +61,10 @@ std::size_t job_of_environment() {
   return std::hash<std::string>{}(text);
 }
 
-/// Returns true if a launcher started this process as a rank.
-bool is_launched() {
-  constexpr std::array variables{"PMI_RANK", "PMI_ID", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
-  return std::any_of(variables.begin(), variables.end(), [](const char* each) { return std::getenv(each) != nullptr; });
-}
-
 }  // namespace
 
 Launcher::Launcher() {
-  const int furthest = is_launched() ? 8 : 0;  // scripts may stand between the launcher and the rank
+  const int furthest = launched_rank() != nullptr ? 8 : 0;  // scripts may stand between the launcher and the rank
   pid_t process = getppid();
   for (int i = 0; i < furthest && count_ < most && process > 1; ++i) {
     const Process found = look_at(process);

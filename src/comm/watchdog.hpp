@@ -40,26 +40,6 @@ class Waits {
   std::atomic<bool> asked_{false};
 };
 
-/// A thread that calls `act`, once for each wait that lasts longer than `limit`. MPI itself waits forever for a peer
-/// whose host or network link has failed. The thread checks the counter of waits at intervals, so that a wait need not
-/// read a clock.
-/// @pre `waits` outlives the watchdog.
-class Watchdog {
- public:
-  Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> act);
-  ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
- private:
-  void watch(const Waits& waits, std::chrono::milliseconds limit, const std::function<void()>& act);
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopped_ = false;
-  std::thread thread_;
-};
-
 /// A thread that calls `act` at every `interval`.
 class Periodic {
  public:
@@ -73,6 +53,18 @@ class Periodic {
   std::condition_variable changed_;
   bool stopped_ = false;
   std::thread thread_;
+};
+
+/// Calls `act` from a thread of its own, once for each wait that lasts longer than `limit`. MPI itself waits forever
+/// for a peer whose host or network link has failed. The thread checks the counter of waits at intervals, so that a
+/// wait need not read a clock.
+/// @pre `waits` outlives the watchdog.
+class Watchdog {
+ public:
+  Watchdog(const Waits& waits, std::chrono::milliseconds limit, std::function<void()> act);
+
+ private:
+  Periodic thread_;
 };
 
 }  // namespace partita

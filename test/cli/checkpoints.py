@@ -68,6 +68,10 @@ def resume_with_every_decay():
               all(abs(a - b) < 1e-11 for a, b in zip(whole, parts)), f"{whole}\n{parts}")
     expect("what the command line says wins, and is told", 0, train("--load", "w.h5", "--rate", "0.1"),
            "note       --rate: the checkpoint has 0.05, this command line 0.1; training goes on with 0.1, because this command line says so")
+    train("--steps", 4, "--flip", "--epochs", 2, "--save", "flip.h5", "--save-every", 1)
+    expect("a switch that is off beats the checkpoint", 0, train("--load", "flip.h5", "--flip=false"),
+           "note       --flip: the checkpoint has yes, this command line no; training goes on with no, because this command line says so",
+           "note       --steps: the checkpoint has 4, which are done; training goes on")
     expect("no step at rate 0", 2, train("--load", "w.h5", "--epochs", "4"), "--decay-steps 12")
     expect("another optimizer", 2, train("--load", "w.h5", "--optimizer", "adam"),
            r'another optimizer: "sgd", here it is "adam"; give --optimizer sgd', "--new-run")
@@ -112,6 +116,12 @@ def overwriting():
     check("the other run's checkpoint stays", content("mine.h5") == first)
     expect("--overwrite", 0, train("--save", "mine.h5", "--overwrite", "--epochs", "1", "--decay-steps", "6"))
     check("equal runs save equal bytes", content("mine.h5") == first)
+    validated = ["--validate", "0.25", "--epochs", 1]
+    train(*validated, "--best", "best.h5", "--seed", 7)
+    train(*validated, "--save", "own.h5", "--best", "own_best.h5")
+    result = train("--validate", "0.25", "--epochs", 2, "--load", "own.h5", "--best", "best.h5")
+    expect("a run that goes on does not replace another run's best", 2, result, "--best best.h5: it belongs to another run")
+    expect("but its own", 0, train("--validate", "0.25", "--epochs", 2, "--load", "own.h5", "--best", "own_best.h5"))
     # Two jobs at once: the slower one finds the file of the other at its first save.
     jobs = [subprocess.Popen(command("--epochs", 40, "--seed", seed, "--save", "both.h5"), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True) for seed in (1, 2)]
@@ -149,6 +159,11 @@ def signals():
     steps = ["--steps", str(done + 2)]
     resumed = subprocess.run([LAUNCHER, *words[1:], *steps], capture_output=True, text=True, timeout=60, check=False)
     expect("the line resumes", 0, resumed, "epoch")
+    job = subprocess.Popen(command("--epochs", 1, "--samples", 200, "--save", "early.h5"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    time.sleep(0.3)
+    job.send_signal(signal.SIGUSR1)
+    out = job.communicate(timeout=60)[0]
+    check("SIGUSR1 at any time does not end the run", job.returncode == 0, out)
     job, pids = start()
     os.kill(pids[0], signal.SIGTERM)
     out = job.stdout.read()
@@ -166,6 +181,12 @@ def saving_every_some_steps():
     expect("nothing left is said", 0, done, f"nothing is left to train: {steps} steps were done")
     expect("an epoch that began before says so", 0, train("--samples", 80000, "--load", "e.h5", "--steps", steps + 1),
            rf"\(steps {steps + 1} to {steps + 1} of 10000\)")
+    every = ["--samples", 240, "--save-every", 7, "--json", "every.json"]
+    train(*every, "--save", "every.h5", "--steps", 21)
+    train(*every, "--save", "every.h5", "--load", "every.h5")
+    train("--samples", 240, "--json", "whole.json")
+    check("results go on in the middle of an epoch", len(losses("every.json")) == 30 and
+          all(abs(a - b) < 1e-11 for a, b in zip(losses("every.json"), losses("whole.json"))), losses("every.json"))
     expect("--save-every without --save", 2, train("--save-every", "2"), "--save-every 2: it needs --save FILE")
 
 

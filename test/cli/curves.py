@@ -188,8 +188,14 @@ def killed(folder):
     steps = [int(row["step"]) for row in rows_of(log)]
     check("the log goes on, each step once, one header", text.count("epoch,step") == 1 and steps == list(range(1, 4 * (epochs + 3) + 1)),
           steps)
-    check("the results begin where the checkpoint was", results(file)["first_step"] == steps[-1] - len(results(file)["losses"]) + 1)
+    after = results(file)
+    check("the results go on too, each step once", after["first_step"] == 1 and after["losses"] == [float(row["loss"]) for row in rows_of(log)]
+          and [each["step"] for each in after["epochs"]] == [4 * (i + 1) for i in range(epochs + 3)], after["epochs"])
     check("two event files", len(list((folder / "k").iterdir())) == 2)
+    file.write_text(json.dumps(after | {"losses": [1.5] * len(steps)}), encoding="utf-8")
+    text = train(1, *options, "--load", saved, "--epochs", epochs + 4)
+    check("results of another training are replaced, and that is said", "it does not hold the" in text and
+          results(file)["first_step"] == len(steps) + 1 and len(results(file)["losses"]) == 4, text)
 
 
 def on_a_terminal(folder):

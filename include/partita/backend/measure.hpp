@@ -1,13 +1,21 @@
 #pragma once
 
 #include "partita/backend/backend.hpp"
+#include "partita/base/clock.hpp"
+
+#include <functional>
 
 namespace partita {
+
+/// Runs a function and returns how long it took.
+using RunTimer = std::function<Timing(const std::function<void()>& run)>;
+/// Times a function with a Stopwatch.
+Timing time_by_clock(const std::function<void()>& run);
 
 /// Measures `problem` with each of the backend's algorithms, on arrays of its own, and returns the fastest. It prefers
 /// the backend's default unless another algorithm is faster by more than the measurement error. On return the backend
 /// uses the algorithm returned.
 /// @pre backend.algorithms(problem) is not empty.
-std::string_view measure_fastest(Backend& backend, const ConvProblem& problem);
+std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, const RunTimer& timer = time_by_clock);
 
 }  // namespace partita

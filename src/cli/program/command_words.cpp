@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 
 namespace partita::cli {
 
@@ -23,25 +24,7 @@ struct Sorted {
   std::optional<std::string> file;
 };
 
-bool has_switch(const VerbOptions& verb, const std::string& name) {
-  const auto listed = listed_options(verb);
-  return std::any_of(listed.begin(), listed.end(),
-                     [&](const auto* option) { return option->long_name() == name && is_switch(*option); });
-}
-
-/// Adds one option that begins with "--" to `sorted`. `value` is what follows "=", if anything does.
-void sort_option(const std::string& word, const VerbOptions& verb, Sorted& sorted) {
-  const auto equals = word.find('=');
-  const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-  const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-  sorted.given.insert(name);
-  if ((value != "true" && value != "false") || !has_switch(verb, name))
-    sorted.words.push_back(word);
-  else if (value == "true")
-    sorted.words.push_back("--" + name);
-}
-
-Sorted sort_words(std::span<const std::string> words, const VerbOptions& verb) {
+Sorted sort_words(std::span<const std::string> words) {
   constexpr std::string_view option = "--options";
   Sorted sorted;
   const auto take_file = [&](const std::string& file) {
@@ -59,10 +42,9 @@ Sorted sort_words(std::span<const std::string> words, const VerbOptions& verb) {
       take_file(++i < words.size() ? words[i] : "");
     else if (word.starts_with("--options="))
       take_file(word.substr(option.size() + 1));
-    else if (word.starts_with("--"))
-      sort_option(word, verb, sorted);
     else
       sorted.words.push_back(word);
+    if (word.starts_with("--")) sorted.given.insert(word.substr(2, word.find('=') - 2));
   }
   return sorted;
 }
@@ -98,7 +80,7 @@ void CommandWords::expand(bool builtin) {
   const auto verbs = verb_options(words_[0].substr(words_[0].rfind('/') + 1), builtin);
   const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const auto& each) { return each.name == words_[1]; });
   if (verb == verbs.end()) return;
-  auto [words, given, file] = sort_words(std::span(words_).subspan(2), *verb);
+  auto [words, given, file] = sort_words(std::span(words_).subspan(2));
   if (file && !given.contains("help")) {
     auto read = parse_options_file(read_text("--options", *file), *file, verb->options, names_elsewhere(verbs, *verb));
     std::vector<std::string> added;

@@ -1,6 +1,7 @@
 #include "partita/cli/main.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/launched_rank.hpp"
 #include "partita/comm/mpi.hpp"
 #include "src/cli/program/command_words.hpp"
 #include "src/cli/program/completion.hpp"
@@ -88,9 +89,8 @@ int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
 
 /// False if a launcher started this process as a rank other than 0. Verbs without MPI then still print only once.
 bool speaks() {
-  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(variable); rank != nullptr) return std::string_view(rank) == "0";
-  return true;
+  const char* rank = launched_process();
+  return rank == nullptr || std::string_view(rank) == "0";
 }
 
 /// Runs the verbs `completion` and `man`, which print files for an installation.

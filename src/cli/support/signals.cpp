@@ -14,21 +14,16 @@ void note_signal(int number) { (number == SIGTERM ? term_came : user_came) = tru
 
 }  // namespace
 
-SignalWatch::SignalWatch() {
-  term_came = false;
-  user_came = false;
+SignalWatch::SignalWatch(int number) : number_(number) {
+  (number == SIGTERM ? term_came : user_came) = false;
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, &old_term_);
-  sigaction(SIGUSR1, &action, &old_user_);
+  sigaction(number_, &action, &old_);
 }
 
-SignalWatch::~SignalWatch() {
-  sigaction(SIGTERM, &old_term_, nullptr);
-  sigaction(SIGUSR1, &old_user_, nullptr);
-}
+SignalWatch::~SignalWatch() { sigaction(number_, &old_, nullptr); }
 
 Requests SignalWatch::take() { return {.save = user_came.exchange(false), .stop = term_came.exchange(false)}; }
 

@@ -6,21 +6,22 @@
 
 namespace partita::cli {
 
-/// While it exists, SIGTERM and SIGUSR1 do not end the process: SIGTERM asks the training to save and stop, SIGUSR1 to
-/// save. Make one at a time, on every rank: a batch system may signal any of them.
+/// While it exists, a signal does not end the process: SIGTERM asks the training to save and stop, SIGUSR1 to save.
+/// Make one at a time for each of the two, on every rank: a batch system may signal any of them.
 class SignalWatch {
  public:
-  SignalWatch();
+  /// `number` is SIGTERM or SIGUSR1.
+  explicit SignalWatch(int number);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// Returns what the signals since the last call asked for.
+  /// Returns what both signals asked for since the last call.
   static Requests take();
 
  private:
-  struct sigaction old_term_ {
-  }, old_user_{};
+  int number_;
+  struct sigaction old_ {};
 };
 
 }  // namespace partita::cli

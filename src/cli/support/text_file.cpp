@@ -2,7 +2,11 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/real_path.hpp"
+#include "partita/base/system_file.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +14,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -18,8 +24,6 @@ namespace partita::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason() { return std::generic_category().message(errno); }
 
 /// The descriptor of a name for an open file, e.g. 1 for /dev/stdout; -1 for other names.
 int descriptor_of(const std::string& path) {
@@ -34,15 +38,21 @@ int descriptor_of(const std::string& path) {
   return -1;
 }
 
-/// Writes to the descriptor itself. Opening its name again would write at another position of the file behind it.
-bool write_all(int to, std::string_view text) {
-  std::fflush(stdout);
-  while (!text.empty()) {
-    const auto n = ::write(to, text.data(), text.size());
-    if (n < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(n));
+/// Writes a new file beside `path` and puts it in its place, with the permissions of the one that was there. Throws
+/// Error with the system's reason.
+void replace_file(const std::string& path, std::string_view text) {
+  const std::string partial = fmt::format("{}.{}.partial", path, getpid());  // several ranks may write it at once
+  std::remove(partial.c_str());                                              // what a killed process left, or a link
+  try {
+    const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    struct stat there {};
+    if (stat(path.c_str(), &there) == 0 && fchmod(file, there.st_mode & 07777) != 0) fail_system();
+    write_all(file, std::as_bytes(std::span(text)), 0);
+    if (std::rename(partial.c_str(), path.c_str()) != 0) fail_system();
+  } catch (const Error&) {
+    std::remove(partial.c_str());
+    throw;
   }
-  return true;
 }
 
 void check_writable(const char* option, const std::string& path) {
@@ -62,6 +72,23 @@ void check_writable(const char* option, const std::string& path) {
 }
 
 }  // namespace
+
+std::string reason() { return std::generic_category().message(errno); }
+
+bool write_stream(int to, std::string_view text) {
+  while (!text.empty()) {
+    const auto n = ::write(to, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {  // another program has made it non-blocking
+      pollfd wait{to, POLLOUT, 0};
+      poll(&wait, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
 
 bool is_stream(const std::string& path) {
   if (descriptor_of(path) >= 0) return true;
@@ -87,21 +114,17 @@ void check_writable(const std::vector<NamedFile>& files, const std::vector<Named
 }
 
 void write_text(const char* option, const std::string& path, const std::string& text) {
-  if (const int open = descriptor_of(path); open >= 0) {
-    if (!write_all(open, text)) fail("{} {}: it cannot be written: {}", option, path, reason());
-    return;
+  try {
+    const int open_already = descriptor_of(path);
+    if (!is_stream(path)) return replace_file(real_path(path), text);
+    std::fflush(stdout);
+    // Opening the name of an open file again would write at another position of the file behind it.
+    std::optional<Descriptor> opened;
+    if (open_already < 0) opened.emplace(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!write_stream(open_already < 0 ? static_cast<int>(*opened) : open_already, text)) fail_system();
+  } catch (const Error& error) {
+    fail("{} {}: it cannot be written: {}", option, path, error.what());
   }
-  const bool stream = is_stream(path);
-  const std::string real = stream ? path : real_path(path);
-  const std::string partial =
-      stream ? path : fmt::format("{}.{}.partial", real, getpid());  // several ranks may write the file at once
-  std::ofstream out(partial);
-  out << text;
-  out.close();
-  if (out && (stream || std::rename(partial.c_str(), real.c_str()) == 0)) return;
-  const std::string why = reason();
-  if (!stream) std::remove(partial.c_str());
-  fail("{} {}: it cannot be written: {}", option, path, why);
 }
 
 std::string read_text(const char* option, const std::string& path) {

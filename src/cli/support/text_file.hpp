@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,10 +24,15 @@ void check_no_stream(const char* option, const std::string& path);
 /// True for a device, a pipe, and a name of an open file such as /dev/stdout.
 bool is_stream(const std::string& path);
 /// Writes a file. A regular file is written under another name and renamed, so that neither a crash nor another rank
-/// leaves half of it. For a link, the file that it points to is written. A device or a pipe is written directly. Throws
-/// Error if the file cannot be written.
+/// leaves half of it; it keeps the permissions of the file that it replaces. For a link, the file that it points to is
+/// written. A device or a pipe is written directly. Throws Error if the file cannot be written.
 void write_text(const char* option, const std::string& path, const std::string& text);
 /// Reads a file. Throws Error if it cannot be read.
 std::string read_text(const char* option, const std::string& path);
+/// Writes to an open file, and waits where another program has made it non-blocking. Returns false if it cannot be
+/// written; reason() then says why.
+bool write_stream(int to, std::string_view text);
+/// Returns why the last system call failed.
+std::string reason();
 
 }  // namespace partita::cli

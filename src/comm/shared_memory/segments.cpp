@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 #include <string>
 
 namespace partita {
@@ -23,19 +24,23 @@ class SegmentFile {
  public:
   /// Creates a file under a new name and reserves its pages.
   explicit SegmentFile(Index bytes) {
-    static int made = 0;
+    // Ranks in containers may have equal process numbers, and each container its own shared memory. A random number
+    // keeps a rank from mapping a segment of its own in place of another rank's, which it cannot reach.
+    std::random_device random;
     int file = -1;
     do {
-      fmt::format_to_n(name_.data(), name_.size() - 1, "/partita-{}-{}", getpid(), made++);
+      fmt::format_to_n(name_.data(), name_.size() - 1, "/partita-{}-{:08x}{:08x}", getpid(), random(), random());
       file = shm_open(name_.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
-    } while (file < 0 && errno == EEXIST);  // ranks in containers may have equal process numbers
+    } while (file < 0 && errno == EEXIST);
     if (file < 0) {
       name_ = {};
       return;
     }
-    const bool reserved = posix_fallocate(file, 0, bytes) == 0;
+    int problem = 0;
+    do problem = posix_fallocate(file, 0, bytes);
+    while (problem == EINTR);
     close(file);
-    if (!reserved) remove();
+    if (problem != 0) remove();
   }
   ~SegmentFile() { remove(); }
   SegmentFile(const SegmentFile&) = delete;

@@ -1,7 +1,7 @@
 #include "src/train/files/checksums.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/train/files/system_file.hpp"
+#include "partita/base/system_file.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

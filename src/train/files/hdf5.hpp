@@ -216,9 +216,9 @@ inline std::vector<Index> extents_of(hid_t data, const std::string& name) {
   std::array<hsize_t, max_dims> all{};
   check(H5Sget_simple_extent_dims(space, all.data(), nullptr));
   std::vector<Index> extents;
-  double elements = 1;
+  double elements = 1;  // with a zero extent there are none, but the other extents must be countable too
   for (int d = 0; d < dims; ++d) {
-    elements *= static_cast<double>(all[static_cast<std::size_t>(d)]);
+    elements *= static_cast<double>(std::max<hsize_t>(all[static_cast<std::size_t>(d)], 1));
     if (elements > 0x1p48) fail("'{}' has more than 2^48 elements", name);
     extents.push_back(static_cast<Index>(all[static_cast<std::size_t>(d)]));
   }

@@ -18,9 +18,9 @@
 
 #include "partita/base/open_locked.hpp"
 #include "partita/base/real_path.hpp"
+#include "partita/base/system_file.hpp"
 #include "src/train/files/checksums.hpp"
 #include "src/train/files/hdf5.hpp"
-#include "src/train/files/system_file.hpp"
 
 namespace partita::hdf5 {
 

@@ -116,6 +116,7 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
     if (record_ != nullptr) record_->push_back({action, start, now()});
   }
   for (const StepOp& op : program_.last_ops()) perform({}, op, read, rate);
+  update_->drop_statistics();
   if (!keep_)
     for (auto& m : microbatches_) m = {};
   Profile::layer("");

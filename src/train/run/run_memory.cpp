@@ -81,8 +81,22 @@ Index RunMemory::shared_bytes(std::span<const DataPass> passes, const Communicat
 
 MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const {
   MemoryPeak peak = holding(held);
-  each_batch(samples, [&](Index batch, Index) { peak.include(peak_memory(plan_of_(batch, training), rank, held)); });
+  each_batch(samples, [&](Index batch, Index) {
+    const Plan& plan = plan_of_(batch, training);
+    peak.include(peak_memory(plan, rank, in_step(plan, held, rank)));
+  });
   return peak;
+}
+
+MemoryUse RunMemory::in_step(const Plan& plan, MemoryUse held, int rank) const {
+  if (!may_skip_ || !plan.workload.training) return held;
+  const int stage = plan.stage_of_rank(rank);
+  for (const auto& layer : plan.layers)
+    for (std::size_t w = 0; w < layer->weights.size(); ++w)
+      if (!layer->weights[w].trained && plan.replica_on(layer.group, stage) >= 0)
+        held[MemoryClass::workspace] +=
+            layer->at.w[w].owned(plan.rank_in_stage(rank)).volume() * size_of(master_dtype(plan.workload.dtype));
+  return held;
 }
 
 namespace {
@@ -131,6 +145,10 @@ MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int r
   for (const auto& [data, bytes] : sets) held[MemoryClass::data] += bytes;
   MemoryUse checkpoint = held;
   if (saves || loads) checkpoint[MemoryClass::workspace] += checkpoint_bytes(plan(), rank, training_, saves);
+  Index order = 0;
+  for (const auto& [data, training, augmentation] : passes)
+    order = std::max(order, order_bytes(data->size(), training));
+  if (saves) checkpoint[MemoryClass::data] += order;
   MemoryPeak peak = holding(checkpoint);
   for (const auto& [data, training, augmentation] : passes) {
     MemoryUse now = held;

@@ -85,8 +85,12 @@ const std::vector<Field>& fields() {
        [](const TrainerOptions& o) { return std::string(decays[static_cast<int>(o.optimizer.decay)]); },
        [](const std::string& text, TrainerOptions& o) { o.optimizer.decay = parse_decay(text); }},
       {"epochs", Rule::follow, PARTITA_FIELD(epochs, Index)},
+      {"steps", Rule::follow, PARTITA_FIELD(steps, Index)},
       {"shift", Rule::follow, PARTITA_FIELD(augmentation.shift, Index)},
       {"flip", Rule::follow, PARTITA_FLAG(augmentation.flip)},
+      {"on-nan", Rule::follow,
+       [](const TrainerOptions& o) { return std::string(o.on_nan == OnNan::skip ? "skip" : "stop"); },
+       [](const std::string& text, TrainerOptions& o) { o.on_nan = text == "skip" ? OnNan::skip : OnNan::stop; }},
       {"dtype", Rule::note, [](const TrainerOptions& o) { return std::string(name(o.dtype)); },
        [](const std::string& text, TrainerOptions& o) { o.dtype = parse_dtype(text); }},
       {"backend", Rule::note, PARTITA_TEXT(backend)}};
@@ -146,8 +150,8 @@ RunRecord::RunRecord(const CheckpointFile& file) {
     const bool good_guard = guard.good_steps >= 0 && guard.not_finite >= 0 && guard.beyond_f16 >= 0 &&
                             guard.not_finite <= step && guard.beyond_f16 <= step - guard.not_finite &&
                             std::isfinite(guard.scale);
-    if (step < 0 || samples < 0 || decay_steps < 0 || !good_guard || options.epochs < 1 || options.batch < 1 ||
-        options.augmentation.shift < 0)
+    if (step < 0 || samples < 0 || decay_steps < 0 || !good_guard || options.epochs < 1 || options.steps < 0 ||
+        options.batch < 1 || options.augmentation.shift < 0)
       fail("its record of the training is damaged (step {}, {} samples)", step, samples);
   } catch (const Error& error) {
     fail("the checkpoint {}: {}", file.path(), error.what());
@@ -184,11 +188,19 @@ std::vector<std::string> follow(const RunRecord& record, const std::set<std::str
   if (record.version != PARTITA_VERSION)
     notes.push_back(fmt::format("version: {} wrote the checkpoint, this is {}; results may differ by rounding",
                                 record.version, PARTITA_VERSION));
+  const auto is_given = [&](const std::string& name) {
+    return given.contains(name) || (name == "steps" && given.contains("epochs"));  // more epochs are not cut short
+  };
+  const bool steps_done = record.options.steps > 0 && record.step >= record.options.steps;
   for (const auto& field : fields()) {
     const std::string there = field.get(record.options), here = field.get(options);
     if (there == here || field.rule == Rule::refuse) continue;
+    if (field.name == std::string_view("steps") && steps_done && !is_given("steps")) {
+      notes.push_back(fmt::format("--steps: the checkpoint has {}, which are done; training goes on", there));
+      continue;
+    }
     std::string done = "results differ by rounding";
-    if (field.rule == Rule::follow && !given.contains(field.name)) {
+    if (field.rule == Rule::follow && !is_given(field.name)) {
       field.set(there, options);
       done = fmt::format("training goes on with {}, as without interruption", there);
     } else if (field.rule == Rule::follow) {

@@ -30,6 +30,18 @@ std::string print(const TrainerOptions& o) {
                      o.augmentation.flip, o.optimizer.print(), static_cast<int>(o.on_nan), o.backend);
 }
 
+/// Adds to a number until the end of a scope, also by an exception.
+class Adding {
+ public:
+  Adding(Index& to, Index amount) : to_(to), amount_(amount) { to_ += amount_; }
+  ~Adding() { to_ -= amount_; }
+  Adding(const Adding&) = delete;
+  Adding& operator=(const Adding&) = delete;
+
+ private:
+  Index &to_, amount_;
+};
+
 Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
 
 }  // namespace
@@ -52,7 +64,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
       counter_(std::make_shared<TrafficCounter>()),
       world_(world),
       allocator_(std::make_shared<Allocator>(options_.memory_limit)),
-      memory_(options_.batch, options_.training,
+      memory_(options_.batch, options_.training, options_.may_skip(),
               [this](Index batch, bool training) -> const Plan& { return bound(batch, training).plan; }),
       held_data_(std::make_unique<HeldData>(allocator_)) {
   check_ranks(strategy_, world_.size());
@@ -112,7 +124,7 @@ void Trainer::count_classes(Bound& entry) {
   entry.executor->observe([this, &executor](int microbatch, const Tensor& scores, const Tensor& target) {
     if (counts_.classes() == 0) return;  // predict() runs the plan too, without targets
     const Layout& x = executor.plan().layers_of(microbatch).back()->at.x[0];
-    if (x.grid().group(grid_->rank(), x.replicated()).front() != grid_->rank()) return;
+    if (representative_rank(x.grid(), grid_->rank(), x.replicated()) != grid_->rank()) return;
     counts_.add(scores, {target.as<std::int32_t>(), static_cast<std::size_t>(target.volume())});
   });
 }
@@ -210,12 +222,8 @@ EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
   samples_ = data.size();
   total_steps_ = end;
   epoch_ = step_ / batches(data.size(), options_.batch) + 1;
-  const Index order_bytes = RunMemory::order_bytes(data.size(), true);
-  held_[MemoryClass::data] += order_bytes;
-  const EpochReport report =
-      pass(data, SampleOrder::shuffled(data.size(), options_.seed, epoch_, allocator_), true, progress);
-  held_[MemoryClass::data] -= order_bytes;
-  return report;
+  const Adding order(held_[MemoryClass::data], RunMemory::order_bytes(data.size(), true));
+  return pass(data, SampleOrder::shuffled(data.size(), options_.seed, epoch_, allocator_), true, progress);
 }
 
 void Trainer::prepare(Dataset& data) {

@@ -26,7 +26,8 @@ MemoryUse Trainer::predicted_held() const {
 
 /// Includes a step that was run in the prediction.
 void Trainer::predict_memory(Bound& bound) {
-  if (const MemoryUse held = predicted_held(); bound.held != held || bound.memory.total == 0) {
+  if (const MemoryUse held = memory_.in_step(bound.plan, predicted_held(), world_.rank());
+      bound.held != held || bound.memory.total == 0) {
     bound.held = held;
     bound.memory = partita::peak_memory(bound.plan, world_.rank(), held);
   }

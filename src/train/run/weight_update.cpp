@@ -116,17 +116,16 @@ void WeightUpdate::drop() {
 void WeightUpdate::keep_statistics() {
   statistics_.clear();
   for (std::size_t i = 0; i < plan_.layers.size(); ++i)
-    each_statistic(static_cast<int>(i),
-                   [&](const Tensor& w) { statistics_.emplace_back(w.data(), w.data() + w.bytes()); });
+    each_statistic(static_cast<int>(i), [&](const Tensor& w) {
+      statistics_.push_back(w.like(w.box(), MemoryClass::workspace, Fill::none));
+      copy_box(w, statistics_.back(), w.box());
+    });
 }
 
 void WeightUpdate::restore_statistics() {
   auto kept = statistics_.begin();
   for (std::size_t i = 0; i < plan_.layers.size(); ++i)
-    each_statistic(static_cast<int>(i), [&](const Tensor& w) {
-      std::copy(kept->begin(), kept->end(), w.data());
-      ++kept;
-    });
+    each_statistic(static_cast<int>(i), [&](const Tensor& w) { copy_box(*kept++, w, w.box()); });
 }
 
 void WeightUpdate::add_replicas(int group) {

@@ -50,6 +50,8 @@ class WeightUpdate {
   void keep_statistics();
   /// Gives the running statistics the values that they had when they were kept.
   void restore_statistics();
+  /// Frees what keep_statistics() kept.
+  void drop_statistics() { statistics_.clear(); }
   /// Updates every weight of a group of layers.
   void step(int group, Moment moment);
 
@@ -74,7 +76,7 @@ class WeightUpdate {
   std::vector<Tensor> kept_;  // buffers of the collectives in traveling_
   std::vector<Request> traveling_;
   double unscale_ = 1;
-  std::vector<std::vector<std::byte>> statistics_;  // as keep_statistics() found them
+  std::vector<Tensor> statistics_;  // as keep_statistics() found them
 };
 
 }  // namespace partita

@@ -74,6 +74,7 @@ struct Run {
   Index samples = 1, test_samples = 1;
   bool prepares = true;  // the test set is announced before training
   bool saves = false;    // it saves and loads a checkpoint after training
+  bool often = false;    // and saves it after every step
   double limit = 1;      // memory limit, as a fraction of the memory that the run needs
 
   explicit Run(std::uint64_t seed) : drawn(seed) {
@@ -98,12 +99,15 @@ struct Run {
     options.optimizer.rate = 1e-6;  // so that no loss overflows
     options.backend = "reference";
     options.overlap = below(2) == 0;
+    options.on_nan = below(3) == 0 ? OnNan::skip : OnNan::stop;
+    often = below(2) == 0;
   }
 
   std::string print() const {
     return fmt::format("{}\n{}, {} of {} samples, then {}{}{}", drawn.print(), name(options.dtype),
                        counted(options.epochs, "epoch"), samples, test_samples,
-                       std::string(prepares ? ", prepared" : "") + (saves ? ", saved" : ""),
+                       std::string(prepares ? ", prepared" : "") + (saves ? often ? ", saved often" : ", saved" : "") +
+                           (options.on_nan == OnNan::skip ? ", may skip steps" : ""),
                        options.overlap ? "" : ", no overlap");
   }
 
@@ -128,16 +132,19 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
   try {
     Trainer trainer(run.drawn.model, run.drawn.strategy, options, comm);
     if (run.prepares) trainer.prepare(test);
-    while (!trainer.finished(training)) trainer.train_epoch(training, {});
     const std::string file =
         (std::filesystem::temp_directory_path() / fmt::format("partita_memory_test_{}.h5", getpid())).string();
+    const auto after_step = [&](Index, Index, Index, const StepResult&) {
+      if (run.saves && run.often) trainer.save(file);
+    };
+    while (!trainer.finished(training)) trainer.train_epoch(training, after_step);
     if (run.saves) trainer.save(file);
     if (run.saves) trainer.load(file, true);
     if (run.saves && comm.rank() == 0) std::filesystem::remove(file);
     trainer.evaluate(test, {});
     memory.held = trainer.peak_memory();
     memory.predicted = trainer.predicted_memory();
-    const RunMemory whole(options.batch, true, [&](Index batch, bool trains) -> const Plan& {
+    const RunMemory whole(options.batch, true, options.may_skip(), [&](Index batch, bool trains) -> const Plan& {
       return trainer.executor(batch, trains).plan();
     });
     memory.forecast =

@@ -35,9 +35,10 @@ class RunMemory {
   /// Returns the plan of a batch size, for training or for evaluation.
   using PlanOf = std::function<const Plan&(Index batch, bool training)>;
 
-  /// `batch` is the size of a whole batch. `training` is false for an evaluation alone.
-  RunMemory(Index batch, bool training, PlanOf plan_of)
-      : batch_(batch), training_(training), plan_of_(std::move(plan_of)) {}
+  /// `batch` is the size of a whole batch. `training` is false for an evaluation alone. `may_skip`: a step may be
+  /// skipped, so that it keeps the running statistics until it ends.
+  RunMemory(Index batch, bool training, bool may_skip, PlanOf plan_of)
+      : batch_(batch), training_(training), may_skip_(may_skip), plan_of_(std::move(plan_of)) {}
 
   /// The plan of a whole batch.
   const Plan& plan() const { return plan_of_(batch_, training_); }
@@ -53,9 +54,11 @@ class RunMemory {
   Index shared_bytes(std::span<const DataPass> passes, const Communicator& world, int rank) const;
   /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
   MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
+  /// Returns what a rank holds in each step, if it holds `held` between steps.
+  MemoryUse in_step(const Plan& plan, MemoryUse held, int rank) const;
   /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
-  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, and
-  /// `loads`: one is loaded.
+  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, also inside
+  /// an epoch, since a signal may ask for one; `loads`: one is loaded.
   MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, bool saves = false,
                   bool loads = false) const;
 
@@ -63,7 +66,7 @@ class RunMemory {
   void each_batch(Index samples, const std::function<void(Index batch, Index count)>& visit) const;
 
   Index batch_;
-  bool training_;
+  bool training_, may_skip_;
   PlanOf plan_of_;
 };
 

@@ -49,6 +49,8 @@ struct TrainerOptions {
   /// checkpoint that was loaded.
   Index decay_steps = 0;
   OnNan on_nan = OnNan::stop;
+  /// True if a step may leave the weights as they are: then it keeps the running statistics until it ends.
+  bool may_skip() const { return on_nan == OnNan::skip || dtype == DType::f16; }
   std::string data{};  ///< name of the training data, for checkpoints: a resumed training must have the same
   /// Called on every rank in every step. All ranks then get what any of them returned (Trainer::take_requests).
   std::function<Requests()> requests{};

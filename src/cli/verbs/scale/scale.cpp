@@ -2,6 +2,7 @@
 
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/launched_rank.hpp"
 #include "partita/base/open_locked.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/real_path.hpp"
@@ -298,8 +299,7 @@ class Experiment {
 }  // namespace
 
 int scale(int argc, char** argv, const ModelFactory& factory) {
-  for (const char* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
-    if (std::getenv(variable) != nullptr) fail("scale starts mpiexec itself; start it without mpiexec");
+  if (launched_rank() != nullptr) fail("scale starts mpiexec itself; start it without mpiexec");
   std::string answer;
   const auto options = parse_scale_options(argc, argv, !factory, answer);
   if (!options) {

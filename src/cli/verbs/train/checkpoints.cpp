@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <tuple>
+#include <utility>
 
 namespace partita::cli {
 
@@ -34,6 +36,19 @@ std::string describe(const CheckpointFile& file) {
     return RunRecord(file).print();
   } catch (const Error&) {
     return "without a training";  // save_checkpoint() of a program wrote it
+  }
+}
+
+/// True if both checkpoints are of one training: of the same model, seed and data.
+bool same_run(const std::string& one, const std::string& other) {
+  const auto identity = [](const std::string& path) {
+    const RunRecord record{CheckpointFile(path)};
+    return std::tuple(record.model, record.options.seed, record.options.data, record.samples);
+  };
+  try {
+    return identity(one) == identity(other);
+  } catch (const Error&) {
+    return false;  // there is no such file, or a program saved weights without a training
   }
 }
 
@@ -93,7 +108,8 @@ std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std:
 
 std::optional<std::uint64_t> check_replaceable(const Options& options) {
   const bool continues = !options.load.empty() && !options.new_run;
-  check_replaceable("--best", options.watch.best, continues, options.overwrite);
+  check_replaceable("--best", options.watch.best, continues && same_run(options.load, options.watch.best),
+                    options.overwrite);
   const bool loaded = continues && real_path(options.load) == real_path(options.save);
   return check_replaceable("--save", options.save, loaded, options.overwrite);
 }
@@ -115,24 +131,24 @@ void Checkpoints::load(Trainer& trainer, const CheckpointFile& file, const std::
     fmt::print("note       in {}, but not used: {}\n", options_.load, quoted_list(weights.unused));
 }
 
-void Checkpoints::after_step(Trainer& trainer, bool ends_epoch) {
+void Checkpoints::after_training() {
+  double stop = SignalWatch::take().stop ? 1 : 0;  // a signal after the last step
+  world_.all_reduce(&stop, 1, DType::f64, ReduceOp::max, {}).wait();
+  stopped_ = stopped_ || stop > 0;
+  stopping_.reset();
+}
+
+bool Checkpoints::is_due(Trainer& trainer, bool ends_epoch) {
   const Requests asked = trainer.take_requests();
   if (asked.stop) {
     stopped_ = true;
     trainer.stop();
   }
-  if (options_.save.empty()) {
-    if (first_ && asked.save) fmt::print("note       SIGUSR1 asks for a checkpoint, but there is no --save FILE\n");
-    return;
-  }
-  const bool due = options_.save_every > 0 && trainer.steps_done() % options_.save_every == 0 && !ends_epoch;
-  if (due || asked.save || asked.stop) save(trainer);
-  if (first_ && asked.save)
-    fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
-}
-
-void Checkpoints::after_epoch(Trainer& trainer) {
-  if (!options_.save.empty()) save(trainer);
+  asked_ = asked.save;
+  if (first_ && asked_ && options_.save.empty())
+    fmt::print("note       SIGUSR1 asks for a checkpoint, but there is no --save FILE\n");
+  if (options_.save.empty() || ends_epoch || asked.stop) return false;
+  return asked_ || (options_.save_every > 0 && trainer.steps_done() % options_.save_every == 0);
 }
 
 /// Throws Error if another run has written the file since this run did. Called on rank 0.
@@ -146,6 +162,7 @@ void Checkpoints::check_owner() const {
 }
 
 void Checkpoints::save(Trainer& trainer) {
+  if (options_.save.empty()) return;
   std::string problem;
   try {
     if (first_) check_owner();
@@ -159,6 +176,8 @@ void Checkpoints::save(Trainer& trainer) {
   agree_or_throw(world_, [&] {
     if (first_) own_ = CheckpointFile(options_.save).identity();
   });
+  if (first_ && std::exchange(asked_, false))
+    fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
 }
 
 std::string Checkpoints::resuming_command() const {

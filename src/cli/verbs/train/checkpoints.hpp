@@ -30,13 +30,15 @@ class Checkpoints {
   /// Loads the weights, or the whole state, and prints what was not loaded and `notes`. Collective: every rank calls
   /// it.
   void load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes);
-  /// Lets signals ask for checkpoints from now on.
-  void watch_signals() { signals_.emplace(); }
-  void ignore_signals() { signals_.reset(); }
-  /// After each step of training. `ends_epoch`: after_epoch() follows. Collective: every rank calls it.
-  void after_step(Trainer& trainer, bool ends_epoch);
-  /// After each epoch, whole or not. Collective: every rank calls it.
-  void after_epoch(Trainer& trainer);
+  /// Before training: SIGTERM no longer ends the process, but asks for a checkpoint and for the end of the training.
+  void before_training() { stopping_.emplace(SIGTERM); }
+  /// After training, which has been saved: SIGTERM ends the process again. Collective: every rank calls it.
+  void after_training();
+  /// After each step of training: returns true if a checkpoint is due. `ends_epoch`: one is saved anyway. Ends the
+  /// epoch if a signal asks for the end. Collective: every rank calls it.
+  bool is_due(Trainer& trainer, bool ends_epoch);
+  /// Saves a checkpoint, with --save. Collective: every rank calls it.
+  void save(Trainer& trainer);
   /// True if a signal has ended the training.
   bool stopped() const { return stopped_; }
   /// Prints how to resume a run that was stopped. Throws RunFailed if nothing was saved.
@@ -45,16 +47,16 @@ class Checkpoints {
   std::string kept() const;
 
  private:
-  void save(Trainer& trainer);
   void check_owner() const;
   std::string resuming_command() const;
 
   const Options& options_;
   Communicator& world_;
   bool first_;
-  std::optional<SignalWatch> signals_;
+  std::optional<SignalWatch> stopping_;
   std::optional<std::uint64_t> own_;  // on rank 0: CheckpointFile::identity of the file that this run may replace
   Index saved_step_ = -1;
+  bool asked_ = false;  // for the next save, by SIGUSR1
   bool stopped_ = false;
 };
 

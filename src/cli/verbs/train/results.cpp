@@ -8,10 +8,16 @@
 
 #include <array>
 #include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <system_error>
 
 namespace partita::cli {
 
 namespace {
+
+/// In checkpoints: the loss of the last step, in JSON. It tells whether a file of results belongs to the training.
+constexpr const char* loss_note = "loss";
 
 struct Totals {
   Traffic predicted, measured;                      ///< sums over all ranks
@@ -74,7 +80,59 @@ Results::Results(const Options& options, const Model& model, Trainer& trainer, C
   head_["conditions"] = {{"processor", conditions.processor},  {"cores", conditions.cores},
                          {"threads", options.trainer.threads}, {"mpi", conditions.mpi},
                          {"backend", options.trainer.backend}, {"date", conditions.date}};
-  if (plan.workload.training) head_["first_step"] = trainer.steps_done() + 1;
+  if (!plan.workload.training) return;
+  head_["first_step"] = trainer.steps_done() + 1;
+  if (first_ && trainer.steps_done() > 0 && !options.json.empty() && !is_stream(options.json))
+    take_over(trainer.steps_done());
+}
+
+namespace {
+
+/// The parts of the JSON file with one entry for each step, and those with one for each pass.
+constexpr std::array by_step{"losses", "accuracies", "rates", "step_seconds"};
+constexpr std::array by_pass{"epochs", "validation"};
+
+/// Returns the parts of an earlier file that belong to the first `steps_done` steps of a training, whose last loss was
+/// `last`. Throws Error or Json::exception if the file does not hold them.
+Json parts_up_to(Index steps_done, const std::string& last, const Json& file) {
+  const auto first = file.at("first_step").get<Index>();
+  const Index steps = steps_done - first + 1;
+  Json parts{{"first_step", first}};
+  for (const char* key : by_step) {
+    const Json& all = file.at(key);
+    if (first < 1 || steps < 1 || static_cast<Index>(all.size()) < steps) fail("it lacks some of these steps");
+    parts[key] = Json(all.begin(), all.begin() + steps);
+  }
+  if (parts["losses"].back().dump() != last) fail("its loss after these steps is another");
+  for (const char* key : by_pass)
+    for (const Json& pass : file.value(key, Json::array()))
+      if (pass.at("step").get<Index>() <= steps_done) parts[key].push_back(pass);
+  return parts;
+}
+
+}  // namespace
+
+/// Keeps what the JSON file holds of the steps before this run.
+void Results::take_over(Index steps_done) {
+  std::error_code error;
+  if (!std::filesystem::exists(options_.json, error)) return;
+  try {
+    const std::string text = read_text("--json", options_.json);
+    if (is_too_deep(text)) fail("it is nested too deeply");
+    earlier_ = parts_up_to(steps_done, trainer_.notes()[loss_note], Json::parse(text));
+    head_["first_step"] = earlier_["first_step"];
+  } catch (const std::exception&) {
+    fmt::print("note       --json {}: it does not hold the {} before this run, so it is replaced\n", options_.json,
+               counted(steps_done, "step"));
+  }
+}
+
+/// Puts the entries of earlier runs before those of this run.
+Json Results::with_earlier(const char* key, Json now) const {
+  if (!earlier_.contains(key)) return now;
+  Json all = earlier_.at(key);
+  all.insert(all.end(), now.begin(), now.end());
+  return all;
 }
 
 void Results::add(const StepRecord& step) {
@@ -85,13 +143,10 @@ void Results::add(const StepRecord& step) {
 }
 
 Json Results::pass(const EpochReport& report) const {
-  Json json{{"epoch", report.epoch},
-            {"steps", report.steps},
-            {"samples", report.samples},
-            {"loss", report.loss},
-            {"accuracy", report.accuracy},
-            {"seconds", report.seconds},
-            {"images_per_second", rate_of(report)}};
+  Json json{{"epoch", report.epoch},     {"step", trainer_.steps_done()},
+            {"steps", report.steps},     {"samples", report.samples},
+            {"loss", report.loss},       {"accuracy", report.accuracy},
+            {"seconds", report.seconds}, {"images_per_second", rate_of(report)}};
   if (report.counts.has_top5()) json["top5"] = report.counts.top5();
   if (segments_ && report.counts.classes() > 0) json["mean_iou"] = report.counts.mean_iou();
   return json;
@@ -114,9 +169,13 @@ void Results::add_epoch(const EpochReport& report) {
   print_pass("epoch", report);
 }
 
+void Results::set_best(const BestEpoch& best) {
+  if (best.epoch() > 0) best_ = {{"epoch", best.epoch()}, {"loss", best.loss()}, {"file", options_.watch.best}};
+}
+
 void Results::add_validation(const EpochReport& report, const BestEpoch& best) {
   validation_.push_back(pass(report));
-  best_ = {{"epoch", best.epoch()}, {"loss", best.loss()}, {"file", options_.watch.best}};
+  set_best(best);
   add_confusion("validation", report);
   print_pass("valid", report);
 }
@@ -138,13 +197,14 @@ Json Results::document(bool finished) {
   const Totals sums = totals(trainer_, world_);
   if (trainer_.plan().workload.training) {
     json["finished"] = finished;
-    json["epochs"] = epochs_;
-    if (!validation_.empty()) json["validation"] = validation_;
+    json["epochs"] = with_earlier("epochs", epochs_);
+    if (Json validation = with_earlier("validation", validation_); !validation.empty())
+      json["validation"] = std::move(validation);
     if (!best_.is_null()) json["best"] = best_;
-    json["losses"] = losses_;
-    json["accuracies"] = accuracies_;
-    json["rates"] = rates_;
-    json["step_seconds"] = step_seconds_;
+    json["losses"] = with_earlier("losses", losses_);
+    json["accuracies"] = with_earlier("accuracies", accuracies_);
+    json["rates"] = with_earlier("rates", rates_);
+    json["step_seconds"] = with_earlier("step_seconds", step_seconds_);
     json["skipped_steps"] = trainer_.skipped_not_finite() + trainer_.skipped_beyond_f16();
     if (options_.trainer.dtype == DType::f16) json["loss_scale"] = trainer_.loss_scale();
   }
@@ -161,6 +221,7 @@ Json Results::document(bool finished) {
 }
 
 void Results::write_so_far() {
+  if (!losses_.empty()) trainer_.notes()[loss_note] = Json(losses_.back()).dump();
   if (options_.json.empty()) return;
   const Json json = document(false);
   if (!first_ || is_stream(options_.json)) return;

@@ -5,7 +5,6 @@
 #include "src/cli/support/text_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -15,8 +14,6 @@
 namespace partita::cli {
 
 namespace {
-
-std::string reason() { return std::generic_category().message(errno); }
 
 /// Returns the step of a whole row of a log; 0 for anything else, such as half a row.
 Index step_of(const std::string& row) {

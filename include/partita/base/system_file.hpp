@@ -11,6 +11,7 @@
 
 namespace partita {
 
+/// Throws Error with the reason why the last system call failed.
 [[noreturn]] inline void fail_system() { throw Error(std::strerror(errno)); }
 
 /// Owns a file descriptor.
@@ -29,9 +30,11 @@ class Descriptor {
   int id_;
 };
 
+/// Writes `bytes` at byte `at` of a file. Throws Error if it cannot.
 inline void write_all(int to, std::span<const std::byte> bytes, off_t at) {
   while (!bytes.empty()) {
     const auto n = pwrite(to, bytes.data(), bytes.size(), at);
+    if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_system();
     bytes = bytes.subspan(static_cast<std::size_t>(n));
     at += n;
@@ -42,6 +45,7 @@ inline void write_all(int to, std::span<const std::byte> bytes, off_t at) {
 inline void read_all(int from, std::span<std::byte> bytes, off_t at) {
   while (!bytes.empty()) {
     const auto n = pread(from, bytes.data(), bytes.size(), at);
+    if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_system();
     if (n == 0) throw Error("the file ends early");
     bytes = bytes.subspan(static_cast<std::size_t>(n));

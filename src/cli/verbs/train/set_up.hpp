@@ -1,0 +1,30 @@
+#pragma once
+
+#include "partita/cli/main.hpp"
+#include "partita/train/run/checkpoint.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "src/cli/support/options.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// What a rank sets up before training.
+struct Setup {
+  Model model;
+  Strategy strategy;
+  std::unique_ptr<Dataset> training, held_out, test;  ///< null if the run does not need them
+  std::optional<CheckpointFile> checkpoint;           ///< of --load
+  std::vector<std::string> notes;                     ///< about what it holds
+  std::optional<std::uint64_t> replaceable;           ///< on rank 0: of check_replaceable()
+};
+
+/// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
+/// Completes the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
+Setup set_up(Options& options, const ModelFactory& factory, Communicator& world);
+
+}  // namespace partita::cli
