@@ -43,6 +43,9 @@ def test_words():
     for option, value, kind in (("--rank", "nan", "a whole number"), ("--batch", "1e3", "a whole number"), ("--batch", "99999999999999999999", "a whole number"),
                                 ("--width", "wide", "a number"), ("--widths", "1.5", "whole numbers")):
         expect(f"{option} {value}", run(["explain", option, value]), 2, rf"for option '{option}' is invalid; write {kind}$")
+    for value in ("%value%", "%option%", "%canonical_option%", "%", "100%"):  # Boost's placeholders
+        expect(f"--batch {value}", run(["explain", "--batch", value]), 2, rf"the argument \('{value}'\) for option '--batch' is invalid")
+        expect(f"scale --steps {value}", run(["scale", "--steps", value]), 2, value)
     for value in ("inf", "nan", "-1", "0"):
         expect(f"a width of {value}", run(["explain", "--width", value]), 2, "width")
         expect(f"a rate of {value}", run(["explain", "--rate", value]), 2, "learning rate")

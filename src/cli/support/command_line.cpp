@@ -32,10 +32,15 @@ std::string_view kind_of(const po::option_description& option) {
   return type == typeid(double) ? "a number" : "";
 }
 
+/// Gives access to what Boost puts into a message in place of %value% and the like.
+struct Substitutions : po::error_with_option_name {
+  static constexpr auto member() { return &Substitutions::m_substitutions; }
+};
+
 /// Throws Error for a bad value or a wrong use of an option. Says what kind of value the option takes, if that helps.
-[[noreturn]] void refuse_value(const po::error& error, const po::options_description& all) {
+[[noreturn]] void refuse_value(po::error& error, const po::options_description& all) {
   constexpr std::size_t most = 300;  // a longer value would hide the message
-  std::string what = error.what();
+  std::string what = message_of(error);
   if (const auto* named = dynamic_cast<const po::error_with_option_name*>(&error); named != nullptr) {
     const std::string name = named->get_option_name();
     if (what.size() > most) what = fmt::format("the argument for option '{}' is invalid", name);
@@ -88,6 +93,15 @@ void refuse_wrapped(const po::parsed_options& parsed, const po::options_descript
 
 }  // namespace
 
+std::string message_of(po::error& error) {
+  constexpr char mark = '\x01';  // stands for a percent sign
+  if (auto* named = dynamic_cast<po::error_with_option_name*>(&error); named != nullptr)
+    for (auto& [name, text] : named->*Substitutions::member()) std::replace(text.begin(), text.end(), '%', mark);
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), mark, '%');
+  return what;
+}
+
 std::string program_name(int argc, char** argv) {
   const std::string path = argc > 0 ? argv[0] : "partita";
   return path.substr(path.rfind('/') + 1);
@@ -127,7 +141,7 @@ po::variables_map read_command_line(int argc, char** argv, const po::options_des
   } catch (const po::unknown_option& error) {
     fail("there is no option '{}'{}; --help lists the options", error.get_option_name(),
          did_you_mean(error.get_option_name(), dashed_names(all)));
-  } catch (const po::error& error) {
+  } catch (po::error& error) {
     refuse_value(error, all);
   }
   return values;
@@ -152,7 +166,7 @@ void check_option(const std::string& name, const std::vector<std::string>& value
     const po::parsed_options parsed = po::command_line_parser(words).options(all).style(exact).run();
     refuse_wrapped(parsed, all);
     po::store(parsed, unused);
-  } catch (const po::error& error) {
+  } catch (po::error& error) {
     refuse_value(error, all);
   }
 }

@@ -163,8 +163,8 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
     po::store(parsed, values);
     o.arguments = po::collect_unrecognized(parsed.options, po::include_positional);
     if (values.count("help") == 0) po::notify(values);
-  } catch (const po::error& error) {
-    fail("{}; --help lists the options", error.what());
+  } catch (po::error& error) {
+    fail("{}; --help lists the options", message_of(error));
   }
   if (values.count("help") != 0) {
     std::ostringstream text;
