@@ -93,6 +93,10 @@ std::vector<Interval> ProductPlan::slabs(const ProductOperand& operand) const {
   return all;
 }
 
+AxisSet ProductPlan::travel_axes() const {
+  return differing(a.layout, a_used) | differing(b.layout, b_used) | (sums_slabs ? differing(c.layout, c_made) : 0);
+}
+
 Traffic ProductPlan::traffic(int rank, Index element_size) const {
   Traffic sent;
   const auto add = [&](const std::vector<Transfer>& transfers) {

@@ -8,8 +8,10 @@ namespace partita {
 namespace {
 
 /// Returns the bandwidth of one rank in bytes per second if `sharing` ranks use the links of a unit at the same time.
+/// An oversubscribed network limits how many of the links can be busy at once, not how fast one of them is.
 double bandwidth(const Level& level, double sharing) {
-  return level.bandwidth.value * std::min(1.0, level.links.value / sharing) / level.fan_out.value;
+  const double busy = level.links.value / level.fan_out.value;
+  return level.bandwidth.value * std::min(1.0, busy / sharing);
 }
 
 const Curve* curve(const Machine& machine, KernelKind kind) {

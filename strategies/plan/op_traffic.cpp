@@ -208,9 +208,10 @@ void OpTraffic::add_product(std::size_t which, std::string_view role) {
   const ProductPlan& product = layer_->at.products[which];
   const std::size_t before = list_.size();
   add(Purpose::product, role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
-  if (list_.size() > before) {  // the peers may be any ranks of the grid
-    list_.back().below = rank_;
-    list_.back().above = grid_.size() - 1 - rank_;
+  if (list_.size() > before) {
+    const auto peers = grid_.group(rank_, product.travel_axes());
+    list_.back().below = rank_ - peers.front();
+    list_.back().above = peers.back() - rank_;
   }
   add_steps(Purpose::product, role, product.redistribute_c);
 }

@@ -162,6 +162,7 @@ expect("backend without dtype", 1, ["--backend", "onednn", "--dtype", "f64"], "r
 expect("unknown model", 1, ["--model", "fashion-cn"], "did you mean 'fashion-cnn'")
 expect("unknown data", 1, ["--data", "cifar"], "fashion-mnist")
 expect("unwritable results", 2, ["--json", "nowhere/r.json"], "nowhere", "No such file")
+expect("a seed below zero", 2, ["--seed", "-1"], r"^partita: --seed -1: it must be 0 or more$")
 expect("two outputs of one name", 2, ["--save", "r.out", "--json", "./r.out"], r"--json and --save both name r\.out")
 expect("a name that is too long", 1, ["--json", "r" * 300], "its name is longer than 239 bytes")
 expect("a name that is too long, of explain", 1, ["--svg", "r" * 300], "its name is longer than 239 bytes", verb="explain")

@@ -49,6 +49,12 @@ with tempfile.TemporaryDirectory() as folder:
     with open(strategy, "w", encoding="utf-8") as file:
         file.write(PIPELINE)
 
+    with open(machine, "w", encoding="utf-8") as file:
+        file.write('name = "mine"\n')
+    refused = subprocess.run([PROGRAM, "calibrate", *LENET], capture_output=True, text=True, timeout=100, check=False, cwd=folder)
+    check("without --out it does not replace a machine file that it did not write", refused.returncode == 2 and
+          "machine.toml exists, and no calibration wrote it" in refused.stderr and text(machine) == 'name = "mine"\n', refused.stderr)
+
     shown = calibrate(1)
     check("with one rank it says what is assumed", "note       with one rank, latency and bandwidth cannot be measured" in shown and
           text(machine).count('latency = { us = 1.5, from = "assumed: ') == 1, shown + text(machine))

@@ -71,7 +71,13 @@ def resume_with_every_decay():
     train("--steps", 4, "--flip", "--epochs", 2, "--save", "flip.h5", "--save-every", 1)
     expect("a switch that is off beats the checkpoint", 0, train("--load", "flip.h5", "--flip=false"),
            "note       --flip: the checkpoint has yes, this command line no; training goes on with no, because this command line says so",
-           "note       --steps: the checkpoint has 4, which are done; training goes on")
+           "note       --steps: the checkpoint has 4; they are done, and training goes on")
+    with subprocess.Popen(command("--steps", 30000, "--epochs", 90000, "--save", "cut.h5"), stdout=subprocess.PIPE, text=True) as job:
+        next(line for line in job.stdout if line.startswith("epoch"))
+        job.send_signal(signal.SIGTERM)
+        job.stdout.read()
+    more = train("--load", "cut.h5", "--epochs", 1)
+    expect("more epochs go beyond --steps", 0, more, "--steps: the checkpoint has 30000; training goes on to the end of --epochs")
     expect("no step at rate 0", 2, train("--load", "w.h5", "--epochs", "4"), "--decay-steps 12")
     expect("another optimizer", 2, train("--load", "w.h5", "--optimizer", "adam"),
            r'another optimizer: "sgd", here it is "adam"; give --optimizer sgd', "--new-run")
@@ -116,6 +122,10 @@ def overwriting():
     check("the other run's checkpoint stays", content("mine.h5") == first)
     expect("--overwrite", 0, train("--save", "mine.h5", "--overwrite", "--epochs", "1", "--decay-steps", "6"))
     check("equal runs save equal bytes", content("mine.h5") == first)
+    with open("private.json", "w", encoding="utf-8"):
+        os.chmod("private.json", 0o600)
+    train("--json", "private.json")
+    check("a file that is replaced keeps its permissions", os.stat("private.json").st_mode & 0o777 == 0o600 and len(losses("private.json")) == 3)
     validated = ["--validate", "0.25", "--epochs", 1]
     train(*validated, "--best", "best.h5", "--seed", 7)
     train(*validated, "--save", "own.h5", "--best", "own_best.h5")
@@ -159,11 +169,11 @@ def signals():
     steps = ["--steps", str(done + 2)]
     resumed = subprocess.run([LAUNCHER, *words[1:], *steps], capture_output=True, text=True, timeout=60, check=False)
     expect("the line resumes", 0, resumed, "epoch")
-    job = subprocess.Popen(command("--epochs", 1, "--samples", 200, "--save", "early.h5"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    time.sleep(0.3)
+    job = subprocess.Popen(command("--epochs", 1, "--samples", 2000, "--save", "early.h5"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    line = job.stdout.readline()  # before the first step
     job.send_signal(signal.SIGUSR1)
-    out = job.communicate(timeout=60)[0]
-    check("SIGUSR1 at any time does not end the run", job.returncode == 0, out)
+    out = line + job.communicate(timeout=60)[0]
+    check("an early SIGUSR1 does not end the run, and saves", job.returncode == 0 and "after 1 step (SIGUSR1)" in out, out)
     job, pids = start()
     os.kill(pids[0], signal.SIGTERM)
     out = job.stdout.read()

@@ -194,6 +194,9 @@ def killed(folder):
     check("two event files", len(list((folder / "k").iterdir())) == 2)
     file.write_text(json.dumps(after | {"losses": [1.5] * len(steps)}), encoding="utf-8")
     text = train(1, *options, "--load", saved, "--epochs", epochs + 4)
+    train(1, "--load", folder / "serial.h5", "--epochs", 3, "--validate", "test", "--json", folder / "serial.json")
+    best = results(folder / "serial.json")
+    check("a run from the best checkpoint goes on with its results", best["first_step"] == 1 and len(best["losses"]) == 12, best["losses"])
     check("results of another training are replaced, and that is said", "it does not hold the" in text and
           results(file)["first_step"] == len(steps) + 1 and len(results(file)["losses"]) == 4, text)
 

@@ -24,9 +24,9 @@ const std::vector<cli::VerbOptions>& verbs() {
 Words words_of(std::string_view text, const cli::VerbOptions& verb) {
   Words words{"partita", verb.name};
   if (verb.name == "train") words.insert(words.end(), {"--write-options", "fuzzed.toml"});
-  for (const auto& [name, values, place] :
-       cli::parse_options_file(text, "fuzzed.toml", verb.options, {"elsewhere"}).given)
-    for (auto& word : cli::option_words(name, values)) words.push_back(std::move(word));
+  for (const auto& option : cli::parse_options_file(text, "fuzzed.toml", verb.options, {"elsewhere"}).given)
+    if (!option.off)
+      for (auto& word : cli::option_words(option.name, option.values)) words.push_back(std::move(word));
   return words;
 }
 

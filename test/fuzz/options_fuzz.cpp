@@ -33,9 +33,10 @@ std::optional<cli::Options> parse(const Words& words) {
 /// Returns the words of a run of train that a text describes.
 Words words_of(const std::string& text) {
   Words words{"partita", "train", "--write-options", "fuzzed.toml"};
-  for (const auto& [name, values, place] :
-       cli::parse_options_file(text, "fuzzed.toml", {cli::describe_options("train", "partita", true)}, {}).given)
-    for (auto& word : cli::option_words(name, values)) words.push_back(std::move(word));
+  const auto read = cli::parse_options_file(text, "fuzzed.toml", {cli::describe_options("train", "partita", true)}, {});
+  for (const auto& option : read.given)
+    if (!option.off)
+      for (auto& word : cli::option_words(option.name, option.values)) words.push_back(std::move(word));
   return words;
 }
 

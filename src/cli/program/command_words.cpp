@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <span>
+#include <utility>
 
 namespace partita::cli {
 
@@ -21,10 +21,31 @@ namespace {
 struct Sorted {
   std::vector<std::string> words;  ///< all but --options and its value
   std::set<std::string> given;     ///< long names of the options that the words give
+  std::set<std::string> off;       ///< those of switches that they turn off
   std::optional<std::string> file;
 };
 
-Sorted sort_words(std::span<const std::string> words) {
+bool has_switch(const VerbOptions& verb, const std::string& name) {
+  const auto listed = listed_options(verb);
+  return std::any_of(listed.begin(), listed.end(),
+                     [&](const auto* option) { return option->long_name() == name && is_switch(*option); });
+}
+
+/// Adds one option that begins with "--" to `sorted`. `value` is what follows "=", if anything does.
+void sort_option(const std::string& word, const VerbOptions& verb, Sorted& sorted) {
+  const auto equals = word.find('=');
+  const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+  const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  sorted.given.insert(name);
+  if ((value != "true" && value != "false") || !has_switch(verb, name))
+    sorted.words.push_back(word);
+  else if (value == "true")
+    sorted.words.push_back("--" + name);
+  else
+    sorted.off.insert(name);
+}
+
+Sorted sort_words(std::span<const std::string> words, const VerbOptions& verb) {
   constexpr std::string_view option = "--options";
   Sorted sorted;
   const auto take_file = [&](const std::string& file) {
@@ -42,9 +63,10 @@ Sorted sort_words(std::span<const std::string> words) {
       take_file(++i < words.size() ? words[i] : "");
     else if (word.starts_with("--options="))
       take_file(word.substr(option.size() + 1));
+    else if (word.starts_with("--"))
+      sort_option(word, verb, sorted);
     else
       sorted.words.push_back(word);
-    if (word.starts_with("--")) sorted.given.insert(word.substr(2, word.find('=') - 2));
   }
   return sorted;
 }
@@ -80,12 +102,16 @@ void CommandWords::expand(bool builtin) {
   const auto verbs = verb_options(words_[0].substr(words_[0].rfind('/') + 1), builtin);
   const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const auto& each) { return each.name == words_[1]; });
   if (verb == verbs.end()) return;
-  auto [words, given, file] = sort_words(std::span(words_).subspan(2));
+  auto [words, given, off, file] = sort_words(std::span(words_).subspan(2), *verb);
   if (file && !given.contains("help")) {
     auto read = parse_options_file(read_text("--options", *file), *file, verb->options, names_elsewhere(verbs, *verb));
     std::vector<std::string> added;
-    for (const auto& [name, values, place] : read.given) {
+    for (const auto& [name, values, is_off, place] : read.given) {
       if (given.contains(name)) continue;
+      if (is_off) {
+        off.insert(name);
+        continue;
+      }
       for (auto& word : option_words(name, values)) added.push_back(std::move(word));
       places_.push_back({"--" + name, place});
     }
@@ -94,6 +120,7 @@ void CommandWords::expand(bool builtin) {
       note_ =
           fmt::format("{}: the verb {} does not use these keys: {}", *file, verb->name, fmt::join(read.ignored, ", "));
   }
+  off_ = std::move(off);
   words_.resize(2);
   words_.insert(words_.end(), words.begin(), words.end());
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ class CommandWords {
   int count() const { return static_cast<int>(words_.size()); }
   /// The words, as in main(); they live as long as this object.
   char** words() { return pointers_.data(); }
+  /// The long names of the switches that the command line or the file turns off. words() leaves them out.
+  const std::set<std::string>& switched_off() const { return off_; }
   /// Returns "" or a note about keys of the file that only other verbs have.
   const std::string& note() const { return note_; }
   /// Returns the message. If it names an option of the file, the file and the line are added to its first line.
@@ -36,6 +39,7 @@ class CommandWords {
   std::vector<std::string> words_;
   std::vector<char*> pointers_;
   std::vector<Place> places_;
+  std::set<std::string> off_;
   std::string error_, note_;
 };
 

@@ -61,6 +61,7 @@ int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
     agree_or_throw(world, [&] {
       line.check();
       options = cli::parse_options(argc, argv, !factory, answer);
+      if (options) options->given.insert(line.switched_off().begin(), line.switched_off().end());
     });
     if (world.rank() == 0) print_note(line);
     if (options) {

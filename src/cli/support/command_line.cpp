@@ -61,25 +61,6 @@ void refuse_words(const po::parsed_options& parsed, const po::options_descriptio
     }
 }
 
-/// Returns the words as Boost reads them: it knows a switch alone, without a value. "--NAME=true" becomes "--NAME";
-/// "--NAME=false" becomes a value of its own, since it is not the same as saying nothing.
-std::vector<std::string> read_switches(std::vector<std::string> words, const po::options_description& all,
-                                       po::variables_map& values) {
-  const auto end = std::find(words.begin(), words.end(), "--");  // no option follows
-  const auto is_off = [&](std::string& word) {
-    const auto equals = word.find('=');
-    if (!word.starts_with("--") || equals == std::string::npos) return false;
-    const std::string name = word.substr(2, equals - 2), value = word.substr(equals + 1);
-    const auto* option = all.find_nothrow(name, false);
-    if (option == nullptr || !is_switch(*option) || (value != "true" && value != "false")) return false;
-    if (value == "true") word.resize(equals);
-    if (value == "false") values.insert({name, po::variable_value(boost::any(false), false)});
-    return value == "false";
-  };
-  words.erase(std::remove_if(words.begin(), end, is_off), end);
-  return words;
-}
-
 /// Throws Error for a number below zero that an option would read as a huge one.
 void refuse_wrapped(const po::parsed_options& parsed, const po::options_description& all) {
   for (const auto& option : parsed.options) {
@@ -130,7 +111,7 @@ po::variables_map read_command_line(int argc, char** argv, const po::options_des
   po::positional_options_description places;
   if (words != nullptr) places.add(words, -1);
   try {
-    po::command_line_parser parser(read_switches({argv + std::min(argc, 1), argv + argc}, all, values));
+    po::command_line_parser parser(argc, argv);
     parser.options(all).style(exact);
     if (words != nullptr) parser.positional(places);
     const po::parsed_options parsed = parser.run();
@@ -162,8 +143,8 @@ std::vector<std::string> option_words(const std::string& name, const std::vector
 void check_option(const std::string& name, const std::vector<std::string>& values, const po::options_description& all) {
   try {
     po::variables_map unused;
-    const auto words = read_switches(option_words(name, values), all, unused);
-    const po::parsed_options parsed = po::command_line_parser(words).options(all).style(exact).run();
+    const po::parsed_options parsed =
+        po::command_line_parser(option_words(name, values)).options(all).style(exact).run();
     refuse_wrapped(parsed, all);
     po::store(parsed, unused);
   } catch (po::error& error) {

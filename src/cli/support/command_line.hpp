@@ -26,8 +26,7 @@ bool is_switch(const boost::program_options::option_description& option);
 bool takes_several(const boost::program_options::option_description& option);
 
 /// Reads the options of one verb; the first word is the verb. Words that belong to no option are values of the option
-/// `words`; if `words` is null they are errors. A switch may be written --NAME, --NAME=true or
-/// --NAME=false. Throws Error for an unknown option, with the name of the nearest one,
+/// `words`; if `words` is null they are errors. Throws Error for an unknown option, with the name of the nearest one,
 /// for a bad value, and for a word that belongs to no option.
 boost::program_options::variables_map read_command_line(int argc, char** argv,
                                                         const boost::program_options::options_description& all,

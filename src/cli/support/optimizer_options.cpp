@@ -48,18 +48,9 @@ std::vector<std::string> unused_options(Method method) {
   return unused;
 }
 
-namespace {
-
-bool is_off(const boost::program_options::variable_value& value) {
-  const auto* state = boost::any_cast<bool>(&value.value());
-  return state != nullptr && !*state;
-}
-
-}  // namespace
-
 void check_used(const boost::program_options::variables_map& values, Method method) {
   for (const auto& option : unused_options(method))
-    if (values.count(option) != 0 && !values[option].defaulted() && !is_off(values[option]))
+    if (values.count(option) != 0 && !values[option].defaulted())
       fail("--{} is {}, but the optimizer is {}; leave it out or choose another --optimizer", option, used_by(option),
            name(method));
 }

@@ -198,7 +198,7 @@ po::options_description calibrate_options(Options& o) {
   auto add = group.add_options();
   add("out", po::value(&o.out)->default_value("machine.toml")->value_name("FILE"),
       "machine file to write; kernel times go to FILE.times: they are added to that file if it belongs to this "
-      "machine, else they replace it");
+      "machine, else they replace it; without --out, a machine.toml without times is not replaced");
   add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."),
       "strategy files whose local kernels are measured; default: the strategy that --strategy, --grid and --rule give");
   return group;

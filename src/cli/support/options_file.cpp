@@ -65,14 +65,13 @@ std::string word_of(const Source& source, const toml::node& node, const std::str
                 node.is_boolean() ? ", not true or false" : "");
 }
 
-/// Returns the values that a node gives to an option; for a switch that is on, none. `on` becomes false if the node
-/// gives nothing.
+/// Returns the values that a node gives to an option; for a switch, none. `on` becomes false for a switch that is off,
+/// and if the node gives nothing.
 std::vector<std::string> values_of(const Source& source, const toml::node& node, const po::option_description& option,
                                    bool& on) {
   const std::string& name = option.long_name();
   if (option.semantic()->min_tokens() == 0) {
     if (const auto* state = node.as_boolean()) {
-      if (!state->get() && is_switch(option)) return {"false"};
       on = state->get();
       return {};
     }
@@ -87,13 +86,16 @@ std::vector<std::string> values_of(const Source& source, const toml::node& node,
   return words;
 }
 
-/// Returns the values of a key as an option, or nothing if the node gives none, as an empty array.
+/// Returns the values of a key as an option, or nothing if the node gives none, e.g. an empty array.
 std::optional<FileOption> read_option(const Source& source, const toml::key& key, const toml::node& node,
                                       const po::options_description& all) {
   const std::string name(key.str());
-  FileOption option{name, {}, source.place(key.source())};
+  const po::option_description& described = *all.find_nothrow(name, false);
+  FileOption option{name, {}, false, source.place(key.source())};
   bool on = true;
-  option.values = values_of(source, node, *all.find_nothrow(name, false), on);
+  option.values = values_of(source, node, described, on);
+  option.off = !on && is_switch(described);
+  if (option.off) return option;
   if (!on) return std::nullopt;
   try {
     check_option(name, option.values, all);

@@ -11,13 +11,14 @@ namespace partita::cli {
 /// An option that a file gives.
 struct FileOption {
   std::string name;                 ///< the long name, without "--"
-  std::vector<std::string> values;  ///< none for a switch that is on
+  std::vector<std::string> values;  ///< none for a switch
+  bool off = false;                 ///< the file turns off this switch
   std::string place;                ///< file, line and column, e.g. "run.toml, line 3, column 1"
 };
 
 /// The options of a file.
 struct FileOptions {
-  std::vector<FileOption> given;     ///< in the order of the file; switches that are off are left out
+  std::vector<FileOption> given;     ///< in the order of the file
   std::vector<std::string> ignored;  ///< keys that only other verbs have
 };
 

@@ -136,7 +136,7 @@ Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) {
   return element * (largest + (optimizer ? gathered_bytes(plan, rank) : 0));
 }
 
-MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int rank, bool saves, bool loads) const {
+MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int rank, Saves saves, bool loads) const {
   MemoryUse held = state_memory(plan(), rank);
   held[MemoryClass::shared] += shared;
   std::map<const Dataset*, Index> sets;  // a data set that is read twice holds what its larger pass needs
@@ -144,11 +144,12 @@ MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int r
     sets[data] = std::max(sets[data], data_bytes(*data, share(data->size(), training, rank), augmentation));
   for (const auto& [data, bytes] : sets) held[MemoryClass::data] += bytes;
   MemoryUse checkpoint = held;
-  if (saves || loads) checkpoint[MemoryClass::workspace] += checkpoint_bytes(plan(), rank, training_, saves);
+  if (saves != Saves::never || loads)
+    checkpoint[MemoryClass::workspace] += checkpoint_bytes(plan(), rank, training_, saves != Saves::never);
   Index order = 0;
   for (const auto& [data, training, augmentation] : passes)
     order = std::max(order, order_bytes(data->size(), training));
-  if (saves) checkpoint[MemoryClass::data] += order;
+  if (saves == Saves::anywhere) checkpoint[MemoryClass::data] += order;
   MemoryPeak peak = holding(checkpoint);
   for (const auto& [data, training, augmentation] : passes) {
     MemoryUse now = held;

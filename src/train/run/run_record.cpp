@@ -31,6 +31,7 @@ enum class Rule : std::uint8_t {
   refuse,  ///< it cannot go on
   follow,  ///< it takes the checkpoint's, unless the option was given
   note,    ///< it goes on, with other rounding
+  steps,   ///< see follow_steps()
 };
 
 bool has_momentum(const Optimizer& o) {
@@ -85,7 +86,7 @@ const std::vector<Field>& fields() {
        [](const TrainerOptions& o) { return std::string(decays[static_cast<int>(o.optimizer.decay)]); },
        [](const std::string& text, TrainerOptions& o) { o.optimizer.decay = parse_decay(text); }},
       {"epochs", Rule::follow, PARTITA_FIELD(epochs, Index)},
-      {"steps", Rule::follow, PARTITA_FIELD(steps, Index)},
+      {"steps", Rule::steps, PARTITA_FIELD(steps, Index)},
       {"shift", Rule::follow, PARTITA_FIELD(augmentation.shift, Index)},
       {"flip", Rule::follow, PARTITA_FLAG(augmentation.flip)},
       {"on-nan", Rule::follow,
@@ -177,6 +178,24 @@ std::string RunRecord::print() const {
                      counted(step, "step"));
 }
 
+namespace {
+
+/// A run that ended at --steps goes on after it; one that was interrupted before still ends there, unless the command
+/// line gives more epochs.
+void follow_steps(const RunRecord& record, const std::set<std::string>& given, TrainerOptions& options,
+                  std::vector<std::string>& notes) {
+  const Index there = record.options.steps;
+  if (there == 0 || there == options.steps || given.contains("steps")) return;
+  const bool done = record.step >= there;
+  if (!done && !given.contains("epochs")) options.steps = there;
+  notes.push_back(fmt::format("--steps: the checkpoint has {}; {}", there,
+                              done                       ? "they are done, and training goes on"
+                              : given.contains("epochs") ? "training goes on to the end of --epochs"
+                                                         : "training ends there, as without interruption"));
+}
+
+}  // namespace
+
 std::vector<std::string> follow(const RunRecord& record, const std::set<std::string>& given, TrainerOptions& options) {
   std::vector<std::string> notes;
   if (record.version.empty()) {
@@ -188,19 +207,12 @@ std::vector<std::string> follow(const RunRecord& record, const std::set<std::str
   if (record.version != PARTITA_VERSION)
     notes.push_back(fmt::format("version: {} wrote the checkpoint, this is {}; results may differ by rounding",
                                 record.version, PARTITA_VERSION));
-  const auto is_given = [&](const std::string& name) {
-    return given.contains(name) || (name == "steps" && given.contains("epochs"));  // more epochs are not cut short
-  };
-  const bool steps_done = record.options.steps > 0 && record.step >= record.options.steps;
+  follow_steps(record, given, options, notes);
   for (const auto& field : fields()) {
     const std::string there = field.get(record.options), here = field.get(options);
-    if (there == here || field.rule == Rule::refuse) continue;
-    if (field.name == std::string_view("steps") && steps_done && !is_given("steps")) {
-      notes.push_back(fmt::format("--steps: the checkpoint has {}, which are done; training goes on", there));
-      continue;
-    }
+    if (there == here || field.rule == Rule::refuse || field.rule == Rule::steps) continue;
     std::string done = "results differ by rounding";
-    if (field.rule == Rule::follow && !is_given(field.name)) {
+    if (field.rule == Rule::follow && !given.contains(field.name)) {
       field.set(there, options);
       done = fmt::format("training goes on with {}, as without interruption", there);
     } else if (field.rule == Rule::follow) {

@@ -183,24 +183,37 @@ class PlainPrice {
     }
 
     /// All panels that a product gathers of A and B, and the parts of sums that are added slab by slab, as one exchange
-    /// that may reach the whole grid; then its result's way to where it belongs.
+    /// with all ranks that take part; then its result's way to where it belongs.
     double product(std::size_t which) const {
       if (which >= layer->at.products.size()) return 0;
       const ProductPlan& product = layer->at.products[which];
       double messages = 0, bytes = 0;
-      const auto count = [&](const std::vector<Transfer>& transfers) {
-        for (const auto& transfer : transfers) {
+      int lowest = rank, highest = rank;
+      const auto count = [&](const std::vector<Transfer>& sent, const std::vector<Transfer>& received) {
+        for (const auto& transfer : sent) {
           ++messages;
           bytes += static_cast<double>(transfer.box.volume()) * element();
         }
+        for (const auto* transfers : {&sent, &received})
+          for (const auto& transfer : *transfers) {
+            lowest = std::min(lowest, transfer.peer);
+            highest = std::max(highest, transfer.peer);
+          }
       };
-      for (const Interval slab : product.slabs(product.a))
-        count(product.gather(product.a, product.a_used, rank, slab).sends);
-      for (const Interval slab : product.slabs(product.b))
-        count(product.gather(product.b, product.b_used, rank, slab).sends);
+      const auto gathers = [&](const ProductOperand& operand, const Layout& used) {
+        for (const Interval slab : product.slabs(operand)) {
+          const TransferPlan plan = product.gather(operand, used, rank, slab);
+          count(plan.sends, plan.recvs);
+        }
+      };
+      gathers(product.a, product.a_used);
+      gathers(product.b, product.b_used);
       if (product.sums_slabs)
-        for (const Interval slab : product.slabs(product.c)) count(product.sum(rank, slab).recvs);
-      return exchange(messages, bytes, 0, grid.size() - 1).seconds + steps(product.redistribute_c);
+        for (const Interval slab : product.slabs(product.c)) {
+          const TransferPlan plan = product.sum(rank, slab);
+          count(plan.recvs, plan.sends);
+        }
+      return exchange(messages, bytes, lowest, highest).seconds + steps(product.redistribute_c);
     }
 
     double collectives(Collective::When when) const {
@@ -355,8 +368,8 @@ class PlainPrice {
   /// Of one of so many ranks of a unit below the level that use its links at once.
   double bandwidth(int number, double concurrent) const {
     const double sharing = std::min(concurrent, number == 0 ? 1. : unit(number - 1));
-    return level(number).bandwidth.value * std::min(1., level(number).links.value / sharing) /
-           level(number).fan_out.value;
+    const double busy = level(number).links.value / level(number).fan_out.value;
+    return level(number).bandwidth.value * (sharing > busy ? busy / sharing : 1.);
   }
 
   const Plan& plan_;

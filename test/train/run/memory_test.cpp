@@ -147,8 +147,9 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
     const RunMemory whole(options.batch, true, options.may_skip(), [&](Index batch, bool trains) -> const Plan& {
       return trainer.executor(batch, trains).plan();
     });
+    const Saves saves = !run.saves ? Saves::never : run.often ? Saves::anywhere : Saves::between_epochs;
     memory.forecast =
-        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(), run.saves, run.saves);
+        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(), saves, run.saves);
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("memory limit"), std::string::npos) << error.what();
     memory.refused = true;

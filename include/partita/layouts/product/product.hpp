@@ -79,6 +79,8 @@ struct ProductPlan {
   /// Returns the slabs for which A or B is gathered: all slabs of all panels, or a single one if panels do not cut the
   /// operand.
   std::vector<Interval> slabs(const ProductOperand& operand) const;
+  /// Returns the axes along which panels and slabs travel: the peers of a rank differ from it only along these.
+  AxisSet travel_axes() const;
   /// Returns what `rank` sends, if an element has `element_size` bytes: panels, and sums slab by slab. The steps in
   /// `redistribute_c` are not included.
   Traffic traffic(int rank, Index element_size) const;

@@ -5,6 +5,7 @@
 #include "partita/train/data/augment.hpp"
 #include "partita/train/data/dataset.hpp"
 
+#include <cstdint>
 #include <functional>
 
 namespace partita {
@@ -26,6 +27,9 @@ struct DataShare {
   Index samples = 0, targets = 0;  ///< numbers of samples and targets
   Box box, target_box;             ///< of each of them
 };
+
+/// When a run saves checkpoints. A signal may ask for one inside an epoch.
+enum class Saves : std::uint8_t { never, between_epochs, anywhere };
 
 /// Predicts the memory that each rank holds in a run. A plan belongs to one batch size, so a run has several: of whole
 /// batches, of the smaller last batch of each data set, and the same for evaluation. Weights, gradients and optimizer
@@ -57,9 +61,8 @@ class RunMemory {
   /// Returns what a rank holds in each step, if it holds `held` between steps.
   MemoryUse in_step(const Plan& plan, MemoryUse held, int rank) const;
   /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
-  /// the end. `shared` is the memory that the rank shares with other ranks. `saves`: checkpoints are saved, also inside
-  /// an epoch, since a signal may ask for one; `loads`: one is loaded.
-  MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, bool saves = false,
+  /// the end. `shared` is the memory that the rank shares with other ranks. `loads`: a checkpoint is loaded.
+  MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, Saves saves = Saves::never,
                   bool loads = false) const;
 
  private:

@@ -139,7 +139,7 @@ class Trainer {
   /// True when the last epoch, or the last of TrainerOptions::steps, is done.
   bool finished(const Dataset& data) const;
   /// Texts by name that save() writes beside the tensors and that load() reads back, for whoever runs the training.
-  /// Ranks hold the same texts.
+  /// Those of rank 0 are written.
   std::map<std::string, std::string>& notes() { return notes_; }
   /// The number of steps done so far.
   Index steps_done() const { return step_; }

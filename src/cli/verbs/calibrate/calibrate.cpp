@@ -27,11 +27,12 @@ KernelTimes known_times(const Options& options, const std::string& where) {
   return KernelTimes(where);
 }
 
-/// Throws Error if --out was not given and its default names a machine file that no calibration of this machine wrote.
-void check_default_out(const Options& options, const KernelTimes& known) {
-  if (options.given.contains("out") || !std::filesystem::exists(options.out) || !known.all().empty()) return;
-  fail("{} exists, and no calibration of this machine wrote it, so it is not replaced; name the file with --out",
-       options.out);
+/// Throws Error if --out was not given and its default names a machine file that no calibration wrote: it would have
+/// written kernel times beside it.
+void check_default_out(const Options& options) {
+  if (options.given.contains("out") || !std::filesystem::exists(options.out)) return;
+  if (std::filesystem::exists(times_path(options.out))) return;
+  fail("{} exists, and no calibration wrote it, so it is not replaced; name the file with --out", options.out);
 }
 
 void print_machine(const Machine& machine, int ranks, double seconds) {
@@ -77,8 +78,8 @@ int calibrate(const Options& options, const ModelFactory& factory, Communicator&
     }
     if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
     if (first) note_kernels(how, options.trainer.dtype);
+    if (first) check_default_out(options);
     if (first) times = known_times(options, place_of_times(how));
-    if (first) check_default_out(options, times);
   });
   times = broadcast_times(times, world);
   const Machine machine = measure_machine(how, world);

@@ -192,10 +192,11 @@ void check_train(const std::string& path, const Json& json) {
   for (const char* what : {"messages", "bytes", "memory"})
     for (const char* how : {"predicted_", "measured_"})
       check(path, "", json, {{(std::string(how) + what).c_str(), Kind::number, false}});
-  const std::vector<Field> pass{
-      {"epoch", Kind::number, false},    {"steps", Kind::number, false},    {"samples", Kind::number, false},
-      {"loss", Kind::number, false},     {"accuracy", Kind::number, false}, {"top5", Kind::number, false},
-      {"mean_iou", Kind::number, false}, {"seconds", Kind::number, false},  {"images_per_second", Kind::number, false}};
+  const std::vector<Field> pass{{"epoch", Kind::number, false},   {"step", Kind::number, false},
+                                {"steps", Kind::number, false},   {"samples", Kind::number, false},
+                                {"loss", Kind::number, false},    {"accuracy", Kind::number, false},
+                                {"top5", Kind::number, false},    {"mean_iou", Kind::number, false},
+                                {"seconds", Kind::number, false}, {"images_per_second", Kind::number, false}};
   for (const char* list : {"epochs", "validation"})
     if (json.value(list, Json()).is_array()) check_all(path, list, json[list], pass);
   if (json.value("test", Json()).is_object()) check(path, "test", json["test"], pass);

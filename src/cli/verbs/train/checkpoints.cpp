@@ -39,11 +39,12 @@ std::string describe(const CheckpointFile& file) {
   }
 }
 
-/// True if both checkpoints are of one training: of the same model, seed and data.
+/// True if both checkpoints can be of one training: what a resumed training must keep is the same.
 bool same_run(const std::string& one, const std::string& other) {
   const auto identity = [](const std::string& path) {
     const RunRecord record{CheckpointFile(path)};
-    return std::tuple(record.model, record.options.seed, record.options.data, record.samples);
+    const TrainerOptions& o = record.options;
+    return std::tuple(record.model, o.seed, o.data, record.samples, o.batch, o.optimizer.method);
   };
   try {
     return identity(one) == identity(other);
@@ -132,10 +133,10 @@ void Checkpoints::load(Trainer& trainer, const CheckpointFile& file, const std::
 }
 
 void Checkpoints::after_training() {
+  stopping_.reset();
   double stop = SignalWatch::take().stop ? 1 : 0;  // a signal after the last step
   world_.all_reduce(&stop, 1, DType::f64, ReduceOp::max, {}).wait();
   stopped_ = stopped_ || stop > 0;
-  stopping_.reset();
 }
 
 bool Checkpoints::is_due(Trainer& trainer, bool ends_epoch) {
@@ -199,8 +200,8 @@ void Checkpoints::finish(const Trainer& trainer) const {
     throw RunFailed(fmt::format("SIGTERM ended the run after {}; nothing was saved, because there was no --save FILE",
                                 counted(trainer.steps_done(), "step")));
   if (!first_) return;
-  fmt::print("stopped    by SIGTERM after {}; {} was saved; resume with\n           {}\n", counted(saved_step_, "step"),
-             options_.save, resuming_command());
+  fmt::print("stopped    by SIGTERM after {}; {}; resume with\n           {}\n", counted(trainer.steps_done(), "step"),
+             saved_step_ >= 0 ? options_.save + " was saved" : "nothing was left to save", resuming_command());
   std::fflush(stdout);
 }
 

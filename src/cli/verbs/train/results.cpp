@@ -119,7 +119,9 @@ void Results::take_over(Index steps_done) {
   try {
     const std::string text = read_text("--json", options_.json);
     if (is_too_deep(text)) fail("it is nested too deeply");
-    earlier_ = parts_up_to(steps_done, trainer_.notes()[loss_note], Json::parse(text));
+    const auto last = trainer_.notes().find(loss_note);
+    if (last == trainer_.notes().end()) fail("the checkpoint does not tell the loss of its last step");
+    earlier_ = parts_up_to(steps_done, last->second, Json::parse(text));
     head_["first_step"] = earlier_["first_step"];
   } catch (const std::exception&) {
     fmt::print("note       --json {}: it does not hold the {} before this run, so it is replaced\n", options_.json,
@@ -191,10 +193,11 @@ void Results::add_confusion(const char* what, const EpochReport& report) {
   if (report.counts.has_matrix()) confusion_ = {{"pass", what}, {"counts", report.counts.matrix()}};
 }
 
-/// Collective: every rank calls it.
+/// Returns the results on rank 0. Collective: every rank calls it.
 Json Results::document(bool finished) {
-  Json json = head_;
   const Totals sums = totals(trainer_, world_);
+  if (!first_) return {};
+  Json json = head_;
   if (trainer_.plan().workload.training) {
     json["finished"] = finished;
     json["epochs"] = with_earlier("epochs", epochs_);

@@ -53,7 +53,9 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
                            if (known.layers.empty()) known = bind(setup.model, pinned, workload);
                            return known;
                          });
-  const bool saves = !options.save.empty() || !options.watch.best.empty();
+  const Saves saves = !options.save.empty()         ? Saves::anywhere
+                      : !options.watch.best.empty() ? Saves::between_epochs
+                                                    : Saves::never;
   check_fits(plan, setup.model, given, files, limit, [&](int rank) {
     return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, saves, !options.load.empty());
   });

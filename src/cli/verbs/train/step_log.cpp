@@ -4,6 +4,8 @@
 #include "partita/base/real_path.hpp"
 #include "src/cli/support/text_file.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -47,6 +49,9 @@ void StepLog::check(const std::string& path) {
   if (path.empty()) return;
   check_writable({{"--log", path}});
   check_no_stream("--log", path);
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && access(path.c_str(), W_OK) != 0)
+    fail("--log {}: it cannot be written: {}", path, reason());
   const std::string text = old_text(path);
   if (!text.empty() && text.substr(0, text.find('\n')) != header)
     fail("--log {}: this file exists and is not a log of a training, so it is not replaced; give another name", path);

@@ -205,8 +205,11 @@ class Run {
     world_.broadcast(&loss, 1, DType::f64, 0, {}).wait();
     const bool lowest = best_.add(report.epoch, loss);
     trainer_.notes()[best_note] = best_.print();
-    if (lowest && !options_.watch.best.empty()) trainer_.save(options_.watch.best);
     results_->add_validation(report, best_);
+    if (lowest && !options_.watch.best.empty()) {
+      results_->write_so_far();
+      trainer_.save(options_.watch.best);
+    }
     if (!events_) return;
     std::vector<Scalar> scalars{{"validation/loss", report.loss}, {"validation/accuracy", report.accuracy}};
     if (report.counts.has_top5()) scalars.emplace_back("validation/top5", report.counts.top5());

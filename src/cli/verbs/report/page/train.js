@@ -29,7 +29,7 @@ function curves(parent, title, what, label, lines, scale = {beginAtZero: true}) 
 /// The last step of each epoch, counted from the start of the training.
 function epochEnds(content, first) {
   let step = first - 1;
-  return new Map((content.epochs || []).map((epoch) => [epoch.epoch, step += epoch.steps]));
+  return new Map((content.epochs || []).map((epoch) => [epoch.epoch, step = epoch.step ?? step + epoch.steps]));
 }
 
 function trainCurves(parent, content) {
@@ -89,7 +89,7 @@ function runFacts(parent, content) {
     ["schedule", cut], plain("ranks"), plain("batch"), plain("dtype"), ["optimizer", (content.optimizer || {}).text],
     ["learning rate", rateOf(content.optimizer)], plain("seed"), ["backend", content.backend], ["version", content.version],
     ["first step", content.first_step > 1 ? content.first_step : null], ["best", best],
-    ["state", content.finished === false ? "not finished: this file was written after an epoch" : null]]);
+    ["state", content.finished === false ? "not finished: this file was written during the training" : null]]);
 }
 
 function trainSection(parent, content) {
