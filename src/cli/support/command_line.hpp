@@ -7,8 +7,8 @@
 
 namespace partita::cli {
 
-/// Returns the message of an exception of Boost. Its what() replaces %value% by the value, again and again: it never ends
-/// if the value itself holds "%value%".
+/// Returns the message of an exception of Boost. Its what() replaces %value% by the value, again and again: it never
+/// ends if the value itself holds "%value%".
 std::string message_of(boost::program_options::error& error);
 
 /// The name under which the program was started, for "Usage: ...". A user's own program has a name of its own.

@@ -65,7 +65,8 @@ TEST(MachineRates, RanksShareTheLinksOfTheirUnit) {
   };
   for (const auto& [links, sharing, fan_out, share] :
        {Case{1, 1, 1, 1}, Case{1, 4, 1, 0.25}, Case{2, 4, 1, 0.5}, Case{4, 4, 1, 1}, Case{4, 1, 1, 1},
-        Case{2, 3, 1, 2. / 3}, Case{1, 1.5, 1, 2. / 3}, Case{4, 1, 2, 1}, Case{4, 4, 2, 0.5}, Case{8, 8, 2, 0.5}, Case{8, 3, 2, 1}, Case{2, 4, 3, 1. / 6}}) {
+        Case{2, 3, 1, 2. / 3}, Case{1, 1.5, 1, 2. / 3}, Case{4, 1, 2, 1}, Case{4, 4, 2, 0.5}, Case{8, 8, 2, 0.5},
+        Case{8, 3, 2, 1}, Case{2, 4, 3, 1. / 6}}) {
     const CostTerms terms = exchange_at(network, sharing);
     const Machine machine = two_levels(links, fan_out);
     const MachineRates rates(terms, machine);
