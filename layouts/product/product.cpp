@@ -93,20 +93,30 @@ std::vector<Interval> ProductPlan::slabs(const ProductOperand& operand) const {
   return all;
 }
 
-AxisSet ProductPlan::travel_axes() const {
-  return differing(a.layout, a_used) | differing(b.layout, b_used) | (sums_slabs ? differing(c.layout, c_made) : 0);
-}
-
-Traffic ProductPlan::traffic(int rank, Index element_size) const {
-  Traffic sent;
-  const auto add = [&](const std::vector<Transfer>& transfers) {
-    for (const auto& transfer : transfers) sent += {1, transfer.box.volume() * element_size};
+ProductTraffic ProductPlan::traffic(int rank, Index element_size) const {
+  ProductTraffic traffic{{}, rank, rank};
+  const auto meet = [&](const Transfer& transfer) {
+    traffic.lowest = std::min(traffic.lowest, transfer.peer);
+    traffic.highest = std::max(traffic.highest, transfer.peer);
   };
-  for (const Interval slab : slabs(a)) add(gather(a, a_used, rank, slab).sends);
-  for (const Interval slab : slabs(b)) add(gather(b, b_used, rank, slab).sends);
-  if (sums_slabs)
-    for (const Interval slab : slabs(c)) add(sum(rank, slab).recvs);
-  return sent;
+  const auto add = [&](const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) {
+    for (const auto& transfer : sends) {
+      traffic.sent += {1, transfer.box.volume() * element_size};
+      meet(transfer);
+    }
+    for (const auto& transfer : receives) meet(transfer);
+  };
+  for (const auto& [operand, used] : {std::pair(&a, &a_used), std::pair(&b, &b_used)})
+    for (const Interval slab : slabs(*operand)) {
+      const TransferPlan plan = gather(*operand, *used, rank, slab);
+      add(plan.sends, plan.recvs);
+    }
+  if (!sums_slabs) return traffic;
+  for (const Interval slab : slabs(c)) {
+    const TransferPlan plan = sum(rank, slab);
+    add(plan.recvs, plan.sends);
+  }
+  return traffic;
 }
 
 bool has_rows(std::string_view names, const Box& whole, const Box& part) {

@@ -20,7 +20,7 @@ namespace {
 /// What /proc says about a process.
 struct Process {
   bool known = true;   // false if /proc could not be read, e.g. because too many files are open
-  bool alive = false;  // and no zombie
+  bool alive = false;  // and neither a zombie nor about to end
   pid_t parent = 0;
   std::array<char, 32> name{};
 };
@@ -33,7 +33,8 @@ Process look_at(pid_t process) {
   if (file < 0) return {.known = errno == ENOENT};
   const ssize_t length = read(file, text.data(), text.size() - 1);
   close(file);
-  // The line is: number (name) state parent ...; a name may have spaces and parentheses.
+  // The line is: number (name) state parent group session terminal its-group flags ...; a name may have spaces and
+  // parentheses.
   char* open_bracket = std::strchr(text.data(), '(');
   char* close_bracket = std::strrchr(text.data(), ')');
   if (length <= 0 || open_bracket == nullptr || close_bracket == nullptr || close_bracket[1] == '\0')
@@ -42,8 +43,13 @@ Process look_at(pid_t process) {
   *close_bracket = '\0';
   std::strncpy(found.name.data(), open_bracket + 1, found.name.size() - 1);
   const char state = close_bracket[2];
-  found.alive = state != 'Z' && state != 'X';
-  found.parent = static_cast<pid_t>(std::strtol(close_bracket + 3, nullptr, 10));
+  std::array<long, 6> numbers{};  // from the parent to the flags
+  char* at = close_bracket + 3;
+  for (long& number : numbers) number = std::strtol(at, &at, 10);
+  // A process that ends closes its connections, on which others may end too, before its state says that it is dead.
+  constexpr long exiting = 4;  // PF_EXITING of Linux
+  found.alive = state != 'Z' && state != 'X' && (numbers.back() & exiting) == 0;
+  found.parent = static_cast<pid_t>(numbers.front());
   return found;
 }
 

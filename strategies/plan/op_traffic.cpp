@@ -207,11 +207,11 @@ void OpTraffic::add_product(std::size_t which, std::string_view role) {
   if (which >= layer_->at.products.size()) return;
   const ProductPlan& product = layer_->at.products[which];
   const std::size_t before = list_.size();
-  add(Purpose::product, role, Verb::exchange, grid_.all(), product.traffic(rank_, element_));
+  const ProductTraffic traffic = product.traffic(rank_, element_);
+  add(Purpose::product, role, Verb::exchange, grid_.all(), traffic.sent);
   if (list_.size() > before) {
-    const auto peers = grid_.group(rank_, product.travel_axes());
-    list_.back().below = rank_ - peers.front();
-    list_.back().above = peers.back() - rank_;
+    list_.back().below = rank_ - traffic.lowest;
+    list_.back().above = traffic.highest - rank_;
   }
   add_steps(Purpose::product, role, product.redistribute_c);
 }

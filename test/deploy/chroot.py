@@ -1,5 +1,5 @@
 """Runs the steps of examples/deploy/Dockerfile in a fresh Debian 12 that debootstrap makes, as Docker would, and trains
-with the program that they install. Needs root, the packages debootstrap and util-linux, and a Debian mirror. Arguments:
+with the program that they install. Needs root, the packages debootstrap and util-linux, and the network. Arguments:
 the build folder, and optionally the numbers of the steps to run, e.g. 0 1 2 (0 makes the system)."""
 
 import pathlib
@@ -12,7 +12,6 @@ import dockerfile
 from dockerfile import ROOT
 
 FOLDER = pathlib.Path(sys.argv[1]).resolve() / "chroot"
-MIRROR = "http://deb.debian.org/debian"
 
 
 def run(*command, **options):
@@ -31,7 +30,7 @@ def make_system():
     """What FROM gives. Docker gives a container the host's resolver."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    run("debootstrap", "--variant=minbase", "bookworm", FOLDER, MIRROR)
+    run("debootstrap", "--variant=minbase", "bookworm", FOLDER)
     shutil.copy("/etc/resolv.conf", FOLDER / "etc/resolv.conf")
 
 
