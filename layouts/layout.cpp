@@ -82,6 +82,16 @@ Box Layout::owned(int rank) const {
   return box;
 }
 
+Index Layout::elements(int rank) const {
+  Index elements = 1;
+  for (int d = 0; d < shape_.dims(); ++d) {
+    Interval block{0, shape_.extent(d)};
+    for (const int axis : axes(d)) block = balanced_block(block, grid_.extent(axis), grid_.coordinate(rank, axis));
+    elements *= block.extent();
+  }
+  return elements;
+}
+
 std::vector<Box> Layout::owned() const {
   std::vector<Box> boxes;
   boxes.reserve(static_cast<std::size_t>(grid_.size()));

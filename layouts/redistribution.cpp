@@ -70,8 +70,8 @@ Traffic traffic(const RedistributionStep& step, int rank, Index element_size) {
   switch (step.verb) {
     case Verb::none: return {};
     case Verb::all_reduce:
-    case Verb::reduce_scatter: return counted(step.from.owned(rank).volume());
-    case Verb::all_gather: return counted(step.to.owned(rank).volume());
+    case Verb::reduce_scatter: return counted(step.from.elements(rank));
+    case Verb::all_gather: return counted(step.to.elements(rank));
     default: break;
   }
   const auto plan = plan_transfer(step.from, step.to, rank);

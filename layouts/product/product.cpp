@@ -158,7 +158,7 @@ class ProductReplay {
  private:
   void take(Index elements) { most_ = std::max(most_, now_ += elements); }
   void free(Index elements) { now_ -= elements; }
-  Index volume(const Layout& layout) const { return layout.owned(rank_).volume(); }
+  Index volume(const Layout& layout) const { return layout.elements(rank_); }
   const Layout& used(const ProductOperand& operand) const { return &operand == &plan_.a ? plan_.a_used : plan_.b_used; }
   Index gathered(const ProductOperand& operand, Interval slab) const {
     return plan_.gathered(operand, used(operand), rank_, slab).volume();

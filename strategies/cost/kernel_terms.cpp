@@ -16,7 +16,7 @@ Shape local_shape(const Layout& layout, int rank) {
   return shape;
 }
 
-double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
+double volume(const Layout& layout, int rank) { return static_cast<double>(layout.elements(rank)); }
 
 KernelKind kind_of(const LayerPlan& layer) {
   return layer->at.products.empty() ? layer.op->kernel_kind() : KernelKind::product;

@@ -14,7 +14,7 @@ namespace {
 void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& use) {
   const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
   for (std::size_t i = 0; i < layer->weights.size(); ++i) {
-    const Index elements = layer->at.w[i].owned(rank).volume();
+    const Index elements = layer->at.w[i].elements(rank);
     const bool rounded =
         layer->weights[i].trained && element != master;  // held twice: the master, and the copy that kernels read
     if (rounded) use[MemoryClass::weights] += elements * element;
@@ -51,13 +51,12 @@ MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
     if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
       add_bucket(plan, bucket, rank, use, layer);
   use[MemoryClass::activations] +=
-      bound->y.owned(rank).volume() * element + bound->at.y.owned(rank).volume() * bound.op->keeps().more;
-  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+      bound->y.elements(rank) * element + bound->at.y.elements(rank) * bound.op->keeps().more;
+  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.elements(rank) * element;
   if (!bound.op->is_loss() && !bound->redistribute_output.empty())
-    use[MemoryClass::activations] += bound->at.y.owned(rank).volume() * element;
+    use[MemoryClass::activations] += bound->at.y.elements(rank) * element;
   for (std::size_t i = 0; i < bound->redistribute_input.size(); ++i)
-    if (!bound->redistribute_input[i].empty())
-      use[MemoryClass::activations] += bound->at.x[i].owned(rank).volume() * element;
+    if (!bound->redistribute_input[i].empty()) use[MemoryClass::activations] += bound->at.x[i].elements(rank) * element;
   if (bound->at.x_halo) {
     const Box needed = bound->at.x_halo->needed(rank);
     if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;

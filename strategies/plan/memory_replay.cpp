@@ -167,17 +167,12 @@ class Replay {
     const Target target = loss.op->target(loss->input_shapes[0]);
     if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front()->y) * element_);
     if (here(static_cast<int>(layers_->size()) - 1))
-      m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).owned(rank_).volume() *
+      m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).elements(rank_) *
                                                       (target.labels ? size_of(DType::i32) : element_));
   }
 
   Buffer hold(MemoryClass memory, Index bytes) { return memory_.hold(memory, bytes); }
-  /// Returns the number of elements that the rank owns in a layout of the plan. Each layout is counted only once.
-  Index volume(const Layout& layout) {
-    const auto [known, fresh] = volumes_.try_emplace(&layout);
-    if (fresh) known->second = layout.owned(rank_).volume();
-    return known->second;
-  }
+  Index volume(const Layout& layout) const { return layout.elements(rank_); }
   Index workspace(const ProductPlan& product) {
     const auto [known, fresh] = workspaces_.try_emplace(&product);
     if (fresh) known->second = product.workspace(rank_);
@@ -282,7 +277,6 @@ class Replay {
   const StageLayers& stage_layers_;
   Index element_, master_;  // bytes
   MemoryTracker memory_;
-  std::unordered_map<const Layout*, Index> volumes_;
   std::unordered_map<const ProductPlan*, Index> workspaces_;
   std::vector<Microbatch> microbatches_;
   Action action_;  // the action that is replayed; its layers and its microbatch follow

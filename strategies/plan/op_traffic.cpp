@@ -134,8 +134,7 @@ void OpTraffic::add_replicas() {
   };
   each_bucket([&](const Bucket& bucket) { add_both("dw of both replicas", plan_.share(bucket, rank_).extent()); });
   for (std::size_t w = 0; w < layer_->weights.size(); ++w)
-    if (!layer_->weights[w].trained)
-      add_both("running statistics of both replicas", layer_->at.w[w].owned(rank_).volume());
+    if (!layer_->weights[w].trained) add_both("running statistics of both replicas", layer_->at.w[w].elements(rank_));
 }
 
 void OpTraffic::update() {
@@ -195,7 +194,7 @@ void OpTraffic::add_statistics(Collective::When when) {
   for (const auto& collective : layer_->at.collectives)
     if (collective.when == when)
       add_collective(Purpose::statistics, collective.role, Verb::all_reduce, collective.axes,
-                     collective.layout.owned(rank_).volume() * collective.factor, size_of(DType::f64));
+                     collective.layout.elements(rank_) * collective.factor, size_of(DType::f64));
 }
 
 void OpTraffic::add_collective(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Index elements,

@@ -34,7 +34,7 @@ void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
 /// Returns the elements that one weight of a bucket occupies in the bucket's flat buffer.
 Index elements_of(const Plan& plan, const Bucket::Entry& entry, int rank) {
   const LayerPlan& layer = plan.layers[static_cast<std::size_t>(entry.layer)];
-  const Index elements = layer->at.w[static_cast<std::size_t>(entry.weight)].owned(rank).volume();
+  const Index elements = layer->at.w[static_cast<std::size_t>(entry.weight)].elements(rank);
   return (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
 }
 

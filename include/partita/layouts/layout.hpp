@@ -68,6 +68,8 @@ class Layout {
 
   /// The box that the rank holds: nested balanced blocks, half-open in global coordinates. It may be empty.
   Box owned(int rank) const;
+  /// Returns the number of elements of that box.
+  Index elements(int rank) const;
   /// The boxes of all ranks of the grid, in the order of ranks.
   std::vector<Box> owned() const;
 

@@ -95,7 +95,7 @@ MemoryUse RunMemory::in_step(const Plan& plan, MemoryUse held, int rank) const {
     for (std::size_t w = 0; w < layer->weights.size(); ++w)
       if (!layer->weights[w].trained && plan.replica_on(layer.group, stage) >= 0)
         held[MemoryClass::workspace] +=
-            layer->at.w[w].owned(plan.rank_in_stage(rank)).volume() * size_of(master_dtype(plan.workload.dtype));
+            layer->at.w[w].elements(plan.rank_in_stage(rank)) * size_of(master_dtype(plan.workload.dtype));
   return held;
 }
 
@@ -118,10 +118,10 @@ Index gathered_bytes(const Plan& plan, int world_rank) {
 Index collected_elements(const Layout& layout) {
   const Grid& grid = layout.grid();
   const Index all = Box(layout.shape()).volume();
-  if (layout.owned(0).volume() == all) return 0;
+  if (layout.elements(0) == all) return 0;
   Index elements = all;
   for (int rank = 1; rank < grid.size(); ++rank)
-    if (representative_rank(grid, rank, layout.replicated()) == rank) elements += layout.owned(rank).volume();
+    if (representative_rank(grid, rank, layout.replicated()) == rank) elements += layout.elements(rank);
   return elements;
 }
 
