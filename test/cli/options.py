@@ -124,6 +124,8 @@ def test_writing():
     check("a file may replace itself", status == 0 and read("a.toml") == first, out + err)
     status, _, err = run(1, "train", *given, "--batch", "0", "--write-options", "c.toml")
     check("a run that is refused writes no file", status == 2 and not os.path.exists("c.toml"), err)
+    status, _, err = run(1, "train", *given, "--rule", "*: N@\udcd2a\udc83", "--write-options", "c.toml")
+    check("a value that TOML cannot hold", status == 2 and "the values must be valid UTF-8" in err and not os.path.exists("c.toml"), err)
     status, _, err = run(2, "train", *given, "--json", "c.toml", "--write-options", "c.toml")
     check("two outputs of one name", status == 2 and "--json and --write-options both name c.toml" in err, err)
 

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/types.hpp"
 #include "src/cli/support/command_line.hpp"
+#include "src/cli/support/json.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -146,6 +147,8 @@ std::string printed(std::uint64_t value) {
                                                                                        : fmt::format("\"{}\"", value);
 }
 std::string printed(const std::string& value) {
+  // toml++ writes some other bytes as characters of their own.
+  if (in_json(value) != value) fail("the options cannot be written as TOML; the values must be valid UTF-8");
   std::ostringstream out;
   out << toml::toml_formatter{toml::value(value), toml::format_flags::none};
   return out.str();
