@@ -129,9 +129,22 @@ def overwriting():
     validated = ["--validate", "0.25", "--epochs", 1]
     train(*validated, "--best", "best.h5", "--seed", 7)
     train(*validated, "--save", "own.h5", "--best", "own_best.h5")
+    train("--load", "own.h5", "--validate", "0.25", "--epochs", 2, "--flip", "--write-options", "own.toml")
+    with open("own.toml", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    check("what a resumed run takes from its checkpoint is not written", "flip = true" in lines and "# rate = 0.05" in lines and "rate = 0.05" not in lines)
     result = train("--validate", "0.25", "--epochs", 2, "--load", "own.h5", "--best", "best.h5")
     expect("a run that goes on does not replace another run's best", 2, result, "--best best.h5: it belongs to another run")
     expect("but its own", 0, train("--validate", "0.25", "--epochs", 2, "--load", "own.h5", "--best", "own_best.h5"))
+    for option in ("--json", "--trace", "--write-options"):
+        expect(f"{option} of a checkpoint", 2, train(option, "own.h5"), f"{option} own.h5: the file there is a checkpoint or another HDF5 file")
+    expect("--json of a text", 2, train("--json", "notes.txt"), "--json notes.txt: the file there is not JSON, so it is not replaced")
+    for option in ("--save", "--load", "--json"):
+        expect(f"an empty {option}", 2, train(option, ""), f"{option} is empty; give a value, or leave it out")
+    expect("another --validate", 2, train("--load", "own.h5", "--epochs", 2), "give the same data, --samples and --validate as then")
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 8192; exec "$@"', "bash", *command("--model", "mlp", "--width", 1, "--save", "large.h5")], capture_output=True, text=True,
+                             timeout=60, check=False)
+    expect("a limit of the size of files is told", 3, limited, "large.h5.*File too large; this run has not saved to large.h5 yet")
     # Two jobs at once: the slower one finds the file of the other at its first save.
     jobs = [subprocess.Popen(command("--epochs", 40, "--seed", seed, "--save", "both.h5"), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True) for seed in (1, 2)]

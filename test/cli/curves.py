@@ -166,6 +166,12 @@ def stopped_early(folder):
     train(1, *still, "--epochs", "2", "--save", folder / "q.h5")
     train(1, *still, "--epochs", "30", "--load", folder / "q.h5", "--json", folder / "q.json")
     again = results(folder / "q.json")
+    for part in ("4", "5"):  # parts of epoch 2: a validation after each would count as an epoch without a lower loss
+        more = ["--load", folder / "u.h5"] if part == "5" else []
+        train(1, *still, "--epochs", "2", "--steps", part, "--save", folder / "u.h5", *more)
+    train(1, *still, "--epochs", "30", "--load", folder / "u.h5", "--json", folder / "u.json")
+    parts = results(folder / "u.json")
+    check("a part of an epoch is not validated", [each["epoch"] for each in parts["validation"]] == [2, 3], parts["validation"])
     check("a resumed run remembers how long it has waited", [each["epoch"] for each in again["validation"]] == [3] and
           again["best"]["epoch"] == 1, again)
 
@@ -191,6 +197,13 @@ def killed(folder):
     after = results(file)
     check("the results go on too, each step once", after["first_step"] == 1 and after["losses"] == [float(row["loss"]) for row in rows_of(log)]
           and [each["step"] for each in after["epochs"]] == [4 * (i + 1) for i in range(epochs + 3)], after["epochs"])
+    train(1, "--epochs", "2", "--json", folder / "g.json", "--no-test")
+    train(1, "--epochs", "2", "--steps", "6", "--save", folder / "g.h5", "--no-test")
+    train(1, "--epochs", "3", "--load", folder / "g.h5", "--json", folder / "g.json", "--no-test")
+    gap = results(folder / "g.json")
+    check("steps that no epoch reported get an entry", len(gap["losses"]) == 12 and
+          [(each["epoch"], each["step"], each["steps"]) for each in gap["epochs"]] == [(1, 4, 4), (2, 6, 2), (2, 8, 2), (3, 12, 4)] and
+          abs(gap["epochs"][1]["loss"] - sum(gap["losses"][4:6]) / 2) < 1e-12, gap["epochs"])
     check("two event files", len(list((folder / "k").iterdir())) == 2)
     file.write_text(json.dumps(after | {"losses": [1.5] * len(steps)}), encoding="utf-8")
     text = train(1, *options, "--load", saved, "--epochs", epochs + 4)

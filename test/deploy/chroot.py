@@ -23,7 +23,7 @@ def inside(command, user="root"):
     """Runs a shell command in the new system, with its own /proc, /dev/shm and mounts."""
     script = (f"mount -t proc proc {FOLDER}/proc && mkdir -p {FOLDER}/dev/shm && mount -t tmpfs tmpfs {FOLDER}/dev/shm && "
               f"chmod 1777 {FOLDER}/dev/shm && exec chroot --userspec={user} {FOLDER} /bin/sh -c {shlex.quote(command)}")
-    run("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"})
+    run("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"})
 
 
 def make_system():

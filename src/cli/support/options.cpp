@@ -255,12 +255,16 @@ OnNan parse_on_nan(const std::string& text) {
 /// The options file that describes this run, for --write-options.
 std::string print_run(const Options& o, const po::options_description& all, po::variables_map values) {
   values.at("rate").value() = o.trainer.optimizer.rate;  // its default depends on the optimizer
+  auto unused = unused_options(o.trainer.optimizer.method);
+  const bool resumes = !o.load.empty() && !o.new_run;  // what was not given comes from the checkpoint
+  for (const auto& [name, value] : values)
+    if (resumes && value.defaulted()) unused.push_back(name);
   return print_options_file(
       fmt::format("All options of a run of `{}` by Partita {}. --options reads this file, and options of the command "
                   "line replace those of the file. A line that begins with # and a name is an option that this run "
-                  "does not have or does not use.",
+                  "does not have or does not use, or takes from the checkpoint that it resumes.",
                   o.verb, version),
-      all, values, unused_options(o.trainer.optimizer.method));
+      all, values, unused);
 }
 
 void check(const Options& o) {
@@ -309,6 +313,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     return std::nullopt;
   }
   options.words.assign(argv, argv + argc);
+  for (const auto& [name, value] : values)
+    if (const auto* text = boost::any_cast<std::string>(&value.value());
+        text != nullptr && text->empty() && !value.defaulted() && name != "kernels")
+      fail("--{} is empty; give a value, or leave it out", name);
   for (const auto& [name, value] : values)
     if (!value.defaulted()) options.given.insert(name);
   options.trainer.data = options.data;

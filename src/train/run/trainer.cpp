@@ -209,8 +209,8 @@ bool Trainer::finished(const Dataset& data) const { return step_ >= all_steps(da
 EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
   if (samples_ != 0 && samples_ != data.size())
     throw AgreedError(fmt::format(
-        "training began on {} samples and cannot go on with {}: an epoch would be another one; --new-run starts a new "
-        "training from the weights of a checkpoint",
+        "training began on {} samples and cannot go on with {}: an epoch would be another one; give the same data, "
+        "--samples and --validate as then, or --new-run to start a new training from the weights of the checkpoint",
         samples_, data.size()));
   if (data.size() < 1) throw AgreedError("the data set for training has no samples; give one with at least one");
   const Index end = all_steps(data);

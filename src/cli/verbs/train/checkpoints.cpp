@@ -172,7 +172,11 @@ void Checkpoints::save(Trainer& trainer) {
   }
   problem = agree(world_, problem);
   if (!problem.empty()) throw RunFailed(problem);
-  trainer.save(options_.save);
+  try {
+    trainer.save(options_.save);
+  } catch (const AgreedError& error) {
+    throw RunFailed(error.what());  // of which the end of the run says which checkpoint stays
+  }
   saved_step_ = trainer.steps_done();
   agree_or_throw(world_, [&] {
     if (first_) own_ = CheckpointFile(options_.save).identity();

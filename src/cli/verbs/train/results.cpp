@@ -7,6 +7,7 @@
 #include "src/cli/version.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -166,7 +167,35 @@ void Results::print_pass(const char* what, const EpochReport& report) const {
   std::fflush(stdout);
 }
 
+/// Adds an entry for the steps of this run's first epoch that an earlier run did without reporting them, as it was
+/// killed: from what it wrote about each step.
+void Results::fill_gap(const EpochReport& report) {
+  if (!earlier_.contains("losses") || !epochs_.empty()) return;
+  const Json& all = earlier_["losses"];
+  const Json known = earlier_.value("epochs", Json::array());
+  const Index first = earlier_["first_step"].get<Index>(), done = first - 1 + static_cast<Index>(all.size());
+  const Index steps = done - (known.empty() ? first - 1 : known.back()["step"].get<Index>());
+  if (steps <= 0) return;
+  const auto sum = [&](const char* key) {
+    double total = 0;
+    for (auto each = earlier_[key].end() - steps; each != earlier_[key].end(); ++each)
+      total += each->is_number() ? each->get<double>() : std::nan("");
+    return total;
+  };
+  const Index samples = steps * options_.trainer.batch;  // the last, smaller batch of an epoch comes later
+  const double seconds = sum("step_seconds"), count = static_cast<double>(steps);
+  earlier_["epochs"].push_back({{"epoch", report.epoch},
+                                {"step", done},
+                                {"steps", steps},
+                                {"samples", samples},
+                                {"loss", sum("losses") / count},
+                                {"accuracy", sum("accuracies") / count},
+                                {"seconds", seconds},
+                                {"images_per_second", static_cast<double>(samples) / seconds}});
+}
+
 void Results::add_epoch(const EpochReport& report) {
+  fill_gap(report);
   epochs_.push_back(pass(report));
   print_pass("epoch", report);
 }

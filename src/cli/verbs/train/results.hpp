@@ -45,6 +45,7 @@ class Results {
   void add_confusion(const char* what, const EpochReport& report);
   void print_skipped() const;
   void take_over(Index steps_done);
+  void fill_gap(const EpochReport& report);
   Json with_earlier(const char* key, Json now) const;
   Json document(bool finished);
 

@@ -168,7 +168,7 @@ class Run {
         }));
     bar_.clear();
     results_->add_epoch(report);
-    const bool whole = report.first + report.steps == report.all || trainer_.finished(*setup_.training);
+    const bool whole = report.first + report.steps == report.all;  // else a run that resumes it would validate it again
     if (options_.watch.validates() && whole) validate();
     save();
     if (first_ && best_.exhausted()) print_early_stop();
