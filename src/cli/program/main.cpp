@@ -26,7 +26,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
@@ -159,7 +158,6 @@ void open_standard_streams() {
 
 int run(int argc, char** argv, const cli::ModelFactory& factory) {
   open_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that would grow beyond a limit is an error like a full disk
   cli::CommandWords line(argc, argv, !factory);
   const std::string verb = line.count() > 1 ? line.words()[1] : "";
   const bool measures = std::any_of(line.words(), line.words() + line.count(),
