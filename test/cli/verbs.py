@@ -74,6 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
     text = pathlib.Path(results).read_text(encoding="utf-8")
     check("standard output can be a file", text.startswith("<svg") and "</svg>" in text and text.endswith(
         run(0, "explain")), text[:200])
+    os.remove(results)  # no JSON, so --json would not replace it
     strategy = os.path.join(folder, "caf\udce9.toml")  # not valid UTF-8
     pathlib.Path(strategy).write_text('grid = "data=2"\n', encoding="utf-8")
     run(2, "train", *SMALL, "--no-test", "--strategy", strategy, "--json", results)

@@ -175,7 +175,7 @@ void Checkpoints::save(Trainer& trainer) {
   try {
     trainer.save(options_.save);
   } catch (const AgreedError& error) {
-    throw RunFailed(error.what());  // of which the end of the run says which checkpoint stays
+    throw AgreedError(error.what() + kept());
   }
   saved_step_ = trainer.steps_done();
   agree_or_throw(world_, [&] {
