@@ -29,7 +29,7 @@ Strategy with_stages_placed(const Options& options, const Model& model, const St
 
 std::vector<NamedFile> strategy_files(const Options& options) {
   std::vector<NamedFile> files{{"--strategy", options.strategy}, {"--machine", options.machine}};
-  for (const auto& file : options.strategies) files.emplace_back("--strategies", file);
+  for (const auto& file : options.strategies) files.push_back({"--strategies", file});
   return files;
 }
 

@@ -147,7 +147,7 @@ std::string printed(std::uint64_t value) {
                                                                                        : fmt::format("\"{}\"", value);
 }
 std::string printed(const std::string& value) {
-  // toml++ writes some other bytes as characters of their own.
+  // toml++ would write bytes that are no UTF-8 as other characters.
   if (in_json(value) != value) fail("the options cannot be written as TOML; the values must be valid UTF-8");
   std::ostringstream out;
   out << toml::toml_formatter{toml::value(value), toml::format_flags::none};

@@ -56,32 +56,32 @@ void replace_file(const std::string& path, std::string_view text) {
   }
 }
 
-/// Throws Error if the file is surely of another kind than what the option writes: HDF5, or no JSON for an option that
-/// writes JSON.
-void check_kind(const char* option, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+/// Throws Error if the file that is there is surely of another kind: HDF5, or no JSON where JSON is written.
+void check_kind(const NamedFile& named) {
   std::array<char, 4> begin{};
+  std::ifstream file(named.path, std::ios::binary);
   file.read(begin.data(), begin.size());
   const std::string_view text(begin.data(), static_cast<std::size_t>(file.gcount()));
-  if (text.empty()) return;
-  const std::string_view name = option;
-  const bool checkpoint = text == "\x89HDF", takes_checkpoints = name == "--save" || name == "--best";
-  const bool json = name == "--json" || name == "--trace";
   const auto first = text.find_first_not_of(" \t\r\n");
-  const bool is_json = first == std::string_view::npos || text[first] == '{' || text[first] == '[';
-  if ((checkpoint && !takes_checkpoints) || (json && !is_json))
-    fail("{} {}: the file there is {}, so it is not replaced; give another name, or remove it", option, path,
-         checkpoint ? "a checkpoint or another HDF5 file" : "not JSON");
+  std::string_view what;
+  if (named.kind != FileKind::checkpoint && text == "\x89HDF")
+    what = "a checkpoint or another HDF5 file";
+  else if (named.kind == FileKind::json && first != std::string_view::npos && text[first] != '{' && text[first] != '[')
+    what = "not JSON";
+  if (!what.empty())
+    fail("{} {}: the file there is {}, so it is not replaced; give another name, or remove it", named.option,
+         named.path, what);
 }
 
-void check_writable(const char* option, const std::string& path) {
+void check_writable(const NamedFile& named) {
+  const auto& [option, path, kind] = named;
   std::error_code error;
   if (fs::is_directory(path, error)) fail("{} {}: it is a folder; name a file in it", option, path);
   if (is_stream(path)) {
     if (access(path.c_str(), W_OK) != 0) fail("{} {}: it cannot be written: {}", option, path, reason());
     return;
   }
-  check_kind(option, path);
+  check_kind(named);
   const fs::path folder = fs::path(real_path(path)).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     fail("{} {}: its folder {} cannot be written: {}", option, path, folder.string(), reason());
@@ -123,13 +123,13 @@ void check_no_stream(const char* option, const std::string& path) {
 
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read) {
   std::vector<NamedFile> others = read;
-  for (const auto& [option, path] : files) {
-    if (path.empty()) continue;
-    for (const auto& [other, name] : others)
-      if (!name.empty() && !is_stream(name) && real_path(name) == real_path(path))
-        fail("{} and {} both name {}", other, option, path);
-    check_writable(option, path);
-    if (!is_stream(path)) others.emplace_back(option, path);
+  for (const NamedFile& file : files) {
+    if (file.path.empty()) continue;
+    for (const NamedFile& other : others)
+      if (!other.path.empty() && !is_stream(other.path) && real_path(other.path) == real_path(file.path))
+        fail("{} and {} both name {}", other.option, file.option, file.path);
+    check_writable(file);
+    if (!is_stream(file.path)) others.push_back(file);
   }
 }
 

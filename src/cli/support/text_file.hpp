@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace partita::cli {
@@ -12,12 +12,19 @@ namespace partita::cli {
 /// The name that stands for standard output.
 inline constexpr const char* standard_output = "/dev/stdout";
 
+/// What an option writes. A checkpoint has checks of its own (verbs/train/checkpoints.hpp).
+enum class FileKind : std::uint8_t { text, json, checkpoint };
+
 /// An option and the file that it names; "" for none.
-using NamedFile = std::pair<const char*, std::string>;
+struct NamedFile {
+  const char* option;
+  std::string path;
+  FileKind kind = FileKind::text;
+};
 
 /// Checks before a long run that its files can be written. Throws Error if one of `files` cannot be written, if two
-/// options name the same file, or if one of `files` is also among the files to `read`. Several options may name the
-/// same device or pipe.
+/// options name the same file, if one of `files` is also among the files to `read`, or if the file there is surely of
+/// another kind. Several options may name the same device or pipe.
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read = {});
 /// Throws Error if is_stream(path): for files that will be read again.
 void check_no_stream(const char* option, const std::string& path);

@@ -3,13 +3,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <random>
+#include <cstdint>
 #include <string>
 
 namespace partita {
@@ -26,10 +27,11 @@ class SegmentFile {
   explicit SegmentFile(Index bytes) {
     // Ranks in containers may have equal process numbers, and each container its own shared memory. A random number
     // keeps a rank from mapping a segment of its own in place of another rank's, which it cannot reach.
-    std::random_device random;
+    std::uint64_t number = 0;
     int file = -1;
     do {
-      fmt::format_to_n(name_.data(), name_.size() - 1, "/partita-{}-{:08x}{:08x}", getpid(), random(), random());
+      if (getrandom(&number, sizeof(number), 0) != sizeof(number)) break;
+      fmt::format_to_n(name_.data(), name_.size() - 1, "/partita-{}-{:016x}", getpid(), number);
       file = shm_open(name_.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
     } while (file < 0 && errno == EEXIST);
     if (file < 0) {

@@ -231,7 +231,7 @@ int compare(const Options& options, const ModelFactory& factory, Communicator* w
     strategies = make_strategies(options, world ? world->size() : 1);
     for (const auto& [name, strategy] : strategies)
       if (first) note_renamed_keys(strategy);
-    if (first) check_writable({{"--json", options.json}}, strategy_files(options));
+    if (first) check_writable({{"--json", options.json, FileKind::json}}, strategy_files(options));
     if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
   };
   world ? agree_or_throw(*world, prepare) : prepare();

@@ -63,7 +63,7 @@ int info(int argc, char** argv) {
     fmt::print("{}", text.str());
     return 0;
   }
-  check_writable({{"--json", json}});
+  check_writable({{"--json", json, FileKind::json}});
   const std::vector<FactGroup> groups{versions(), build_options(), hardware(), limits(), environment()};
   if (json != standard_output) fmt::print("{}", print(groups));
   if (!json.empty()) write_text("--json", json, print_json(to_json(groups)));

@@ -88,7 +88,7 @@ int report(int argc, char** argv) {
   if (o.files.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
   if (o.out.empty()) fail("report needs the page to write: --out page.html");
   std::vector<NamedFile> shown;
-  for (const auto& file : o.files) shown.emplace_back("the files to show", file);
+  for (const auto& file : o.files) shown.push_back({"the files to show", file});
   check_writable({{"--out", o.out}}, shown);
   std::vector<ReportInput> inputs;
   for (const auto& file : o.files) inputs.push_back(read_report_input(file));

@@ -69,7 +69,7 @@ void check_numbers(const ScaleOptions& o) {
   for (const auto& [option, value] :
        {std::pair<const char*, Index>("--repeats", o.repeats), {"--steps", o.steps}, {"--batch", o.batch}})
     if (value < 1 || value > most) fail("{} {}: it must be 1 to {}", option, value, most);
-  check_writable({{"--out", o.out}, {"--csv", o.csv}});
+  check_writable({{"--out", o.out, FileKind::json}, {"--csv", o.csv}});
   check_no_stream("--out", o.out);
 }
 

@@ -141,7 +141,7 @@ int schedule(int argc, char** argv) {
   check_numbers(o.request);
   const bool json_without_file = values.count("json") != 0 && o.json.empty();
   if (json_without_file) o.json = standard_output;
-  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}, {"--json", o.json}});
+  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}, {"--json", o.json, FileKind::json}});
   const ScheduleReport report = prove(get_schedule(o, values), o);
   if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
   if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));

@@ -167,8 +167,8 @@ void Results::print_pass(const char* what, const EpochReport& report) const {
   std::fflush(stdout);
 }
 
-/// Adds an entry for the steps of this run's first epoch that an earlier run did without reporting them, as it was
-/// killed: from what it wrote about each step.
+/// A run that was killed may have done steps of this run's first epoch without an entry for them. Adds the entry, from
+/// what that run wrote about each step.
 void Results::fill_gap(const EpochReport& report) {
   if (!earlier_.contains("losses") || !epochs_.empty()) return;
   const Json& all = earlier_["losses"];

@@ -84,10 +84,10 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
     check_run_fits(options, setup, plan, given, files, world);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     if (world.rank() == 0) {
-      check_writable({{"--json", options.json},
-                      {"--save", options.save},
-                      {"--trace", options.trace},
-                      {"--best", options.watch.best},
+      check_writable({{"--json", options.json, FileKind::json},
+                      {"--save", options.save, FileKind::checkpoint},
+                      {"--trace", options.trace, FileKind::json},
+                      {"--best", options.watch.best, FileKind::checkpoint},
                       {"--log", options.watch.log}},
                      strategy_files(options));
       check_writable({{"--json", options.json}, {"--trace", options.trace}}, {{"--load", options.load}});
