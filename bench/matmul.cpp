@@ -214,7 +214,7 @@ double bytes_of(const ProductPlan& plan) {
   double most = 0;
   const Grid& grid = plan.c.layout.grid();
   for (int rank = 0; rank < grid.size(); ++rank) {
-    auto bytes = static_cast<double>(plan.traffic(rank, 4).sent.bytes);
+    auto bytes = static_cast<double>(sent_to_all(plan.traffic(rank, 4)).bytes);
     for (const auto& step : plan.redistribute_c) bytes += 4 * wire_elements(step, rank);
     bytes += 4 * wire_of_all_reduce(static_cast<double>(plan.c.layout.owned(rank).volume()),
                                     grid.group_size(plan.c.layout.partial()));

@@ -17,6 +17,25 @@ Traffic TransferPlan::traffic(Index element_size) const {
   return {static_cast<Index>(sends.size()), sent() * element_size};
 }
 
+Traffic sent_to_all(const std::vector<PeerTraffic>& peers) {
+  Traffic sent;
+  for (const PeerTraffic& peer : peers) sent += peer.sent;
+  return sent;
+}
+
+void add_peers(std::vector<PeerTraffic>& peers, const TransferPlan& plan, Index element_size, bool back) {
+  const auto entry = [&](int peer) -> PeerTraffic& {
+    if (peers.empty() || peers.back().peer < peer) return peers.emplace_back(PeerTraffic{peer, {}, {}});
+    const auto at = std::lower_bound(peers.begin(), peers.end(), peer,
+                                     [](const PeerTraffic& each, int other) { return each.peer < other; });
+    return at->peer == peer ? *at : *peers.insert(at, {peer, {}, {}});
+  };
+  for (const auto& transfer : back ? plan.recvs : plan.sends)
+    entry(transfer.peer).sent += {1, transfer.box.volume() * element_size};
+  for (const auto& transfer : back ? plan.sends : plan.recvs)
+    entry(transfer.peer).received += {1, transfer.box.volume() * element_size};
+}
+
 namespace {
 
 /// True if `rank` is the nearest of `ranks` to `receiver`, and the lowest of those that are equally near.

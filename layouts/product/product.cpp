@@ -93,30 +93,13 @@ std::vector<Interval> ProductPlan::slabs(const ProductOperand& operand) const {
   return all;
 }
 
-ProductTraffic ProductPlan::traffic(int rank, Index element_size) const {
-  ProductTraffic traffic{{}, rank, rank};
-  const auto meet = [&](const Transfer& transfer) {
-    traffic.lowest = std::min(traffic.lowest, transfer.peer);
-    traffic.highest = std::max(traffic.highest, transfer.peer);
-  };
-  const auto add = [&](const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) {
-    for (const auto& transfer : sends) {
-      traffic.sent += {1, transfer.box.volume() * element_size};
-      meet(transfer);
-    }
-    for (const auto& transfer : receives) meet(transfer);
-  };
+std::vector<PeerTraffic> ProductPlan::traffic(int rank, Index element_size) const {
+  std::vector<PeerTraffic> peers;
   for (const auto& [operand, used] : {std::pair(&a, &a_used), std::pair(&b, &b_used)})
-    for (const Interval slab : slabs(*operand)) {
-      const TransferPlan plan = gather(*operand, *used, rank, slab);
-      add(plan.sends, plan.recvs);
-    }
-  if (!sums_slabs) return traffic;
-  for (const Interval slab : slabs(c)) {
-    const TransferPlan plan = sum(rank, slab);
-    add(plan.recvs, plan.sends);
-  }
-  return traffic;
+    for (const Interval slab : slabs(*operand)) add_peers(peers, gather(*operand, *used, rank, slab), element_size);
+  if (sums_slabs)
+    for (const Interval slab : slabs(c)) add_peers(peers, sum(rank, slab), element_size, true);
+  return peers;
 }
 
 bool has_rows(std::string_view names, const Box& whole, const Box& part) {

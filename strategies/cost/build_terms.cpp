@@ -8,6 +8,7 @@
 #include "strategies/plan/op_traffic.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace partita {
 
@@ -50,15 +51,35 @@ std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
   }
 }
 
-/// True if `a` takes no longer than `b` on any machine: it is the same, or it has fewer messages of the same size on
-/// the same route. Fewer bytes per message do not suffice, since measured times need not grow with the bytes.
-bool within(const LayerMovement& a, const LayerMovement& b, Verb verb) {
-  if (a.movement.route != b.movement.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
-      a.input != b.input)
+/// True if all uses of links of `a` are those of `b`, or fewer messages of the same size. Fewer bytes per message do
+/// not suffice, since measured times need not grow with the bytes.
+bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerms& terms, bool fewer) {
+  const auto use = [&](int index) { return terms.uses[static_cast<std::size_t>(index)]; };
+  if (a.end - a.first != b.end - b.first) return false;
+  for (int i = 0; i < a.end - a.first; ++i) {
+    const LinkUse mine = use(a.first + i), other = use(b.first + i);
+    if (mine == other) continue;
+    if (!fewer || mine.link != other.link || mine.rounds > other.rounds ||
+        mine.bytes * other.rounds != other.bytes * mine.rounds)
+      return false;
+  }
+  return true;
+}
+
+/// True if `a` takes no longer than `b` on any machine: it is the same, or an exchange with fewer messages of the same
+/// size on the same links.
+bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& terms) {
+  const Movement &mine = a.movement, &other = b.movement;
+  if (mine.route != other.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
+      a.input != b.input || mine.end - mine.first != other.end - other.first)
     return false;
-  if (a.movement.messages == b.movement.messages && a.movement.bytes == b.movement.bytes) return true;
-  return verb == Verb::exchange && a.movement.messages <= b.movement.messages &&
-         a.movement.bytes * b.movement.messages == b.movement.bytes * a.movement.messages;
+  const bool exchange = terms.routes[static_cast<std::size_t>(mine.route)].verb == Verb::exchange;
+  if (!exchange && (mine.messages != other.messages || mine.bytes != other.bytes)) return false;
+  for (int i = 0; i < mine.end - mine.first; ++i)
+    if (!within(terms.options[static_cast<std::size_t>(mine.first + i)],
+                terms.options[static_cast<std::size_t>(other.first + i)], terms, exchange))
+      return false;
+  return true;
 }
 
 /// True if rank `a` takes no longer than rank `b` on any machine: their kernels are equal, and each movement of `a` is
@@ -67,8 +88,7 @@ bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
   if (!(a.kernel == b.kernel)) return false;
   auto at = b.movements.begin();
   for (const LayerMovement& each : a.movements) {
-    const Verb verb = terms.routes[static_cast<std::size_t>(each.movement.route)].verb;
-    at = std::find_if(at, b.movements.end(), [&](const LayerMovement& other) { return within(each, other, verb); });
+    at = std::find_if(at, b.movements.end(), [&](const LayerMovement& other) { return within(each, other, terms); });
     if (at == b.movements.end()) return false;
     ++at;
   }
@@ -117,15 +137,6 @@ class EquivalentRanks {
 
 }  // namespace
 
-double sharing(const Machine& machine, int level, double concurrent) {
-  return std::min(concurrent, level == 0 ? 1.0 : static_cast<double>(unit_of(machine, level - 1)));
-}
-
-Route exchange_route(const Machine& machine, int rank, int below, int above) {
-  const int level = std::max(machine.level_of(rank - below, rank), machine.level_of(rank, rank + above));
-  return {Verb::exchange, level, 2, sharing(machine, level, std::max({below, above, 1}))};
-}
-
 /// Returns the world ranks of the collective that `rank` takes part in. `inside` counts those in the rank's unit of the
 /// level below `level`.
 CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
@@ -149,43 +160,92 @@ CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const 
   return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
 }
 
-// A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.
-Route CostTermBuilder::route(const PlannedTraffic& item, const Grid& here, int rank) const {
-  const Grid& grid = whole_ == nullptr ? here : *whole_;
-  const int world_rank = grid.first_rank() + rank;
-  if (item.verb == Verb::exchange) return exchange_route(machine_, world_rank, item.below, item.above);
-  const Group group = this->group(item, grid, rank, 0);
-  const int level = machine_.level_of(group.first, group.last);
-  double rings = 1;  // the ranks of one group share a ring; the other groups of the unit have their own
-  if (level > 0) {
-    const int unit = unit_of(machine_, level - 1), first = world_rank / unit * unit;
+/// Returns where a collective's ranks lie, by level from the inside out. Levels at which it has a single unit are left
+/// out. The other collectives of the kind lie alike: as many of them share a unit as its ranks allow.
+const std::vector<Span>& CostTermBuilder::spans(const PlannedTraffic& item, const Grid& grid, int rank) {
+  const Group whole = group(item, grid, rank, 0);
+  const int top = machine_.level_of(whole.first, whole.last), world_rank = grid.first_rank() + rank;
+  spans_.clear();
+  int inside = 1;
+  double groups = 1;
+  for (int level = 0; level <= top; ++level) {
+    const int ranks = level == top ? whole.ranks : group(item, grid, rank, level + 1).inside;
+    if (ranks > inside) spans_.push_back({level, ranks, inside, groups});
+    if (level == top) break;
+    const int unit = unit_of(machine_, level), first = world_rank / unit * unit;
     const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
-    const int inside = this->group(item, grid, rank, level).inside;
-    rings = std::max(1.0, static_cast<double>(there) / static_cast<double>(inside));
+    inside = ranks;
+    groups = std::max(1.0, static_cast<double>(there) / inside);
   }
-  return {item.verb, level, group.ranks, sharing(machine_, level, rings)};
+  return spans_;
 }
 
 int CostTermBuilder::number(const Route& route) {
-  const auto found = std::find(terms_.routes.begin(), terms_.routes.end(), route);
-  if (found == terms_.routes.end()) {
-    terms_.routes.push_back(route);
-    return static_cast<int>(terms_.routes.size()) - 1;
+  const auto at = std::find(terms_.routes.begin(), terms_.routes.end(), route) - terms_.routes.begin();
+  if (at == std::ssize(terms_.routes)) terms_.routes.push_back(route);
+  return static_cast<int>(at);
+}
+
+namespace {
+
+/// Calls visit(peer, traffic) for what the rank sends to its peers or, if that comes from farther away, for what it
+/// receives: a rank sends and receives at the same time.
+template <class Visit>
+void each_peer(const Machine& machine, const PlannedTraffic& item, int world_rank, Visit&& visit) {
+  int sent = 0, received = 0;  // the farthest levels
+  for (const PeerTraffic& each : item.peers) {
+    const int level = machine.level_of(world_rank, world_rank + each.peer);
+    if (each.sent.messages > 0) sent = std::max(sent, level);
+    if (each.received.messages > 0) received = std::max(received, level);
   }
-  return static_cast<int>(found - terms_.routes.begin());
+  for (const PeerTraffic& each : item.peers)
+    if (const Traffic& traffic = received > sent ? each.received : each.sent; traffic.messages > 0)
+      visit(world_rank + each.peer, traffic);
 }
 
-Movement CostTermBuilder::movement(const Route& route, const Traffic& traffic) {
-  Movement movement{number(route), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes),
-                    static_cast<int>(terms_.options.size())};
-  for (const CollectiveAlgorithm algorithm : algorithms(route.verb))
-    terms_.options.push_back(
-        {algorithm, collective_cost(route.verb, algorithm, route.ranks, movement.bytes / movement.messages)});
-  return movement;
+}  // namespace
+
+/// An exchange has one option, with all its messages. Those of one level share its links with the messages of as many
+/// ranks as the farthest of them demands.
+Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
+  const auto first = static_cast<int>(terms_.options.size()), uses = static_cast<int>(terms_.uses.size());
+  std::vector<std::pair<Link, Traffic>> by_level;
+  each_peer(machine_, item, world_rank, [&](int peer, const Traffic& traffic) {
+    const Link link = links_of(machine_, world_rank, peer);
+    auto found = std::find_if(by_level.begin(), by_level.end(),
+                              [&](const auto& each) { return each.first.level == link.level; });
+    if (found == by_level.end()) found = by_level.insert(found, {link, {}});
+    found->first.sharing = std::max(found->first.sharing, link.sharing);
+    found->second += traffic;
+  });
+  int farthest = 0;
+  for (const auto& [link, traffic] : by_level) {
+    farthest = std::max(farthest, link.level);
+    terms_.uses.push_back(
+        {terms_.number(link), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes)});
+  }
+  CollectiveOption all;
+  all.first = uses;
+  all.end = static_cast<int>(terms_.uses.size());
+  terms_.options.push_back(all);
+  return {number({Verb::exchange, farthest, 2, 1}), static_cast<double>(item.traffic.messages),
+          static_cast<double>(item.traffic.bytes), first, first + 1};
 }
 
-Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& grid, int rank) {
-  return movement(route(item, grid, rank), item.traffic);
+Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const Span> spans) {
+  const auto first = static_cast<int>(terms_.options.size());
+  const auto messages = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
+  add_options(item.verb, spans, bytes / messages, terms_);
+  const Span& top = spans.back();
+  return {number({item.verb, top.level, top.ranks, top.inside}), messages, bytes, first,
+          static_cast<int>(terms_.options.size())};
+}
+
+// A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.
+Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here, int rank) {
+  const Grid& grid = whole_ == nullptr ? here : *whole_;
+  if (item.verb == Verb::exchange) return exchange(item, grid.first_rank() + rank);
+  return collective(item, spans(item, grid, rank));
 }
 
 KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
@@ -241,8 +301,7 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
   const Grid& grid = plan_.grid_of(index);
   const bool flat = machine_.levels.size() == 1;  // all routes to other ranks are equivalent
-  // The panels of a product come from any rank of the grid, so their level depends on the rank's position.
-  const AxisSet even = flat || layer->at.products.empty() ? symmetric_axes(layer) : 0;
+  const AxisSet even = symmetric_axes(layer);
   EquivalentRanks<LayerWork> work_of_ranks;
   LayerKernels kernels = kernels_.of(layer);
   std::vector<RankTerms> kept;

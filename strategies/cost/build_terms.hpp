@@ -9,14 +9,6 @@
 
 namespace partita {
 
-/// Returns how many ranks share the links of one unit (of a node, at the level between nodes) if `concurrent` ranks
-/// communicate at the same time. It is at most the number of ranks in the unit.
-double sharing(const Machine& machine, int level, double concurrent);
-
-/// Returns the route of an exchange. The peers of the world rank `rank` are at most `below` ranks below it and `above`
-/// ranks above it.
-Route exchange_route(const Machine& machine, int rank, int below, int above);
-
 /// Builds the cost terms of the pieces of a plan, from the operations that the executor runs (layer_ops.hpp): one that
 /// computes gives work of a kernel, and its messages (OpTraffic) give movements. Of the machine it reads only how many
 /// ranks a unit of each level holds.
@@ -53,8 +45,9 @@ class CostTermBuilder {
     int inside = 1;  // ranks of the group in the rank's own unit
   };
   Group group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const;
-  Route route(const PlannedTraffic& item, const Grid& grid, int rank) const;
-  Movement movement(const Route& route, const Traffic& traffic);
+  const std::vector<Span>& spans(const PlannedTraffic& item, const Grid& grid, int rank);
+  Movement exchange(const PlannedTraffic& item, int world_rank);
+  Movement collective(const PlannedTraffic& item, std::span<const Span> spans);
   int number(const Route& route);
   /// What one rank does for one microbatch of a layer.
   struct LayerWork {
@@ -75,6 +68,7 @@ class CostTermBuilder {
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
   std::vector<std::vector<int>> ranks_;  // by stage: the examined ranks
+  std::vector<Span> spans_;              // of the collective that is being priced
 };
 
 }  // namespace partita

@@ -20,8 +20,32 @@ struct CollectiveCost {
   double seconds(double alpha, double beta, double gamma) const {
     return rounds * alpha + bytes * beta + combined * gamma;
   }
+  CollectiveCost& operator+=(const CollectiveCost& other) {
+    rounds += other.rounds;
+    bytes += other.bytes;
+    combined += other.combined;
+    return *this;
+  }
   bool operator==(const CollectiveCost&) const = default;
 };
+
+/// Messages of a collective that are alike: who sends at the same time, and how far. Distances are counted in ranks of
+/// the collective, on the path of its first rank.
+struct Hop {
+  enum class Kind : std::uint8_t {
+    shift,   ///< every rank sends to the rank `distance` above it
+    pair,    ///< every rank exchanges with the rank at `distance`
+    tree,    ///< one rank of every 2 * `distance` sends
+    direct,  ///< every rank sends to the ranks at distance 1, 2, ... `distance`, one after the other
+  };
+  Kind kind = Kind::shift;
+  int distance = 1;
+  CollectiveCost cost;
+};
+
+/// Replaces `hops` by the messages on the longest path of a collective. Arguments and errors are those of
+/// collective_cost(), which is the sum over the hops. There are none for one rank or zero bytes.
+void collective_hops(Verb verb, CollectiveAlgorithm algorithm, int ranks, double bytes, std::vector<Hop>& hops);
 
 /// Returns the cost of a collective with equal blocks. `bytes` is the size of the full vector, as in Traffic. The cost
 /// is zero for one rank or zero bytes. The number of ranks need not be a power of two: an algorithm that pairs ranks

@@ -1,35 +1,29 @@
 #pragma once
 
-#include "partita/base/collective_algorithm.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "strategies/cost/collective_cost.hpp"
+#include "strategies/cost/collective_options.hpp"
 
 #include <array>
 #include <vector>
 
 namespace partita {
 
-/// The route of messages or of a collective. It depends on the plan and on the levels of the machine, but not on the
+/// The ends of messages or of a collective. It depends on the plan and on the levels of the machine, but not on the
 /// machine's constants.
 struct Route {
   Verb verb = Verb::none;
-  int level = 0;
-  int ranks = 1;       ///< ranks that take part
-  double sharing = 1;  ///< ranks that use the links of one unit at the same time
+  int level = 0;   ///< the farthest level that it crosses
+  int ranks = 1;   ///< ranks that take part
+  int inside = 1;  ///< of these, ranks in one unit of the level below
   bool operator==(const Route&) const = default;
-};
-
-/// An algorithm that a collective can use, with the coefficients of latency, bandwidth and arithmetic.
-struct CollectiveOption {
-  CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
-  CollectiveCost cost;
 };
 
 /// One communication: the messages of an exchange or the calls of a collective, and their bytes.
 struct Movement {
   int route = 0;  ///< index into CostTerms::routes
   double messages = 0, bytes = 0;
-  int options = 0;  ///< index of the first entry in CostTerms::options; there is one per algorithm
+  int first = 0,
+      end = 0;  ///< the range of its options: the ways to run one call of a collective, or the whole exchange
 };
 
 /// A value of LayerMovement::hidden_by: the forward that a backward pass recomputes.
@@ -76,10 +70,9 @@ struct UpdateTerms {
   double bytes = 0, seconds = 0;
 };
 
-/// The tables that the terms of a plan refer to: all routes, and the algorithms of all collectives.
-struct CostTerms {
+/// The tables that the terms of a plan refer to: all routes, and the links and options of all communications.
+struct CostTerms : LinkTables {
   std::vector<Route> routes;
-  std::vector<CollectiveOption> options;
 };
 
 /// The seconds of the sums of a layer's buckets.

@@ -7,11 +7,14 @@ namespace partita {
 
 namespace {
 
-/// Returns the bandwidth of one rank in bytes per second if `sharing` ranks use the links of a unit at the same time.
-/// An oversubscribed network limits how many of the links can be busy at once, not how fast one of them is.
-double bandwidth(const Level& level, double sharing) {
+/// Returns the seconds that one rank's byte takes if `sharing` ranks use the links of a unit at the same time. An
+/// oversubscribed network limits how many of the links can be busy at once, not how fast one of them is. Switches that
+/// cannot add take forever.
+double seconds_per_byte(const Level& level, const Link& link) {
+  const double most = link.adds ? std::min(level.reduction.value, level.bandwidth.value) : level.bandwidth.value;
   const double busy = level.links.value / level.fan_out.value;
-  return level.bandwidth.value * std::min(1.0, busy / sharing);
+  constexpr double never = 1e100;
+  return most > 0 ? 1 / (most * std::min(1.0, busy / link.sharing)) : never;
 }
 
 const Curve* curve(const Machine& machine, KernelKind kind) {
@@ -19,6 +22,22 @@ const Curve* curve(const Machine& machine, KernelKind kind) {
   if (found == machine.efficiency.end()) found = machine.efficiency.find(KernelKind::others);
   return found == machine.efficiency.end() ? nullptr : &found->second;
 }
+
+/// Seconds that can overlap with computation, and those that cannot. The slowest ranks of both kinds count, which may
+/// be two: if one rank stood for both, a faster link could make another one stand for them, with more to wait for.
+struct Seconds {
+  double exposed = 0, hidden = 0;
+  void add(double seconds, double overlap) {
+    exposed += seconds * (1 - overlap);
+    hidden += seconds * overlap;
+  }
+  void at_least(const Seconds& other) {
+    exposed = std::max(exposed, other.exposed);
+    hidden = std::max(hidden, other.hidden);
+  }
+  double total() const { return exposed + hidden; }
+  double overlap() const { return total() > 0 ? hidden / total() : 0; }
+};
 
 double total(const LayerCost& cost) {
   return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
@@ -35,33 +54,54 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
   ways_.reserve(terms.routes.size());
   for (const Route& route : terms.routes) {
     const Level& level = machine.levels[static_cast<std::size_t>(route.level)];
-    const auto found = level.verbs.find({route.verb, route.ranks});
-    ways_.push_back({level.latency.value, bandwidth(level, route.sharing), level.overlap.value,
-                     found == level.verbs.end() ? nullptr : &found->second});
+    const auto found = level.verbs.find({route.verb, route.ranks, route.inside});
+    ways_.push_back({level.overlap.value, found == level.verbs.end() ? nullptr : &found->second});
+  }
+  links_.reserve(terms.links.size());
+  for (const Link& link : terms.links) {
+    const Level& level = machine.levels[static_cast<std::size_t>(link.level)];
+    const auto found = level.verbs.find({Verb::exchange, 2, 1});
+    links_.push_back(
+        {level.latency.value, seconds_per_byte(level, link), found == level.verbs.end() ? nullptr : &found->second});
   }
 }
 
+double MachineRates::seconds(const CollectiveOption& option) const {
+  double sum = 0, slowest = 0;
+  for (const LinkUse& use : uses(option)) {
+    const double seconds = use.rounds * rate(use).latency + use.bytes * rate(use).per_byte;
+    sum += seconds;
+    slowest = std::max(slowest, seconds);
+  }
+  return (option.together ? slowest : sum) + option.combined * gamma_;
+}
+
 const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
-  const Way& way = this->way(movement);
-  const Verb verb = terms_.routes[static_cast<std::size_t>(movement.route)].verb;
-  const CollectiveOption* best = &terms_.options[static_cast<std::size_t>(movement.options)];
-  const CollectiveOption* const end = best + algorithms(verb).size();
-  const double beta = 1 / way.bandwidth;
-  double least = best->cost.seconds(way.latency, beta, gamma_);
-  for (const CollectiveOption* each = best + 1; each != end; ++each)
-    if (const double seconds = each->cost.seconds(way.latency, beta, gamma_); seconds < least) {
+  const CollectiveOption* best = nullptr;
+  double least = 0;
+  for (const CollectiveOption& each : options(movement))
+    if (const double seconds = this->seconds(each); best == nullptr || seconds < least) {
       least = seconds;
-      best = each;
+      best = &each;
     }
   return *best;
 }
 
+double MachineRates::exchange_seconds(const LinkUse& use) const {
+  const LinkRate& link = rate(use);
+  if (link.measured != nullptr) return use.rounds * link.measured->seconds(use.bytes / use.rounds);
+  return use.rounds * link.latency + use.bytes * link.per_byte;
+}
+
 double MachineRates::seconds(const Movement& movement) const {
+  if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange) {
+    double sum = 0;
+    for (const LinkUse& use : uses(options(movement).front())) sum += exchange_seconds(use);
+    return sum;
+  }
   const Way& way = this->way(movement);
   if (way.measured != nullptr) return movement.messages * way.measured->seconds(movement.bytes / movement.messages);
-  if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange)
-    return movement.messages * way.latency + movement.bytes / way.bandwidth;
-  return movement.messages * cheapest(movement).cost.seconds(way.latency, 1 / way.bandwidth, gamma_);
+  return movement.messages * seconds(cheapest(movement));
 }
 
 double MachineRates::share(const KernelTerm& kernel) const {
@@ -110,20 +150,20 @@ LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
 }
 
 GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ranks) const {
+  Seconds sums;
   GradReduceCost most;
   for (const GradReduceTerms& rank : ranks) {
-    GradReduceCost cost;
-    double overlapped = 0;
-    for (const Movement& each : rank.sums) {
-      const double taken = seconds(each);
-      cost.seconds += taken;
-      overlapped += taken * way(each).overlap;
-    }
-    for (const Movement& each : rank.replicas) cost.replicas += seconds(each);
-    for (const Movement& each : rank.after) cost.after += seconds(each);
-    if (cost.seconds > 0) cost.overlap = overlapped / cost.seconds;
-    if (cost.total() > most.total()) most = cost;
+    Seconds mine;
+    double replicas = 0, after = 0;
+    for (const Movement& each : rank.sums) mine.add(seconds(each), way(each).overlap);
+    for (const Movement& each : rank.replicas) replicas += seconds(each);
+    for (const Movement& each : rank.after) after += seconds(each);
+    sums.at_least(mine);
+    most.replicas = std::max(most.replicas, replicas);
+    most.after = std::max(most.after, after);
   }
+  most.seconds = sums.total();
+  most.overlap = sums.overlap();
   return most;
 }
 
@@ -132,10 +172,13 @@ double MachineRates::update(const UpdateTerms& terms) const {
 }
 
 StageTransfer MachineRates::transfer(const std::vector<Movement>& ranks) const {
-  StageTransfer most;
-  for (const Movement& each : ranks)
-    if (const double taken = seconds(each); taken > most.seconds) most = {taken, way(each).overlap};
-  return most;
+  Seconds most;
+  for (const Movement& each : ranks) {
+    Seconds mine;
+    mine.add(seconds(each), way(each).overlap);
+    most.at_least(mine);
+  }
+  return {most.total(), most.overlap()};
 }
 
 }  // namespace partita

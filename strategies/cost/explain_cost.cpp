@@ -6,6 +6,8 @@
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/plan/layer_ops.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 namespace {
@@ -36,12 +38,6 @@ std::string line(std::string_view pass, std::string_view what, double seconds, c
   return fmt::format("    {:<16} {:<22} {:>12} = {}\n", pass, what, time(seconds), formula);
 }
 
-std::string link(const Level& level, const MachineRates::Way& way) {
-  return fmt::format("level \"{}\", latency {} ({}), {} of a link of {} ({})", level.name, time(level.latency.value),
-                     level.latency.source, rate(way.bandwidth, "B"), rate(level.bandwidth.value, "B"),
-                     level.bandwidth.source);
-}
-
 /// The terms of a layer's communication, and the machine that prices them.
 struct Priced {
   const CostTerms& terms;
@@ -49,22 +45,61 @@ struct Priced {
   const Machine& machine;
 };
 
+/// e.g. "2 messages" or "1 round".
+std::string count(double number, std::string_view what) {
+  return fmt::format("{:.4g} {}{}", number, what, number == 1 ? "" : "s");
+}
+
+/// e.g. 6 rounds x 4 us (source) + 80000 bytes / 50 GB/s (8 ranks share 8 links of 50 GB/s, source) at level "network"
+std::string formula(const Priced& priced, const LinkUse& use, std::string_view what) {
+  const Link& link = priced.terms.links[static_cast<std::size_t>(use.link)];
+  const Level& level = priced.machine.levels[static_cast<std::size_t>(link.level)];
+  const MachineRates::LinkRate& rate_of = priced.rates.rate(use);
+  if (rate_of.measured != nullptr && what == "message")
+    return fmt::format("{} of {:.0f} bytes at level \"{}\" ({})", count(use.rounds, what), use.bytes / use.rounds,
+                       level.name, rate_of.measured->source);
+  const std::string shared =
+      link.sharing > 1 ? fmt::format("{} share {} of", count(link.sharing, "rank"), count(level.links.value, "link"))
+                       : "a link of";
+  return fmt::format("{} x {} ({}) + {:.0f} bytes / {} ({} {}, {}) at level \"{}\"", count(use.rounds, what),
+                     time(level.latency.value), level.latency.source, use.bytes, rate(1 / rate_of.per_byte, "B"),
+                     shared, rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
+}
+
+std::string formula(const Priced& priced, const CollectiveOption& option, std::string_view what) {
+  std::string text;
+  for (const LinkUse& use : priced.rates.uses(option)) text += (text.empty() ? "" : " + ") + formula(priced, use, what);
+  return option.together ? fmt::format("the slowest of {}", text) : text;
+}
+
+/// e.g. "ring 27.98 ms, rabenseifner by levels 4.6 ms", the cheapest first.
+std::string alternatives(const Priced& priced, const Movement& movement) {
+  std::vector<std::pair<double, std::string>> all;
+  const CollectiveOption& best = priced.rates.cheapest(movement);
+  constexpr double never = 1e6;  // seconds: switches that cannot add
+  for (const CollectiveOption& option : priced.rates.options(movement))
+    if (const double seconds = priced.rates.seconds(option); &option != &best && seconds < never)
+      all.emplace_back(seconds, name(option));
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string text;
+  for (const auto& [seconds, option] : all)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", option, time(seconds));
+  return text;
+}
+
 std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
   const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
-  const Level& level = priced.machine.levels[static_cast<std::size_t>(route.level)];
+  if (item.verb == Verb::exchange) return formula(priced, priced.rates.options(movement).front(), "message");
   const MachineRates::Way& way = priced.rates.way(movement);
   if (way.measured != nullptr)
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
-                       partita::name(item.verb), movement.bytes / movement.messages, route.ranks, level.name,
-                       way.measured->source);
-  if (item.verb == Verb::exchange)
-    return fmt::format("{} x latency + {} bytes / bandwidth: {}", item.traffic.messages, item.traffic.bytes,
-                       link(level, way));
-  const auto& [algorithm, cost] = priced.rates.cheapest(movement);
-  return fmt::format(
-      "{} {} by {} over {} ranks: {} rounds x latency + {:.4g} bytes / bandwidth + {:.4g} bytes added: {}",
-      item.traffic.messages, partita::name(item.verb), name(algorithm), route.ranks, cost.rounds, cost.bytes,
-      cost.combined, link(level, way));
+                       partita::name(item.verb), movement.bytes / movement.messages, route.ranks,
+                       priced.machine.levels[static_cast<std::size_t>(route.level)].name, way.measured->source);
+  const CollectiveOption& option = priced.rates.cheapest(movement);
+  return fmt::format("{} {} by {} over {} ranks: {}{}; otherwise {}", item.traffic.messages, partita::name(item.verb),
+                     name(option), route.ranks, formula(priced, option, "round"),
+                     option.combined > 0 ? fmt::format(" + {:.0f} bytes added", option.combined) : "",
+                     alternatives(priced, movement));
 }
 
 std::string measured(const KernelTimes& times, const std::string& work, Loop loop) {

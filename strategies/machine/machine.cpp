@@ -40,9 +40,12 @@ std::string print_level(const Level& level) {
   text += line(fields::latency, level.latency) + line(fields::bandwidth, level.bandwidth) +
           line(fields::links, level.links) + line(fields::fan_out, level.fan_out) +
           line(fields::overlap, level.overlap);
-  for (const auto& [of, curve] : level.verbs)
-    text += fmt::format("\n[[level.verb]]\nverb = \"{}\"\nranks = {}\n", partita::name(of.first), of.second) +
-            lines(curve, units::bytes, units::time);
+  if (level.reduction.value > 0) text += line(fields::reduction, level.reduction);
+  for (const auto& [of, curve] : level.verbs) {
+    text += fmt::format("\n[[level.verb]]\nverb = \"{}\"\nranks = {}\n", partita::name(of.verb), of.ranks);
+    if (of.inside > 1) text += fmt::format("inside = {}\n", of.inside);
+    text += lines(curve, units::bytes, units::time);
+  }
   return text;
 }
 

@@ -168,20 +168,27 @@ Verb read_verb(const Reader& reader, const toml::table& table) {
                 quoted_list(names));
 }
 
-/// [[level.verb]] verb = "all_reduce" ranks = 2 KiB = [1, 64] us = [2, 9] from = "..."
-void read_times(const Reader& reader, const toml::table& table, Level& level) {
-  const Verb verb = read_verb(reader, table);
-  const double most = level.ranks.value > 0 ? level.ranks.value : fields::most_ranks;
-  const auto* node = table.get("ranks");
+/// Reads a whole number of ranks, from `least` to `most`.
+int read_ranks_of_verb(const Reader& reader, const toml::table& table, std::string_view key, int least, double most) {
+  const auto* node = table.get(key);
   const auto ranks = node == nullptr ? std::nullopt : node->value_exact<std::int64_t>();
-  if (!ranks || *ranks < 2 || static_cast<double>(*ranks) > most)
-    reader.refuse(node == nullptr ? table : *node, "[[level.verb]] needs ranks = a whole number, 2 to {}", most);
-  const auto what = fmt::format("'{}' of {} ranks", name(verb), *ranks);
-  check_units(reader, table, what, {&units::bytes, &units::time}, {"verb", "ranks", "from"});
-  if (!level.verbs
-           .emplace(std::pair(verb, static_cast<int>(*ranks)),
-                    read_curve(reader, table, what, fields::bytes, fields::seconds))
-           .second)
+  if (!ranks || *ranks < least || static_cast<double>(*ranks) > most)
+    reader.refuse(node == nullptr ? table : *node, "[[level.verb]] needs {} = a whole number, {} to {}", key, least,
+                  most);
+  return static_cast<int>(*ranks);
+}
+
+/// [[level.verb]] verb = "all_reduce" ranks = 8 inside = 4 KiB = [1, 64] us = [2, 9] from = "..."
+void read_times(const Reader& reader, const toml::table& table, Level& level, const Level* inside) {
+  MeasuredVerb of{read_verb(reader, table)};
+  of.ranks =
+      read_ranks_of_verb(reader, table, "ranks", 2, level.ranks.value > 0 ? level.ranks.value : fields::most_ranks);
+  if (table.contains("inside"))
+    of.inside = read_ranks_of_verb(reader, table, "inside", 1,
+                                   inside == nullptr ? 1 : std::min<double>(of.ranks, inside->ranks.value));
+  const auto what = fmt::format("'{}' of {} ranks", name(of.verb), of.ranks);
+  check_units(reader, table, what, {&units::bytes, &units::time}, {"verb", "ranks", "inside", "from"});
+  if (!level.verbs.emplace(of, read_curve(reader, table, what, fields::bytes, fields::seconds)).second)
     reader.refuse(table, "{} appears twice in the level '{}'", what, level.name);
 }
 
@@ -204,8 +211,8 @@ Constant read_ranks(const Reader& reader, const toml::table& table, const Level&
 
 /// Reads [[level]]. The last of `inner` is the level inside it.
 Level read_level(const Reader& reader, const toml::table& table, const std::vector<Level>& inner, bool last) {
-  static const std::vector<std::string> keys{"name",  "ranks",   "latency", "bandwidth",
-                                             "links", "fan-out", "overlap", "verb"};
+  static const std::vector<std::string> keys{"name",    "ranks",   "latency",   "bandwidth", "links",
+                                             "fan-out", "overlap", "reduction", "verb"};
   reader.check_keys(table, keys, "[[level]]");
   Level level;
   level.name = read_name(reader, table, "[[level]]");
@@ -221,7 +228,8 @@ Level read_level(const Reader& reader, const toml::table& table, const std::vect
   level.fan_out =
       read_constant(reader, table, fields::fan_out).value_or(Constant{1, "assumed: all links can be busy at once"});
   level.overlap = need(reader, table, where, fields::overlap);
-  for (const auto* times : reader.tables(table, "verb")) read_times(reader, *times, level);
+  level.reduction = read_constant(reader, table, fields::reduction).value_or(Constant{});
+  for (const auto* times : reader.tables(table, "verb")) read_times(reader, *times, level, inside);
   return level;
 }
 

@@ -83,6 +83,7 @@ constexpr Field bandwidth{"bandwidth", units::bandwidth, 1e6, 1e14, 300e9};
 constexpr Field links{"links", units::links, 1, most_ranks, 8, true};
 constexpr Field fan_out{"fan-out", units::ratio, 1, 1000, 2};
 constexpr Field overlap{"overlap", units::share, 0, 1, 0.5};
+constexpr Field reduction{"reduction", units::bandwidth, 1e6, 1e14, 50e9};
 // The points of curves.
 constexpr Field operations{"operations", units::operations, 1, 1e24, 1e9};
 constexpr Field efficiency{"efficiency", units::share, 1e-6, 1, 0.5};

@@ -81,28 +81,22 @@ void OpTraffic::add_transfer(const StepOp& op) {
 }
 
 void OpTraffic::add_forward() {
-  if (moves(layer_->at.x_halo)) add_halo(Purpose::halo_x, "halo x", x_halo());
+  if (moves(layer_->at.x_halo)) add_exchange(Purpose::halo_x, "halo x", grid_.all(), x_halo(), false, rank_);
   add_statistics(Collective::When::forward);
   add_product(0, "product y");
 }
 
 void OpTraffic::add_start_backward() {
   if (moves(layer_->at.dy_halo) && layer_.needs_any_dx())
-    add_halo(Purpose::halo_dy, "halo dy", layer_->at.dy_halo->transfer(rank_));
+    add_exchange(Purpose::halo_dy, "halo dy", grid_.all(), layer_->at.dy_halo->transfer(rank_), false, rank_);
   add_statistics(Collective::When::backward);
 }
 
 /// Adds the adjoint of x's halo if dy has no halo: every rank sends back dx for the elements of x that it received.
 void OpTraffic::add_backward_data() {
-  if (moves(layer_->at.x_halo) && !layer_->at.dy_halo) {
-    const TransferPlan& plan = x_halo();
-    add_exchange(Purpose::halo_dx, "halo dx", grid_.all(), plan, received(plan), rank_);
-  }
+  if (moves(layer_->at.x_halo) && !layer_->at.dy_halo)
+    add_exchange(Purpose::halo_dx, "halo dx", grid_.all(), x_halo(), true, rank_);
   add_product(1, "product dx");
-}
-
-void OpTraffic::add_halo(Purpose purpose, std::string_view role, const TransferPlan& plan) {
-  add_exchange(purpose, role, grid_.all(), plan, plan.traffic(element_), rank_);
 }
 
 void OpTraffic::add_sums(const StageBoundary& boundary) {
@@ -115,10 +109,9 @@ void OpTraffic::add_transfer(const StageBoundary& boundary) {
   using enum StepOp::Kind;
   const bool back = op_.kind == send_gradient || op_.kind == receive_gradient;
   const bool sends = op_.kind == send_output || op_.kind == send_gradient;
-  const TransferPlan plan = boundary.transfer(world_rank_, back);
   add_exchange(Purpose::stages,
                fmt::format("{} stage {}", back ? "dy from" : "y to", plan_.stage_running(boundary.group, replica_)), 0,
-               plan, sends ? plan.traffic(element_) : received(plan), world_rank_);
+               boundary.transfer(world_rank_, back), !sends, world_rank_);
 }
 
 void OpTraffic::sum_gradients() {
@@ -151,26 +144,28 @@ void OpTraffic::add(Purpose purpose, std::string_view role, Verb verb, AxisSet a
   if (traffic == Traffic{}) return;
   if (list_.empty()) list_.reserve(4);  // few layers have more
   list_.push_back(
-      {std::string(role), verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, 0, 0, op_});
+      {std::string(role), verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, {}, op_});
 }
 
-/// Adds the traffic of an exchange. `rank` is the number from which the distances of its peers are counted.
-void OpTraffic::add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan,
-                             Traffic traffic, int rank) {
-  const std::size_t before = list_.size();
-  add(purpose, role, Verb::exchange, axes, traffic);
-  if (list_.size() == before) return;
-  for (const auto* transfers : {&plan.sends, &plan.recvs})
-    for (const auto& transfer : *transfers) {
-      list_.back().below = std::max(list_.back().below, rank - transfer.peer);
-      list_.back().above = std::max(list_.back().above, transfer.peer - rank);
-    }
+/// Adds the traffic of an exchange. `rank` is the rank's number among the peers.
+void OpTraffic::add_exchange(Purpose purpose, std::string_view role, AxisSet axes, std::vector<PeerTraffic> peers,
+                             int rank) {
+  const Traffic sent = sent_to_all(peers);
+  if (sent == Traffic{}) return;
+  for (auto& [peer, out, in] : peers) {
+    peer -= rank;
+    for (Traffic* each : {&out, &in}) *each = {each->messages * times_, each->bytes * times_};
+  }
+  add(purpose, role, Verb::exchange, axes, sent);
+  list_.back().peers = std::move(peers);
 }
 
-Traffic OpTraffic::received(const TransferPlan& plan) const {
-  Index elements = 0;
-  for (const auto& recv : plan.recvs) elements += recv.box.volume();
-  return {static_cast<Index>(plan.recvs.size()), elements * element_};
+/// Adds a transfer. With `back`, the rank sends what the transfer has it receive.
+void OpTraffic::add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan, bool back,
+                             int rank) {
+  std::vector<PeerTraffic> peers;
+  add_peers(peers, plan, element_, back);
+  add_exchange(purpose, role, axes, std::move(peers), rank);
 }
 
 /// Returns the transfers of x's halo. They are planned once, because recomputation and the adjoint use them too.
@@ -185,8 +180,7 @@ void OpTraffic::add_steps(Purpose purpose, std::string_view role, const LayerPla
       add(purpose, role, step.verb, step.axes, traffic(step, rank_, element_));
       continue;
     }
-    const TransferPlan plan = plan_transfer(step.from, step.to, rank_);
-    add_exchange(purpose, role, step.axes, plan, plan.traffic(element_), rank_);
+    add_exchange(purpose, role, step.axes, plan_transfer(step.from, step.to, rank_), false, rank_);
   }
 }
 
@@ -205,13 +199,7 @@ void OpTraffic::add_collective(Purpose purpose, std::string_view role, Verb verb
 void OpTraffic::add_product(std::size_t which, std::string_view role) {
   if (which >= layer_->at.products.size()) return;
   const ProductPlan& product = layer_->at.products[which];
-  const std::size_t before = list_.size();
-  const ProductTraffic traffic = product.traffic(rank_, element_);
-  add(Purpose::product, role, Verb::exchange, grid_.all(), traffic.sent);
-  if (list_.size() > before) {
-    list_.back().below = rank_ - traffic.lowest;
-    list_.back().above = traffic.highest - rank_;
-  }
+  add_exchange(Purpose::product, role, grid_.all(), product.traffic(rank_, element_), rank_);
   add_steps(Purpose::product, role, product.redistribute_c);
 }
 

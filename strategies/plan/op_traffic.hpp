@@ -55,7 +55,6 @@ class OpTraffic {
   void add_forward();
   void add_start_backward();
   void add_backward_data();
-  void add_halo(Purpose purpose, std::string_view role, const TransferPlan& plan);
   void add_sums(const StageBoundary& boundary);
   void add_transfer(const StageBoundary& boundary);
   void sum_gradients();
@@ -63,7 +62,8 @@ class OpTraffic {
   void update();
 
   void add(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Traffic traffic);
-  void add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan, Traffic traffic,
+  void add_exchange(Purpose purpose, std::string_view role, AxisSet axes, std::vector<PeerTraffic> peers, int rank);
+  void add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan, bool back,
                     int rank);
   void add_steps(Purpose purpose, std::string_view role, const LayerPlan::Steps& steps);
   void add_statistics(Collective::When when);
@@ -71,7 +71,6 @@ class OpTraffic {
                       Index element_size);
   void add_product(std::size_t which, std::string_view role);
   const StageBoundary& boundary() const { return layer_.sends_to_stages[static_cast<std::size_t>(op_.part)]; }
-  Traffic received(const TransferPlan& plan) const;
   const TransferPlan& x_halo();
   /// Returns true if the rank belongs to the layer's stage.
   bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }

@@ -34,6 +34,18 @@ Traffic exchanged(const RedistributionStep& step, Index element) {
   return out.bytes > in.bytes ? out : in;
 }
 
+/// Divides what the first rank exchanges evenly among the ranks that differ from it along some axes.
+std::vector<PeerTraffic> spread(const Traffic& moved, const Grid& grid, AxisSet axes) {
+  const std::vector<int> group = grid.group(0, axes);
+  const auto others = static_cast<Index>(group.size()) - 1;
+  std::vector<PeerTraffic> peers;
+  for (Index i = 0; i < moved.messages; ++i) {
+    const Index each = moved.bytes / moved.messages, last = i + 1 == moved.messages ? moved.bytes % moved.messages : 0;
+    peers.push_back({group[static_cast<std::size_t>(1 + i * others / moved.messages)], {1, each + last}, {}});
+  }
+  return peers;
+}
+
 }  // namespace
 
 LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
@@ -170,8 +182,8 @@ double LayoutCosts::microbatch(const PieceCost& price, std::size_t layer) const 
 /// Seconds to send an output from the first rank to the next stage, `ranks` ranks away.
 double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) const {
   const Traffic left{1, y.owned(0).volume() * size_of(context_.workload.dtype)};
-  return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, 0, ranks}, y.grid(),
-                       0);
+  return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, {{ranks, left, {}}}},
+                       y.grid(), 0);
 }
 
 CandidateLayoutCosts::Between LayoutCosts::costs_between(const std::vector<Plan>& plans) const {
@@ -242,7 +254,7 @@ std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerP
     auto& [of_byte, overlap] = found->second;
     if (fresh) {
       const PlannedTraffic full{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket_)},
-                                Pass::update, Purpose::sum,     0,    0};
+                                Pass::update, Purpose::sum};
       const Grid& grid = layer->at.w[w].grid();
       of_byte = price.seconds(full, grid, 0) / bucket_;
       overlap = price.overlap(full, grid, 0);
@@ -262,9 +274,10 @@ double LayoutCosts::between(const PieceCost& price, const Layout& from, const La
   for (const auto& step : plan_redistribution(from, to)) {
     const Index element = size_of(context_.workload.dtype);
     const Traffic moved = step.verb == Verb::exchange ? exchanged(step, element) : traffic(step, 0, element);
-    if (moved.messages > 0)
-      seconds +=
-          price.seconds({"x", step.verb, step.axes, moved, Pass::forward, Purpose::input, 0, grid.size() - 1}, grid, 0);
+    if (moved.messages == 0) continue;
+    PlannedTraffic item{"x", step.verb, step.axes, moved, Pass::forward, Purpose::input};
+    if (step.verb == Verb::exchange) item.peers = spread(moved, grid, step.axes);
+    seconds += price.seconds(item, grid, 0);
   }
   return seconds;
 }

@@ -15,18 +15,17 @@ namespace partita {
 namespace {
 
 template <class T>
-T between(const std::vector<T>& sums, int first, int end) {
+T difference(const std::vector<T>& sums, int first, int end) {
   return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
 }
 
-/// Returns the route between equal ranks of two stages that crosses the farthest level: the slowest rank delays its
+/// Returns the links between equal ranks of two stages that cross the farthest level: the slowest rank delays its
 /// stage.
-Route farthest_route(const Machine& machine, const Grid& grid, int from, int to) {
-  const int first = std::min(from, to) * grid.size(), apart = std::abs(to - from) * grid.size();
-  Route farthest = exchange_route(machine, first, 0, apart);
+Link farthest_links(const Machine& machine, const Grid& grid, int from, int to) {
+  const int first = from * grid.size(), other = to * grid.size();
+  Link farthest = links_of(machine, first, other);
   for (const int rank : representatives(grid))
-    if (const Route route = exchange_route(machine, first + rank, 0, apart); route.level > farthest.level)
-      farthest = route;
+    if (const Link link = links_of(machine, first + rank, other + rank); link.level > farthest.level) farthest = link;
   return farthest;
 }
 
@@ -65,32 +64,29 @@ StagePartitionCost::StagePartitionCost(const Plan& plan, const Machine& machine,
 void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
   const auto stages = static_cast<int>(schedule_.stages.size());
   CostTerms terms;
-  const auto number = [&](const Route& route) {
-    const auto found = std::find(terms.routes.begin(), terms.routes.end(), route);
-    const auto at = static_cast<int>(found - terms.routes.begin());
-    if (found == terms.routes.end()) terms.routes.push_back(route);
-    return at;
-  };
   for (int from = 0; from < stages; ++from) {
     auto& links = between_.emplace_back();
-    for (int to = 0; to < stages; ++to)  // routes are symmetric
+    for (int to = 0; to < stages; ++to)  // links are symmetric
       links.push_back(to < from ? between_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)]
-                                : number(farthest_route(machine, plan.grid(), from, to)));
+                                : terms.number(farthest_links(machine, plan.grid(), from, to)));
   }
-  const int level = terms.routes[static_cast<std::size_t>(between_.front().back())].level;
-  const int meeting = number({Verb::all_reduce, level, 2, sharing(machine, level, plan.ranks())});
+  const auto routes = static_cast<int>(terms.links.size());
+  const int level = terms.links[static_cast<std::size_t>(between_.front().back())].level;
+  const int meeting = terms.number(links_of_level(machine, level, plan.ranks()));
   const MachineRates rates(terms, machine);
-  bandwidth_ = rates.way({meeting}).bandwidth;
-  for (int route = 0; route < meeting; ++route) {
-    Link& link = links_.emplace_back(Link{rates.way({route}).overlap, {}});
+  bandwidth_ = 1 / rates.rate({meeting}).per_byte;
+  for (int number = 0; number < routes; ++number) {
+    const int crossed = terms.links[static_cast<std::size_t>(number)].level;
+    Boundary& boundary =
+        boundaries_.emplace_back(Boundary{machine.levels[static_cast<std::size_t>(crossed)].overlap.value, {}});
     for (const auto& layer : plan.layers)
-      link.seconds.push_back(rates.seconds(
-          Movement{route, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}));
+      boundary.seconds.push_back(rates.exchange_seconds(
+          {number, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}));
   }
 }
 
-const StagePartitionCost::Link& StagePartitionCost::link(int from, int to) const {
-  return links_[static_cast<std::size_t>(between_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)])];
+const StagePartitionCost::Boundary& StagePartitionCost::between(int from, int to) const {
+  return boundaries_[static_cast<std::size_t>(between_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)])];
 }
 
 void StagePartitionCost::add_outputs(const Plan& plan) {
@@ -164,13 +160,13 @@ double StagePartitionCost::boundary_seconds(int layer) const {
 }
 
 double StagePartitionCost::seconds(int first, int end) const {
-  return between(forward_, first, end) + between(data_, first, end) + between(filter_, first, end) +
+  return difference(forward_, first, end) + difference(data_, first, end) + difference(filter_, first, end) +
          (1 - farthest().overlap) * (boundary_seconds(first) + boundary_seconds(end));
 }
 
 Index StagePartitionCost::bytes(int group, int first, int end) const {
-  return between(kept_, first, end) + held_[static_cast<std::size_t>(group)] * between(under_way_, first, end) +
-         between(recomputed_, first, end);
+  return difference(kept_, first, end) + held_[static_cast<std::size_t>(group)] * difference(under_way_, first, end) +
+         difference(recomputed_, first, end);
 }
 
 Index StagePartitionCost::bytes(const std::vector<int>& ends) const {
@@ -187,8 +183,9 @@ StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& en
   Groups groups;
   for (std::size_t g = 0; g < ends.size(); ++g) {
     const int first = g == 0 ? 0 : ends[g - 1], end = ends[g];
-    groups.times.push_back({between(forward_, first, end), between(data_, first, end), between(filter_, first, end),
-                            between(reduce_, first, end), between(step_, first, end)});
+    groups.times.push_back({difference(forward_, first, end), difference(data_, first, end),
+                            difference(filter_, first, end), difference(reduce_, first, end),
+                            difference(step_, first, end)});
   }
   add_transfers(ends, groups, edges);
   return groups;
@@ -214,7 +211,7 @@ void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& gro
       const auto has = std::find_if(taken.begin(), taken.end(), [&](const auto& t) { return t.first == place(to); });
       const bool travels = has == taken.end();
       const int producer = travels ? from : has->second;
-      const Link& link = this->link(place(from), place(to));
+      const Boundary& link = between(place(from), place(to));
       const double seconds = link.seconds[static_cast<std::size_t>(i)], busy = seconds * (1 - link.overlap) / 2;
       if (producer != to && edges) feeds[{to, producer}] += travels ? seconds * link.overlap : 0;
       if (!travels) continue;

@@ -56,12 +56,12 @@ class StagePartitionCost {
   void add_outputs(const Plan& plan);
   void count_actions();
 
-  struct Link {
+  struct Boundary {
     double overlap = 0;
     std::vector<double> seconds;  // by layer: to send a microbatch's output
   };
-  const Link& link(int from, int to) const;
-  const Link& farthest() const { return link(0, static_cast<int>(between_.size()) - 1); }
+  const Boundary& between(int from, int to) const;
+  const Boundary& farthest() const { return between(0, static_cast<int>(between_.size()) - 1); }
   struct Sent {
     bool back = false;         // whether the gradient returns as well
     std::vector<int> readers;  // ascending
@@ -79,8 +79,8 @@ class StagePartitionCost {
   std::vector<std::vector<Count>> counts_;  // by stage: its groups and the number of microbatches that each runs
   std::vector<int> held_;                   // by group: maximum number of microbatches in flight
   std::size_t actions_ = 0;
-  std::vector<Link> links_;                // the distinct links
-  std::vector<std::vector<int>> between_;  // by pair of stages: index into links_
+  std::vector<Boundary> boundaries_;       // by the links between stages
+  std::vector<std::vector<int>> between_;  // by pair of stages: index into boundaries_
   double bandwidth_ = 1;                   // between the two replicas of a rank that are farthest apart
   std::vector<double> forward_, data_, filter_, reduce_, step_;  // prefix sums over layers, in seconds
   // Prefix sums over layers, in bytes: held for the whole step; held per microbatch in flight; held by recomputed

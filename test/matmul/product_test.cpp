@@ -149,7 +149,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
 
   Traffic sent, collective;
   for (const auto& [key, traffic] : counter->by_label()) (key.second == Verb::exchange ? sent : collective) += traffic;
-  Traffic foretold = plan.traffic(grid.rank(), 8).sent, foretold_collective;
+  Traffic foretold = sent_to_all(plan.traffic(grid.rank(), 8)), foretold_collective;
   for (const auto& step : plan.redistribute_c)
     (step.verb == Verb::exchange ? foretold : foretold_collective) += traffic(step, grid.rank(), 8);
   EXPECT_EQ(sent, foretold) << sent.messages << " " << sent.bytes << " for " << foretold.messages << " "
@@ -280,7 +280,7 @@ TEST(Product, TakesTheWayWithTheFewestWords) {
 TEST(Product, OneAxisMovesWhatAHandWrittenOneMoves) {
   constexpr Index n = 1200, block = n / 4 * n * 4;  // bytes
   const auto plan = [](const char* a, const char* b, const char* c) { return square("p=4", a, b, c, {}, n, n, n); };
-  const auto moved = [](const ProductPlan& p) { return p.traffic(1, 4).sent.bytes; };
+  const auto moved = [](const ProductPlan& p) { return sent_to_all(p.traffic(1, 4)).bytes; };
   EXPECT_EQ(moved(plan("N@p", "", "N@p")), 0) << "samples";
   EXPECT_EQ(moved(plan("", "C@p", "C@p")), 0) << "columns";
   const auto rows = plan("C@p", "N@p", "");
@@ -354,7 +354,7 @@ TEST(Product, LeavesKWholeWhereItIsAsked) {
 TEST(Product, CountsTheRankThatLacksMost) {
   const ProductPlan plan = square("r=2 c=2", "N@r C@c", "N@c C@r", "N@c C@r", {}, 1024, 1024, 1024);
   Index most = 0;
-  for (int rank = 0; rank < 4; ++rank) most = std::max(most, plan.traffic(rank, 1).sent.bytes);
+  for (int rank = 0; rank < 4; ++rank) most = std::max(most, sent_to_all(plan.traffic(rank, 1)).bytes);
   EXPECT_GE(plan.alternatives[0].words, static_cast<double>(most) / 2);
   EXPECT_GT(most, 0);
 }

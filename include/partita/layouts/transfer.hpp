@@ -21,6 +21,20 @@ struct TransferPlan {
   Traffic traffic(Index element_size) const;
 };
 
+/// What a rank sends to one peer, and receives from it.
+struct PeerTraffic {
+  int peer = 0;
+  Traffic sent, received;
+  bool operator==(const PeerTraffic&) const = default;
+};
+
+/// Returns what a rank sends to all its peers.
+Traffic sent_to_all(const std::vector<PeerTraffic>& peers);
+
+/// Adds a transfer's messages to `peers`, which ascends and has one entry per peer. An element has `element_size`
+/// bytes. With `back` the transfer runs backward, as an adjoint does: a rank sends what it would receive.
+void add_peers(std::vector<PeerTraffic>& peers, const TransferPlan& plan, Index element_size, bool back = false);
+
 /// Plans a transfer. Halos, redistributions and stage boundaries all use it. `owned[r]` is the box that rank r holds,
 /// `needed[r]` the box that it must get. Owned boxes are equal or disjoint. Ranks with equal owned boxes are replicas:
 /// the one nearest to the receiver sends (by `grid.distance`, then the lowest rank), so a receiver takes from the

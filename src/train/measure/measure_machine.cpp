@@ -159,7 +159,7 @@ class LevelMeasurement {
     level.bandwidth = {bytes / one, level.latency.source};
     level.links = {std::clamp(std::round(node_ * one / at_once), 1.0, static_cast<double>(node_)),
                    source_ + ", all ranks of a node at once, compared with one"};
-    if (node_ > 1) add_collectives(level, {0, world_.rank(), world_.size(), 1}, {world_.size()});
+    if (node_ > 1) add_collectives(level, {0, world_.rank(), world_.size(), 1}, {world_.size()}, node_);
     return level;
   }
 
@@ -184,13 +184,14 @@ class LevelMeasurement {
     return level;
   }
 
-  /// Measures collectives in groups of these sizes along each line, in all lines at once.
-  void add_collectives(Level& level, const Line& at, const std::vector<int>& sizes) const {
+  /// Measures collectives in groups of these sizes along each line, in all lines at once. Of a group, `inside` ranks
+  /// share a unit of the level below.
+  void add_collectives(Level& level, const Line& at, const std::vector<int>& sizes, int inside = 1) const {
     for (const int size : sizes) {
       const auto group = world_.split(at.line * at.places + at.place / size, at.place);
       const bool whole = group->size() == size;
       for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter})
-        level.verbs[{verb, size}] = curve(fmt::format("groups of {}", size), [&](Index bytes) {
+        level.verbs[{verb, size, inside}] = curve(fmt::format("groups of {}", size), [&](Index bytes) {
           return time_collective(world_, clock_, *group, whole, verb, bytes);
         });
     }

@@ -16,6 +16,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 
 using namespace partita;
 using namespace partita::test;
@@ -29,9 +30,10 @@ fs::path examples() {
   return fs::path(source == nullptr ? "." : source) / "examples";
 }
 
-/// Returns the example machines and three more, with one and two levels.
+/// Returns the example machines and four more, with one to three levels.
 std::vector<Machine> machines() {
-  std::vector<Machine> all{round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2)};
+  std::vector<Machine> all{round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2),
+                           machine_of_racks(2, 2, 1)};
   for (const auto& entry : fs::directory_iterator(examples() / "machines"))
     all.push_back(Machine::load(entry.path().string()));
   return all;
@@ -210,7 +212,8 @@ TEST(CostFormulas, AStepIsTheCostInShort) {
 
 TEST(CostFormulas, LeaveOutWhatCostsNothingMore) {
   for (const auto& [name, plan] : cases())
-    for (const Machine& machine : {round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2)})
+    for (const Machine& machine :
+         {round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2), machine_of_racks(2, 2, 1)})
       for (const Machine& each : {machine, changed(machine)}) {
         expect_plain(plan, each, name + " on " + machine.name);
         if (HasFailure()) return;
@@ -224,6 +227,50 @@ TEST(CostFormulas, LeaveOutNothingOfDrawnPlans) {
         bind(drawn.model, drawn.strategy, {.batch = drawn.batch, .dtype = DType::f32, .optimizer = drawn.optimizer});
     expect_plain(plan, round_machine(0.5), drawn.print());
     expect_plain(plan, changed(clustered_machine(3, 1)), drawn.print());
+    expect_plain(plan, machine_of_racks(2, 2, 1), drawn.print());
+    expect_plain(plan, changed(machine_of_racks(1, 3, 2)), drawn.print());
+  }
+}
+
+TEST(CostFormulas, OfABetterMachineAreNoHigher) {
+  for (std::uint64_t seed = 3000; seed < 3000 + cases(250) && !HasFailure(); ++seed) {
+    const RandomCase drawn(seed);
+    const Plan plan =
+        bind(drawn.model, drawn.strategy, {.batch = drawn.batch, .dtype = DType::f32, .optimizer = drawn.optimizer});
+    std::mt19937_64 random(seed);
+    const auto factor = [&] { return 1 + static_cast<double>(random() % 1000) / 300; };  // up to 4.3
+    Machine machine = machine_of_racks(1 + static_cast<int>(random() % 3), 2, 1);
+    for (Level& level : machine.levels) {
+      level.latency.value *= factor();
+      level.bandwidth.value /= factor();
+      level.overlap.value = static_cast<double>(random() % 5) / 4;
+    }
+    const CostFormula formula(plan, machine);
+    double before = formula.step(machine).seconds;
+    const auto expect_better = [&](const std::string& what) {
+      const double after = formula.step(machine).seconds;
+      EXPECT_LE(after, before * (1 + 1e-12)) << what << ", seed " << seed << ": " << drawn.print();
+      before = after;
+    };
+    for (Level& level : machine.levels) {
+      level.latency.value /= factor();
+      expect_better("latency of " + level.name);
+      level.bandwidth.value *= factor();
+      expect_better("bandwidth of " + level.name);
+      level.links.value *= factor();
+      expect_better("links of " + level.name);
+      level.fan_out.value = 1;
+      expect_better("fan-out of " + level.name);
+      level.reduction.value += 1e7 * factor();
+      expect_better("reduction of " + level.name);
+    }
+    for (const auto& [constant, what] :
+         {std::pair(&machine.arithmetic, "arithmetic"), {&machine.memory_bandwidth, "memory bandwidth"}}) {
+      constant->value *= factor();
+      expect_better(what);
+    }
+    machine.kernel.value /= factor();
+    expect_better("kernel");
   }
 }
 

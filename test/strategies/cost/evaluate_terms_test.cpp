@@ -4,7 +4,7 @@
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/cost_terms.hpp"
 
-#include "test/strategies/cost/priced.hpp"
+#include "test/strategies/cost/movements.hpp"
 
 #include <array>
 #include <string>
@@ -14,16 +14,15 @@ using namespace partita::test;
 
 namespace {
 
-constexpr int node = 0, network = 1;
+constexpr int kilobytes = 30;
 
-/// Nodes of 4 ranks.
-Machine two_levels(double links = 4, double fan_out = 1) {
-  Machine machine = clustered_machine(4, links);
-  machine.levels[network].fan_out = {fan_out, ""};
-  return machine;
+/// Single messages of 0 to `kilobytes` - 1 kB at each of these levels.
+CostTerms messages_at(const std::vector<int>& levels) {
+  CostTerms terms;
+  for (const int level : levels)
+    for (int kilobyte = 0; kilobyte < kilobytes; ++kilobyte) exchange(terms, {level, 1}, 1, 1000 * kilobyte);
+  return terms;
 }
-
-CostTerms exchange_at(int level, double sharing = 1) { return {{{Verb::exchange, level, 2, sharing}}, {}}; }
 
 /// A kernel whose seconds are given by pass.
 KernelTerm takes(double forward, double backward_data, double backward_filter) {
@@ -33,8 +32,11 @@ KernelTerm takes(double forward, double backward_data, double backward_filter) {
   return kernel;
 }
 
-/// One message of so many bytes on route 0.
-Movement message(double bytes) { return {0, 1, bytes, 0}; }
+/// One message of so many kB on the first or a later one of the levels.
+Movement message(double bytes, int level = 0) {
+  const int number = level * kilobytes + static_cast<int>(bytes / 1000);
+  return {number, 1, bytes, number, number + 1};
+}
 
 /// A movement of a layer that hides behind a pass, or behind none.
 LayerMovement moves(double bytes, std::size_t pass, double PassCost::*part, int behind = -1, bool input = false) {
@@ -42,100 +44,6 @@ LayerMovement moves(double bytes, std::size_t pass, double PassCost::*part, int 
 }
 
 }  // namespace
-
-TEST(MachineRates, AnExchangeTakesItsLatenciesAndItsBytes) {
-  struct Case {
-    int level;
-    double messages, bytes, seconds;
-  };
-  for (const auto& [level, messages, bytes, seconds] :
-       {Case{node, 1, 0, 1 * us}, Case{node, 1, 1000, 2 * us}, Case{node, 3, 5000, 8 * us},
-        Case{network, 1, 1000, 20 * us}, Case{network, 2, 700, 27 * us}}) {
-    const CostTerms terms = exchange_at(level);
-    const Machine machine = two_levels();
-    expect_seconds(MachineRates(terms, machine).seconds(Movement{0, messages, bytes, 0}), seconds,
-                   fmt::format("{} messages of {} bytes at level {}", messages, bytes, level));
-  }
-}
-
-// So many ranks of a unit share its links, of which the network above it can keep 1 / fan_out busy at once.
-TEST(MachineRates, RanksShareTheLinksOfTheirUnit) {
-  struct Case {
-    double links, sharing, fan_out, share;
-  };
-  for (const auto& [links, sharing, fan_out, share] :
-       {Case{1, 1, 1, 1}, Case{1, 4, 1, 0.25}, Case{2, 4, 1, 0.5}, Case{4, 4, 1, 1}, Case{4, 1, 1, 1},
-        Case{2, 3, 1, 2. / 3}, Case{1, 1.5, 1, 2. / 3}, Case{4, 1, 2, 1}, Case{4, 4, 2, 0.5}, Case{8, 8, 2, 0.5},
-        Case{8, 3, 2, 1}, Case{2, 4, 3, 1. / 6}}) {
-    const CostTerms terms = exchange_at(network, sharing);
-    const Machine machine = two_levels(links, fan_out);
-    const MachineRates rates(terms, machine);
-    const std::string what = fmt::format("{} ranks on {} links, fan-out {}", sharing, links, fan_out);
-    expect_seconds(rates.way(message(0)).bandwidth, 1e8 * share, what);
-    expect_seconds(rates.seconds(message(1000)), 10 * us + 10 * us / share, what);
-  }
-}
-
-TEST(MachineRates, MeasuredSecondsReplaceTheFormula) {
-  Machine machine = two_levels();
-  machine.levels[node].verbs[{Verb::exchange, 2}] = {{{100, 5 * us}, {1000, 50 * us}}, ""};
-  machine.levels[node].verbs[{Verb::all_reduce, 3}] = {{{8, 70 * us}}, ""};
-  const CostTerms terms{{{Verb::exchange, node, 2, 1}, {Verb::exchange, network, 2, 1}, {Verb::all_reduce, node, 3, 1}},
-                        {}};
-  const MachineRates rates(terms, machine);
-  expect_seconds(rates.seconds(Movement{0, 1, 100, 0}), 5 * us);
-  expect_seconds(rates.seconds(Movement{0, 3, 300, 0}), 15 * us, "three messages of 100 bytes");
-  expect_seconds(rates.seconds(Movement{0, 1, 2000, 0}), 100 * us, "in proportion beyond the last point");
-  expect_seconds(rates.seconds(Movement{1, 1, 100, 0}), 11 * us, "another level is not measured");
-  expect_seconds(rates.seconds(Movement{2, 2, 16, 0}), 140 * us, "two calls of 8 bytes, whatever the algorithm");
-}
-
-// A ring of 6 rounds that moves 1.5 n, recursive doubling of 2 rounds that moves 2 n and adds 2 n: with 1 us, 1 ns and
-// 3 ns these take 6 us + 1.5 n and 2 us + 8 n, the same for 615.38 bytes.
-TEST(MachineRates, ACollectiveTakesItsCheapestAlgorithm) {
-  const Machine machine = two_levels();
-  struct Case {
-    double bytes;
-    CollectiveAlgorithm algorithm;
-    double seconds;
-  };
-  for (const auto& [bytes, algorithm, seconds] :
-       {Case{0, CollectiveAlgorithm::recursive_doubling, 2 * us},
-        Case{600, CollectiveAlgorithm::recursive_doubling, 6.8 * us}, Case{620, CollectiveAlgorithm::ring, 6.93 * us},
-        Case{4000, CollectiveAlgorithm::ring, 12 * us}}) {
-    const double n = bytes;
-    const CostTerms terms{{{Verb::all_reduce, node, 4, 1}},
-                          {{CollectiveAlgorithm::binomial, {99, 0, 0}},  // of another movement
-                           {CollectiveAlgorithm::recursive_doubling, {2, 2 * n, 2 * n}},
-                           {CollectiveAlgorithm::ring, {6, 1.5 * n, 0}},
-                           {CollectiveAlgorithm::rabenseifner, {7, 2 * n, n}},
-                           {CollectiveAlgorithm::binomial, {8, 4 * n, 2 * n}}}};
-    const MachineRates rates(terms, machine);
-    const Movement once{0, 1, n, 1}, thrice{0, 3, 3 * n, 1};
-    EXPECT_EQ(rates.cheapest(once).algorithm, algorithm) << n << " bytes";
-    expect_seconds(rates.seconds(once), seconds, fmt::format("{} bytes", n));
-    expect_seconds(rates.seconds(thrice), 3 * seconds, "three calls");
-  }
-}
-
-TEST(MachineRates, OfAlgorithmsThatCostTheSameTheFirstIsTaken) {
-  const Machine machine = two_levels();
-  const CostTerms terms{{{Verb::all_to_all, node, 2, 1}},
-                        {{CollectiveAlgorithm::pairwise, {1, 10, 0}}, {CollectiveAlgorithm::bruck, {1, 10, 0}}}};
-  EXPECT_EQ(MachineRates(terms, machine).cheapest(message(10)).algorithm, CollectiveAlgorithm::pairwise);
-}
-
-// A slower link favors few bytes: 10 us and 10 ns a byte, shared by four ranks on one link.
-TEST(MachineRates, TheCheapestAlgorithmDependsOnTheLink) {
-  const Machine machine = two_levels(1);
-  const CostTerms terms{{{Verb::all_gather, network, 4, 1}, {Verb::all_gather, network, 4, 4}},
-                        {{CollectiveAlgorithm::ring, {3, 750, 0}},
-                         {CollectiveAlgorithm::recursive_doubling, {2, 1200, 0}},
-                         {CollectiveAlgorithm::bruck, {2, 1300, 0}}}};
-  const MachineRates rates(terms, machine);
-  expect_seconds(rates.seconds(Movement{0, 1, 1000, 0}), 20 * us + 12 * us);
-  expect_seconds(rates.seconds(Movement{1, 1, 1000, 0}), 30 * us + 30 * us);
-}
 
 TEST(MachineRates, AKernelTakesItsLaunchAndTheLongerOfOperationsAndBytes) {
   Machine machine = round_machine();
@@ -180,7 +88,7 @@ TEST(MachineRates, PassesCountTheirCalls) {
 }
 
 TEST(MachineRates, MovementsCountWhereTheyBelong) {
-  const CostTerms terms = exchange_at(node);
+  const CostTerms terms = messages_at({node});
   const Machine machine = round_machine(0.5);  // nothing is hidden that has nothing to hide behind
   const RankTerms rank{
       0,
@@ -248,7 +156,7 @@ TEST(MachineRates, HalosHideBehindComputing) {
        {0, 2 * us + 1 * us, 0},
        {0, 2 * us + 6 * us, 0}}};
   for (const auto& [name, overlap, kernel, movements, halos, hidden] : table) {
-    const CostTerms terms = exchange_at(node);
+    const CostTerms terms = messages_at({node});
     const Machine machine = round_machine(overlap);
     const LayerCost cost = MachineRates(terms, machine).layer(RankTerms{0, kernel, movements});
     const std::array passes{cost.forward, cost.backward_data, cost.backward_filter};
@@ -262,7 +170,7 @@ TEST(MachineRates, HalosHideBehindComputing) {
 
 // Not the rank that computes longest, nor the one that moves most.
 TEST(MachineRates, TheSlowestRankCounts) {
-  const CostTerms terms = exchange_at(node);
+  const CostTerms terms = messages_at({node});
   const Machine machine = round_machine();
   const auto rank = [](int number, double compute, double bytes) {
     return RankTerms{number, takes(compute, 0, 0), {moves(bytes, 0, &PassCost::redistribution)}};
@@ -277,11 +185,11 @@ TEST(MachineRates, TheSlowestRankCounts) {
 
 // Route 0 overlaps by a half, route 1 not at all: of 4 us and 40 us, 2 us go on behind the backward.
 TEST(MachineRates, GradientSumsOverlapByTheirSeconds) {
-  const CostTerms terms{{{Verb::exchange, node, 2, 1}, {Verb::exchange, network, 2, 1}}, {}};
+  const CostTerms terms = messages_at({node, network});
   Machine machine = two_levels();
   machine.levels[node].overlap = {0.5, ""};
   const MachineRates rates(terms, machine);
-  const Movement fast{0, 1, 3000, 0}, slow{1, 1, 3000, 0};
+  const Movement fast = message(3000), slow = message(3000, 1);
   struct Case {
     std::string name;
     std::vector<GradReduceTerms> ranks;
@@ -294,10 +202,10 @@ TEST(MachineRates, GradientSumsOverlapByTheirSeconds) {
       {"buckets of both levels", {{{fast, slow}, {}, {}}}, 44 * us, 2. / 44, 0, 0},
       {"replicas and norms overlap with nothing", {{{fast}, {fast}, {slow, fast}}}, 4 * us, 0.5, 4 * us, 44 * us},
       {"norms alone", {{{}, {}, {fast}}}, 0, 0, 0, 4 * us},
-      {"the rank that takes longest with all of it",
+      {"the slowest ranks: of what overlaps, of what does not, and after that",
        {{{fast, fast}, {}, {}}, {{fast}, {}, {slow}}, {{slow}, {}, {}}},
-       4 * us,
-       0.5,
+       44 * us,
+       4. / 44,
        0,
        40 * us}};
   for (const auto& [name, ranks, seconds, overlap, replicas, after] : table) {
@@ -321,7 +229,7 @@ TEST(MachineRates, AnUpdateTakesTheLongerOfItsBytesAndWhatWasMeasured) {
 }
 
 TEST(MachineRates, ATransferTakesWhatItsSlowestRankTakes) {
-  const CostTerms terms{{{Verb::exchange, node, 2, 1}, {Verb::exchange, network, 2, 1}}, {}};
+  const CostTerms terms = messages_at({node, network});
   Machine machine = two_levels();
   machine.levels[node].overlap = {0.25, ""};
   machine.levels[network].overlap = {0.75, ""};
@@ -332,7 +240,7 @@ TEST(MachineRates, ATransferTakesWhatItsSlowestRankTakes) {
     expect_seconds(transfer.overlap, overlap);
   };
   expect({}, 0, 0);
-  expect({{0, 1, 2000, 0}}, 3 * us, 0.25);
-  expect({{0, 1, 2000, 0}, {1, 1, 100, 0}}, 11 * us, 0.75);
-  expect({{1, 1, 100, 0}, {0, 2, 20000, 0}}, 22 * us, 0.25);
+  expect({message(2000)}, 3 * us, 0.25);
+  expect({message(2000), message(0, 1)}, 10 * us, 0.75);
+  expect({message(0, 1), message(21000)}, 16.5 * us + 7.5 * us, 7.5 / 24);
 }

@@ -32,16 +32,24 @@ class PlainPrice {
     return most;
   }
 
-  /// Seconds of the gradient sums that a layer completes, on the rank where they take longest with all else that comes
-  /// once a step.
-  double sums(int index) const { return slowest_sums(index).first; }
+  /// Seconds of the gradient sums that a layer completes: those that nothing can hide, of the rank where they take
+  /// longest, and the others likewise.
+  double sums(int index) const {
+    double exposed = 0, hidden = 0;
+    for (const int rank : representatives(plan_.grid_of(index))) {
+      const Exchange mine = of(index, rank).gradient_sums(index);
+      exposed = std::max(exposed, mine.seconds * (1 - mine.overlap));
+      hidden = std::max(hidden, mine.seconds * mine.overlap);
+    }
+    return exposed + hidden;
+  }
 
   /// Seconds after these sums until the next step begins, of a plan of one stage with one group: norms, weights that
   /// are gathered, and the update, which reads the gradients and reads and writes the weights and the optimizer's
   /// state.
   double after_sums() const {
     double seconds = 0, updated = 0;
-    for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) seconds += slowest_sums(i).second;
+    for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) seconds += slowest_after(i);
     for (const int rank : representatives(plan_.grid())) {
       double mine = 0;
       for (const auto& bucket : plan_.buckets) mine += static_cast<double>(plan_.share(bucket, rank).extent());
@@ -58,20 +66,11 @@ class PlainPrice {
     double seconds = 0, overlap = 0;
   };
 
-  /// Of the rank on which both and sums over replicas take longest: gradient sums, and what comes after them.
-  std::pair<double, double> slowest_sums(int index) const {
-    const Grid& grid = plan_.grid_of(index);
+  double slowest_after(int index) const {
     double most = 0;
-    std::pair<double, double> sums;
-    for (const int rank : representatives(grid)) {
-      const RankPrice price{*this, plan_.layers[static_cast<std::size_t>(index)], grid, rank};
-      const std::pair mine{price.gradient_sums(index), price.after_sums(index)};
-      if (const double all = mine.first + price.replica_sums(index) + mine.second; all > most) {
-        most = all;
-        sums = mine;
-      }
-    }
-    return sums;
+    for (const int rank : representatives(plan_.grid_of(index)))
+      most = std::max(most, of(index, rank).after_sums(index));
+    return most;
   }
 
   static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
@@ -154,32 +153,54 @@ class PlainPrice {
     /// The boxes that a rank sends, or with `back` those that it has received and whose gradients go back.
     Exchange halo(const Halo& halo, bool back) const { return exchange(halo.transfer(rank), back); }
 
-    Exchange exchange(const TransferPlan& transfers, bool back) const {
-      double messages = 0, bytes = 0;
-      for (const auto& transfer : back ? transfers.recvs : transfers.sends) {
-        ++messages;
-        bytes += static_cast<double>(transfer.box.volume()) * element();
+    /// The messages of an exchange: the peer (a rank of the grid) and the bytes.
+    struct Messages {
+      std::vector<std::pair<int, double>> sent, received;
+
+      void add(const TransferPlan& plan, bool back, double element) {
+        for (auto [list, transfers] : {std::pair(&sent, &plan.sends), std::pair(&received, &plan.recvs)})
+          for (const auto& transfer : *transfers)
+            ((list == &sent) != back ? sent : received)
+                .emplace_back(transfer.peer, static_cast<double>(transfer.box.volume()) * element);
       }
-      int lowest = rank, highest = rank;
-      for (const auto* each : {&transfers.sends, &transfers.recvs})
-        for (const auto& transfer : *each) {
-          lowest = std::min(lowest, transfer.peer);
-          highest = std::max(highest, transfer.peer);
-        }
-      return exchange(messages, bytes, lowest, highest);
+    };
+
+    Exchange exchange(const TransferPlan& transfers, bool back) const {
+      Messages messages;
+      messages.add(transfers, back, element());
+      return exchange(messages);
     }
 
-    /// With peers of the grid from `lowest` to `highest`, by the level of the farther one. The ranks between it and
-    /// this one have peers as far away, and so cross the same links.
-    Exchange exchange(double messages, double bytes, int lowest, int highest) const {
-      if (messages == 0) return {};
-      const int me = grid.first_rank() + rank, below = grid.first_rank() + lowest, above = grid.first_rank() + highest;
-      const int number = std::max(price.machine_.level_of(below, me), price.machine_.level_of(me, above));
-      const Level& level = price.level(number);
-      if (const auto found = level.verbs.find({Verb::exchange, 2}); found != level.verbs.end())
-        return {messages * found->second.seconds(bytes / messages), level.overlap.value};
-      const double bandwidth = price.bandwidth(number, std::max({me - below, above - me, 1}));
-      return {messages * level.latency.value + bytes / bandwidth, level.overlap.value};
+    int level_of(int peer) const { return price.machine_.level_of(grid.first_rank() + rank, grid.first_rank() + peer); }
+
+    /// A rank that sends nothing waits for nobody here. It sends and receives at the same time, so the direction that
+    /// comes from farther away counts. The ranks between a peer and this one have peers as far away, and so cross the
+    /// same links.
+    Exchange exchange(const Messages& messages) const {
+      if (messages.sent.empty()) return {};
+      const auto farthest = [&](const auto& list) {
+        int level = 0;
+        for (const auto& each : list) level = std::max(level, level_of(each.first));
+        return level;
+      };
+      const bool in = farthest(messages.received) > farthest(messages.sent);
+      const auto& list = in ? messages.received : messages.sent;
+      double seconds = 0;
+      for (int number = 0; number <= farthest(list); ++number) {
+        double count = 0, bytes = 0, apart = 1;
+        for (const auto& [peer, each] : list) {
+          if (level_of(peer) != number) continue;
+          ++count;
+          bytes += each;
+          apart = std::max<double>(apart, std::abs(peer - rank));
+        }
+        if (count == 0) continue;
+        const Level& level = price.level(number);
+        const auto found = level.verbs.find({Verb::exchange, 2});
+        seconds += found != level.verbs.end() ? count * found->second.seconds(bytes / count)
+                                              : count * level.latency.value + bytes / price.bandwidth(number, apart);
+      }
+      return {seconds, price.level(farthest(list)).overlap.value};
     }
 
     /// All panels that a product gathers of A and B, and the parts of sums that are added slab by slab, as one exchange
@@ -187,33 +208,16 @@ class PlainPrice {
     double product(std::size_t which) const {
       if (which >= layer->at.products.size()) return 0;
       const ProductPlan& product = layer->at.products[which];
-      double messages = 0, bytes = 0;
-      int lowest = rank, highest = rank;
-      const auto count = [&](const std::vector<Transfer>& sent, const std::vector<Transfer>& received) {
-        for (const auto& transfer : sent) {
-          ++messages;
-          bytes += static_cast<double>(transfer.box.volume()) * element();
-        }
-        for (const auto* transfers : {&sent, &received})
-          for (const auto& transfer : *transfers) {
-            lowest = std::min(lowest, transfer.peer);
-            highest = std::max(highest, transfer.peer);
-          }
-      };
+      Messages messages;
       const auto gathers = [&](const ProductOperand& operand, const Layout& used) {
-        for (const Interval slab : product.slabs(operand)) {
-          const TransferPlan plan = product.gather(operand, used, rank, slab);
-          count(plan.sends, plan.recvs);
-        }
+        for (const Interval slab : product.slabs(operand))
+          messages.add(product.gather(operand, used, rank, slab), false, element());
       };
       gathers(product.a, product.a_used);
       gathers(product.b, product.b_used);
       if (product.sums_slabs)
-        for (const Interval slab : product.slabs(product.c)) {
-          const TransferPlan plan = product.sum(rank, slab);
-          count(plan.recvs, plan.sends);
-        }
-      return exchange(messages, bytes, lowest, highest).seconds + steps(product.redistribute_c);
+        for (const Interval slab : product.slabs(product.c)) messages.add(product.sum(rank, slab), true, element());
+      return exchange(messages).seconds + steps(product.redistribute_c);
     }
 
     double collectives(Collective::When when) const {
@@ -232,25 +236,36 @@ class PlainPrice {
       return collective(verb, std::move(members), bytes);
     }
 
-    /// Among some ranks of the world. Groups that lie alike run at the same time: the unit's ranks share its links,
-    /// those of one group as one.
+    /// Among some ranks of the world. Groups that lie alike run at the same time: the unit's ranks share its links.
     double collective(Verb verb, std::vector<int> members, double bytes) const {
       if (members.size() < 2 || bytes == 0) return 0;
       std::sort(members.begin(), members.end());
-      const int number = price.machine_.level_of(members.front(), members.back()), p = static_cast<int>(members.size());
-      const Level& level = price.level(number);
-      if (const auto found = level.verbs.find({verb, p}); found != level.verbs.end())
-        return found->second.seconds(bytes);
+      const int top = price.machine_.level_of(members.front(), members.back()), p = static_cast<int>(members.size());
+      std::vector<PlainLevel> levels;
+      int inside = 1;
       double groups = 1;
-      if (number > 0) {
-        const int unit = price.unit(number - 1), first = (grid.first_rank() + rank) / unit * unit;
-        const auto inside = [&](int each) { return each >= first && each < first + unit; };
-        double here = 0;
-        for (int each = 0; each < grid.size(); ++each) here += inside(grid.first_rank() + each) ? 1 : 0;
-        groups = std::max(1.0, here / static_cast<double>(std::count_if(members.begin(), members.end(), inside)));
+      for (int number = 0; number <= top; ++number) {
+        const Level& level = price.level(number);
+        int here = p, there = p;  // ranks of the collective, and of the grid, in this rank's unit
+        if (number < top) {
+          const int unit = price.unit(number), first = (grid.first_rank() + rank) / unit * unit;
+          const auto lies_in = [&](int each) { return each >= first && each < first + unit; };
+          here = static_cast<int>(std::count_if(members.begin(), members.end(), lies_in));
+          there = 0;
+          for (int each = 0; each < grid.size(); ++each) there += lies_in(grid.first_rank() + each) ? 1 : 0;
+        }
+        if (here > inside)
+          levels.push_back({here, inside, groups, level.latency.value, 1 / level.bandwidth.value,
+                            price.busy_links(number), level.reduction.value > 0 ? 1 / level.reduction.value : -1});
+        if (number < top) {
+          inside = here;
+          groups = std::max(1., static_cast<double>(there) / here);
+        }
       }
-      const double beta = 1 / price.bandwidth(number, groups), gamma = 3 / price.machine_.memory_bandwidth.value;
-      return PlainCollective{p, bytes, level.latency.value, beta, gamma}.seconds(verb);
+      const Level& level = price.level(top);
+      if (const auto found = level.verbs.find({verb, p, levels.back().inside}); found != level.verbs.end())
+        return found->second.seconds(bytes);
+      return PlainCollective{p, bytes, 3 / price.machine_.memory_bandwidth.value, levels, top == 0}.seconds(verb);
     }
 
     /// The elements of a bucket's weights on this rank, each weight rounded up to whole blocks of `bucket_alignment`.
@@ -263,27 +278,25 @@ class PlainPrice {
       return all;
     }
 
-    double gradient_sums(int index) const {
-      double seconds = 0;
-      for (const auto& bucket : plan().buckets)
-        if (bucket.last() == index)
-          seconds += collective(plan().sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes,
-                                elements(bucket) * master());
-      return seconds;
+    Exchange gradient_sums(int index) const {
+      Exchange sums;
+      double hidden = 0;
+      for (const auto& bucket : plan().buckets) {
+        if (bucket.last() != index) continue;
+        const double seconds = collective(plan().sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
+                                          bucket.axes, elements(bucket) * master());
+        sums.seconds += seconds;
+        hidden += seconds * overlap(bucket.axes);
+      }
+      if (sums.seconds > 0) sums.overlap = hidden / sums.seconds;
+      return sums;
     }
 
-    /// Sums over both replicas of the layers' weights.
-    double replica_sums(int index) const {
-      if (!plan().second_replica) return 0;
-      double seconds = 0;
-      for (const auto& bucket : plan().buckets)
-        if (bucket.last() == index)
-          seconds += collective(Verb::all_reduce, replicas(),
-                                static_cast<double>(plan().share(bucket, rank).extent()) * master());
-      for (std::size_t w = 0; w < layer->weights.size(); ++w)
-        if (!layer->weights[w].trained)
-          seconds += collective(Verb::all_reduce, replicas(), volume(layer->at.w[w], rank) * master());
-      return seconds;
+    /// The share that the farthest level among the ranks along some axes lets go on behind computing.
+    double overlap(AxisSet axes) const {
+      const auto members = grid.group(rank, axes);
+      const auto [low, high] = std::minmax_element(members.begin(), members.end());
+      return price.level(price.machine_.level_of(grid.first_rank() + *low, grid.first_rank() + *high)).overlap.value;
     }
 
     /// Norms of whole weights, weights that ranks have updated in shares, and the loss that every stage is told.
@@ -303,15 +316,11 @@ class PlainPrice {
       }
       return seconds;
     }
-
-    /// This rank and the one that has the other replica of its weights: stages of the second replica come in the
-    /// opposite order.
-    std::vector<int> replicas() const {
-      const int me = grid.first_rank() + rank, stages = static_cast<int>(plan().grids.size());
-      const Grid& other = plan().grids[static_cast<std::size_t>(stages - 1 - plan().stage_of_rank(me))];
-      return {me, other.first_rank() + rank};
-    }
   };
+
+  RankPrice of(int index, int rank) const {
+    return {*this, plan_.layers[static_cast<std::size_t>(index)], plan_.grid_of(index), rank};
+  }
 
   /// True if the gradients of inputs and of weights are actions of their own.
   bool in_halves() const {
@@ -367,10 +376,10 @@ class PlainPrice {
   int unit(int number) const { return static_cast<int>(level(number).ranks.value); }
   /// Of one of so many ranks of a unit below the level that use its links at once.
   double bandwidth(int number, double concurrent) const {
-    const double sharing = std::min(concurrent, number == 0 ? 1. : unit(number - 1));
-    const double busy = level(number).links.value / level(number).fan_out.value;
+    const double sharing = std::min(concurrent, number == 0 ? 1. : unit(number - 1)), busy = busy_links(number);
     return level(number).bandwidth.value * (sharing > busy ? busy / sharing : 1.);
   }
+  double busy_links(int number) const { return level(number).links.value / level(number).fan_out.value; }
 
   const Plan& plan_;
   const Machine& machine_;

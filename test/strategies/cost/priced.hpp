@@ -26,6 +26,22 @@ inline Machine clustered_machine(int ranks_a_node, double links) {
   return machine;
 }
 
+/// Returns clustered_machine() with racks of so many nodes, whose links are thinned out above, and switches that add.
+inline Machine machine_of_racks(int ranks_a_node, int nodes_a_rack, double links) {
+  Machine machine = clustered_machine(ranks_a_node, links);
+  machine.levels[1].ranks = {static_cast<double>(ranks_a_node * nodes_a_rack), ""};
+  Level system = machine.levels[1];
+  system.name = "system";
+  system.ranks = {0, ""};
+  system.latency = {30 * us, ""};
+  system.links = {links * nodes_a_rack, ""};
+  system.fan_out = {3, ""};
+  system.overlap = {0.25, ""};
+  system.reduction = {3e7, ""};
+  machine.levels.push_back(system);
+  return machine;
+}
+
 /// Returns a model of two convolutions on 8x8, from 2 to 4 and from 4 to 4 channels, and a loss. The forward pass of
 /// "a" for one sample has 2 * 64 * 4 * 2 * 9 = 9216 operations; x has 512 bytes, y 1024 and w (72 + 4) * 4 = 304.
 inline Model two_convolutions() {

@@ -74,9 +74,10 @@ TEST(Machine, RefusesUnitsOfAnotherQuantity) {
             "m.toml, line 25, column 1: 'all_reduce' of 2 ranks must be in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, "
             "and in s, "
             "ms, us or ns, not GB/s");
-  EXPECT_EQ(refusal_of("us = [2, 20]", "uss = [2, 20]"),
-            "m.toml, line 26, column 1: 'all_reduce' of 2 ranks has no key 'uss' (did you mean 'us'?); it has 'verb', "
-            "'ranks', 'from', 'B', 'KB', 'MB', 'GB', 'TB', 'KiB', 'MiB', 'GiB', 'TiB', 's', 'ms', 'us', 'ns'");
+  EXPECT_EQ(
+      refusal_of("us = [2, 20]", "uss = [2, 20]"),
+      "m.toml, line 26, column 1: 'all_reduce' of 2 ranks has no key 'uss' (did you mean 'us'?); it has 'verb', "
+      "'ranks', 'inside', 'from', 'B', 'KB', 'MB', 'GB', 'TB', 'KiB', 'MiB', 'GiB', 'TiB', 's', 'ms', 'us', 'ns'");
 }
 
 TEST(Machine, RefusesAbsurdNumbers) {
@@ -162,7 +163,7 @@ TEST(Machine, RefusesLevelsThatDoNotNest) {
   EXPECT_EQ(network("ranks = { ranks = 8, from = \"x\" }"), "");
   EXPECT_EQ(network("rnaks = { ranks = 8, from = \"x\" }"),
             "m.toml, line 31, column 1: [[level]] has no key 'rnaks' (did you mean 'ranks'?); it has 'name', 'ranks', "
-            "'latency', 'bandwidth', 'links', 'fan-out', 'overlap', 'verb'");
+            "'latency', 'bandwidth', 'links', 'fan-out', 'overlap', 'reduction', 'verb'");
   EXPECT_EQ(refusal_of("name = \"network\"", "name = \"node\""),
             "m.toml, line 30, column 8: there are two levels 'node'");
   const std::string whole = machine_text;

@@ -38,7 +38,7 @@ void expect_same(const Level& a, const Level& b) {
   ASSERT_EQ(a.verbs.size(), b.verbs.size()) << a.name;
   for (const auto& [of, curve] : a.verbs) {
     ASSERT_TRUE(b.verbs.contains(of)) << a.name;
-    expect_same(curve, b.verbs.at(of), std::string(name(of.first)));
+    expect_same(curve, b.verbs.at(of), std::string(name(of.verb)));
   }
 }
 

@@ -80,7 +80,7 @@ double sums_of(const LayerPlan& layer, const PieceCost& price, double bucket) {
     const Grid& grid = layer->at.w[w].grid();
     if (grid.group_size(axes) == 1) continue;
     const PlannedTraffic item{"dw",         Verb::all_reduce, axes, {1, static_cast<Index>(bucket)},
-                              Pass::update, Purpose::sum,     0,    0};
+                              Pass::update, Purpose::sum};
     seconds += price.seconds(item, grid, 0) / bucket * static_cast<double>(layer->at.w[w].owned(0).volume() * 4);
   }
   return seconds;

@@ -96,7 +96,7 @@ std::vector<std::vector<Level>> levels(int ranks, Nodes& nodes) {
 std::vector<int> groups(const Level& level, Verb verb) {
   std::vector<int> sizes;
   for (const auto& [of, curve] : level.verbs)
-    if (of.first == verb) sizes.push_back(of.second);
+    if (of.verb == verb) sizes.push_back(of.ranks);
   return sizes;
 }
 
@@ -110,6 +110,8 @@ TEST(MeasureLevels, OddNodesKeepToThemselves) {
     EXPECT_EQ(each[1].name, "network");
     EXPECT_EQ(each[1].ranks.value, 0);
     EXPECT_EQ(groups(each[1], Verb::all_gather), (std::vector{2, 6}));
+    EXPECT_TRUE(each[1].verbs.contains({Verb::all_gather, 2, 1})) << "one rank of each node";
+    EXPECT_TRUE(each[1].verbs.contains({Verb::all_gather, 6, 3})) << "all ranks of both nodes";
     // all three together take as long as one after the other
     EXPECT_EQ(each[1].links.value, 1);
     EXPECT_NEAR(8192 / each[1].bandwidth.value, 3.1e-3, 1e-9);  // one rank by itself, and a call of the clock

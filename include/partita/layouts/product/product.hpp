@@ -33,12 +33,6 @@ struct ProductOperand {
   bool operator==(const ProductOperand&) const = default;
 };
 
-/// What a rank sends in a product, and the lowest and the highest rank with which it exchanges; itself if with none.
-struct ProductTraffic {
-  Traffic sent;
-  int lowest = 0, highest = 0;
-};
-
 /// The plan of a matrix product C[m n] = sum over k of A B on a grid. A has the indices m and k, B has k and n, each in
 /// either order and in any layout. The axes of the grid are divided into those that cut m (M), n (N) and k (K). Each
 /// rank multiplies its block:
@@ -85,9 +79,9 @@ struct ProductPlan {
   /// Returns the slabs for which A or B is gathered: all slabs of all panels, or a single one if panels do not cut the
   /// operand.
   std::vector<Interval> slabs(const ProductOperand& operand) const;
-  /// Returns what `rank` sends, if an element has `element_size` bytes: panels, and sums slab by slab. The steps in
-  /// `redistribute_c` are not included.
-  ProductTraffic traffic(int rank, Index element_size) const;
+  /// Returns what `rank` exchanges with its peers, in ascending order, if an element has `element_size` bytes: panels,
+  /// and sums slab by slab. The steps in `redistribute_c` are not included.
+  std::vector<PeerTraffic> traffic(int rank, Index element_size) const;
   /// Returns the largest number of elements that `rank` holds at once beside A, B and C: in panels, in copies of
   /// operands whose rows are not contiguous, in parts of C, and in the steps of `redistribute_c`.
   Index workspace(int rank) const;

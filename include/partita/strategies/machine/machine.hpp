@@ -3,6 +3,7 @@
 #include "partita/base/traffic.hpp"
 #include "partita/model/kernel_kind.hpp"
 
+#include <compare>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,6 +31,13 @@ struct Curve {
   double seconds(double size) const;
 };
 
+/// A verb among a number of ranks, of which `inside` share a unit of the level below. Exchanges are between two ranks.
+struct MeasuredVerb {
+  Verb verb = Verb::none;
+  int ranks = 2, inside = 1;
+  auto operator<=>(const MeasuredVerb&) const = default;
+};
+
 /// One level of the network, counted from the inside out: between the ranks of a node, between nodes, between racks.
 struct Level {
   std::string name;    ///< "node", "network", ...
@@ -40,8 +48,11 @@ struct Level {
   /// oversubscription above the links: 1 if all of them can be busy at once, 2 if half of them can
   Constant fan_out;
   Constant overlap;  ///< 0 to 1: the share of a transfer that proceeds while the rank computes
-  /// Measured seconds of a verb among this number of ranks of one unit, as a function of bytes (counted as in Traffic).
-  std::map<std::pair<Verb, int>, Curve> verbs;
+  /// Bytes per second and link at which the switches of the level add what ranks send (in-network reduction); 0 if they
+  /// cannot.
+  Constant reduction{};
+  /// Measured seconds of verbs, as a function of bytes (counted as in Traffic).
+  std::map<MeasuredVerb, Curve> verbs{};
 };
 
 /// A machine as the cost model sees it. A value; docs/machines-and-cost-model.md describes the file format.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/traffic.hpp"
+#include "partita/layouts/transfer.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/plan/step.hpp"
 
@@ -61,8 +62,8 @@ struct PlannedTraffic {
   Traffic traffic;
   Pass pass = Pass::forward;
   Purpose purpose = Purpose::input;
-  int below = 0, above = 0;  ///< exchanges: the farthest peer is at most this many ranks below, or above
-  StepOp op{};               ///< the operation of the step that sends it
+  std::vector<PeerTraffic> peers{};  ///< exchanges: by peer, whose number is counted from the rank: -1 is one below
+  StepOp op{};                       ///< the operation of the step that sends it
 };
 
 /// Returns what `rank` (of the world) sends for one layer in a step: the messages of the operations of its stage
