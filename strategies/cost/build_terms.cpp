@@ -20,6 +20,7 @@ CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const
       whole_(whole),
       kernels_(plan, times, actions_) {
   terms_.options.reserve(plan.layers.size());
+  terms_.dtype = plan.workload.dtype;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "strategies/cost/collective_options.hpp"
 
 #include <array>
+#include <limits>
 #include <vector>
 
 namespace partita {
@@ -40,14 +41,18 @@ struct LayerMovement {
   bool input = false;  ///< redistributes an input or its gradient
 };
 
-/// The work of a layer's forward pass on one rank. Each half of the backward pass counts as the same work.
+/// The kernels of a layer on one rank. Each half of the backward pass has the operations of the forward pass.
 struct KernelTerm {
   KernelKind kind = KernelKind::others;
-  double flops = 0, bytes = 0;
-  bool measured = false;            ///< if true, only `seconds` counts
-  std::array<double, 3> seconds{};  ///< measured seconds by pass
-  std::array<double, 3> calls{};    ///< by pass: multiples of the forward work; 2 if the pass recomputes it
-  bool recomputes = false;          ///< backward data starts with a recomputed forward
+  double flops = 0;                      ///< operations of one kernel
+  double bytes = 0, backward_bytes = 0;  ///< bytes that a kernel of the forward and of the backward pass moves
+  /// The smallest extent of a matrix product or of the product that a convolution stands for: m, n or k.
+  double narrowest = std::numeric_limits<double>::infinity();
+  bool measured = false;              ///< if true, only `seconds` counts
+  std::array<double, 3> seconds{};    ///< measured seconds by pass
+  std::array<double, 3> forwards{};   ///< by pass: how many kernels of the forward pass it runs
+  std::array<double, 3> backwards{};  ///< by pass: how many kernels of the backward pass it runs
+  bool recomputes = false;            ///< backward data starts with a recomputed forward
   bool operator==(const KernelTerm&) const = default;
 };
 
@@ -73,6 +78,7 @@ struct UpdateTerms {
 /// The tables that the terms of a plan refer to: all routes, and the links and options of all communications.
 struct CostTerms : LinkTables {
   std::vector<Route> routes;
+  DType dtype = DType::f32;  ///< what kernels compute in
 };
 
 /// The seconds of the sums of a layer's buckets.

@@ -17,12 +17,6 @@ double seconds_per_byte(const Level& level, const Link& link) {
   return most > 0 ? 1 / (most * std::min(1.0, busy / link.sharing)) : never;
 }
 
-const Curve* curve(const Machine& machine, KernelKind kind) {
-  auto found = machine.efficiency.find(kind);
-  if (found == machine.efficiency.end()) found = machine.efficiency.find(KernelKind::others);
-  return found == machine.efficiency.end() ? nullptr : &found->second;
-}
-
 /// Seconds that can overlap with computation, and those that cannot. The slowest ranks of both kinds count, which may
 /// be two: if one rank stood for both, a faster link could make another one stand for them, with more to wait for.
 struct Seconds {
@@ -46,11 +40,12 @@ double total(const LayerCost& cost) {
 }  // namespace
 
 MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
-    : terms_(terms),
-      machine_(machine),
-      gamma_(3 / machine.memory_bandwidth.value),
-      kernels_{curve(machine, KernelKind::others), curve(machine, KernelKind::conv),
-               curve(machine, KernelKind::product)} {
+    : terms_(terms), machine_(machine), gamma_(3 / machine.memory_bandwidth.value) {
+  for (const KernelKind kind : {KernelKind::others, KernelKind::conv, KernelKind::product}) {
+    const Efficiency* const efficiency = machine.find_efficiency(kind);
+    kernels_[static_cast<std::size_t>(kind)] = {machine.peak(kind, terms.dtype).value, machine.share(kind, terms.dtype),
+                                                efficiency == nullptr ? 0 : efficiency->width.value};
+  }
   ways_.reserve(terms.routes.size());
   for (const Route& route : terms.routes) {
     const Level& level = machine.levels[static_cast<std::size_t>(route.level)];
@@ -105,13 +100,15 @@ double MachineRates::seconds(const Movement& movement) const {
 }
 
 double MachineRates::share(const KernelTerm& kernel) const {
-  const Curve* reached = kernels_[static_cast<std::size_t>(kernel.kind)];
-  return reached == nullptr ? 1 : reached->at(kernel.flops);
+  const auto& [peak, reached, width] = kernels_[static_cast<std::size_t>(kernel.kind)];
+  const double share = reached == nullptr ? 1 : reached->at(kernel.flops);
+  return kernel.narrowest < width ? share * (kernel.narrowest / width) : share;
 }
 
-double MachineRates::seconds(const KernelTerm& kernel) const {
-  return machine_.kernel.value + std::max(kernel.flops / (machine_.arithmetic.value * share(kernel)),
-                                          kernel.bytes / machine_.memory_bandwidth.value);
+double MachineRates::seconds(const KernelTerm& kernel, double bytes) const {
+  const double peak = kernels_[static_cast<std::size_t>(kernel.kind)].peak;
+  return machine_.kernel.value +
+         std::max(kernel.flops / (peak * share(kernel)), bytes / machine_.memory_bandwidth.value);
 }
 
 LayerCost MachineRates::layer(const RankTerms& of) const {
@@ -119,9 +116,15 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
   cost.rank = of.rank;
   cost.measured = of.kernel.measured;
   const std::array<PassCost*, 3> passes{&cost.forward, &cost.backward_data, &cost.backward_filter};
-  const double once = of.kernel.measured ? 0 : seconds(of.kernel);
-  for (std::size_t pass = 0; pass < passes.size(); ++pass)
-    passes[pass]->compute = of.kernel.measured ? of.kernel.seconds[pass] : of.kernel.calls[pass] * once;
+  for (std::size_t pass = 0; pass < passes.size() && of.kernel.measured; ++pass)
+    passes[pass]->compute = of.kernel.seconds[pass];
+  if (!of.kernel.measured) {
+    const double forward = seconds(of.kernel, of.kernel.bytes);
+    const double backward =
+        of.kernel.backward_bytes == of.kernel.bytes ? forward : seconds(of.kernel, of.kernel.backward_bytes);
+    for (std::size_t pass = 0; pass < passes.size(); ++pass)
+      passes[pass]->compute = of.kernel.forwards[pass] * forward + of.kernel.backwards[pass] * backward;
+  }
   const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
   // seconds of computation that hide nothing yet
   std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,

@@ -33,10 +33,10 @@ class MachineRates {
   double seconds(const CollectiveOption& option) const;
   /// Returns the cheapest option of a collective.
   const CollectiveOption& cheapest(const Movement& movement) const;
-  /// Returns the share of the machine's arithmetic rate that a kernel reaches.
+  /// Returns the share of the machine's peak that a kernel reaches.
   double share(const KernelTerm& kernel) const;
-  /// Returns the seconds of the forward work at the machine's rates.
-  double seconds(const KernelTerm& kernel) const;
+  /// Returns the seconds of one kernel, which moves `bytes` through memory, at the machine's rates.
+  double seconds(const KernelTerm& kernel, double bytes) const;
 
   LayerCost layer(const RankTerms& rank) const;
   // These functions return the cost of the slowest rank; of several numbers, the slowest ranks of each.
@@ -58,10 +58,15 @@ class MachineRates {
  private:
   const CostTerms& terms_;
   const Machine& machine_;
-  double gamma_;                         // seconds to add a byte
-  std::array<const Curve*, 3> kernels_;  // by KernelKind; null if the machine has no curve
-  std::vector<Way> ways_;                // by route
-  std::vector<LinkRate> links_;          // by link
+  double gamma_;  // seconds to add a byte
+  struct KernelRate {
+    double peak = 0;                 // operations per second
+    const Curve* reached = nullptr;  // the share of the peak; null if it is all of it
+    double width = 0;                // Efficiency::width
+  };
+  std::array<KernelRate, 3> kernels_;  // by KernelKind
+  std::vector<Way> ways_;              // by route
+  std::vector<LinkRate> links_;        // by link
 };
 
 }  // namespace partita

@@ -109,21 +109,43 @@ std::string measured(const KernelTimes& times, const std::string& work, Loop loo
 }
 
 /// Returns where a kernel's share comes from, e.g. "[efficiency.others], as there is no [efficiency.conv] (assumed)".
-std::string share_source(const Machine& machine, KernelKind kind) {
-  const auto found = machine.efficiency.find(kind), others = machine.efficiency.find(KernelKind::others);
-  if (found != machine.efficiency.end())
-    return fmt::format("[efficiency.{}] ({})", partita::name(kind), found->second.source);
-  if (others == machine.efficiency.end()) return "no efficiency given";
-  return fmt::format("[efficiency.others], as there is no [efficiency.{}] ({})", partita::name(kind),
-                     others->second.source);
+std::string share_source(const Machine& machine, const KernelTerm& kernel, DType dtype) {
+  const Curve* const curve = machine.share(kernel.kind, dtype);
+  if (curve == nullptr) return "no efficiency given";
+  const std::string own = machine.efficiency.contains(kernel.kind)
+                              ? fmt::format("[efficiency.{}]", partita::name(kernel.kind))
+                              : fmt::format("[efficiency.others], as there is no [efficiency.{}]", name(kernel.kind));
+  const Constant& width = machine.find_efficiency(kernel.kind)->width;
+  const std::string narrow = kernel.narrowest < width.value
+                                 ? fmt::format(", times {:.0f} / {:.0f} of its narrowest extent ({})", kernel.narrowest,
+                                               width.value, width.source)
+                                 : "";
+  return fmt::format("{} ({}){}", own, curve->source, narrow);
 }
 
-std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel) {
+/// The seconds of one kernel that moves `bytes`.
+std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel, double bytes,
+                         DType dtype) {
+  const Constant& peak = machine.peak(kernel.kind, dtype);
   return fmt::format(
       "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): arithmetic {}; share {}; memory {}",
-      time(machine.kernel.value), machine.kernel.source, kernel.flops, rate(machine.arithmetic.value, "flop"),
-      rates.share(kernel), kernel.bytes, rate(machine.memory_bandwidth.value, "B"), machine.arithmetic.source,
-      share_source(machine, kernel.kind), machine.memory_bandwidth.source);
+      time(machine.kernel.value), machine.kernel.source, kernel.flops, rate(peak.value, "flop"), rates.share(kernel),
+      bytes, rate(machine.memory_bandwidth.value, "B"), peak.source, share_source(machine, kernel, dtype),
+      machine.memory_bandwidth.source);
+}
+
+/// The seconds of all kernels of a pass.
+std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel, std::size_t pass,
+                         DType dtype) {
+  std::string text;
+  for (const auto& [number, bytes] :
+       {std::pair(kernel.forwards[pass], kernel.bytes), {kernel.backwards[pass], kernel.backward_bytes}}) {
+    if (number == 0) continue;
+    text += text.empty() ? "" : " + ";
+    if (number > 1) text += fmt::format("{} x ", number);
+    text += work_formula(rates, machine, kernel, bytes, dtype);
+  }
+  return text;
 }
 
 }  // namespace
@@ -139,15 +161,17 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
                   time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
                   plan.samples(0).extent(), cost.rank);
   const KernelTerm kernel = builder.kernel(index, cost.rank);
-  const std::string source = cost.measured ? measured(times, local_work(layer, cost.rank, plan.workload),
-                                                      timed_loop(plan, plan.stage_of(index)))
-                                           : work_formula(MachineRates(builder.terms(), machine), machine, kernel);
-  const auto compute = [&](std::string_view pass, const PassCost& of) {
-    if (of.compute > 0) text += line(pass, "compute", of.compute, source);
+  const auto compute = [&](std::string_view pass, const PassCost& of, std::size_t number) {
+    if (of.compute == 0) return;
+    text +=
+        line(pass, "compute", of.compute,
+             cost.measured
+                 ? measured(times, local_work(layer, cost.rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
+                 : work_formula(MachineRates(builder.terms(), machine), machine, kernel, number, plan.workload.dtype));
   };
-  compute(name(Pass::forward), cost.forward);
-  compute(name(Pass::backward_data), cost.backward_data);
-  compute(name(Pass::backward_filter), cost.backward_filter);
+  compute(name(Pass::forward), cost.forward, 0);
+  compute(name(Pass::backward_data), cost.backward_data, 1);
+  compute(name(Pass::backward_filter), cost.backward_filter, 2);
   const auto add = [&](const std::vector<PlannedTraffic>& items) {
     for (const auto& item : items) {
       const Movement movement = builder.movement(item, grid, cost.rank);

@@ -3,6 +3,7 @@
 
 #include "strategies/plan/layer_ops.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace partita {
@@ -27,19 +28,43 @@ KernelKind kind_of(const LayerPlan& layer) {
 void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool apart) {
   using enum StepOp::Kind;
   if (op.kind == forward) {
-    if (!layer.inputs.empty()) ++term.calls[op.recompute ? 1 : 0];
+    if (!layer.inputs.empty()) ++term.forwards[op.recompute ? 1 : 0];
     term.recomputes = term.recomputes || op.recompute;
   }
-  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx())) ++term.calls[1];
-  if (op.kind == backward_filter && apart) ++term.calls[2];
+  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx())) ++term.backwards[1];
+  if (op.kind == backward_filter && apart) ++term.backwards[2];
+}
+
+/// The extents of a matrix product on one rank.
+struct ProductExtents {
+  double m, n, k;
+  double smallest() const { return std::max(1.0, std::min({m, n, k})); }  // an empty block is no narrow one
+};
+
+/// Returns the extents of a layer's product of y. The blocks have m k, k n and m n elements.
+ProductExtents extents_of_product(const ProductPlan& product, int rank) {
+  const double a = volume(product.a_used, rank), b = volume(product.b_used, rank), c = volume(product.c_made, rank);
+  if (a * b * c == 0) return {0, 0, 0};
+  return {std::sqrt(a * c / b), std::sqrt(b * c / a), std::sqrt(a * b / c)};
+}
+
+/// Returns the extents of the product that a convolution stands for: the places of y, the filters of the rank, and the
+/// elements of each filter.
+ProductExtents extents_of_conv(const LayerPlan& layer, const Box& y, int rank) {
+  const Layout& w = layer->at.w[0];
+  const auto filters = static_cast<double>(w.owned(rank).extent(0));
+  const auto channels = layer->at.y.shape().find('C');
+  if (y.empty() || filters == 0) return {0, 0, 0};
+  return {static_cast<double>(y.volume()) / static_cast<double>(y.extent(channels)), filters,
+          volume(w, rank) / filters};
 }
 
 /// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`.
 double flops(LayerKernels& kernels, const Box& y, int rank) {
   const LayerPlan& layer = kernels.layer;
-  if (!layer->at.products.empty()) {  // the blocks have m k, k n and m n elements; 2 m n k operations
-    const ProductPlan& product = layer->at.products[0];
-    return 2 * std::sqrt(volume(product.a_used, rank) * volume(product.b_used, rank) * volume(product.c_made, rank));
+  if (!layer->at.products.empty()) {
+    const auto [m, n, k] = extents_of_product(layer->at.products[0], rank);
+    return 2 * m * n * k;
   }
   if (y.empty()) return 0;
   if (kernels.whole_flops || !layer.op->algorithms().empty()) {
@@ -90,11 +115,18 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   KernelTerm term = kernels.term;
   const Box y = layer->at.y.owned(rank);
   const auto element = static_cast<double>(size_of(plan_.workload.dtype));
-  double elements = static_cast<double>(y.volume());
-  for (const auto* layouts : {&layer->at.x, &layer->at.w})
-    for (const auto& layout : *layouts) elements += volume(layout, rank);
+  double x = 0, w = 0;
+  for (const auto& layout : layer->at.x) x += volume(layout, rank);
+  for (const auto& layout : layer->at.w) w += volume(layout, rank);
+  const MemoryPasses passes = layer.op->memory_passes(plan_.workload.training);
+  const auto output = static_cast<double>(y.volume());
   term.flops = flops(kernels, y, rank);
-  term.bytes = elements * element;
+  term.bytes = (passes.x * x + passes.y * output + w) * element;
+  term.backward_bytes = (passes.dx * x + passes.dy * output + w) * element;
+  if (!layer->at.products.empty())
+    term.narrowest = extents_of_product(layer->at.products[0], rank).smallest();
+  else if (term.kind == KernelKind::conv)
+    term.narrowest = extents_of_conv(layer, y, rank).smallest();
   return term;
 }
 

@@ -49,7 +49,49 @@ std::string print_level(const Level& level) {
   return text;
 }
 
+/// The table of a kind's efficiency, with a table for each type that has its own.
+std::string print_efficiency(KernelKind kind, const Efficiency& efficiency) {
+  std::string text = fmt::format("\n[efficiency.{}]\n", name(kind));
+  if (efficiency.width.value > 0) text += line(fields::width, efficiency.width);
+  text += lines(efficiency.curve, units::operations, units::share);
+  for (const auto& [type, curve] : efficiency.of_type)
+    text +=
+        fmt::format("\n[efficiency.{}.{}]\n", name(kind), name(type)) + lines(curve, units::operations, units::share);
+  return text;
+}
+
+std::string print_peaks(const Machine& machine) {
+  std::string text = "\n[arithmetic]\n";
+  for (const auto& [type, peak] : machine.peaks) {
+    Field field = fields::arithmetic;
+    field.key = name(type);
+    text += line(field, peak);
+  }
+  if (machine.f32_uses != Precision::f32) text += fmt::format("f32-uses = \"{}\"\n", name(machine.f32_uses));
+  return text;
+}
+
+Precision precision_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return Precision::f64;
+    case DType::bf16: return Precision::bf16;
+    case DType::f16: return Precision::f16;
+    default: return Precision::f32;
+  }
+}
+
 }  // namespace
+
+std::string_view name(Precision precision) {
+  switch (precision) {
+    case Precision::f64: return "f64";
+    case Precision::f32: return "f32";
+    case Precision::tf32: return "tf32";
+    case Precision::bf16: return "bf16";
+    case Precision::f16: return "f16";
+  }
+  broken("unknown precision");
+}
 
 double Curve::at(double size) const {
   require(!points.empty(), "a curve without points");
@@ -71,12 +113,44 @@ Machine Machine::load(const std::string& path) { return parse(read_file("machine
 
 std::string Machine::print() const {
   std::string text = fmt::format("name = {}\n", quoted(name)) + line(fields::memory, memory) +
-                     line(fields::memory_bandwidth, memory_bandwidth) + line(fields::arithmetic, arithmetic) +
-                     line(fields::kernel, kernel);
-  for (const auto& [kind, curve] : efficiency)
-    text += fmt::format("\n[efficiency.{}]\n", partita::name(kind)) + lines(curve, units::operations, units::share);
+                     line(fields::memory_bandwidth, memory_bandwidth);
+  if (peaks.empty()) text += line(fields::arithmetic, arithmetic);
+  text += line(fields::kernel, kernel);
+  if (!peaks.empty()) text += print_peaks(*this);
+  for (const auto& [kind, share] : efficiency) text += print_efficiency(kind, share);
   for (const auto& level : levels) text += print_level(level);
   return text;
+}
+
+Precision Machine::precision(KernelKind kind, DType dtype) const {
+  const Precision type = precision_of(dtype);
+  if (kind == KernelKind::others) return type == Precision::f64 ? type : Precision::f32;
+  return type == Precision::f32 ? f32_uses : type;
+}
+
+const Constant& Machine::peak(KernelKind kind, DType dtype) const {
+  if (peaks.empty()) return arithmetic;
+  const Precision type = precision(kind, dtype);
+  const auto found = peaks.find(type);
+  if (found == peaks.end())
+    fail(
+        "the machine '{}' does not say how fast it computes in {}; add {} = {{ \"Tflop/s\" = ..., from = \"...\" }} to "
+        "its [arithmetic]",
+        name, partita::name(type), partita::name(type));
+  return found->second;
+}
+
+const Efficiency* Machine::find_efficiency(KernelKind kind) const {
+  auto found = efficiency.find(kind);
+  if (found == efficiency.end()) found = efficiency.find(KernelKind::others);
+  return found == efficiency.end() ? nullptr : &found->second;
+}
+
+const Curve* Machine::share(KernelKind kind, DType dtype) const {
+  const Efficiency* const all = find_efficiency(kind);
+  if (all == nullptr) return nullptr;
+  const auto own = all->of_type.find(precision(kind, dtype));
+  return own == all->of_type.end() ? &all->curve : &own->second;
 }
 
 int Machine::level_of(int rank, int other) const {
@@ -90,7 +164,8 @@ int Machine::level_of(int rank, int other) const {
 }
 
 Machine default_machine() {
-  const Curve dense{{{1e5, 0.05}, {1e7, 0.6}, {1e9, 0.95}}, "assumed: small kernels reach less"};
+  const Efficiency dense{{{{1e5, 0.05}, {1e7, 0.6}, {1e9, 0.95}}, "assumed: small kernels reach less"},
+                         {16, "assumed: AVX-512 adds 16 numbers at once"}};
   Level node{"node",
              {0, ""},
              {1.5e-6, "assumed: two ranks waiting for each other in shared memory"},
@@ -104,7 +179,7 @@ Machine default_machine() {
           {10e9, "assumed: half of the memory bandwidth of two cores"},
           {90e9, "assumed: a core with AVX-512"},
           {1e-6, "assumed: a function call and its setup"},
-          {{KernelKind::others, {{{1, 0.1}}, "assumed: loops without fused operations"}},
+          {{KernelKind::others, {{{{1, 0.1}}, "assumed: loops without fused operations"}}},
            {KernelKind::conv, dense},
            {KernelKind::product, dense}},
           {node}};

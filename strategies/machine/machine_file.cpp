@@ -3,7 +3,9 @@
 #include "strategies/declare/toml.hpp"
 #include "strategies/machine/units.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace partita {
 
@@ -132,8 +134,34 @@ Curve read_curve(const Reader& reader, const toml::table& table, const std::stri
   return curve;
 }
 
-/// [efficiency.conv] Gflop = [1, 16] share = [0.6, 0.9] from = "..."
-std::map<KernelKind, Curve> read_efficiency(const Reader& reader, const toml::table& root) {
+constexpr Precision all_types[] = {Precision::f64, Precision::f32, Precision::tf32, Precision::bf16, Precision::f16};
+
+std::vector<std::string> names_of_types() {
+  std::vector<std::string> names;
+  for (const Precision type : all_types) names.emplace_back(name(type));
+  return names;
+}
+
+/// [efficiency.conv] Gflop = [1, 16] share = [0.6, 0.9] from = "..." width = { ... }, and [efficiency.conv.bf16]
+Efficiency read_efficiency(const Reader& reader, const toml::table& table, const std::string& what) {
+  auto known = names_of_types();
+  known.insert(known.end(), {"width", "from"});
+  check_units(reader, table, what, {&units::operations, &units::share}, known);
+  Efficiency efficiency;
+  efficiency.curve = read_curve(reader, table, what, fields::operations, fields::efficiency);
+  efficiency.width = read_constant(reader, table, fields::width).value_or(Constant{});
+  for (const Precision type : all_types) {
+    const auto* own = table.get(name(type));
+    if (own == nullptr) continue;
+    const auto inner = fmt::format("{}.{}]", what.substr(0, what.size() - 1), name(type));
+    if (!own->is_table()) reader.refuse(*own, "the efficiency of a type must be written as {}", inner);
+    check_units(reader, *own->as_table(), inner, {&units::operations, &units::share}, {"from"});
+    efficiency.of_type[type] = read_curve(reader, *own->as_table(), inner, fields::operations, fields::efficiency);
+  }
+  return efficiency;
+}
+
+std::map<KernelKind, Efficiency> read_efficiencies(const Reader& reader, const toml::table& root) {
   static constexpr KernelKind all[] = {KernelKind::conv, KernelKind::product, KernelKind::others};
   std::vector<std::string> kinds;
   for (const KernelKind kind : all) kinds.emplace_back(name(kind));
@@ -143,16 +171,43 @@ std::map<KernelKind, Curve> read_efficiency(const Reader& reader, const toml::ta
     reader.refuse(node == nullptr ? root : *node,
                   "the machine lacks [efficiency.others]; add Gflop = [1], share = [0.5] and from = \"...\"");
   reader.check_keys(*tables, kinds, "[efficiency]");
-  std::map<KernelKind, Curve> efficiency;
+  std::map<KernelKind, Efficiency> efficiency;
   for (const KernelKind kind : all) {
     const auto* entry = tables->get(name(kind));
     if (entry == nullptr) continue;
     const auto what = fmt::format("[efficiency.{}]", name(kind));
     if (!entry->is_table()) reader.refuse(*entry, "the efficiency must be written as {}", what);
-    check_units(reader, *entry->as_table(), what, {&units::operations, &units::share}, {"from"});
-    efficiency[kind] = read_curve(reader, *entry->as_table(), what, fields::operations, fields::efficiency);
+    efficiency[kind] = read_efficiency(reader, *entry->as_table(), what);
   }
   return efficiency;
+}
+
+/// True if [arithmetic] has a peak for each type, and not one for all.
+bool has_types(const toml::table& root) {
+  const auto* table = root.get_as<toml::table>("arithmetic");
+  if (table == nullptr) return false;
+  if (table->contains("f32-uses")) return true;
+  return std::any_of(std::begin(all_types), std::end(all_types),
+                     [&](Precision type) { return table->contains(name(type)); });
+}
+
+/// [arithmetic] f32 = { "Tflop/s" = 67, from = "..." } tf32 = { ... } f32-uses = "tf32"
+void read_peaks(const Reader& reader, const toml::table& table, Machine& machine) {
+  auto known = names_of_types();
+  known.emplace_back("f32-uses");
+  reader.check_keys(table, known, "[arithmetic]");
+  for (const Precision type : all_types) {
+    Field field = fields::arithmetic;
+    field.key = name(type);
+    if (const auto peak = read_constant(reader, table, field)) machine.peaks[type] = *peak;
+  }
+  const auto uses = reader.text(table, "f32-uses");
+  if (!uses) return;
+  if (*uses != "f32" && *uses != "tf32")
+    reader.refuse(*table.get("f32-uses"), "f32-uses must be \"f32\" or \"tf32\", not {}", quoted(*uses));
+  machine.f32_uses = *uses == "tf32" ? Precision::tf32 : Precision::f32;
+  if (!machine.peaks.contains(machine.f32_uses))
+    reader.refuse(*table.get("f32-uses"), "f32-uses names {}, of which [arithmetic] does not give the peak", *uses);
 }
 
 Verb read_verb(const Reader& reader, const toml::table& table) {
@@ -246,9 +301,12 @@ Machine Machine::parse(std::string_view text, const std::string& file) {
   machine.name = read_name(reader, root, "a machine");
   machine.memory = need(reader, root, where, fields::memory);
   machine.memory_bandwidth = need(reader, root, where, fields::memory_bandwidth);
-  machine.arithmetic = need(reader, root, where, fields::arithmetic);
+  if (has_types(root))
+    read_peaks(reader, *root.get_as<toml::table>("arithmetic"), machine);
+  else
+    machine.arithmetic = need(reader, root, where, fields::arithmetic);
   machine.kernel = need(reader, root, where, fields::kernel);
-  machine.efficiency = read_efficiency(reader, root);
+  machine.efficiency = read_efficiencies(reader, root);
   const auto tables = reader.tables(root, "level");
   if (tables.empty())
     reader.refuse(root, "the machine lacks [[level]]; add one for each level of its network, from the inside out");

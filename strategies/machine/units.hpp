@@ -44,13 +44,15 @@ constexpr Unit of_arithmetic[] = {{"flop/s"}, {"Gflop/s", 1e9}, {"Tflop/s", 1e12
 constexpr Unit of_operations[] = {{"flop"}, {"Mflop", 1e6}, {"Gflop", 1e9}, {"Tflop", 1e12}};
 constexpr Unit of_ranks[] = {{"ranks"}};
 constexpr Unit of_links[] = {{"links"}};
+constexpr Unit of_elements[] = {{"elements"}};
 constexpr Unit of_ratio[] = {{"ratio"}};
 constexpr Unit of_share[] = {{"share"}};
 
 constexpr Quantity time{of_time}, bytes{of_bytes}, bandwidth{of_bandwidth}, arithmetic{of_arithmetic},
-    operations{of_operations}, ranks{of_ranks, true}, links{of_links, true}, ratio{of_ratio, true},
-    share{of_share, true};
-constexpr const Quantity* all[] = {&time, &bytes, &bandwidth, &arithmetic, &operations, &ranks, &links, &ratio, &share};
+    operations{of_operations}, ranks{of_ranks, true}, links{of_links, true}, elements{of_elements, true},
+    ratio{of_ratio, true}, share{of_share, true};
+constexpr const Quantity* all[] = {&time,  &bytes, &bandwidth, &arithmetic, &operations,
+                                   &ranks, &links, &elements,  &ratio,      &share};
 
 /// Returns the units as text: "s, ms, us or ns".
 std::string list(const Quantity& quantity);
@@ -86,6 +88,7 @@ constexpr Field overlap{"overlap", units::share, 0, 1, 0.5};
 constexpr Field reduction{"reduction", units::bandwidth, 1e6, 1e14, 50e9};
 // The points of curves.
 constexpr Field operations{"operations", units::operations, 1, 1e24, 1e9};
+constexpr Field width{"width", units::elements, 1, 1 << 20, 64};
 constexpr Field efficiency{"efficiency", units::share, 1e-6, 1, 0.5};
 constexpr Field bytes{"bytes", units::bytes, 1, 1024 * units::ti, 1024};
 constexpr Field seconds{"time", units::time, 1e-9, 1000, 1e-6};

@@ -46,8 +46,11 @@ class Computing {
   std::pair<double, double> seconds(double share) const {
     Machine machine = machine_;
     machine.kernel.value /= share;
-    for (auto& [kind, curve] : machine.efficiency)
-      for (auto& point : curve.points) point.first /= share;
+    for (auto& [kind, efficiency] : machine.efficiency) {
+      for (auto& point : efficiency.curve.points) point.first /= share;
+      for (auto& [type, curve] : efficiency.of_type)
+        for (auto& point : curve.points) point.first /= share;
+    }
     double all = 0, longest = 0;
     for (const auto& layer : formula_.cost(machine).layers) {
       const double one = layer.forward.compute + layer.backward_data.compute + layer.backward_filter.compute;

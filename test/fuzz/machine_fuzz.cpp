@@ -28,7 +28,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::abort();
     }
     if (again.print() != machine.print()) std::abort();
-    for (const auto& [kernels, curve] : machine.efficiency) check(curve);
+    for (const auto& [kernels, efficiency] : machine.efficiency) {
+      check(efficiency.curve);
+      for (const auto& [type, curve] : efficiency.of_type) check(curve);
+    }
     for (const auto& level : machine.levels)
       for (const auto& [of, curve] : level.verbs) check(curve);
     const int last = static_cast<int>(machine.levels.size()) - 1;

@@ -99,6 +99,14 @@ struct Kept {
   Index more = 0;  ///< further bytes per element of its output
 };
 
+/// How often the kernels of a layer move its tensors through memory. A forward reads its inputs x times and passes over
+/// its output y times; a backward likewise, dx and dy times, with tensors as large as the inputs and the output. Weights
+/// pass once each time.
+struct MemoryPasses {
+  double x = 1, y = 1;    ///< of the forward pass
+  double dx = 1, dy = 1;  ///< of the backward pass
+};
+
 /// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine
 /// allows.
 struct HaloOverlap {
@@ -147,6 +155,8 @@ class Operator {
   /// True if the gradients of its weights take a computation of their own, as those of a convolution do, and not the
   /// one that also yields dx. The cost model then counts a kernel for backward_filter, behind which dy's halo can hide.
   virtual bool computes_dw_separately() const { return halo_overlap().dy; }
+  /// How often its kernels move its tensors through memory, in training or in evaluation.
+  virtual MemoryPasses memory_passes(bool /*training*/) const { return {}; }
   /// The kind of its kernels where they are no matrix products.
   virtual KernelKind kernel_kind() const { return KernelKind::others; }
   /// True if the result depends on how a batch is split into microbatches, as batch statistics do.

@@ -164,6 +164,12 @@ class SpaceToDepthOperator final : public Operator {
   PerDim block_;
 };
 
+/// The passes of a normalization. With statistics, x is read for them, and again with y written; then x and dy are read
+/// for two sums, and again with dx written.
+constexpr MemoryPasses passes_of_norm(bool statistics) {
+  return statistics ? MemoryPasses{.x = 2, .y = 1, .dx = 3, .dy = 2} : MemoryPasses{};
+}
+
 /// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C], with the statistics of the batch in training
 /// and running statistics in evaluation (Ioffe and Szegedy 2015).
 class BatchNormOperator final : public Operator {
@@ -175,6 +181,7 @@ class BatchNormOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   bool depends_on_microbatches() const override { return true; }
+  MemoryPasses memory_passes(bool training) const override { return passes_of_norm(training); }
   const BatchNorm& norm() const { return norm_; }
   /// Returns the axes that shard x and over which statistics are summed. Throws Error for an axis that the grid lacks.
   AxisSet statistics_axes(const Layout& x) const;
@@ -193,6 +200,7 @@ class GroupNormOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  MemoryPasses memory_passes(bool /*training*/) const override { return passes_of_norm(true); }
   const GroupNorm& norm() const { return norm_; }
 
  private:
@@ -240,6 +248,8 @@ class ActivationOperator final : public ElementwiseOperator {
   std::string_view kind() const override { return name(f_.kind); }
   Kept keeps() const override { return {.x = !f_.differentiates_value(), .y = f_.differentiates_value()}; }
   std::string describe() const override;
+  /// The backward reads dy and what it kept, and writes dx.
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 1, .dy = 2}; }
   const Activation& activation() const { return f_; }
 
  private:

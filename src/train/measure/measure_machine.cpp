@@ -276,9 +276,9 @@ void measure_kernels(Machine& machine, const MeasureOptions& options, Communicat
   machine.arithmetic = {best, source + ", the fastest product or convolution"};
   for (auto& [kind, points] : rates) {
     for (auto& [flops, rate] : points) rate /= best;
-    machine.efficiency[kind] = {points, source};
+    machine.efficiency[kind] = {{points, source}};
   }
-  machine.efficiency[KernelKind::others] = {{{1, 1}}, "assumed: other kernels are limited by memory"};
+  machine.efficiency[KernelKind::others] = {{{{1, 1}}, "assumed: other kernels are limited by memory"}};
 }
 
 }  // namespace

@@ -48,7 +48,9 @@ Machine changed(Machine machine) {
   const bool curves = machine.efficiency.empty();
   machine.efficiency.clear();
   if (curves)
-    machine.efficiency = {{KernelKind::conv, {{{1e3, 0.01}, {1e5, 0.9}}, ""}}, {KernelKind::others, {{{1, 0.2}}, ""}}};
+    machine.efficiency = {{KernelKind::conv, {{{{1e3, 0.01}, {1e5, 0.9}}, ""}, {3, ""}, {}}},
+                          {KernelKind::product, {{{{1e2, 0.1}, {1e4, 0.7}}, ""}, {5, ""}, {}}},
+                          {KernelKind::others, {{{{1, 0.2}}, ""}}}};
   for (Level& level : machine.levels) {
     for (Constant* constant : {&level.latency, &level.bandwidth}) constant->value *= (factor += 0.23);
     level.links.value += 1;

@@ -46,9 +46,9 @@ TEST(CostModel, ComputesByRateOrByBytes) {
   fast.arithmetic.value = 1e12;
   expect_seconds(estimate(plan, fast).layers[a].forward.compute, (1 + 0.512 + 1.024 + 0.304) * us, "its bytes");
   Machine half = round_machine();
-  half.efficiency[KernelKind::conv] = {{{1, 0.5}}, ""};
+  half.efficiency[KernelKind::conv] = {{{{1, 0.5}}, ""}};
   expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 2 * 9.216) * us, "half of the arithmetic rate");
-  half.efficiency = {{KernelKind::others, {{{1, 0.25}}, ""}}};
+  half.efficiency = {{KernelKind::others, {{{{1, 0.25}}, ""}}}};
   expect_seconds(estimate(plan, half).layers[a].forward.compute, (1 + 4 * 9.216) * us, "the curve for other kernels");
   EXPECT_EQ(cost.layers[0].forward.total(), 0) << "the input computes nothing";
 }

@@ -5,6 +5,7 @@
 #include "strategies/cost/cost_terms.hpp"
 
 #include "test/strategies/cost/movements.hpp"
+#include "test/support/error_of.hpp"
 
 #include <array>
 #include <string>
@@ -47,7 +48,7 @@ LayerMovement moves(double bytes, std::size_t pass, double PassCost::*part, int 
 
 TEST(MachineRates, AKernelTakesItsLaunchAndTheLongerOfOperationsAndBytes) {
   Machine machine = round_machine();
-  machine.efficiency = {{KernelKind::conv, {{{1000, 0.5}}, ""}}, {KernelKind::others, {{{1000, 0.25}}, ""}}};
+  machine.efficiency = {{KernelKind::conv, {{{{1000, 0.5}}, ""}}}, {KernelKind::others, {{{{1000, 0.25}}, ""}}}};
   const CostTerms terms;
   struct Case {
     KernelKind kind;
@@ -60,22 +61,72 @@ TEST(MachineRates, AKernelTakesItsLaunchAndTheLongerOfOperationsAndBytes) {
     KernelTerm kernel;
     kernel.kind = kind;
     kernel.flops = flops;
-    kernel.bytes = bytes;
-    expect_seconds(MachineRates(terms, machine).seconds(kernel), seconds,
+    expect_seconds(MachineRates(terms, machine).seconds(kernel, bytes), seconds,
                    fmt::format("{} operations, {} bytes", flops, bytes));
   }
   machine.efficiency.clear();
   KernelTerm kernel;
   kernel.flops = 1000;
-  expect_seconds(MachineRates(terms, machine).seconds(kernel), 2 * us, "no curve: all of the arithmetic");
+  expect_seconds(MachineRates(terms, machine).seconds(kernel, 0), 2 * us, "no curve: all of the arithmetic");
 }
 
-// 1000 operations take 2 us. Backward data runs once for the gradient and once more for a forward that is recomputed.
-TEST(MachineRates, PassesCountTheirCalls) {
+// 1000 operations at half of 1 Gflop/s take 2 us.
+TEST(MachineRates, ANarrowKernelReachesLess) {
+  Machine machine = round_machine();
+  machine.efficiency = {{KernelKind::product, {{{{1000, 0.5}}, ""}, {64, ""}, {}}}};
+  const CostTerms terms;
+  const MachineRates rates(terms, machine);
+  for (const auto& [narrowest, share] : {std::pair(1., 1. / 64), {16., 0.25}, {63., 63. / 64}, {64., 1.}, {1e6, 1.}}) {
+    KernelTerm kernel;
+    kernel.kind = KernelKind::product;
+    kernel.flops = 1000;
+    kernel.narrowest = narrowest;
+    expect_seconds(rates.seconds(kernel, 0), 1 * us + 2 * us / share, fmt::format("{} wide", narrowest));
+  }
+}
+
+// 1 Tflop/s in f64, 2 in f32, 8 in tf32 and 16 in bf16.
+TEST(MachineRates, EachTypeHasItsPeak) {
+  Machine machine = round_machine();
+  machine.arithmetic = {};
+  machine.peaks = {{Precision::f64, {1e12, ""}},
+                   {Precision::f32, {2e12, ""}},
+                   {Precision::tf32, {8e12, ""}},
+                   {Precision::bf16, {16e12, ""}}};
+  machine.efficiency = {{KernelKind::conv, {{{{1, 0.5}}, ""}, {}, {{Precision::bf16, {{{1, 0.25}}, ""}}}}}};
+  const auto expect = [&](KernelKind kind, DType dtype, double rate) {
+    CostTerms terms;
+    terms.dtype = dtype;
+    KernelTerm kernel;
+    kernel.kind = kind;
+    kernel.flops = 1e9;
+    expect_seconds(MachineRates(terms, machine).seconds(kernel, 0), 1 * us + 1e9 / rate,
+                   fmt::format("{} in {}", name(kind), name(dtype)));
+  };
+  expect(KernelKind::product, DType::f64, 1e12);
+  expect(KernelKind::product, DType::f32, 2e12);
+  expect(KernelKind::product, DType::bf16, 16e12);
+  expect(KernelKind::conv, DType::f64, 0.5e12);
+  expect(KernelKind::conv, DType::bf16, 4e12);
+  expect(KernelKind::others, DType::f64, 1e12);
+  expect(KernelKind::others, DType::bf16, 2e12);
+  machine.f32_uses = Precision::tf32;
+  expect(KernelKind::product, DType::f32, 8e12);
+  expect(KernelKind::others, DType::f32, 2e12);
+  EXPECT_EQ(error_of([&] { expect(KernelKind::conv, DType::f16, 0); }),
+            "the machine 'round' does not say how fast it computes in f16; add f16 = { \"Tflop/s\" = ..., from = "
+            "\"...\" } to its [arithmetic]");
+}
+
+// 1000 operations take 2 us, and moving 5000 bytes 6 us. Backward data runs once for the gradient and once more for a
+// forward that is recomputed.
+TEST(MachineRates, PassesCountTheirKernels) {
   RankTerms rank;
   rank.rank = 5;
   rank.kernel.flops = 1000;
-  rank.kernel.calls = {1, 2, 0};
+  rank.kernel.backward_bytes = 5000;
+  rank.kernel.forwards = {1, 1, 0};
+  rank.kernel.backwards = {0, 1, 0};
   rank.kernel.recomputes = true;
   const CostTerms terms;
   const Machine machine = round_machine();
@@ -83,7 +134,7 @@ TEST(MachineRates, PassesCountTheirCalls) {
   EXPECT_EQ(cost.rank, 5);
   EXPECT_FALSE(cost.measured);
   expect_seconds(cost.forward.compute, 2 * us);
-  expect_seconds(cost.backward_data.compute, 4 * us);
+  expect_seconds(cost.backward_data.compute, 2 * us + 6 * us);
   expect_seconds(cost.backward_filter.compute, 0);
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -119,7 +120,7 @@ class PlainPrice {
     /// which go back while it computes the rest.
     double backward() const {
       const bool contracts = is_product(layer) || is_conv(layer), dx = layer.needs_any_dx(), dw = layer.trains();
-      const double once = price.kernel(layer, rank);
+      const double once = price.kernel(layer, rank, true);
       const double data = dx || (dw && !contracts) ? once : 0, filter = dw && contracts ? once : 0;
       double seconds = data + filter + steps(layer->redistribute_dy);
       if (dx && layer->at.dy_halo)
@@ -331,19 +332,59 @@ class PlainPrice {
   }
 
   /// A kernel's launch and its operations, or its bytes if these take longer.
-  double kernel(const LayerPlan& layer, int rank) const {
-    double elements = volume(layer->at.y, rank);
-    for (const auto& x : layer->at.x) elements += volume(x, rank);
-    for (const auto& w : layer->at.w) elements += volume(w, rank);
+  double kernel(const LayerPlan& layer, int rank, bool backward = false) const {
+    double x = 0, w = 0, y = volume(layer->at.y, rank);
+    for (const auto& each : layer->at.x) x += volume(each, rank);
+    for (const auto& each : layer->at.w) w += volume(each, rank);
+    if (is_norm(layer) && (plan_.workload.training || is_group_norm(layer))) {
+      // read x, then read x and write y; read x and dy, then read x and dy and write dx
+      x *= backward ? 3 : 2;
+      y *= backward ? 2 : 1;
+    } else if (dynamic_cast<const ActivationOperator*>(layer.op.get()) != nullptr && backward) {
+      y *= 2;  // dy, and y or the x that it was computed from
+    }
     const double operations = flops(layer, rank);
-    auto curve = machine_.efficiency.find(is_product(layer) ? KernelKind::product
+    auto found = machine_.efficiency.find(is_product(layer) ? KernelKind::product
                                           : is_conv(layer)  ? KernelKind::conv
                                                             : KernelKind::others);
-    if (curve == machine_.efficiency.end()) curve = machine_.efficiency.find(KernelKind::others);
-    const double share = curve == machine_.efficiency.end() ? 1 : curve->second.at(operations);
-    const double bytes = elements * static_cast<double>(size_of(plan_.workload.dtype));
+    if (found == machine_.efficiency.end()) found = machine_.efficiency.find(KernelKind::others);
+    double share = 1;
+    if (found != machine_.efficiency.end()) {
+      share = found->second.curve.at(operations);
+      if (is_product(layer) || is_conv(layer))
+        share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
+    }
+    const double bytes = (x + w + y) * static_cast<double>(size_of(plan_.workload.dtype));
     return machine_.kernel.value +
            std::max(operations / (machine_.arithmetic.value * share), bytes / machine_.memory_bandwidth.value);
+  }
+
+  static bool is_group_norm(const LayerPlan& layer) {
+    return dynamic_cast<const GroupNormOperator*>(layer.op.get()) != nullptr;
+  }
+  static bool is_norm(const LayerPlan& layer) {
+    return is_group_norm(layer) || dynamic_cast<const BatchNormOperator*>(layer.op.get()) != nullptr;
+  }
+
+  /// The smallest side of the blocks that a rank multiplies. A convolution multiplies its filters by the windows of x.
+  static double narrowest(const LayerPlan& layer, int rank) {
+    double sides[3];
+    if (is_product(layer)) {
+      const ProductPlan& p = layer->at.products[0];
+      const double a = volume(p.a_used, rank), b = volume(p.b_used, rank), c = volume(p.c_made, rank);
+      sides[0] = std::sqrt(a * c / b);
+      sides[1] = std::sqrt(b * c / a);
+      sides[2] = std::sqrt(a * b / c);
+    } else {
+      const Box y = layer->at.y.owned(rank);
+      const auto filters = static_cast<double>(layer->at.w[0].owned(rank).extent(0));
+      sides[0] = filters;
+      sides[1] = volume(layer->at.w[0], rank) / filters;
+      sides[2] = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (const double side : sides) least = std::isnan(side) ? 1 : std::max(1., std::min(least, side));
+    return least;
   }
 
   static double flops(const LayerPlan& layer, int rank) {

@@ -49,10 +49,18 @@ void expect_same(const Machine& a, const Machine& b) {
   expect_same(a.arithmetic, b.arithmetic, "arithmetic");
   expect_same(a.kernel, b.kernel, "kernel");
   ASSERT_EQ(a.efficiency.size(), b.efficiency.size());
-  for (const auto& [kind, curve] : a.efficiency) {
+  for (const auto& [kind, share] : a.efficiency) {
     ASSERT_TRUE(b.efficiency.contains(kind)) << name(kind);
-    expect_same(curve, b.efficiency.at(kind), fmt::format("efficiency of {}", name(kind)));
+    const Efficiency& other = b.efficiency.at(kind);
+    const auto what = fmt::format("efficiency of {}", name(kind));
+    expect_same(share.curve, other.curve, what);
+    expect_same(share.width, other.width, what + ": width");
+    ASSERT_EQ(share.of_type.size(), other.of_type.size()) << what;
+    for (const auto& [type, curve] : share.of_type) expect_same(curve, other.of_type.at(type), what);
   }
+  EXPECT_EQ(a.f32_uses, b.f32_uses);
+  ASSERT_EQ(a.peaks.size(), b.peaks.size());
+  for (const auto& [type, peak] : a.peaks) expect_same(peak, b.peaks.at(type), "arithmetic of a type");
   ASSERT_EQ(a.levels.size(), b.levels.size());
   for (std::size_t i = 0; i < a.levels.size(); ++i) expect_same(a.levels[i], b.levels[i]);
 }
@@ -107,8 +115,8 @@ TEST(Machine, ReadsEverything) {
   const Machine machine = Machine::parse(machine_text, "m.toml");
   EXPECT_EQ(machine.name, "cluster");
   expect_same(machine.memory, {16e9, "a"}, "memory");
-  expect_same(machine.efficiency.at(KernelKind::others), {{{1, 0.5}}, "e"}, "others");
-  expect_same(machine.efficiency.at(KernelKind::conv), {{{1e6, 0.1}, {1e9, 0.9}}, "f"}, "conv");
+  expect_same(machine.efficiency.at(KernelKind::others).curve, {{{1, 0.5}}, "e"}, "others");
+  expect_same(machine.efficiency.at(KernelKind::conv).curve, {{{1e6, 0.1}, {1e9, 0.9}}, "f"}, "conv");
   ASSERT_EQ(machine.levels.size(), 2U);
   const Level &node = machine.levels[0], &network = machine.levels[1];
   expect_same(node.ranks, {4, "g"}, "ranks");

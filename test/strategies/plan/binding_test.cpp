@@ -27,6 +27,7 @@ class Apart final : public Operator {
   Kept keeps() const override { return of_->keeps(); }
   HaloOverlap halo_overlap() const override { return of_->halo_overlap(); }
   bool computes_dw_separately() const override { return of_->computes_dw_separately(); }
+  MemoryPasses memory_passes(bool training) const override { return of_->memory_passes(training); }
   KernelKind kernel_kind() const override { return of_->kernel_kind(); }
   bool depends_on_microbatches() const override { return of_->depends_on_microbatches(); }
   bool is_loss() const override { return of_->is_loss(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/traffic.hpp"
+#include "partita/base/types.hpp"
 #include "partita/model/kernel_kind.hpp"
 
 #include <compare>
@@ -29,6 +30,19 @@ struct Curve {
   double at(double size) const;
   /// The value for a time, which grows with the size above the last point.
   double seconds(double size) const;
+};
+
+/// Types that kernels compute in. `tf32` is f32 with the mantissa of f16, for tensor cores.
+enum class Precision : std::uint8_t { f64, f32, tf32, bf16, f16 };
+std::string_view name(Precision precision);
+
+/// The share of the peak (0 to 1) that kernels reach.
+struct Efficiency {
+  Curve curve;  ///< by their operations
+  /// The extent that a kernel needs to reach the curve: if m, n or k of its matrix product is smaller, the share falls
+  /// in proportion. 0 if none is too small.
+  Constant width{};
+  std::map<Precision, Curve> of_type{};  ///< curves of types that have their own
 };
 
 /// A verb among a number of ranks, of which `inside` share a unit of the level below. Exchanges are between two ranks.
@@ -60,12 +74,13 @@ struct Machine {
   std::string name;
   Constant memory;            ///< bytes available for a rank's tensors
   Constant memory_bandwidth;  ///< bytes per second that a rank reads or writes
-  Constant arithmetic;        ///< maximum operations per second of a rank, in f32
+  Constant arithmetic;        ///< maximum operations per second of a rank, if it is the same in all types; else 0
   Constant kernel;            ///< seconds to launch a kernel: the minimum time of a kernel
-  /// The share of `arithmetic` (0 to 1) that kernels reach, as a function of their operations. A kind that is missing
-  /// has the efficiency of KernelKind::others.
-  std::map<KernelKind, Curve> efficiency;
-  std::vector<Level> levels;  ///< from the inside out; the last one contains all ranks
+  /// What kernels reach of the peak. A kind that is missing has the efficiency of KernelKind::others.
+  std::map<KernelKind, Efficiency> efficiency;
+  std::vector<Level> levels;              ///< from the inside out; the last one contains all ranks
+  std::map<Precision, Constant> peaks{};  ///< maximum operations per second by type; empty if `arithmetic` is given
+  Precision f32_uses = Precision::f32;    ///< the type in which convolutions and products of f32 compute: f32 or tf32
 
   /// Reads a machine file. Throws Error with file, line and column if it cannot be read, or has unknown keys, missing
   /// constants (the message names the units) or absurd values.
@@ -73,6 +88,16 @@ struct Machine {
   static Machine parse(std::string_view text, const std::string& file);
   /// Returns a TOML text that `parse` reads back.
   std::string print() const;
+
+  /// Returns the type in which kernels of a kind compute. Convolutions and products use tensor cores. Other kernels do
+  /// not, and compute 16-bit numbers in f32.
+  Precision precision(KernelKind kind, DType dtype) const;
+  /// Returns the maximum operations per second of kernels of a kind. Throws Error if the machine does not give it.
+  const Constant& peak(KernelKind kind, DType dtype) const;
+  /// Returns the share of the peak that kernels of a kind reach by their operations; null if none is given.
+  const Curve* share(KernelKind kind, DType dtype) const;
+  /// Returns the efficiency of a kind, or of KernelKind::others if it has none; null if that is missing too.
+  const Efficiency* find_efficiency(KernelKind kind) const;
 
   /// Returns the innermost level in which both ranks belong to one unit. Consecutive ranks fill a unit first.
   int level_of(int rank, int other) const;
