@@ -5,7 +5,9 @@
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/plan/layer_ops.hpp"
+#include "strategies/schedule/single_stage.hpp"
 
 #include <algorithm>
 #include <map>
@@ -41,19 +43,6 @@ double share_of_larger_microbatches(const Plan& plan) {
   return static_cast<double>(count) / plan.microbatches;
 }
 
-/// Returns when a single stage ends and how long it is busy, in seconds. A single stage never waits for another. The
-/// arithmetic is that of simulate().
-std::pair<double, double> run_single_stage(const std::vector<Action>& actions, const ScheduleTimes& times) {
-  double now = 0, busy = 0;
-  for (const Action& action : actions) {
-    if (action.is_transfer()) continue;
-    const double end = now + times.of(action);
-    busy += end - now;
-    now = end;
-  }
-  return {now, busy};
-}
-
 }  // namespace
 
 class CostFormula::Parts {
@@ -84,17 +73,19 @@ class CostFormula::Parts {
     const Priced priced = price(machine);
     if (plan_.schedule.stages.size() > 1) {
       const Simulation simulation = simulate(plan_.schedule, graph_, priced.times);
-      return parts(priced, simulation.makespan, simulation.busy);
+      return parts(priced, simulation.makespan, without_transfers(priced, simulation));
     }
     const auto [makespan, busy] = run_single_stage(plan_.schedule.stages[0], priced.times);
-    return parts(priced, makespan, {busy});
+    return parts(priced, makespan, {makespan, {busy}});
   }
 
   Cost cost(const Machine& machine) const {
     const Priced priced = price(machine);
     Cost cost;
     cost.simulation = simulate(plan_.schedule, graph_, priced.times);
-    static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, cost.simulation.busy);
+    const Pipeline pipeline = without_transfers(priced, cost.simulation);
+    static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, pipeline);
+    cost.bubble_rate = pipeline.bubble_rate;
     cost.samples_per_second = static_cast<double>(plan_.workload.batch) / cost.seconds;
     cost.layers.resize(plan_.layers.size());
     for (const Group& group : groups_)
@@ -104,10 +95,11 @@ class CostFormula::Parts {
         if (sums >= 0) layer_cost.grad_reduce = priced.sums[static_cast<std::size_t>(sums)].seconds;
       }
     cost.transfers = priced.transfers;
-    std::call_once(worst_ranks_once_, [&] { worst_ranks_ = worst_ranks(); });
+    std::call_once(worst_ranks_once_, [&] { worst_ranks_ = worst_ranks(plan_); });
     cost.memory = worst_ranks_.memory;
     cost.memory_rank = worst_ranks_.memory_rank;
     cost.traffic = worst_ranks_.traffic;
+    cost.sent = worst_ranks_.sent;
     return cost;
   }
 
@@ -131,19 +123,20 @@ class CostFormula::Parts {
     bool gradient = false;  // the output's gradient comes back
     std::vector<Movement> ranks;
   };
+  /// A simulated schedule.
+  struct Pipeline {
+    double makespan = 0;
+    std::vector<double> busy;  // by stage
+    double bubble_rate = 0;
+  };
   struct Priced {
     std::vector<LayerCost> layers;  // by index in distinct_
     std::vector<GradReduceCost> sums;
     std::vector<double> transfers;  // seconds by edge
     std::vector<double> busy;       // by group: seconds that the transfers of a microbatch keep its ranks busy
+    std::vector<double> hidden;     // by group: seconds of gradient sums that computation hides
     ScheduleTimes times;
   };
-  struct WorstRanks {
-    MemoryPeak memory;
-    int memory_rank = 0;
-    Traffic traffic;
-  };
-
   /// A layer and the index of its terms in layer_terms_.
   struct KnownLayer {
     const LayerPlan* layer;
@@ -272,17 +265,21 @@ class CostFormula::Parts {
     }
     priced.sums.reserve(sums_.size());
     for (const auto& ranks : sums_) priced.sums.push_back(rates.grad_reduce(ranks));
-    for (const Group& group : groups_) priced.times.groups.push_back(times_of(group, rates, priced));
+    for (const Group& group : groups_) {
+      const auto [times, hidden] = times_of(group, rates, priced);
+      priced.times.groups.push_back(times);
+      priced.hidden.push_back(hidden);
+    }
     time_transfers(rates, priced);
     return priced;
   }
 
-  /// Returns the times of a group. The gradient sums of a bucket start when the backward pass of the last microbatch
+  /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The gradient sums of a bucket start when the backward pass of the last microbatch
   /// has completed it, and they travel one after the other. The part that cannot overlap with computation delays the
   /// backward pass.
-  GroupTimes times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
+  std::pair<GroupTimes, double> times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
     GroupTimes times{0, 0, 0, 0, 0};
-    double now = 0, link_free = 0;
+    double now = 0, link_free = 0, overlapped = 0;
     for (const auto& [index, distinct, sums] : group.layers) {
       const LayerCost& layer = priced.layers[static_cast<std::size_t>(distinct)];
       const double data = layer.backward_data.total(), filter = layer.backward_filter.total();
@@ -295,12 +292,14 @@ class CostFormula::Parts {
       const double exposed = reduce.seconds * (1 - reduce.overlap);
       now += exposed;
       link_free = std::max(link_free, now) + reduce.seconds * reduce.overlap;
+      overlapped += reduce.seconds * reduce.overlap;
       times.reduce += exposed + reduce.replicas;
       times.step += reduce.after;
     }
-    times.reduce += std::max(0.0, link_free - now);
+    const double late = std::max(0.0, link_free - now);
+    times.reduce += late;
     times.step += rates.update(group.update);
-    return times;
+    return {times, overlapped - std::min(overlapped, late)};
   }
 
   /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with
@@ -325,8 +324,21 @@ class CostFormula::Parts {
     }
   }
 
+  /// Simulates the schedule as if nothing had to wait for transfers between stages. What it waits for then is the
+  /// bubble; what transfers add is no bubble, and more microbatches do not help against it.
+  Pipeline without_transfers(const Priced& priced, const Simulation& simulation) const {
+    const auto& edges = priced.times.edges;
+    if (std::all_of(edges.begin(), edges.end(), [](double seconds) { return seconds == 0; }))
+      return {simulation.makespan, simulation.busy, simulation.bubble_rate()};
+    ScheduleTimes times = priced.times;
+    times.edges.assign(edges.size(), 0);
+    const Simulation without = simulate(plan_.schedule, graph_, times);
+    return {without.makespan, without.busy, without.bubble_rate()};
+  }
+
   /// Returns the cost of a step, with the parts of the stage that is busy longest.
-  StepCost parts(const Priced& priced, double makespan, const std::vector<double>& busy) const {
+  StepCost parts(const Priced& priced, double makespan, const Pipeline& pipeline) const {
+    const auto& busy = pipeline.busy;
     StepCost cost{makespan, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const int replica = plan_.replica_on(static_cast<int>(i), cost.stage);
@@ -337,31 +349,13 @@ class CostFormula::Parts {
           cost.parts.passes += priced.layers[static_cast<std::size_t>(distinct)].*pass * (layers * microbatches);
       cost.parts.transfers += priced.busy[i] * microbatches;
       cost.parts.grad_reduce += priced.times.groups[i].reduce;
+      cost.parts.hidden += priced.hidden[i];
       cost.parts.update += priced.times.groups[i].step;
     }
-    cost.parts.bubble = cost.seconds - busy[static_cast<std::size_t>(cost.stage)];
+    cost.parts.hidden += cost.parts.passes.hidden;
+    cost.parts.bubble = pipeline.makespan - busy[static_cast<std::size_t>(cost.stage)];
+    cost.parts.transfers += makespan - pipeline.makespan;
     return cost;
-  }
-
-  /// Returns the largest memory and traffic of any rank. Of ranks that do the same work only the first is examined.
-  WorstRanks worst_ranks() const {
-    WorstRanks worst;
-    for (int stage = 0; stage < static_cast<int>(plan_.grids.size()); ++stage) {
-      const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
-      const AxisSet symmetric = symmetric_axes(plan_, stage);
-      const StepProgram program(plan_, stage);
-      for (const int grid_rank : representatives(grid)) {
-        if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
-        const int rank = grid.first_rank() + grid_rank;
-        if (const MemoryPeak memory = peak_memory(program, rank); memory.total > worst.memory.total) {
-          worst.memory = memory;
-          worst.memory_rank = rank;
-        }
-        if (const Traffic traffic = rank_traffic(program, rank); traffic.bytes > worst.traffic.bytes)
-          worst.traffic = traffic;
-      }
-    }
-    return worst;
   }
 
   const Plan& plan_;

@@ -76,13 +76,26 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
   return all;
 }
 
-Traffic rank_traffic(const StepProgram& program, int rank) {
-  Traffic total;
+double sent_bytes(const Plan& plan, const PlannedTraffic& item, int rank) {
+  const auto bytes = static_cast<double>(item.traffic.bytes);
+  if (item.verb == Verb::exchange) return bytes;
+  const Grid& grid = plan.grids[static_cast<std::size_t>(plan.stage_of_rank(rank))];
+  const double ranks = item.axes != 0                      ? grid.group_size(item.axes)
+                       : item.purpose == Purpose::replicas ? 2
+                                                           : plan.ranks();
+  return (item.verb == Verb::all_reduce ? 2 : 1) * (ranks - 1) / ranks * bytes;
+}
+
+RankTraffic rank_traffic(const StepProgram& program, int rank) {
+  RankTraffic total;
   std::optional<OpTraffic> traffic;  // of successive operations of one layer
   const LayerPlan* of = nullptr;
   const auto add_to_total = [&] {
     if (!traffic) return;
-    for (const auto& item : traffic->list()) total += item.traffic;
+    for (const auto& item : traffic->list()) {
+      total.counted += item.traffic;
+      total.sent += sent_bytes(program.plan(), item, rank);
+    }
   };
   each_sending_op(program, [&](int layer, const LayerOp& op) {
     const LayerPlan* next = &(*op.layers)[static_cast<std::size_t>(layer)];
@@ -98,7 +111,7 @@ Traffic rank_traffic(const StepProgram& program, int rank) {
   return total;
 }
 
-Traffic rank_traffic(const Plan& plan, int rank) {
+RankTraffic rank_traffic(const Plan& plan, int rank) {
   return rank_traffic(StepProgram(plan, plan.stage_of_rank(rank)), rank);
 }
 

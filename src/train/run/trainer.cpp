@@ -103,7 +103,7 @@ Trainer::Bound& Trainer::bound(Index batch, bool training) {
 
 void Trainer::prepare(Bound& entry, Plan plan) {
   entry.plan = std::move(plan);
-  entry.predicted = rank_traffic(entry.plan, world_.rank());
+  entry.predicted = rank_traffic(entry.plan, world_.rank()).counted;
   for (std::size_t i = 0; i < entry.plan.layers.size(); ++i)
     for (const auto& item : step_traffic(entry.plan, static_cast<int>(i), world_.rank()))
       if (item.purpose == Purpose::update) entry.of_update += item.traffic;

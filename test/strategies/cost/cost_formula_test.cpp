@@ -146,14 +146,17 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
     expect_seconds(cost.parts.update, plain.after_sums(), what + ": update");
   MemoryPeak memory;
   Index bytes = 0;
+  double sent = 0;
   for (const Grid& grid : plan.grids)
     for (const int rank : representatives(grid)) {
       if (const MemoryPeak peak = peak_memory(plan, grid.first_rank() + rank); peak.total > memory.total) memory = peak;
-      bytes = std::max(bytes, rank_traffic(plan, grid.first_rank() + rank).bytes);
+      bytes = std::max(bytes, rank_traffic(plan, grid.first_rank() + rank).counted.bytes);
+      sent = std::max(sent, rank_traffic(plan, grid.first_rank() + rank).sent);
     }
   EXPECT_EQ(cost.memory.total, memory.total) << what;
   EXPECT_EQ(cost.memory.each, memory.each) << what;
   EXPECT_EQ(cost.traffic.bytes, bytes) << what;
+  EXPECT_DOUBLE_EQ(cost.sent, sent) << what;
 }
 
 TEST(CostFormulas, HaveOnePriceForEqualLayersThatShareABinding) {

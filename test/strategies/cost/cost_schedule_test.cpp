@@ -71,12 +71,41 @@ TEST(CostOfSchedules, AStepIsSimulated) {
       ASSERT_EQ(cost.transfers.size(), 1U);
       expect_seconds(cost.transfers[0], transfer);
       const ScheduleTimes times = by_hand(cost, transfer * (1 - overlap) / 2, transfer * overlap);
-      expect_seconds(cost.seconds, simulate(plan.schedule, graph_of(plan), times).makespan, kind);
-      expect_seconds(cost.parts.transfers, 2 * 4 * transfer * (1 - overlap) / 2,
-                     "four microbatches, output and gradient");
+      const double whole = simulate(plan.schedule, graph_of(plan), times).makespan;
+      const Simulation at_once =
+          simulate(plan.schedule, graph_of(plan), by_hand(cost, transfer * (1 - overlap) / 2, 0));
+      expect_seconds(cost.seconds, whole, kind);
+      expect_seconds(cost.parts.transfers, 2 * 4 * transfer * (1 - overlap) / 2 + whole - at_once.makespan,
+                     "four microbatches, output and gradient, and what waits for them");
+      EXPECT_NEAR(cost.bubble_rate, at_once.bubble_rate(), 1e-9) << kind;
       expect_whole(cost, kind);
     }
   }
+}
+
+// More microbatches would not help against a slow link, so what it delays is no bubble.
+TEST(CostOfSchedules, ASlowLinkIsNoBubble) {
+  Machine fast = round_machine(1), slow = round_machine(1);
+  fast.levels[0].latency = {1e-12, ""};
+  fast.levels[0].bandwidth = {1e18, ""};
+  slow.levels[0].latency = {1000 * us, ""};
+  const Plan plan = bound(two_convolutions(), two_stages("1f1b", 4), 4);
+  const Cost of_fast = estimate(plan, fast), of_slow = estimate(plan, slow);
+  EXPECT_GT(of_slow.seconds, 5 * of_fast.seconds);
+  EXPECT_LE(of_slow.parts.bubble, of_fast.parts.bubble * (1 + 1e-9));
+  EXPECT_GT(of_slow.parts.transfers, 0.5 * of_slow.seconds);
+}
+
+// The sums of b hide behind the backward of a, as far as the link lets them.
+TEST(CostOfSchedules, WhatIsHiddenIsNoPartOfAStep) {
+  Strategy strategy = all_as("data=2", "N@data");
+  strategy.bucket_bytes(64);
+  const Plan plan = bound(two_convolutions(), strategy, 2);
+  const Cost none = estimate(plan, round_machine(0)), all = estimate(plan, round_machine(1));
+  EXPECT_EQ(none.parts.hidden, 0);
+  EXPECT_GT(all.parts.hidden, 0);
+  expect_seconds(all.parts.hidden + all.parts.grad_reduce, none.parts.grad_reduce);
+  expect_whole(all, "hidden seconds are left out");
 }
 
 TEST(CostOfSchedules, AStageWaitsForTheOthers) {

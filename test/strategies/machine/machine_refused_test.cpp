@@ -132,6 +132,27 @@ TEST(Machine, RefusesCurvesThatAreNone) {
             "m.toml, line 26, column 10: time of 0 us; it must be 1 ns to 1000 s");
 }
 
+TEST(Machine, RefusesTypesThatAreNone) {
+  const auto types = [](const std::string& table) {
+    return refusal_of("arithmetic = { \"Tflop/s\" = 15.7, from = \"c\" }", "arithmetic = " + table);
+  };
+  const std::string f32 = "f32 = { \"Tflop/s\" = 1, from = \"x\" }";
+  EXPECT_EQ(types("{ " + f32 + " }"), "");
+  EXPECT_EQ(types("{ " + f32 + ", fp16 = { \"Tflop/s\" = 1, from = \"x\" } }"),
+            "m.toml, line 4, column 53: [arithmetic] has no key 'fp16' (did you mean 'f16'?); it has 'f64', 'f32', "
+            "'tf32', 'bf16', 'f16', 'f32-uses'");
+  EXPECT_EQ(types("{ f32 = { \"Tflop/s\" = 1 } }"),
+            "m.toml, line 4, column 22: f32 lacks its source; add from = \"a document and its year, or measured: ..., "
+            "or assumed: ...\"");
+  EXPECT_EQ(types("{ " + f32 + ", f32-uses = \"tf32\" }"),
+            "m.toml, line 4, column 64: f32-uses names tf32, of which [arithmetic] does not give the peak");
+  EXPECT_EQ(types("{ " + f32 + ", f32-uses = \"f16\" }"),
+            "m.toml, line 4, column 64: f32-uses must be \"f32\" or \"tf32\", not \"f16\"");
+  EXPECT_EQ(refusal_of("share = [0.1, 0.9]", "share = [0.1, 0.9]\nwidth = 64"),
+            "m.toml, line 13, column 9: width needs its unit and its source; write width = { elements = 64, from = "
+            "\"...\" }");
+}
+
 TEST(Machine, RefusesVerbsThatAreNone) {
   EXPECT_EQ(
       refusal_of("verb = \"all_reduce\"", "verb = \"allreduce\""),
@@ -144,6 +165,8 @@ TEST(Machine, RefusesVerbsThatAreNone) {
             "m.toml, line 24, column 9: [[level.verb]] needs ranks = a whole number, 2 to 4");
   EXPECT_EQ(refusal_of("ranks = 2\nB", "ranks = 1\nB"),
             "m.toml, line 24, column 9: [[level.verb]] needs ranks = a whole number, 2 to 4");
+  EXPECT_EQ(refusal_of("ranks = 2\nB", "ranks = 2\ninside = 2\nB"),
+            "m.toml, line 25, column 10: [[level.verb]] needs inside = a whole number, 1 to 1");
   const std::string again = "[[level.verb]]\nverb = \"all_reduce\"\nranks = 2\nB = [1]\nus = [1]\nfrom = \"x\"\n";
   EXPECT_EQ(refusal_of("\n[[level]]\nname = \"network\"", again + "\n[[level]]\nname = \"network\""),
             "m.toml, line 28, column 1: 'all_reduce' of 2 ranks appears twice in the level 'node'");

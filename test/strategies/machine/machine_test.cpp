@@ -35,6 +35,7 @@ void expect_same(const Level& a, const Level& b) {
   expect_same(a.links, b.links, "links of " + a.name);
   expect_same(a.fan_out, b.fan_out, "fan-out of " + a.name);
   expect_same(a.overlap, b.overlap, "overlap of " + a.name);
+  expect_same(a.reduction, b.reduction, "reduction of " + a.name);
   ASSERT_EQ(a.verbs.size(), b.verbs.size()) << a.name;
   for (const auto& [of, curve] : a.verbs) {
     ASSERT_TRUE(b.verbs.contains(of)) << a.name;
@@ -129,6 +130,34 @@ TEST(Machine, ReadsEverything) {
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
 }
 
+// A table of types instead of one number for all.
+TEST(Machine, ReadsAPeakForEachType) {
+  const std::string one = "arithmetic = { \"Tflop/s\" = 15.7, from = \"c\" }";
+  const std::string table = replaced(one, "");
+  const std::string types =
+      "[arithmetic]\nf64 = { \"Tflop/s\" = 7.8, from = \"p\" }\nf32 = { \"Tflop/s\" = 15.7, from = \"q\" }\n"
+      "tf32 = { \"Tflop/s\" = 60, from = \"r\" }\nf32-uses = \"tf32\"\n"
+      "[efficiency.conv.f16]\nGflop = [2]\nshare = [0.7]\nfrom = \"s\"\n";
+  const Machine machine = Machine::parse(table + types, "m.toml");
+  EXPECT_EQ(machine.arithmetic.value, 0);
+  EXPECT_EQ(machine.peak(KernelKind::conv, DType::f64).value, 7.8e12);
+  EXPECT_EQ(machine.peak(KernelKind::conv, DType::f32).value, 60e12);
+  EXPECT_EQ(machine.peak(KernelKind::others, DType::f32).source, "q");
+  EXPECT_EQ(machine.share(KernelKind::conv, DType::f16)->points.front().second, 0.7);
+  EXPECT_EQ(machine.share(KernelKind::conv, DType::f32)->points.front().second, 0.1);
+  expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+  const Machine plain = Machine::parse(machine_text, "m.toml");
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    EXPECT_EQ(plain.peak(KernelKind::conv, dtype).value, 15.7e12) << "one number is for all types";
+}
+
+TEST(Machine, CurvesAreOfRanksInAUnit) {
+  Machine machine = Machine::parse(machine_text, "m.toml");
+  machine.levels[1].verbs[{Verb::all_reduce, 8, 4}] = {{{1, 1e-6}}, "all ranks of two nodes"};
+  machine.levels[1].verbs[{Verb::all_reduce, 8, 1}] = {{{1, 2e-6}}, "one rank of each node"};
+  expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
+}
+
 TEST(Machine, PrintsTheShortestUnits) {
   EXPECT_EQ(Machine::parse(machine_text, "m.toml").print(), R"(name = "cluster"
 memory = { GB = 16, from = "a" }
@@ -178,6 +207,7 @@ TEST(Machine, PrintsValuesOfNoRoundUnit) {
   machine.kernel = {1.0 / 3e5, "measured: \t'c'"};
   machine.levels[0].latency.value = 1.2345678901234567e-6;
   machine.levels[0].bandwidth.value = std::nextafter(4e9, 0);
+  machine.levels[0].reduction = {3e9, "printed"};
   machine.levels[0].verbs[{Verb::exchange, 2}] = {{{1, 1.1e-6}, {12345, 1 / 3e4}, {1e6, 1e-3}}, "measured: here"};
   expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
   // Numbers next to round ones; some become the round numbers when scaled.

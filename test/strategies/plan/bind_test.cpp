@@ -60,7 +60,7 @@ bool moves_nothing(const LayerPlan& layer) {
 
 TEST(Bind, SerialPlanMovesNothing) {
   const Bound b("", nullptr);
-  EXPECT_EQ(rank_traffic(b.plan, 0), Traffic{});
+  EXPECT_EQ(rank_traffic(b.plan, 0).counted, Traffic{});
   EXPECT_TRUE(b.plan.axis_sets().empty());
   EXPECT_EQ(b.plan.schedule.print(), "0F0 0B0 0reduce 0step\n");
   for (const auto& layer : b.plan.layers) {
@@ -321,7 +321,7 @@ TEST(Bind, FourThousandRanks) {
   // rank 0 owns 4 rows and 4 columns of 4 samples, at a corner: two sides and a diagonal neighbor
   EXPECT_EQ(b.traffic("conv1", 0),
             fmt::format("halo x exchange 3/{}, dw all_reduce 1/{}", (4 + 4 + 1) * 4 * 4, (288 + 18432) * 4));
-  EXPECT_GT(rank_traffic(b.plan, 0).bytes, 0);
+  EXPECT_GT(rank_traffic(b.plan, 0).counted.bytes, 0);
   EXPECT_LE(b["pool2"]->y.owned(4095).volume(), 0) << "with 7 rows on 8 ranks, the last rank has none";
 }
 

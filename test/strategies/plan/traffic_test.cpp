@@ -79,22 +79,34 @@ TEST(Traffic, TwoStagesSendEachMicrobatch) {
     EXPECT_EQ(print(layer_traffic(plan, loss, rank)), "loss to all stages all_reduce 1/16");
   EXPECT_EQ(print(microbatch_traffic(plan, a, 0)), "y to stage 1 exchange 1/2048");
   EXPECT_EQ(print(microbatch_traffic(plan, a, 0, true)), "y to stage 1 exchange 1/1024");
-  EXPECT_EQ(rank_traffic(plan, 0), (Traffic{5, 6144 + 16}));
-  EXPECT_EQ(rank_traffic(plan, 1), (Traffic{5, 6144 + 16}));
+  EXPECT_EQ(rank_traffic(plan, 0).counted, (Traffic{5, 6144 + 16}));
+  EXPECT_EQ(rank_traffic(plan, 1).counted, (Traffic{5, 6144 + 16}));
+}
+
+// 320 elements of 4 bytes. An all-reduce among four ranks sends each byte there and back, but for the rank's own quarter.
+// A sharded optimizer sums in the first half of that, and gathers weights in the second. The loss has 16 bytes.
+TEST(Traffic, OfAShardedOptimizerLeavesARankLikeThatOfASum) {
+  Strategy strategy = all_as("data=4", "N@data");
+  EXPECT_DOUBLE_EQ(rank_traffic(bound(two_convolutions(), strategy, 4), 0).sent, 2 * 3. / 4 * (1280 + 16));
+  strategy.optimizer_state(Strategy::OptimizerState::sharded);
+  const RankTraffic sharded = rank_traffic(bound(two_convolutions(), strategy, 4), 0);
+  EXPECT_EQ(sharded.counted, (Traffic{3, 2 * 1280 + 16}));
+  EXPECT_DOUBLE_EQ(sharded.sent, 2 * 3. / 4 * (1280 + 16));
 }
 
 TEST(Traffic, SplitBackwardSendsTheSame) {
   for (const int rank : {0, 1}) {
     const Plan whole = bound(two_convolutions(), two_groups("1f1b", 4), 6);
     const Plan split = bound(two_convolutions(), two_groups("zb-h1", 4), 6);
-    EXPECT_EQ(rank_traffic(whole, rank), rank_traffic(split, rank));
+    EXPECT_EQ(rank_traffic(whole, rank).counted, rank_traffic(split, rank).counted);
+    EXPECT_EQ(rank_traffic(whole, rank).sent, rank_traffic(split, rank).sent);
   }
 }
 
 TEST(Traffic, EvaluationSendsNoGradients) {
   const Plan plan = bound(two_convolutions(), two_groups("gpipe", 2), 4, false);
-  EXPECT_EQ(rank_traffic(plan, 0), (Traffic{3, 4096 + 16}));
-  EXPECT_EQ(rank_traffic(plan, 1), (Traffic{1, 16}));
+  EXPECT_EQ(rank_traffic(plan, 0).counted, (Traffic{3, 4096 + 16}));
+  EXPECT_EQ(rank_traffic(plan, 1).counted, (Traffic{1, 16}));
 }
 
 // Each rank runs both groups, one in each replica, and adds the gradients of both: 128 and 192 elements.
@@ -103,7 +115,7 @@ TEST(Traffic, ReplicasAddTheirGradients) {
   for (const int rank : {0, 1}) {
     EXPECT_EQ(print(step_traffic(plan, a, rank)), "dw of both replicas all_reduce 1/512");
     EXPECT_EQ(print(step_traffic(plan, b, rank)), "dw of both replicas all_reduce 1/768");
-    EXPECT_EQ(rank_traffic(plan, rank), (Traffic{1 + 1 + 2 + 1, 2048 + 2048 + 512 + 768 + 16})) << "y, dy, dw, loss";
+    EXPECT_EQ(rank_traffic(plan, rank).counted, (Traffic{1 + 1 + 2 + 1, 2048 + 2048 + 512 + 768 + 16})) << "y, dy, dw, loss";
   }
   EXPECT_EQ(layer_traffic(plan, a, 0).back().op.kind, StepOp::Kind::add_replicas);
 }

@@ -40,10 +40,11 @@ struct LayerCost {
 /// The seconds of a step by cause, on the stage with the most work.
 struct CostParts {
   PassCost passes;         ///< sum over all microbatches
-  double transfers = 0;    ///< between stages; only the part that keeps the rank busy
+  double transfers = 0;    ///< between stages: the part that keeps the rank busy, and what the step waits for others
   double grad_reduce = 0;  ///< gradient sums that no computation hides
   double update = 0;       ///< weight update
-  double bubble = 0;       ///< waiting for other stages
+  double bubble = 0;       ///< waiting for other stages, if transfers took no time
+  double hidden = 0;       ///< halos and gradient sums that computation hides; not part of total()
   double total() const { return passes.total() + transfers + grad_reduce + update + bubble; }
 };
 
@@ -59,7 +60,9 @@ struct Cost : StepCost {
   std::vector<LayerCost> layers;
   std::vector<double> transfers;  ///< seconds of one microbatch between stages, by edge of graph_of(plan)
   Simulation simulation;          ///< the schedule, simulated with these times
-  Traffic traffic;                ///< per step, of the rank that sends the most bytes
+  double bubble_rate = 0;         ///< Simulation::bubble_rate() if transfers took no time
+  Traffic traffic;                ///< per step, of the rank that sends the most bytes, as Traffic counts them
+  double sent = 0;                ///< bytes per step that leave the rank that sends the most (sent_bytes)
   MemoryPeak memory;              ///< of the rank that needs the most memory
   int memory_rank = 0;            ///< world rank with this memory peak; the lowest if several have it
   double samples_per_second = 0;

@@ -70,10 +70,19 @@ struct PlannedTraffic {
 /// (StepProgram). Items of full microbatches come first, then those of remainder microbatches, of a second replica, and
 /// those of once per step; each part is in the order of execution. Items without messages are left out.
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank);
-/// Returns the sum of layer_traffic() over all layers.
-Traffic rank_traffic(const Plan& plan, int rank);
+/// Returns the bytes that leave a rank in one communication: those of an exchange, and of a collective what the
+/// algorithms with the fewest bytes send. With n bytes among p ranks these are 2 (p-1)/p n for an all-reduce, and
+/// (p-1)/p n for the others (Thakur, Rabenseifner, Gropp 2005).
+double sent_bytes(const Plan& plan, const PlannedTraffic& item, int rank);
+
+/// What a rank sends in a step.
+struct RankTraffic {
+  Traffic counted;  ///< the sum of layer_traffic() over all layers
+  double sent = 0;  ///< the sum of sent_bytes()
+};
+RankTraffic rank_traffic(const Plan& plan, int rank);
 /// Returns rank_traffic(plan, rank) with the operations of the rank's stage, which all its ranks share.
-Traffic rank_traffic(const StepProgram& program, int rank);
+RankTraffic rank_traffic(const StepProgram& program, int rank);
 /// Returns the part of layer_traffic() of one microbatch in the first replica. The microbatch has the larger size or,
 /// with `of_remainder`, the smaller one.
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false);

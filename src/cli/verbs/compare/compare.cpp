@@ -123,20 +123,26 @@ class Comparison {
   Communicator* world_;
 };
 
+/// Prints a number per second with at least three digits: large samples may take seconds each.
+std::string print_rate(double per_second) {
+  return per_second < 100 ? fmt::format("{:.3g}", per_second) : fmt::format("{:.0f}", per_second);
+}
+
 void print_head(std::size_t width, bool ran) {
-  fmt::print("{:<{}}  {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>6} {:>9} {:>9}", "strategy", width, "ranks",
-             "ms/step", "compute", "comm.", "gradients", "update", "bubble", "samples/s", "effic.", "MiB sent",
-             "MiB held");
+  fmt::print("{:<{}}  {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>6} {:>9} {:>9}", "strategy", width,
+             "ranks", "ms/step", "compute", "comm.", "gradients", "update", "bubble", "(hidden)", "samples/s", "effic.",
+             "MiB sent", "MiB held");
   fmt::print("{}\n", ran ? fmt::format(" {:>10} {:>7} {:>7}", "measured", "spread", "error") : "");
 }
 
 void print_row(const Compared& one, std::size_t width) {
   const auto& p = one.cost.parts;
   fmt::print(
-      "{:<{}}  {:>5} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>10.0f} {:>5.0f}% {:>9.1f} {:>9.1f}",
+      "{:<{}}  {:>5} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>8.3f} {:>10} {:>5.0f}% {:>9.1f} "
+      "{:>9.1f}",
       one.name, width, one.plan.ranks(), one.cost.seconds * ms, p.passes.compute * ms,
-      (p.passes.communication() + p.transfers) * ms, p.grad_reduce * ms, p.update * ms, p.bubble * ms,
-      one.cost.samples_per_second, 100 * one.efficiency, static_cast<double>(one.cost.traffic.bytes) / mib,
+      (p.passes.communication() + p.transfers) * ms, p.grad_reduce * ms, p.update * ms, p.bubble * ms, p.hidden * ms,
+      print_rate(one.cost.samples_per_second), 100 * one.efficiency, one.cost.sent / mib,
       static_cast<double>(one.cost.memory.total) / mib);
   if (one.measured)
     fmt::print(" {:>10.3f} {:>6.1f}% {:>+6.1f}%", one.measured->median * ms, 100 * one.measured->spread,

@@ -99,9 +99,11 @@ Json to_json(const Options& options, const MachineFiles& files, const std::vecto
              {"parts", parts},
              {"images_per_second", one.cost.samples_per_second},
              {"efficiency", one.efficiency},
-             {"bubble_rate", one.cost.simulation.bubble_rate()},
+             {"bubble_rate", one.cost.bubble_rate},
+             {"hidden", one.cost.parts.hidden},
              {"messages", one.cost.traffic.messages},
              {"bytes", one.cost.traffic.bytes},
+             {"sent", one.cost.sent},
              {"memory", memory_of(one.held, limit)}};
     if (!one.fits()) row["remedies"] = remedies_of(one.remedies);
     if (one.measured) {

@@ -236,7 +236,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   for (auto& note : idle_axis_notes(plan)) notes.push_back(std::move(note));
   print_head(plan, schedule, notes, options);
   print_layers(plan, options);
-  const Traffic traffic = rank_traffic(plan, options.rank);
+  const Traffic traffic = rank_traffic(plan, options.rank).counted;
   fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
              print_bytes(traffic.bytes), traffic.bytes, options.rank);
   const MemoryPeak memory = peak_memory(plan, options.rank);

@@ -175,8 +175,8 @@ int plan(const Options& options, const ModelFactory& factory) {
     const auto& [strategy, cost] = found[i];
     write_text("--out", path, strategy.print());
     fmt::print("{:<24} {:>10.3f} {:>10.0f} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
-               cost.samples_per_second, static_cast<double>(cost.memory.total) / (1 << 20),
-               static_cast<double>(cost.traffic.bytes) / (1 << 20), describe(strategy));
+               cost.samples_per_second, static_cast<double>(cost.memory.total) / (1 << 20), cost.sent / (1 << 20),
+               describe(strategy));
   }
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
   return 0;
