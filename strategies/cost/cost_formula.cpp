@@ -274,9 +274,9 @@ class CostFormula::Parts {
     return priced;
   }
 
-  /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The gradient sums of a bucket start when the backward pass of the last microbatch
-  /// has completed it, and they travel one after the other. The part that cannot overlap with computation delays the
-  /// backward pass.
+  /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The gradient sums of a
+  /// bucket start when the backward pass of the last microbatch has completed it, and they travel one after the other.
+  /// The part that cannot overlap with computation delays the backward pass.
   std::pair<GroupTimes, double> times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
     GroupTimes times{0, 0, 0, 0, 0};
     double now = 0, link_free = 0, overlapped = 0;

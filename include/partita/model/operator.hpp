@@ -100,8 +100,8 @@ struct Kept {
 };
 
 /// How often the kernels of a layer move its tensors through memory. A forward reads its inputs x times and passes over
-/// its output y times; a backward likewise, dx and dy times, with tensors as large as the inputs and the output. Weights
-/// pass once each time.
+/// its output y times. A backward likewise passes dx times over tensors as large as the inputs, and dy times over
+/// tensors as large as the output. Weights pass once each time.
 struct MemoryPasses {
   double x = 1, y = 1;    ///< of the forward pass
   double dx = 1, dy = 1;  ///< of the backward pass

@@ -47,9 +47,17 @@ void note_kernels(const MeasureOptions& how, DType dtype) {
     fmt::print(stderr, "note: kernels are chosen by rule, without measuring: {}\n", why);
 }
 
+void add_note(MachineFiles& files, const std::string& note) { files.note += (files.note.empty() ? "" : "; ") + note; }
+
 MachineFiles load_machine(const Options& options) {
   if (options.machine.empty()) return {default_machine(), {}, ""};
   MachineFiles files{Machine::load(options.machine), {}, ""};
+  const DType dtype = options.trainer.dtype;
+  if (files.machine.peaks.empty() && dtype != DType::f32)
+    add_note(files,
+             fmt::format("{} gives one number for the arithmetic of all types, which is used for {}; give [arithmetic] "
+                         "with a peak for each type to tell them apart",
+                         options.machine, name(dtype)));
   const std::string path = times_path(options.machine);
   if (std::error_code error; !std::filesystem::exists(path, error)) return files;
   KernelTimes times = KernelTimes::parse(read_text("--machine", path), path);
@@ -57,8 +65,8 @@ MachineFiles load_machine(const Options& options) {
   if (times.where() == files.machine.name)
     files.times = std::move(times);
   else
-    files.note = fmt::format("{} is not used: its times come from \"{}\", but the machine is \"{}\"", path,
-                             times.where(), files.machine.name);
+    add_note(files, fmt::format("{} is not used: its times come from \"{}\", but the machine is \"{}\"", path,
+                                times.where(), files.machine.name));
   return files;
 }
 

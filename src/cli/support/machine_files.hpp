@@ -12,8 +12,10 @@ namespace partita::cli {
 struct MachineFiles {
   Machine machine;
   KernelTimes times;
-  std::string note;  ///< why existing times are not used; "" if they are used or do not exist
+  std::string note;  ///< what to know of them: existing times that are not used, one peak for all types; "" if nothing
 };
+/// Adds a note.
+void add_note(MachineFiles& files, const std::string& note);
 
 /// The path of the kernel times that belong to a machine file.
 std::string times_path(const std::string& machine);

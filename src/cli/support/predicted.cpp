@@ -6,11 +6,14 @@
 
 namespace partita::cli {
 
-std::optional<double> predicted_seconds(const Model& model, const Strategy& strategy, const Options& options) {
+std::optional<PredictedStep> predicted_step(const Model& model, const Strategy& strategy, const Options& options) {
   if (options.machine.empty()) return std::nullopt;
   const MachineFiles files = load_machine(options);
   const Plan plan = bind(model, with_stages_placed(options, model, strategy, files), make_workload(options));
-  return estimate(plan, files.machine, files.times).seconds;
+  const Cost cost = estimate(plan, files.machine, files.times);
+  PredictedStep step{cost.seconds, 0, static_cast<int>(cost.layers.size())};
+  for (const LayerCost& layer : cost.layers) step.measured_layers += layer.measured ? 1 : 0;
+  return step;
 }
 
 }  // namespace partita::cli

@@ -4,6 +4,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 
 #include "test/strategies/cost/plain_collective.hpp"
+#include "test/strategies/cost/plain_kernel.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -74,14 +75,6 @@ class PlainPrice {
     return most;
   }
 
-  static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
-  static bool is_conv(const LayerPlan& layer) {
-    return dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr ||
-           dynamic_cast<const ConvTransposeOperator*>(layer.op.get()) != nullptr;
-  }
-  static bool is_pool(const LayerPlan& layer) { return dynamic_cast<const PoolOperator*>(layer.op.get()) != nullptr; }
-  static bool is_product(const LayerPlan& layer) { return !layer->at.products.empty(); }
-
   /// What one rank of a layer's grid computes and communicates.
   struct RankPrice {
     const PlainPrice& price;
@@ -92,6 +85,10 @@ class PlainPrice {
     const Plan& plan() const { return price.plan_; }
     double element() const { return static_cast<double>(size_of(plan().workload.dtype)); }
     double master() const { return static_cast<double>(size_of(master_dtype(plan().workload.dtype))); }
+
+    double kernel_seconds(bool backward) const {
+      return PlainKernel{plan(), price.machine_}.seconds(layer, rank, backward);
+    }
 
     double all_passes() const {
       const bool training = plan().workload.training, again = training && layer.recompute;
@@ -105,11 +102,11 @@ class PlainPrice {
     /// Inputs and halos, the layer's work, its output. A convolution or a pooling computes what needs no halo while
     /// that travels.
     double forward() const {
-      const double compute = layer.inputs.empty() ? 0 : price.kernel(layer, rank);
+      const double compute = layer.inputs.empty() ? 0 : kernel_seconds(false);
       double seconds = compute;
       for (const auto& input : layer->redistribute_input) seconds += steps(input);
       if (layer->at.x_halo) {
-        const bool ahead = dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr || is_pool(layer);
+        const bool ahead = dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr || PlainKernel::is_pool(layer);
         seconds += exposed(halo(*layer->at.x_halo, false), ahead ? compute : 0);
       }
       return seconds + collectives(Collective::When::forward) + product(0) + steps(layer->redistribute_output);
@@ -119,14 +116,15 @@ class PlainPrice {
     /// Other layers form what gradients of weights they have with dx. A pooling computes the border's gradients first,
     /// which go back while it computes the rest.
     double backward() const {
-      const bool contracts = is_product(layer) || is_conv(layer), dx = layer.needs_any_dx(), dw = layer.trains();
-      const double once = price.kernel(layer, rank, true);
+      const bool contracts = PlainKernel::is_product(layer) || PlainKernel::is_conv(layer), dx = layer.needs_any_dx(),
+                 dw = layer.trains();
+      const double once = kernel_seconds(true);
       const double data = dx || (dw && !contracts) ? once : 0, filter = dw && contracts ? once : 0;
       double seconds = data + filter + steps(layer->redistribute_dy);
       if (dx && layer->at.dy_halo)
         seconds += exposed(halo(*layer->at.dy_halo, false), price.in_halves() ? 0 : filter);
       else if (dx && layer->at.x_halo)
-        seconds += exposed(halo(*layer->at.x_halo, true), is_pool(layer) ? data : 0);
+        seconds += exposed(halo(*layer->at.x_halo, true), PlainKernel::is_pool(layer) ? data : 0);
       seconds += collectives(Collective::When::backward) + product(2);
       if (dx) seconds += product(1);
       for (std::size_t i = 0; i < layer->redistribute_dx.size(); ++i)
@@ -145,8 +143,9 @@ class PlainPrice {
         if (step.verb == Verb::exchange)
           seconds += exchange(plan_transfer(step.from, step.to, rank), false).seconds;
         else if (step.verb != Verb::none)  // the full vector: what is summed, or what is gathered
-          seconds += collective(step.verb, step.axes,
-                                volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element());
+          seconds +=
+              collective(step.verb, step.axes,
+                         PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element());
       }
       return seconds;
     }
@@ -225,8 +224,9 @@ class PlainPrice {
       double seconds = 0;
       for (const auto& each : layer->at.collectives)
         if (each.when == when)
-          seconds += collective(Verb::all_reduce, each.axes,
-                                volume(each.layout, rank) * static_cast<double>(each.factor) * sizeof(double));
+          seconds +=
+              collective(Verb::all_reduce, each.axes,
+                         PlainKernel::volume(each.layout, rank) * static_cast<double>(each.factor) * sizeof(double));
       return seconds;
     }
 
@@ -274,7 +274,7 @@ class PlainPrice {
       double all = 0;
       for (const auto& [of, weight] : bucket.entries) {
         const Layout& w = plan().layers[static_cast<std::size_t>(of)]->at.w[static_cast<std::size_t>(weight)];
-        all += std::ceil(volume(w, rank) / bucket_alignment) * bucket_alignment;
+        all += std::ceil(PlainKernel::volume(w, rank) / bucket_alignment) * bucket_alignment;
       }
       return all;
     }
@@ -329,87 +329,6 @@ class PlainPrice {
       for (const Action& action : actions)
         if (action.kind == Action::Kind::backward_filter) return true;
     return false;
-  }
-
-  /// A kernel's launch and its operations, or its bytes if these take longer.
-  double kernel(const LayerPlan& layer, int rank, bool backward = false) const {
-    double x = 0, w = 0, y = volume(layer->at.y, rank);
-    for (const auto& each : layer->at.x) x += volume(each, rank);
-    for (const auto& each : layer->at.w) w += volume(each, rank);
-    if (is_norm(layer) && (plan_.workload.training || is_group_norm(layer))) {
-      // read x, then read x and write y; read x and dy, then read x and dy and write dx
-      x *= backward ? 3 : 2;
-      y *= backward ? 2 : 1;
-    } else if (dynamic_cast<const ActivationOperator*>(layer.op.get()) != nullptr && backward) {
-      y *= 2;  // dy, and y or the x that it was computed from
-    }
-    const double operations = flops(layer, rank);
-    auto found = machine_.efficiency.find(is_product(layer) ? KernelKind::product
-                                          : is_conv(layer)  ? KernelKind::conv
-                                                            : KernelKind::others);
-    if (found == machine_.efficiency.end()) found = machine_.efficiency.find(KernelKind::others);
-    double share = 1;
-    if (found != machine_.efficiency.end()) {
-      share = found->second.curve.at(operations);
-      if (is_product(layer) || is_conv(layer))
-        share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
-    }
-    const double bytes = (x + w + y) * static_cast<double>(size_of(plan_.workload.dtype));
-    return machine_.kernel.value +
-           std::max(operations / (machine_.arithmetic.value * share), bytes / machine_.memory_bandwidth.value);
-  }
-
-  static bool is_group_norm(const LayerPlan& layer) {
-    return dynamic_cast<const GroupNormOperator*>(layer.op.get()) != nullptr;
-  }
-  static bool is_norm(const LayerPlan& layer) {
-    return is_group_norm(layer) || dynamic_cast<const BatchNormOperator*>(layer.op.get()) != nullptr;
-  }
-
-  /// The smallest side of the blocks that a rank multiplies. A convolution multiplies its filters by the windows of x.
-  static double narrowest(const LayerPlan& layer, int rank) {
-    double sides[3];
-    if (is_product(layer)) {
-      const ProductPlan& p = layer->at.products[0];
-      const double a = volume(p.a_used, rank), b = volume(p.b_used, rank), c = volume(p.c_made, rank);
-      sides[0] = std::sqrt(a * c / b);
-      sides[1] = std::sqrt(b * c / a);
-      sides[2] = std::sqrt(a * b / c);
-    } else {
-      const Box y = layer->at.y.owned(rank);
-      const auto filters = static_cast<double>(layer->at.w[0].owned(rank).extent(0));
-      sides[0] = filters;
-      sides[1] = volume(layer->at.w[0], rank) / filters;
-      sides[2] = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
-    }
-    double least = std::numeric_limits<double>::infinity();
-    for (const double side : sides) least = std::isnan(side) ? 1 : std::max(1., std::min(least, side));
-    return least;
-  }
-
-  static double flops(const LayerPlan& layer, int rank) {
-    if (is_product(layer)) {
-      const ProductPlan& p = layer->at.products[0];
-      return 2 * std::sqrt(volume(p.a_used, rank) * volume(p.b_used, rank) * volume(p.c_made, rank));
-    }
-    const Box y = layer->at.y.owned(rank);
-    if (y.empty()) return 0;
-    if (is_conv(layer)) {  // all of its operations, by the share of the weights and of the places
-      const double places = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
-      const double all = static_cast<double>(layer->shape.volume()) / static_cast<double>(layer->shape['C']);
-      return layer.op->flops(layer->input_shapes, layer->shape) * places / all * volume(layer->at.w[0], rank) /
-             static_cast<double>(layer->weights[0].shape.volume());
-    }
-    std::vector<Shape> inputs;
-    for (const auto& x : layer->at.x) inputs.push_back(local(x, rank));
-    return layer.op->flops(inputs, local(layer->at.y, rank));
-  }
-
-  static Shape local(const Layout& layout, int rank) {
-    Shape shape;
-    for (int d = 0; d < layout.shape().dims(); ++d)
-      shape.push_back({layout.shape().name(d), layout.owned(rank).extent(d)});
-    return shape;
   }
 
   const Level& level(int number) const { return machine_.levels[static_cast<std::size_t>(number)]; }

@@ -83,8 +83,9 @@ TEST(Traffic, TwoStagesSendEachMicrobatch) {
   EXPECT_EQ(rank_traffic(plan, 1).counted, (Traffic{5, 6144 + 16}));
 }
 
-// 320 elements of 4 bytes. An all-reduce among four ranks sends each byte there and back, but for the rank's own quarter.
-// A sharded optimizer sums in the first half of that, and gathers weights in the second. The loss has 16 bytes.
+// 320 elements of 4 bytes. An all-reduce among four ranks sends each byte there and back, but for the rank's own
+// quarter. A sharded optimizer sums in the first half of that, and gathers weights in the second. The loss has 16
+// bytes.
 TEST(Traffic, OfAShardedOptimizerLeavesARankLikeThatOfASum) {
   Strategy strategy = all_as("data=4", "N@data");
   EXPECT_DOUBLE_EQ(rank_traffic(bound(two_convolutions(), strategy, 4), 0).sent, 2 * 3. / 4 * (1280 + 16));
@@ -115,7 +116,8 @@ TEST(Traffic, ReplicasAddTheirGradients) {
   for (const int rank : {0, 1}) {
     EXPECT_EQ(print(step_traffic(plan, a, rank)), "dw of both replicas all_reduce 1/512");
     EXPECT_EQ(print(step_traffic(plan, b, rank)), "dw of both replicas all_reduce 1/768");
-    EXPECT_EQ(rank_traffic(plan, rank).counted, (Traffic{1 + 1 + 2 + 1, 2048 + 2048 + 512 + 768 + 16})) << "y, dy, dw, loss";
+    EXPECT_EQ(rank_traffic(plan, rank).counted, (Traffic{1 + 1 + 2 + 1, 2048 + 2048 + 512 + 768 + 16}))
+        << "y, dy, dw, loss";
   }
   EXPECT_EQ(layer_traffic(plan, a, 0).back().op.kind, StepOp::Kind::add_replicas);
 }

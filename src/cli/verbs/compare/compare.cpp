@@ -5,7 +5,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "src/cli/support/compared.hpp"
-#include "src/cli/support/idle_axes.hpp"
+#include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
 #include "src/cli/verbs/compare/verdict.hpp"
@@ -222,7 +222,7 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
   fmt::print("\n");
   for (const auto& one : all) {
     if (one.plan.grids.size() > 1) print_groups(one);
-    for (const auto& note : idle_axis_notes(one.plan)) fmt::print("note     {}: {}\n", one.name, note);
+    for (const auto& note : plan_notes(one.plan)) fmt::print("note     {}: {}\n", one.name, note);
   }
 }
 

@@ -7,8 +7,8 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
-#include "src/cli/support/idle_axes.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
@@ -137,7 +137,9 @@ void print_layer(const Plan& plan, int index, const Options& options) {
   if (options.picture && layer->shape.has('H') && layer->shape.has('W')) fmt::print("{}", picture(layer->y, 'H', 'W'));
 }
 
-void print_layers(const Plan& plan, const Options& options) {
+/// Prints all layers, or the one that --why names.
+void print_layers(const Plan& plan, int asked, const Options& options) {
+  if (asked >= 0) return print_layer(plan, asked, options);
   for (int layer = 0, before = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
     const int group = plan.layers[static_cast<std::size_t>(layer)].group;
     if (plan.grids.size() > 1 && group != before)
@@ -233,9 +235,9 @@ int explain(const Options& options, const ModelFactory& factory) {
   const ScheduleReport schedule = examine(plan.schedule, graph_of(plan), unit_times);
   if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
   auto notes = microbatch_notes(strategy, plan);
-  for (auto& note : idle_axis_notes(plan)) notes.push_back(std::move(note));
+  for (auto& note : plan_notes(plan)) notes.push_back(std::move(note));
   print_head(plan, schedule, notes, options);
-  print_layers(plan, options);
+  print_layers(plan, asked, options);
   const Traffic traffic = rank_traffic(plan, options.rank).counted;
   fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
              print_bytes(traffic.bytes), traffic.bytes, options.rank);

@@ -145,9 +145,14 @@ class Experiment {
                 .repeats = options_.repeats,
                 .runs = {}};
     for (const auto& each : cases_) results_.run(wanted_.emplace_back(wanted(each)));
+    if (measured_layers_ < layers_)
+      fmt::print(stderr,
+                 "note: the predictions take {} of {} layers' times from measurements ({}), the others from the "
+                 "machine's rates; calibrate measures the layers of a model\n",
+                 measured_layers_, layers_, times_path(options_.train.machine));
   }
 
-  ScaleRun wanted(const ScaleCase& each) const {
+  ScaleRun wanted(const ScaleCase& each) {
     const Options options = options_for(each.ranks);
     ScaleRun run{.strategy = in_json(each.name),  // as in the file --out
                  .fingerprint = fmt::format("{:016x}", hash_text(each.strategy.print())),
@@ -157,7 +162,11 @@ class Experiment {
                  .predicted = std::nullopt,
                  .message = ""};
     try {
-      run.predicted = predicted_seconds(model_, each.strategy, options);
+      if (const auto step = predicted_step(model_, each.strategy, options)) {
+        run.predicted = step->seconds;
+        measured_layers_ += step->measured_layers;
+        layers_ += step->layers;
+      }
     } catch (const Error&) {  // the strategy cannot be bound; its run will report why
     }
     return run;
@@ -286,7 +295,8 @@ class Experiment {
   const ScaleOptions& options_;
   Model model_;
   std::vector<ScaleCase> cases_;
-  std::vector<ScaleRun> wanted_;  // the run of each case before anything is measured
+  std::vector<ScaleRun> wanted_;          // the run of each case before anything is measured
+  int measured_layers_ = 0, layers_ = 0;  // of all predictions: layers with measured kernel times, and all
   std::string program_;
   RunFolder folder_;
   ScaleResults results_;

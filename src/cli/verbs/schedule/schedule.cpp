@@ -43,7 +43,8 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
       "memory limit of a stage, in activations of one microbatch; zb-1p, zb-2p and zb-v are generated to fit it, other "
       "kinds are refused if they exceed it");
   add("filter-memory", po::value(&r.filter_memory)->value_name("A"),
-      "the part of these activations that is kept from the backward of the inputs to the backward of the weights");
+      "the part of these activations that is kept from the backward of the inputs to the backward of the weights; "
+      "default: 1 for zb-1p and zb-2p, which are generated to fit in memory, else 0");
   add("csv-in", po::value(&o.csv_in)->value_name("FILE"),
       "read the schedule from FILE, in the CSV format of PyTorch's pipelining");
   add("csv-out", po::value(&o.csv_out)->value_name("FILE"), "write the schedule to FILE in the same format");
@@ -137,6 +138,8 @@ int schedule(int argc, char** argv) {
     return 0;
   }
   o.request.kind = parse_schedule_kind(o.kind);
+  const bool fits_memory = o.request.kind == ScheduleKind::zb_1p || o.request.kind == ScheduleKind::zb_2p;
+  if (values.count("filter-memory") == 0 && fits_memory) o.request.filter_memory = kept_until_backward_filter;
   parse_times(o.times, o.request);
   check_numbers(o.request);
   const bool json_without_file = values.count("json") != 0 && o.json.empty();

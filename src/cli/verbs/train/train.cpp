@@ -3,8 +3,8 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "src/cli/support/idle_axes.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/profile.hpp"
 #include "src/cli/support/progress.hpp"
 #include "src/cli/support/schedule_report.hpp"
@@ -64,7 +64,7 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
     fmt::print("validation {} of {} samples are held out\n", setup.held_out->size(),
                setup.held_out->size() + setup.training->size());
   for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
-  for (const auto& note : idle_axis_notes(plan)) fmt::print("note       {}\n", note);
+  for (const auto& note : plan_notes(plan)) fmt::print("note       {}\n", note);
   std::fflush(stdout);  // so that the user sees that the run has begun
 }
 

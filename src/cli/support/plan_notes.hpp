@@ -1,0 +1,14 @@
+#pragma once
+
+#include "partita/strategies/plan/plan.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// Returns what a user would hardly want of a plan, a line each: axes of a stage over which nothing is sharded, so that
+/// all ranks along them do the same work; and a stage that recomputes everything for a single microbatch.
+std::vector<std::string> plan_notes(const Plan& plan);
+
+}  // namespace partita::cli

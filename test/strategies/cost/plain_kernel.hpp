@@ -1,0 +1,109 @@
+#pragma once
+
+#include "partita/model/operators.hpp"
+#include "partita/strategies/machine/machine.hpp"
+#include "partita/strategies/plan/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace partita::test {
+
+/// A second opinion on what a rank computes for a layer, for plans without measured kernels.
+struct PlainKernel {
+  const Plan& plan;
+  const Machine& machine;
+
+  static double volume(const Layout& layout, int rank) { return static_cast<double>(layout.owned(rank).volume()); }
+  static bool is_conv(const LayerPlan& layer) {
+    return dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr ||
+           dynamic_cast<const ConvTransposeOperator*>(layer.op.get()) != nullptr;
+  }
+  static bool is_pool(const LayerPlan& layer) { return dynamic_cast<const PoolOperator*>(layer.op.get()) != nullptr; }
+  static bool is_product(const LayerPlan& layer) { return !layer->at.products.empty(); }
+
+  /// A kernel's launch and its operations, or its bytes if these take longer.
+  double seconds(const LayerPlan& layer, int rank, bool backward) const {
+    double x = 0, w = 0, y = volume(layer->at.y, rank);
+    for (const auto& each : layer->at.x) x += volume(each, rank);
+    for (const auto& each : layer->at.w) w += volume(each, rank);
+    if (is_norm(layer) && (plan.workload.training || is_group_norm(layer))) {
+      // read x, then read x and write y; read x and dy, then read x and dy and write dx
+      x *= backward ? 3 : 2;
+      y *= backward ? 2 : 1;
+    } else if (dynamic_cast<const ActivationOperator*>(layer.op.get()) != nullptr && backward) {
+      y *= 2;  // dy, and y or the x that it was computed from
+    }
+    const double operations = flops(layer, rank);
+    auto found = machine.efficiency.find(is_product(layer) ? KernelKind::product
+                                         : is_conv(layer)  ? KernelKind::conv
+                                                           : KernelKind::others);
+    if (found == machine.efficiency.end()) found = machine.efficiency.find(KernelKind::others);
+    double share = 1;
+    if (found != machine.efficiency.end()) {
+      share = found->second.curve.at(operations);
+      if (is_product(layer) || is_conv(layer))
+        share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
+    }
+    const double bytes = (x + w + y) * static_cast<double>(size_of(plan.workload.dtype));
+    return machine.kernel.value +
+           std::max(operations / (machine.arithmetic.value * share), bytes / machine.memory_bandwidth.value);
+  }
+
+  static bool is_group_norm(const LayerPlan& layer) {
+    return dynamic_cast<const GroupNormOperator*>(layer.op.get()) != nullptr;
+  }
+  static bool is_norm(const LayerPlan& layer) {
+    return is_group_norm(layer) || dynamic_cast<const BatchNormOperator*>(layer.op.get()) != nullptr;
+  }
+
+  /// The smallest side of the blocks that a rank multiplies. A convolution multiplies its filters by the windows of x.
+  static double narrowest(const LayerPlan& layer, int rank) {
+    double sides[3];
+    if (is_product(layer)) {
+      const ProductPlan& p = layer->at.products[0];
+      const double a = volume(p.a_used, rank), b = volume(p.b_used, rank), c = volume(p.c_made, rank);
+      sides[0] = std::sqrt(a * c / b);
+      sides[1] = std::sqrt(b * c / a);
+      sides[2] = std::sqrt(a * b / c);
+    } else {
+      const Box y = layer->at.y.owned(rank);
+      const auto filters = static_cast<double>(layer->at.w[0].owned(rank).extent(0));
+      sides[0] = filters;
+      sides[1] = volume(layer->at.w[0], rank) / filters;
+      sides[2] = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (const double side : sides) least = std::isnan(side) ? 1 : std::max(1., std::min(least, side));
+    return least;
+  }
+
+  static double flops(const LayerPlan& layer, int rank) {
+    if (is_product(layer)) {
+      const ProductPlan& p = layer->at.products[0];
+      return 2 * std::sqrt(volume(p.a_used, rank) * volume(p.b_used, rank) * volume(p.c_made, rank));
+    }
+    const Box y = layer->at.y.owned(rank);
+    if (y.empty()) return 0;
+    if (is_conv(layer)) {  // all of its operations, by the share of the weights and of the places
+      const double places = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
+      const double all = static_cast<double>(layer->shape.volume()) / static_cast<double>(layer->shape['C']);
+      return layer.op->flops(layer->input_shapes, layer->shape) * places / all * volume(layer->at.w[0], rank) /
+             static_cast<double>(layer->weights[0].shape.volume());
+    }
+    std::vector<Shape> inputs;
+    for (const auto& x : layer->at.x) inputs.push_back(local(x, rank));
+    return layer.op->flops(inputs, local(layer->at.y, rank));
+  }
+
+  static Shape local(const Layout& layout, int rank) {
+    Shape shape;
+    for (int d = 0; d < layout.shape().dims(); ++d)
+      shape.push_back({layout.shape().name(d), layout.owned(rank).extent(d)});
+    return shape;
+  }
+};
+
+}  // namespace partita::test
