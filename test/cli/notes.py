@@ -1,7 +1,10 @@
-"""Tests notes about strategies and options that make ranks work in vain: axes over which nothing is sharded, and more
-threads than cores. Arguments: the launcher build/mpiexec, the program build/partita."""
+"""Tests notes about strategies, options and machines that are hardly what was meant: axes over which nothing is
+sharded, recomputing all of one microbatch, more threads than cores, one peak for all types. Arguments: the launcher
+build/mpiexec, the program build/partita."""
 
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,6 +55,27 @@ with tempfile.TemporaryDirectory() as folder:
     # The rule that the note proposes silences it.
     result = run("explain", "--strategy", idle, "--rule", "*: N@(data,y)")
     check("the proposed rule uses the axis", result.returncode == 0 and same not in result.stdout, result)
+
+with tempfile.TemporaryDirectory() as folder:
+    path, machine = (os.path.join(folder, name) for name in ("recompute.toml", "machine.toml"))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('[[layer]]\nmatch = "*"\nrecompute = true\n')
+    little = "saves little memory"
+    for verb in ("explain", "compare"):
+        notes_once(f"{verb}: one microbatch recomputes all", run(verb, "--strategy", path), little, "every other block")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('[schedule]\nkind = "gpipe"\nmicrobatches = 4\n')
+    result = run("explain", "--strategy", path)
+    check("several microbatches do not", result.returncode == 0 and little not in result.stdout, result)
+    # A machine with one number for the arithmetic of all types.
+    two_cores = pathlib.Path(__file__).resolve().parents[2] / "examples/machines/two-cores.toml"
+    shutil.copy(two_cores, machine)
+    one = "one number for the arithmetic of all types"
+    notes_once("one peak, another type", run("compare", "--machine", machine, "--dtype", "bf16"), one, "used for bf16", "[arithmetic]")
+    result = run("compare", "--machine", machine)
+    check("one peak, f32", result.returncode == 0 and one not in result.stdout, result)
+    result = run("compare", "--machine", two_cores.with_name("dgx-h100.toml"), "--dtype", "bf16")
+    check("a peak for each type", result.returncode == 0 and one not in result.stdout, result)
 
 notes_once("more threads than cores", run("train", *SMALL, "--threads", str(CORES + 1)), "--threads", f"only {CORES} core")
 result = run("train", *SMALL, "--threads", str(CORES))

@@ -206,7 +206,7 @@ refused("no strategy file", [*SMALL, "--ranks", "2", "--strategy", "no.toml"], "
 refused("a strategy that fits no number of ranks", [*SMALL, "--ranks", "1", "3", "--strategy", "s.toml"], "s.toml fits none of --ranks 1 3",
         prepare=lambda folder: write(folder, "s.toml", SPATIAL))
 refused("two wildcards", [*SMALL, "--ranks", "4", "--grid", "data={} y={}", "--rule", "*: N@data"], r"only one axis can have \{\}")
-refused("a grid without rules", [*SMALL, "--ranks", "2", "--grid", "y={}"], "nothing says which dimensions its axes shard")
+refused("a grid without rules", [*SMALL, "--ranks", "2", "--grid", "rows={}"], "only axes named data, c, z, y and x say which dimension")
 refused("too few samples", [*SMALL, "--ranks", "1", "--samples", "4"], "takes 8 samples", "has 4")
 refused("missing data", ["--ranks", "1", "--data", "fashion-mnist", "--data-dir", "nowhere"], "nowhere")
 refused("inside an MPI job", [*SMALL, "--ranks", "1"], "starts mpiexec itself", environment={"PMI_RANK": "0"})

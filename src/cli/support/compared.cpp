@@ -1,6 +1,12 @@
 #include "src/cli/support/compared.hpp"
 
+#include <fmt/format.h>
+
 namespace partita::cli {
+
+std::string print_rate(double per_second) {
+  return per_second < 100 ? fmt::format("{:.3g}", per_second) : fmt::format("{:.0f}", per_second);
+}
 
 std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts) {
   return {{"compute", parts.passes.compute},

@@ -24,6 +24,9 @@ struct Compared {
   double error() const { return cost.seconds / measured->median - 1; }
 };
 
+/// Prints a number per second with at least three digits: large samples may take seconds each.
+std::string print_rate(double per_second);
+
 /// The parts of a step's time in seconds, with the names that tables and JSON use.
 std::vector<std::pair<std::string, double>> named_parts(const CostParts& parts);
 

@@ -6,6 +6,7 @@
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/optimizer_options.hpp"
 #include "src/cli/support/options_file.hpp"
+#include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/size.hpp"
 #include "src/cli/support/threads.hpp"
 #include "src/cli/support/verb_list.hpp"
@@ -44,7 +45,12 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   if (o.verb != "plan") {
     add("strategy", po::value(&o.strategy)->value_name("FILE"),
         "strategy file (TOML); default: split the samples over all ranks");
-    add("grid", po::value(&o.grid)->value_name("AXES"), "replace the grid of the strategy, e.g. \"data=2 y=2\"");
+    if (o.verb == "compare")
+      add("grid", po::value(&o.grids)->multitoken()->composing()->value_name("AXES..."),
+          "replace the grid of the strategies, e.g. \"data=2 y=2\"; with --ranks several grids, in which {} stands for "
+          "the ranks that the other axes leave, e.g. \"data={} y=2\"");
+    else
+      add("grid", po::value(&o.grid)->value_name("AXES"), "replace the grid of the strategy, e.g. \"data=2 y=2\"");
     add("rule", po::value(&o.rules)->composing()->value_name("RULE"),
         "add a rule after those of the strategy, e.g. \"conv*: N@data H@y\"; may be repeated");
   }
@@ -189,6 +195,12 @@ po::options_description compare_options(Options& o) {
   add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "strategy files to compare");
   add("measure", po::bool_switch(&o.measure),
       "also train for some steps with each strategy whose number of ranks is the one that mpiexec started");
+  add("ranks", po::value(&o.rank_counts)->multitoken()->value_name("P..."),
+      "predict each strategy on these numbers of ranks, in ascending order; numbers that a grid does not divide are "
+      "left "
+      "out");
+  add("weak", po::bool_switch(&o.weak), "with --ranks: weak scaling, --batch is the number of samples per rank");
+  add("csv", po::value(&o.csv)->value_name("FILE"), "with --ranks: write the points to FILE as CSV");
   add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
   return group;
 }
@@ -267,6 +279,18 @@ std::string print_run(const Options& o, const po::options_description& all, po::
       all, values, unused);
 }
 
+/// Checks the options of compare that belong to --ranks.
+void check_curves(const Options& o) {
+  check_rank_counts(o.rank_counts);
+  if (!o.rank_counts.empty() && o.measure) fail("--measure cannot be combined with --ranks; `scale` runs strategies");
+  if (!o.rank_counts.empty()) return;
+  if (o.weak) fail("--weak needs --ranks, e.g. --ranks 1 2 4 8");
+  if (!o.csv.empty()) fail("--csv {}: it needs --ranks, e.g. --ranks 1 2 4 8; --json writes the results", o.csv);
+  if (o.grids.size() > 1) fail("--grid: several grids need --ranks, e.g. --ranks 1 2 4 8");
+  if (!o.grids.empty() && o.grids[0].find("{}") != std::string::npos)
+    fail("--grid \"{}\": {{}} needs --ranks, e.g. --ranks 1 2 4 8", o.grids[0]);
+}
+
 void check(const Options& o) {
   for (const auto& [option, value] : {std::pair("--batch", o.trainer.batch), std::pair("--epochs", o.trainer.epochs),
                                       std::pair("--samples", o.samples), std::pair("--steps", o.trainer.steps)})
@@ -288,6 +312,7 @@ void check(const Options& o) {
     fail("--strategy {} cannot be combined with --strategies; name all files after --strategies", o.strategy);
   o.trainer.optimizer.check();
   check(o.watch);
+  check_curves(o);
 }
 
 }  // namespace
@@ -319,6 +344,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
       fail("--{} is empty; give a value, or leave it out", name);
   for (const auto& [name, value] : values)
     if (!value.defaulted()) options.given.insert(name);
+  if (options.grids.size() == 1 && options.rank_counts.empty()) options.grid = options.grids[0];
   options.trainer.data = options.data;
   options.trainer.on_nan = parse_on_nan(texts.on_nan);
   options.trainer.dtype = parse_dtype(texts.dtype);

@@ -8,6 +8,7 @@
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
+#include "src/cli/verbs/compare/curves.hpp"
 #include "src/cli/verbs/compare/verdict.hpp"
 
 #include <algorithm>
@@ -123,11 +124,6 @@ class Comparison {
   Communicator* world_;
 };
 
-/// Prints a number per second with at least three digits: large samples may take seconds each.
-std::string print_rate(double per_second) {
-  return per_second < 100 ? fmt::format("{:.3g}", per_second) : fmt::format("{:.0f}", per_second);
-}
-
 void print_head(std::size_t width, bool ran) {
   fmt::print("{:<{}}  {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>6} {:>9} {:>9}", "strategy", width,
              "ranks", "ms/step", "compute", "comm.", "gradients", "update", "bubble", "(hidden)", "samples/s", "effic.",
@@ -229,6 +225,7 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
 }  // namespace
 
 int compare(const Options& options, const ModelFactory& factory, Communicator* world) {
+  if (!options.rank_counts.empty()) return compare_curves(options, factory);
   const bool first = !world || world->rank() == 0;
   std::optional<Comparison> comparison;
   std::vector<std::pair<std::string, Strategy>> strategies;

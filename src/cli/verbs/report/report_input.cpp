@@ -145,6 +145,26 @@ void check_scale(const std::string& path, const Json& json) {
              {"message", Kind::text, false}});
 }
 
+void check_curves(const std::string& path, const Json& json) {
+  check(path, "", json, {{"points", Kind::list}, {"notes", Kind::list, false}, {"fastest", Kind::list, false}});
+  if (json.value("notes", Json()).is_array()) check_texts(path, "notes", json["notes"]);
+  check_all(path, "points", json["points"],
+            {{"strategy", Kind::text},
+             {"ranks", Kind::number},
+             {"batch", Kind::number, false},
+             {"seconds", Kind::number},
+             {"efficiency", Kind::number, false},
+             {"images_per_second", Kind::number, false},
+             {"parts", Kind::object, false},
+             {"hidden", Kind::number, false},
+             {"memory", Kind::number, false}});
+  for (std::size_t i = 0; i < json["points"].size(); ++i)
+    if (const Json& point = json["points"][i]; point.value("parts", Json()).is_object())
+      check_sums(path, fmt::format("points[{}].parts", i), point["parts"]);
+  if (json.value("fastest", Json()).is_array())
+    check_all(path, "fastest", json["fastest"], {{"ranks", Kind::number}, {"strategy", Kind::text}});
+}
+
 /// Checks a confusion matrix: as many columns as rows.
 void check_confusion(const std::string& path, const Json& json) {
   check(path, "confusion", json, {{"pass", Kind::text}, {"counts", Kind::list}});
@@ -214,6 +234,8 @@ ReportInput read_report_input(const std::string& path) {
   const std::string subject = json["subject"];
   if (subject == "compare")
     check_compare(path, json);
+  else if (subject == "curves")
+    check_curves(path, json);
   else if (subject == "scale")
     check_scale(path, json);
   else if (subject == "train" || subject == "evaluate")

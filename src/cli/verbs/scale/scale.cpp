@@ -86,7 +86,7 @@ std::string print_time(double seconds) {
 /// Does the runs of an experiment one after the other.
 class Experiment {
  public:
-  Experiment(const ScaleOptions& options, const ModelFactory& factory, std::vector<ScaleCase> cases)
+  Experiment(const ScaleOptions& options, const ModelFactory& factory, std::vector<RankCase> cases)
       : options_(options),
         model_(make_model(options.train, factory)),
         cases_(std::move(cases)),
@@ -152,7 +152,7 @@ class Experiment {
                  measured_layers_, layers_, times_path(options_.train.machine));
   }
 
-  ScaleRun wanted(const ScaleCase& each) {
+  ScaleRun wanted(const RankCase& each) {
     const Options options = options_for(each.ranks);
     ScaleRun run{.strategy = in_json(each.name),  // as in the file --out
                  .fingerprint = fmt::format("{:016x}", hash_text(each.strategy.print())),
@@ -219,7 +219,7 @@ class Experiment {
     started_ = now();
   }
 
-  std::vector<std::string> command(const ScaleCase& each, const std::string& json) const {
+  std::vector<std::string> command(const RankCase& each, const std::string& json) const {
     const Index size = samples(each.ranks), epoch = (size + batch(each.ranks) - 1) / batch(each.ranks);
     std::vector<std::string> words = options_.launcher;
     words.insert(words.end(), {"-n", std::to_string(each.ranks), program_, "train"});
@@ -234,7 +234,7 @@ class Experiment {
   }
 
   /// The median time of the steps that count. The first steps and an epoch's smaller last batch do not count.
-  double seconds_a_step(const ScaleCase& each, const std::string& path) const {
+  double seconds_a_step(const RankCase& each, const std::string& path) const {
     const auto json = Json::parse(read_text("--json", path));
     const std::vector<double> steps = json.at("step_seconds");
     const Index size = samples(each.ranks), whole = size / batch(each.ranks);
@@ -267,7 +267,7 @@ class Experiment {
     report(run);
   }
 
-  void read(const ScaleCase& each, const std::string& json, ScaleRun& run) const {
+  void read(const RankCase& each, const std::string& json, ScaleRun& run) const {
     try {
       run.repeats.push_back(seconds_a_step(each, json));
     } catch (const std::exception& error) {  // also catches errors of the JSON parser
@@ -294,7 +294,7 @@ class Experiment {
 
   const ScaleOptions& options_;
   Model model_;
-  std::vector<ScaleCase> cases_;
+  std::vector<RankCase> cases_;
   std::vector<ScaleRun> wanted_;          // the run of each case before anything is measured
   int measured_layers_ = 0, layers_ = 0;  // of all predictions: layers with measured kernel times, and all
   std::string program_;

@@ -19,9 +19,6 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* wildcard = "{}";
-constexpr const char* samples_shared = "*: N@data";  // the rule for a grid without a strategy or rules
-
 struct ScaleTexts {  // values that are parsed after Boost has read them
   std::string launcher, hostfile;
 };
@@ -61,11 +58,7 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::
 void check_numbers(const ScaleOptions& o) {
   constexpr Index most = 1 << 20;
   if (o.ranks.empty()) fail("scale needs the numbers of ranks, e.g. --ranks 1 2 4");
-  for (std::size_t i = 0; i < o.ranks.size(); ++i) {
-    if (o.ranks[i] < 1) fail("--ranks {}: a run has 1 rank or more", o.ranks[i]);
-    if (i > 0 && o.ranks[i] <= o.ranks[i - 1])
-      fail("--ranks {}: write each number once, in ascending order", fmt::join(o.ranks, " "));
-  }
+  check_rank_counts(o.ranks);
   for (const auto& [option, value] :
        {std::pair<const char*, Index>("--repeats", o.repeats), {"--steps", o.steps}, {"--batch", o.batch}})
     if (value < 1 || value > most) fail("{} {}: it must be 1 to {}", option, value, most);
@@ -180,85 +173,11 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
   return o;
 }
 
-namespace {
-
-/// A strategy for which the number of ranks is still open.
-struct Candidate {
-  std::string file, grid;
-
-  std::string name() const {
-    if (file.empty()) return grid;
-    return grid.empty() ? file : fmt::format("{} on {}", file, grid);
-  }
-  bool fixed() const { return grid.find(wildcard) == std::string::npos; }
-};
-
-std::vector<Candidate> candidates(const ScaleOptions& o) {
-  if (o.strategies.empty() && o.grids.empty()) {
-    if (!o.train.rules.empty())
-      fail("--rule without --grid or --strategy: name the grid's axes, e.g. --grid \"data={{}}\"");
-    return {{"", "data={}"}};
-  }
-  std::vector<Candidate> all;
-  for (const auto& file : o.strategies.empty() ? std::vector<std::string>{""} : o.strategies)
-    for (const auto& grid : o.grids.empty() ? std::vector<std::string>{""} : o.grids) all.push_back({file, grid});
-  return all;
-}
-
-/// Returns the grid of the pattern for `ranks` ranks, or "" if the pattern does not fit this number.
-std::string fill_in(const std::string& pattern, int ranks) {
-  const auto at = pattern.find(wildcard);
-  const auto with = [&](int extent) {
-    return at == std::string::npos ? pattern : std::string(pattern).replace(at, 2, std::to_string(extent));
-  };
-  if (at != std::string::npos && pattern.find(wildcard, at + 1) != std::string::npos)
-    fail("--grid \"{}\": only one axis can have {{}}", pattern);
-  const int others = Grid::parse(with(1)).size();
-  return ranks % others == 0 ? with(ranks / others) : "";
-}
-
-/// Adds notes that are not yet there: a strategy is loaded once for each number of ranks.
-void add_notes(const std::vector<std::string>& more, std::vector<std::string>& notes) {
-  for (const auto& note : more)
-    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
-}
-
-/// Returns the candidate on `ranks` ranks, or nothing if it does not fit this number.
-std::optional<ScaleCase> on_ranks(const Candidate& candidate, int ranks, const Options& train,
-                                  std::vector<std::string>& notes) {
-  ScaleCase made{.name = candidate.name(), .ranks = ranks, .arguments = {}, .strategy = {}};
-  Options options = train;
-  if (!candidate.file.empty()) {
-    options.strategy = candidate.file;
-    made.arguments = {"--strategy", candidate.file};
-  }
-  if (!candidate.grid.empty()) {
-    options.grid = fill_in(candidate.grid, ranks);
-    if (options.grid.empty()) return std::nullopt;
-    made.arguments.insert(made.arguments.end(), {"--grid", options.grid});
-  }
-  if (candidate.file.empty() && options.rules.empty()) {
-    const Grid grid = Grid::parse(options.grid);
-    if (grid.axes() != 1 || grid.name(0) != "data")
-      fail(
-          "--grid \"{}\" without --strategy or --rule: nothing says which dimensions its axes shard; add a rule, e.g. "
-          "--rule \"*: N@data H@y\"",
-          candidate.grid);
-    options.rules = {samples_shared};
-    made.arguments.insert(made.arguments.end(), {"--rule", samples_shared});
-  }
-  made.strategy = make_strategy(options, ranks);
-  add_notes(made.strategy.renamed_keys(), notes);
-  return made.strategy.ranks() == ranks ? std::optional(std::move(made)) : std::nullopt;
-}
-
-}  // namespace
-
-std::vector<ScaleCase> scale_cases(const ScaleOptions& o, std::vector<std::string>& notes) {
-  std::vector<ScaleCase> cases;
+std::vector<RankCase> scale_cases(const ScaleOptions& o, std::vector<std::string>& notes) {
+  std::vector<RankCase> cases;
   std::vector<std::string> unfit;
   bool fixed = false;
-  for (const auto& candidate : candidates(o)) {
+  for (const auto& candidate : rank_patterns(o.strategies, o.grids, o.train)) {
     const auto before = cases.size();
     for (const int ranks : o.ranks)
       if (auto fitting = on_ranks(candidate, ranks, o.train, notes)) cases.push_back(std::move(*fitting));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/cli/support/options.hpp"
+#include "src/cli/support/rank_patterns.hpp"
 
 #include <string>
 #include <vector>
@@ -36,18 +37,10 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
 /// cannot store values (no boost::program_options::notify).
 boost::program_options::options_description describe_scale(const std::string& program);
 
-/// One run: a strategy on a number of ranks.
-struct ScaleCase {
-  std::string name;  ///< name of the strategy, the same for all its rank counts
-  int ranks = 1;
-  std::vector<std::string> arguments;  ///< options of `train` that give the strategy
-  Strategy strategy;
-};
-
 /// Returns every strategy on every number of ranks that its grid allows. Appends to `notes` the strategies that fit no
 /// number of ranks, and the old key names in strategy files. If a strategy has a fixed grid of several ranks and 1 is
 /// among the numbers of ranks, adds a run of the serial program for comparison. Throws Error if no strategy fits any
 /// number.
-std::vector<ScaleCase> scale_cases(const ScaleOptions& options, std::vector<std::string>& notes);
+std::vector<RankCase> scale_cases(const ScaleOptions& options, std::vector<std::string>& notes);
 
 }  // namespace partita::cli

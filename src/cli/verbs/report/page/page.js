@@ -44,7 +44,7 @@ function scaleSection(parent, content) {
   table(parent, columns, content.runs);
 }
 
-const sections = {compare: ["Strategies", compareSection], scale: ["Scaling", scaleSection], train: ["Training", trainSection],
+const sections = {compare: ["Strategies", compareSection], curves: ["Predicted scaling", curvesSection], scale: ["Scaling", scaleSection], train: ["Training", trainSection],
                   evaluate: ["Evaluation", trainSection]};
 
 function main() {
@@ -60,7 +60,7 @@ function main() {
     page.append(section);
     section.append(make("p", {className: "quiet"}, [file, content.machine && `machine ${content.machine}`,
                         content.batch && `batch ${content.batch}`].filter(Boolean).join(" \u00b7 ")));
-    fill(section, content);
+    fill(section, content, files);
     conditions(section, content);
   }
 }
