@@ -104,7 +104,7 @@ def predictions(results):
             summaries[r["case"].removeprefix("summary of "), r["machine"], r["date"]].append(r)
     rows = []
     taken = [r for r in results if "predicted" in r]
-    for key, group in grouped(taken, lambda r: (r["subject"], r["case"].split()[0] if r["subject"] == "predict" else "schedules")):
+    for key, group in grouped(taken, lambda r: (r["subject"], "schedules" if r["subject"] == "pipeline" else r["case"].split()[0])):
         found = summaries[key[1:]]
         errors = [abs(r["error"]) for r in group]
         rows.append([f"{key[0]} {key[1]}", *key[2:], len(group), median(errors, ".1%"), f"{max(errors):.1%}",

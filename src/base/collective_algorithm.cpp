@@ -23,6 +23,17 @@ std::string_view name(CollectiveAlgorithm algorithm) {
   broken("unknown algorithm");
 }
 
+std::string_view name(LevelUse use) {
+  switch (use) {
+    case LevelUse::flat: return "flat";
+    case LevelUse::one_shot: return "one-shot";
+    case LevelUse::all_links: return "all-links";
+    case LevelUse::by_levels: return "by-levels";
+    case LevelUse::in_network: return "in-network";
+  }
+  broken("unknown use of levels");
+}
+
 std::span<const CollectiveAlgorithm> algorithms(Verb verb) {
   using enum CollectiveAlgorithm;
   static constexpr std::array all_reduce{recursive_doubling, ring, rabenseifner, binomial};

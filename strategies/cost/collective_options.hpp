@@ -11,15 +11,6 @@
 
 namespace partita {
 
-/// How a collective uses the levels of a machine.
-enum class LevelUse : std::uint8_t {
-  flat,        ///< the algorithm runs over all ranks in their order, as if there were no levels
-  one_shot,    ///< every rank sends everything to all others at once
-  all_links,   ///< rings that pass the units in turn, one for each rank of a unit, so that all links of a unit are busy
-  by_levels,   ///< inside units first; then equal ranks of all units, each with its share; then inside units again
-  in_network,  ///< as by_levels, but the switches of the outermost level add
-};
-
 /// What a collective sends over one kind of links, one message after the other.
 struct LinkUse {
   int link = 0;  ///< index into the table of links

@@ -75,7 +75,8 @@ const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
   const CollectiveOption* best = nullptr;
   double least = 0;
   for (const CollectiveOption& each : options(movement))
-    if (const double seconds = this->seconds(each); best == nullptr || seconds < least) {
+    if (const double seconds = this->seconds(each);
+        best == nullptr || (seconds < least && machine_.collectives.has(each.levels))) {  // the first one is flat
       least = seconds;
       best = &each;
     }

@@ -78,7 +78,8 @@ std::string alternatives(const Priced& priced, const Movement& movement) {
   const CollectiveOption& best = priced.rates.cheapest(movement);
   constexpr double never = 1e6;  // seconds: switches that cannot add
   for (const CollectiveOption& option : priced.rates.options(movement))
-    if (const double seconds = priced.rates.seconds(option); &option != &best && seconds < never)
+    if (const double seconds = priced.rates.seconds(option);
+        &option != &best && seconds < never && priced.machine.collectives.has(option.levels))
       all.emplace_back(seconds, name(option));
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;

@@ -109,4 +109,10 @@ KernelTimes KernelTimes::parse(std::string_view text, const std::string& file) {
   return times;
 }
 
+void KernelTimes::scale(double factor) {
+  for (auto& [work, times] : layers_)
+    for (double* each : {&times.forward, &times.backward, &times.backward_data, &times.backward_filter})
+      *each *= factor;
+}
+
 }  // namespace partita

@@ -71,6 +71,12 @@ std::string print_peaks(const Machine& machine) {
   return text;
 }
 
+std::string print_ways(const CollectiveWays& collectives) {
+  std::string names;
+  for (const LevelUse way : collectives.ways) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name(way));
+  return fmt::format("collectives = {{ ways = [{}], from = {} }}\n", names, quoted(collectives.source));
+}
+
 Precision precision_of(DType dtype) {
   switch (dtype) {
     case DType::f64: return Precision::f64;
@@ -116,6 +122,7 @@ std::string Machine::print() const {
                      line(fields::memory_bandwidth, memory_bandwidth);
   if (peaks.empty()) text += line(fields::arithmetic, arithmetic);
   text += line(fields::kernel, kernel);
+  if (!collectives.source.empty()) text += print_ways(collectives);
   if (!peaks.empty()) text += print_peaks(*this);
   for (const auto& [kind, share] : efficiency) text += print_efficiency(kind, share);
   for (const auto& level : levels) text += print_level(level);

@@ -210,6 +210,34 @@ void read_peaks(const Reader& reader, const toml::table& table, Machine& machine
     reader.refuse(*table.get("f32-uses"), "f32-uses names {}, of which [arithmetic] does not give the peak", *uses);
 }
 
+/// collectives = { ways = ["all-links"], from = "..." }
+CollectiveWays read_ways(const Reader& reader, const toml::table& root) {
+  static constexpr LevelUse all[] = {LevelUse::one_shot, LevelUse::all_links, LevelUse::by_levels,
+                                     LevelUse::in_network};
+  CollectiveWays collectives;
+  const auto* node = root.get("collectives");
+  if (node == nullptr) return collectives;
+  std::vector<std::string> names;
+  for (const LevelUse way : all) names.emplace_back(name(way));
+  const auto* table = node->as_table();
+  const auto* list = table == nullptr ? nullptr : table->get_as<toml::array>("ways");
+  if (list == nullptr)
+    reader.refuse(*node, "collectives must be written as {{ ways = [...], from = \"...\" }} with some of {}",
+                  quoted_list(names));
+  reader.check_keys(*table, {"ways", "from"}, "collectives");
+  collectives.ways.clear();
+  for (const auto& element : *list) {
+    const auto text = element.value<std::string>();
+    const auto found = std::find(names.begin(), names.end(), text.value_or(""));
+    if (found == names.end())
+      reader.refuse(element, "there is no way '{}' to run collectives{}; there are {}", text.value_or("?"),
+                    did_you_mean(text.value_or(""), names), quoted_list(names));
+    collectives.ways.push_back(all[found - names.begin()]);
+  }
+  collectives.source = read_source(reader, *table, "collectives");
+  return collectives;
+}
+
 Verb read_verb(const Reader& reader, const toml::table& table) {
   static constexpr Verb all[] = {Verb::exchange,       Verb::all_reduce, Verb::all_gather,
                                  Verb::reduce_scatter, Verb::broadcast,  Verb::all_to_all};
@@ -293,8 +321,8 @@ Level read_level(const Reader& reader, const toml::table& table, const std::vect
 Machine Machine::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
-  static const std::vector<std::string> keys{"name",       "memory", "memory-bandwidth", "arithmetic", "kernel",
-                                             "efficiency", "level"};
+  static const std::vector<std::string> keys{"name",   "memory",     "memory-bandwidth", "arithmetic",
+                                             "kernel", "efficiency", "collectives",      "level"};
   reader.check_keys(root, keys, "a machine");
   const std::string where = "the machine";
   Machine machine;
@@ -306,6 +334,7 @@ Machine Machine::parse(std::string_view text, const std::string& file) {
   else
     machine.arithmetic = need(reader, root, where, fields::arithmetic);
   machine.kernel = need(reader, root, where, fields::kernel);
+  machine.collectives = read_ways(reader, root);
   machine.efficiency = read_efficiencies(reader, root);
   const auto tables = reader.tables(root, "level");
   if (tables.empty())

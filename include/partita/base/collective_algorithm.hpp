@@ -33,6 +33,18 @@ std::span<const CollectiveAlgorithm> algorithms(Verb verb);
 /// Throws Error, with the list of valid algorithms, if `algorithm` is not an algorithm of `verb`.
 void check_algorithm(Verb verb, CollectiveAlgorithm algorithm);
 
+/// How a collective uses the levels of a machine. A library may have some of these ways.
+enum class LevelUse : std::uint8_t {
+  flat,        ///< the algorithm runs over all ranks in their order, as if there were no levels
+  one_shot,    ///< every rank sends everything to all others at once
+  all_links,   ///< rings that pass the units in turn, one for each rank of a unit, so that all links of a unit are busy
+  by_levels,   ///< inside units first; then equal ranks of all units, each with its share; then inside units again
+  in_network,  ///< as by_levels, but the switches of the outermost level add
+};
+
+/// Returns e.g. "by-levels".
+std::string_view name(LevelUse use);
+
 /// Folds the ranks to a power of two, for algorithms that pair them. Let `rest` be the number of ranks beyond the power
 /// of two. Among the first 2*rest ranks, each odd rank hands its data to its left neighbor, which then acts for both in
 /// one place. All other ranks have a place of their own. Consecutive places hold consecutive ranks.

@@ -49,7 +49,26 @@ void note_kernels(const MeasureOptions& how, DType dtype) {
 
 void add_note(MachineFiles& files, const std::string& note) { files.note += (files.note.empty() ? "" : "; ") + note; }
 
-MachineFiles load_machine(const Options& options) {
+namespace {
+
+/// Makes all computing take `factor` times as long.
+void scale_compute(MachineFiles& files, double factor) {
+  if (factor == 1) return;
+  Machine& machine = files.machine;
+  const std::string note = fmt::format("; {} times as slow by --scale-compute", factor);
+  std::vector<Constant*> rates{&machine.arithmetic, &machine.memory_bandwidth};
+  for (auto& [type, peak] : machine.peaks) rates.push_back(&peak);
+  for (Constant* rate : rates) {
+    rate->value /= factor;
+    rate->source += note;
+  }
+  machine.kernel.value *= factor;
+  machine.kernel.source += note;
+  files.times.scale(factor);
+  add_note(files, fmt::format("all computing times are multiplied by {} (--scale-compute)", factor));
+}
+
+MachineFiles load_unscaled(const Options& options) {
   if (options.machine.empty()) return {default_machine(), {}, ""};
   MachineFiles files{Machine::load(options.machine), {}, ""};
   const DType dtype = options.trainer.dtype;
@@ -67,6 +86,14 @@ MachineFiles load_machine(const Options& options) {
   else
     add_note(files, fmt::format("{} is not used: its times come from \"{}\", but the machine is \"{}\"", path,
                                 times.where(), files.machine.name));
+  return files;
+}
+
+}  // namespace
+
+MachineFiles load_machine(const Options& options) {
+  MachineFiles files = load_unscaled(options);
+  scale_compute(files, options.scale_compute);
   return files;
 }
 

@@ -186,6 +186,9 @@ po::options_description price_options(Options& o) {
   add("machine", po::value(&o.machine)->value_name("FILE"),
       "machine file (TOML); measured kernel times are read from FILE.times if that exists; default: assumed values for "
       "two CPU cores");
+  add("scale-compute", po::value(&o.scale_compute)->default_value(1, "1")->value_name("X"),
+      "multiply all predicted computing times by X, e.g. by the measured time of a step on one rank divided by the "
+      "predicted one");
   return group;
 }
 
@@ -313,6 +316,8 @@ void check(const Options& o) {
   o.trainer.optimizer.check();
   check(o.watch);
   check_curves(o);
+  if (!(o.scale_compute >= 1e-3 && o.scale_compute <= 1e3))
+    fail("--scale-compute {}: it must be 0.001 to 1000", o.scale_compute);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct Options {
   std::string svg;                      ///< explain: the file for a drawing of the schedule
   bool profile = false;                 ///< train: print where the time goes
   std::string machine;                  ///< machine file; "" for the default machine
+  double scale_compute = 1;             ///< factor of all predicted computing times
   std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write, "" for none
   std::vector<std::string> strategies;       ///< compare, calibrate: strategy files
   bool measure = false;                      ///< compare: also run the strategies

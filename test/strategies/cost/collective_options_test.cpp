@@ -143,6 +143,18 @@ TEST(CollectiveOptions, ACollectiveOfOneLevelCostsWhatTheLiteratureSays) {
     }
 }
 
+// A library that has rings alone takes the ring where sums by levels would be cheaper.
+TEST(CollectiveOptions, OnlyWhatALibraryHasIsTaken) {
+  Machine machine = nodes_of_eight();
+  machine.levels[1].latency.value = 100 * us;  // a ring has many rounds
+  const double n = 1e6, ring = 126 * 100 * us;
+  EXPECT_LT(cheapest(machine, Verb::all_reduce, whole, n), 0.2 * ring);
+  machine.collectives.ways = {};
+  const double flat = cheapest(machine, Verb::all_reduce, whole, n);
+  EXPECT_LT(flat, ring) << "recursive algorithms need no levels";
+  EXPECT_EQ(flat, seconds(machine, Verb::all_reduce, whole, n, "recursive_doubling"));
+}
+
 // The racks of a large machine, of 34 nodes of four, are no cliff: rings pass from rack to rack on all links that the
 // network allows to be busy.
 TEST(CollectiveOptions, MoreRacksCostLittleMore) {

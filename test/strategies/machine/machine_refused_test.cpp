@@ -10,7 +10,7 @@ TEST(Machine, RefusesWhatIsNoMachine) {
                {"the machine file /no/such/machine.toml cannot be read: No such file or directory"});
   EXPECT_EQ(refusal_of("name = \"cluster\"", "nmae = \"x\""),
             "m.toml, line 1, column 1: a machine has no key 'nmae' (did you mean 'name'?); it has 'name', 'memory', "
-            "'memory-bandwidth', 'arithmetic', 'kernel', 'efficiency', 'level'");
+            "'memory-bandwidth', 'arithmetic', 'kernel', 'efficiency', 'collectives', 'level'");
   EXPECT_EQ(refusal_of("name = \"cluster\"", ""), "m.toml, line 1, column 1: a machine needs name = \"...\"");
   EXPECT_EQ(refusal_of("name = \"cluster\"", "name = \"\""),
             "m.toml, line 1, column 8: a machine needs name = \"...\"");
@@ -151,6 +151,23 @@ TEST(Machine, RefusesTypesThatAreNone) {
   EXPECT_EQ(refusal_of("share = [0.1, 0.9]", "share = [0.1, 0.9]\nwidth = 64"),
             "m.toml, line 13, column 9: width needs its unit and its source; write width = { elements = 64, from = "
             "\"...\" }");
+}
+
+TEST(Machine, RefusesWaysThatAreNone) {
+  const auto ways = [](const std::string& value) {
+    return refusal_of("kernel =", "collectives = " + value + "\nkernel =");
+  };
+  const std::string list = "'one-shot', 'all-links', 'by-levels', 'in-network'";
+  EXPECT_EQ(
+      ways("{ ways = [\"by-level\"], from = \"x\" }"),
+      "m.toml, line 5, column 25: there is no way 'by-level' to run collectives (did you mean 'by-levels'?); there "
+      "are " +
+          list);
+  EXPECT_EQ(ways("{ ways = [\"by-levels\"] }").substr(0, 70),
+            "m.toml, line 5, column 15: collectives lacks its source; add from = \"a");
+  EXPECT_EQ(ways("[\"by-levels\"]"),
+            "m.toml, line 5, column 15: collectives must be written as { ways = [...], from = \"...\" } with some of " +
+                list);
 }
 
 TEST(Machine, RefusesVerbsThatAreNone) {

@@ -60,6 +60,8 @@ void expect_same(const Machine& a, const Machine& b) {
     for (const auto& [type, curve] : share.of_type) expect_same(curve, other.of_type.at(type), what);
   }
   EXPECT_EQ(a.f32_uses, b.f32_uses);
+  EXPECT_EQ(a.collectives.ways, b.collectives.ways);
+  EXPECT_EQ(a.collectives.source, b.collectives.source);
   ASSERT_EQ(a.peaks.size(), b.peaks.size());
   for (const auto& [type, peak] : a.peaks) expect_same(peak, b.peaks.at(type), "arithmetic of a type");
   ASSERT_EQ(a.levels.size(), b.levels.size());
@@ -76,7 +78,7 @@ TEST(Machine, ReadsWhatItPrints) {
     expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
     ++read;
   }
-  EXPECT_EQ(read, 5);
+  EXPECT_EQ(read, 6);
 }
 
 TEST(Machine, TheDefaultOneIsTheFileOfTwoCores) {
@@ -149,6 +151,25 @@ TEST(Machine, ReadsAPeakForEachType) {
   const Machine plain = Machine::parse(machine_text, "m.toml");
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     EXPECT_EQ(plain.peak(KernelKind::conv, dtype).value, 15.7e12) << "one number is for all types";
+}
+
+TEST(Machine, ALibraryHasSomeWaysToRunCollectives) {
+  const auto ways = [](const std::string& list) {
+    return Machine::parse(replaced("kernel =", "collectives = { ways = [" + list + "], from = \"x\" }\nkernel ="),
+                          "m.toml");
+  };
+  const auto had = [](const Machine& machine) {
+    std::string text;
+    for (const LevelUse way :
+         {LevelUse::flat, LevelUse::one_shot, LevelUse::all_links, LevelUse::by_levels, LevelUse::in_network})
+      text += machine.collectives.has(way) ? fmt::format("{} ", name(way)) : "";
+    return text;
+  };
+  EXPECT_EQ(had(Machine::parse(machine_text, "m.toml")), "flat one-shot all-links by-levels in-network ");
+  EXPECT_EQ(had(ways("")), "flat ");
+  EXPECT_EQ(had(ways("\"by-levels\", \"one-shot\"")), "flat one-shot by-levels ");
+  const Machine machine = ways("\"all-links\"");
+  expect_same(machine, Machine::parse(machine.print(), "printed.toml"));
 }
 
 TEST(Machine, CurvesAreOfRanksInAUnit) {

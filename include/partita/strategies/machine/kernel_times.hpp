@@ -51,6 +51,8 @@ class KernelTimes {
   /// Returns that nearest loop.
   std::optional<Loop> nearest(const std::string& work, Loop loop) const;
   void set(const std::string& work, Loop loop, const LayerTimes& times) { layers_[{key(work), loop}] = times; }
+  /// Multiplies all times by a factor.
+  void scale(double factor);
   /// Adds those times of `other` that are missing here.
   void merge(const KernelTimes& other) { layers_.insert(other.layers_.begin(), other.layers_.end()); }
 

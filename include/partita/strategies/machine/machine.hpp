@@ -1,9 +1,11 @@
 #pragma once
 
+#include "partita/base/collective_algorithm.hpp"
 #include "partita/base/traffic.hpp"
 #include "partita/base/types.hpp"
 #include "partita/model/kernel_kind.hpp"
 
+#include <algorithm>
 #include <compare>
 #include <map>
 #include <string>
@@ -69,6 +71,15 @@ struct Level {
   std::map<MeasuredVerb, Curve> verbs{};
 };
 
+/// The ways in which a machine's library runs collectives, besides LevelUse::flat, which every library has.
+struct CollectiveWays {
+  std::vector<LevelUse> ways{LevelUse::one_shot, LevelUse::all_links, LevelUse::by_levels, LevelUse::in_network};
+  std::string source;  ///< "" if nothing was said: all of them
+  bool has(LevelUse way) const {
+    return way == LevelUse::flat || std::find(ways.begin(), ways.end(), way) != ways.end();
+  }
+};
+
 /// A machine as the cost model sees it. A value; docs/machines-and-cost-model.md describes the file format.
 struct Machine {
   std::string name;
@@ -81,6 +92,7 @@ struct Machine {
   std::vector<Level> levels;              ///< from the inside out; the last one contains all ranks
   std::map<Precision, Constant> peaks{};  ///< maximum operations per second by type; empty if `arithmetic` is given
   Precision f32_uses = Precision::f32;    ///< the type in which convolutions and products of f32 compute: f32 or tf32
+  CollectiveWays collectives{};
 
   /// Reads a machine file. Throws Error with file, line and column if it cannot be read, or has unknown keys, missing
   /// constants (the message names the units) or absurd values.
