@@ -7,15 +7,21 @@
 namespace partita {
 
 std::string BatchNormOperator::describe() const {
-  const auto statistics = norm_.statistics == Statistics::global ? "global statistics"
-                          : norm_.statistics == Statistics::local
-                              ? "local statistics"
-                              : fmt::format("statistics along ({})", fmt::join(norm_.axes, ","));
+  const auto statistics = [&]() -> std::string {
+    switch (norm_.statistics) {
+      case Statistics::global: return "global statistics";
+      case Statistics::local: return "local statistics";
+      case Statistics::along: return fmt::format("statistics along ({})", fmt::join(norm_.axes, ","));
+      case Statistics::ranks: return fmt::format("statistics of {} ranks", norm_.ranks);
+    }
+    broken("unknown statistics");
+  }();
   return fmt::format("epsilon {:g} momentum {:g} {}", norm_.epsilon, norm_.momentum, statistics);
 }
 
 Shape BatchNormOperator::output(std::span<const Shape> inputs) const {
   if (!(norm_.epsilon > 0)) fail("epsilon is {}; it must be more than 0", norm_.epsilon);
+  if (norm_.ranks < 1) fail("its statistics are computed among {} ranks; it must be 1 or more", norm_.ranks);
   if (!(norm_.momentum >= 0 && norm_.momentum <= 1)) fail("momentum is {}; it must be in [0, 1]", norm_.momentum);
   static_cast<void>(inputs[0]['C']);
   return inputs[0];
@@ -29,8 +35,34 @@ std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs
           {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
 }
 
+namespace {
+
+/// Returns the last of these axes that have `ranks` ranks together, or all of them if they have no more.
+AxisSet last_axes(const Grid& grid, AxisSet all, int ranks) {
+  if (grid.group_size(all) <= ranks) return all;
+  std::string possible;
+  AxisSet axes = 0;
+  int together = 1;
+  for (int axis = grid.axes() - 1; axis >= 0; --axis) {
+    if (together == ranks) return axes;
+    if ((all >> axis & 1U) == 0 || grid.extent(axis) == 1) continue;
+    axes |= AxisSet{1} << axis;
+    together *= grid.extent(axis);
+    possible += fmt::format("{}{}", possible.empty() ? "" : ", ", together);
+  }
+  if (together == ranks) return axes;
+  fail(
+      "its statistics are computed among groups of {} ranks, but the last axes of the grid \"{}\" over which samples "
+      "are "
+      "sharded have {} ranks together; take one of these numbers, or divide an axis in two",
+      ranks, grid.print(), possible);
+}
+
+}  // namespace
+
 AxisSet BatchNormOperator::statistics_axes(const Layout& x) const {
   const AxisSet all = sample_axes(x);
+  if (norm_.statistics == Statistics::ranks) return last_axes(x.grid(), all, norm_.ranks);
   if (norm_.statistics != Statistics::along) return norm_.statistics == Statistics::global ? all : 0;
   AxisSet axes = 0;
   for (const auto& name : norm_.axes) {

@@ -67,6 +67,15 @@ with tempfile.TemporaryDirectory() as folder:
         file.write('[schedule]\nkind = "gpipe"\nmicrobatches = 4\n')
     result = run("explain", "--strategy", path)
     check("several microbatches do not", result.returncode == 0 and little not in result.stdout, result)
+    part = "over a part of the samples"
+    for how in ("local", "ranks=2"):
+        notes_once(f"compare: --batch-norm {how}", run("compare", "--batch-norm", how, "--grid", "a=2 b=2", "--rule", "*: N@(a,b)"), part)
+    result = run("compare", "--batch-norm", "synchronized")
+    check("--batch-norm synchronized", result.returncode == 0 and part not in result.stdout, result)
+    for arguments, message in ((["--model", "vgg16", "--batch-norm", "local"], "has no batch normalization"),
+                               (["--batch-norm", "ranks=0"], "write synchronized, local or ranks=N")):
+        result = run("compare", *arguments)
+        check(f"refused: {message}", result.returncode == 2 and message in result.stderr, result)
     # A machine with one number for the arithmetic of all types.
     two_cores = pathlib.Path(__file__).resolve().parents[2] / "examples/machines/two-cores.toml"
     shutil.copy(two_cores, machine)

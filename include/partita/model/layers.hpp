@@ -93,6 +93,7 @@ enum class Statistics : std::uint8_t {
   /// each rank's own part: the result depends on the layout. Only the running statistics are summed over ranks
   local,
   along,  ///< the parts of the ranks along some axes of the grid: between `global` and `local`
+  ranks,  ///< the parts of at most so many ranks that are neighbors: those along the last axes of the grid
 };
 
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, per channel.
@@ -101,6 +102,7 @@ struct BatchNorm {
   double momentum = 0.1;  ///< running = (1-momentum) * running + momentum * batch
   Statistics statistics = Statistics::global;
   std::vector<std::string> axes = {};  ///< axes for Statistics::along; they may be missing from a grid of one rank
+  int ranks = 1;                       ///< for Statistics::ranks; all ranks if there are no more
 };
 
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, with statistics per sample and group of channels, over all

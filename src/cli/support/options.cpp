@@ -14,6 +14,7 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 
 namespace partita::cli {
@@ -23,7 +24,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Texts {  // values that are parsed after Boost has read them
-  std::string dtype = "f32", decay = "none", method = "sgd", memory_limit, on_nan = "stop";
+  std::string batch_norm = "synchronized", dtype = "f32", decay = "none", method = "sgd", memory_limit, on_nan = "stop";
 };
 
 /// `plan` has no options for a strategy, because it searches for one. `calibrate` has no memory limit, because it runs
@@ -41,6 +42,10 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
         "factor that scales the channels of the model's layers");
     add("widths", po::value(&o.size.widths)->multitoken()->value_name("N..."),
         "features of each hidden layer of the model mlp, separated by spaces (1024 1024); --width scales them");
+    add("batch-norm", po::value(&texts.batch_norm)->default_value(texts.batch_norm)->value_name("HOW"),
+        "samples over which batch normalization computes its statistics: synchronized (of all ranks), local (each "
+        "rank's "
+        "own) or ranks=N (of groups of N neighbors); all but synchronized make the result depend on the strategy");
   }
   if (o.verb != "plan") {
     add("strategy", po::value(&o.strategy)->value_name("FILE"),
@@ -261,6 +266,18 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
   return all;
 }
 
+BatchNorm parse_batch_norm(const std::string& text) {
+  if (text == "synchronized") return {};
+  if (text == "local") return {.statistics = Statistics::local};
+  int ranks = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with("ranks="))
+    if (const auto [last, error] = std::from_chars(text.data() + 6, end, ranks);
+        error == std::errc{} && last == end && ranks >= 1)
+      return {.statistics = Statistics::ranks, .ranks = ranks};
+  fail("--batch-norm {}: write synchronized, local or ranks=N, with N of 1 or more", text);
+}
+
 OnNan parse_on_nan(const std::string& text) {
   if (text == "stop") return OnNan::stop;
   if (text == "skip") return OnNan::skip;
@@ -353,6 +370,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   options.trainer.data = options.data;
   options.trainer.on_nan = parse_on_nan(texts.on_nan);
   options.trainer.dtype = parse_dtype(texts.dtype);
+  options.size.batch_norm = parse_batch_norm(texts.batch_norm);
   if (!texts.memory_limit.empty()) options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");

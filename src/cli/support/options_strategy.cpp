@@ -2,10 +2,18 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/support/options.hpp"
 
+#include <algorithm>
+
 namespace partita::cli {
 
 Model make_model(const Options& options, const ModelFactory& factory) {
-  return factory ? factory() : builtin_model(options.model, options.size);
+  if (factory) return factory();
+  Model model = builtin_model(options.model, options.size);
+  const auto& layers = model.layers();
+  const auto normalizes = [](const Layer& layer) { return layer.op->kind() == "batch_norm"; };
+  if (options.given.contains("batch-norm") && std::none_of(layers.begin(), layers.end(), normalizes))
+    fail("--batch-norm: the model '{}' has no batch normalization; leave it out", model.name());
+  return model;
 }
 
 Strategy make_strategy(const Options& options, int ranks) {

@@ -1,6 +1,7 @@
 #include "src/cli/support/plan_notes.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/model/operators.hpp"
 
 namespace partita::cli {
 
@@ -63,8 +64,27 @@ void add_useless_recomputation(const Plan& plan, int stage, std::vector<std::str
 
 }  // namespace
 
+namespace {
+
+/// Statistics over a part of the samples make results depend on how the samples are divided.
+void add_local_statistics(const Plan& plan, std::vector<std::string>& notes) {
+  if (!plan.workload.training) return;
+  for (const auto& layer : plan.layers) {
+    const auto* norm = dynamic_cast<const BatchNormOperator*>(layer.op.get());
+    if (norm == nullptr || norm->norm().statistics == Statistics::global) continue;
+    notes.push_back(
+        fmt::format("layer '{}' computes its statistics over a part of the samples, so the result depends "
+                    "on how the strategy divides them (--batch-norm)",
+                    layer.name));
+    return;
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> plan_notes(const Plan& plan) {
   std::vector<std::string> notes;
+  add_local_statistics(plan, notes);
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) {
     add_idle_axes(plan, stage, notes);
     add_useless_recomputation(plan, stage, notes);

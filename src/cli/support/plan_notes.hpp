@@ -8,7 +8,8 @@
 namespace partita::cli {
 
 /// Returns what a user would hardly want of a plan, a line each: axes of a stage over which nothing is sharded, so that
-/// all ranks along them do the same work; and a stage that recomputes everything for a single microbatch.
+/// all ranks along them do the same work; a stage that recomputes everything for a single microbatch; and statistics of
+/// batch normalization over a part of the samples.
 std::vector<std::string> plan_notes(const Plan& plan);
 
 }  // namespace partita::cli

@@ -39,7 +39,7 @@ struct Draft {
   Value conv_bn(const std::string& name, Value x, Index filters, Index kernel, Index stride = 1) {
     const Value y = m.conv(
         name, x, {.filters = filters, .kernel = kernel, .stride = stride, .padding = (kernel - 1) / 2, .bias = false});
-    return m.batch_norm("bn_" + name, y);
+    return m.batch_norm("bn_" + name, y, size.batch_norm);
   }
   Value conv_relu(const std::string& name, Value x, const Conv& conv) {
     return m.relu("relu_" + name, m.conv(name, x, conv));

@@ -115,6 +115,29 @@ TEST(StatisticsAlong, AllAxesAreGlobal) {
   EXPECT_EQ(along[3].losses, global[3].losses);
 }
 
+// Two neighbors of a grid of "a=2 b=2" lie along b.
+TEST(StatisticsOfRanks, AreThoseOfNeighbors) {
+  const auto of = [](int ranks) {
+    return run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::ranks, .ranks = ranks}));
+  };
+  EXPECT_EQ(of(2)[0].losses,
+            run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::along, .axes = {"b"}}))[0].losses);
+  EXPECT_EQ(of(1)[0].losses, run(local_norm("a=2 b=2", "N@a H@b", {.statistics = Statistics::local}))[0].losses);
+  for (const int ranks : {4, 5, 100})
+    EXPECT_EQ(of(ranks)[0].losses, run(local_norm("a=2 b=2", "N@a H@b", {}))[0].losses) << ranks;
+}
+
+TEST(StatisticsOfRanks, ANumberThatNoAxesHaveIsRefused) {
+  const auto bound = [](const char* grid, int ranks) {
+    const auto drawn = local_norm(grid, "N@a H@b", {.statistics = Statistics::ranks, .ranks = ranks});
+    bind(drawn.model, drawn.strategy, workload_of(drawn));
+  };
+  expect_error([&] { bound("a=3 b=2", 3); },
+               {"layer 'bn'", "groups of 3 ranks", "\"a=3 b=2\"", "have 2, 6 ranks together"});
+  expect_error([&] { bound("a=3 b=2", 0); }, {"layer 'bn'", "among 0 ranks"});
+  EXPECT_NO_THROW(bound("a=3 b=2", 2));
+}
+
 TEST(StatisticsAlong, AnAxisThatTheGridLacksIsNamed) {
   const auto drawn = local_norm("a=2 b=2", "N@a", {.statistics = Statistics::along, .axes = {"c"}});
   const auto bound = [&](const Strategy& strategy) { return bind(drawn.model, strategy, workload_of(drawn)); };

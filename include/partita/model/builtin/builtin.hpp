@@ -14,6 +14,7 @@ struct ModelSize {
   Index classes = 0;               ///< number of classes, or of predicted values
   double width = 1;                ///< factor for the channels and features of hidden layers; the products are rounded
   std::vector<Index> widths = {};  ///< widths of the hidden layers of `mlp`; empty: its default
+  BatchNorm batch_norm = {};       ///< how batch normalization layers compute their statistics
 };
 
 // Each function throws Error for a size that the model cannot have, and says which layer has nothing left.
