@@ -1,5 +1,6 @@
 #include "src/cli/support/machine_files.hpp"
 
+#include "partita/strategies/planner/choose_products.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -23,8 +24,13 @@ Index limit_of(const Options& options, const Machine& machine) {
 
 Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
                             const MachineFiles& files) {
-  return place_stages_nearest(model, strategy, make_workload(options), files.machine, files.times,
-                              limit_of(options, files.machine));
+  return with_stages_placed(options, model, strategy, make_workload(options), files.machine, files.times);
+}
+
+Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
+                            const Workload& workload, const Machine& machine, const KernelTimes& times) {
+  const Strategy placed = place_stages_nearest(model, strategy, workload, machine, times, limit_of(options, machine));
+  return options.machine.empty() ? placed : choose_products(model, placed, workload, machine, times);
 }
 
 std::vector<NamedFile> strategy_files(const Options& options) {

@@ -31,6 +31,10 @@ Index limit_of(const Options& options, const Machine& machine);
 /// reports it.
 Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
                             const MachineFiles& files);
+/// As above, with another workload and other kernel times than those of the options and the files. If --machine names a
+/// machine, products that the strategy leaves open get the algorithms that are fastest there (choose_products).
+Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
+                            const Workload& workload, const Machine& machine, const KernelTimes& times);
 
 /// The strategy files and the machine file that the options name.
 std::vector<NamedFile> strategy_files(const Options& options);

@@ -3,7 +3,6 @@
 #include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/planner/stage_partition.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -46,7 +45,7 @@ class Comparison {
     Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
       const KernelTimes& times = ours ? files_.times : given_;
-      placed = place_stages_nearest(model_, strategy, workload_, files_.machine, times, limit());
+      placed = with_stages_placed(options_, model_, strategy, workload_, files_.machine, times);
       one.plan = bind(model_, placed, workload_);
       one.cost = estimate(one.plan, files_.machine, times);
     });

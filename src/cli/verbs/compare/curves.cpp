@@ -3,7 +3,6 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
-#include "partita/strategies/planner/stage_partition.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
@@ -52,7 +51,7 @@ class CurvePrices {
     Point point{.strategy = of.name, .ranks = of.ranks, .batch = workload.batch};
     try {
       const Plan plan = bind(
-          model_, place_stages_nearest(model_, of.strategy, workload, files_.machine, files_.times, limit()), workload);
+          model_, with_stages_placed(options_, model_, of.strategy, workload, files_.machine, files_.times), workload);
       const Cost cost = estimate(plan, files_.machine, files_.times);
       point.seconds = cost.seconds;
       point.rate = cost.samples_per_second;

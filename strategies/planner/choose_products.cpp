@@ -1,0 +1,148 @@
+#include "partita/strategies/planner/choose_products.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/cost/cost_formula.hpp"
+#include "partita/strategies/plan/bind.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace partita {
+
+namespace {
+
+/// A choice must save this share of the step, so that rounding decides nothing.
+constexpr double least_saving = 1e-6;
+
+/// The keys that a strategy's rules give for a layer.
+struct Given {
+  bool algorithm = false, weights = false;
+};
+
+Given given_for(const Strategy& strategy, const std::string& layer) {
+  Given given;
+  for (const auto& rule : strategy.rules()) {
+    if (!rule.matches(layer)) continue;
+    given.algorithm = given.algorithm || rule.rule.algorithm.has_value();
+    given.weights = given.weights || rule.rule.weights.has_value();
+  }
+  return given;
+}
+
+/// The layers of products that share a binding and leave the algorithm open, each kind once.
+struct Kind {
+  int first = 0;
+  std::vector<std::string> names;
+  bool may_lay_out_weights = true;
+};
+
+std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
+  std::vector<Kind> all;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+    if (layer->at.products.empty() || plan.grid_of(i).size() == 1) continue;
+    const Given given = given_for(strategy, layer.name);
+    if (given.algorithm) continue;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& kind) {
+      return plan.layers[static_cast<std::size_t>(kind.first)].binding == layer.binding &&
+             kind.may_lay_out_weights == !given.weights;
+    });
+    if (found == all.end())
+      all.push_back({i, {layer.name}, !given.weights});
+    else
+      found->names.push_back(layer.name);
+  }
+  return all;
+}
+
+/// The layout of weights w[F C ...] that are cut as the channels of x[N C ...] arrive, e.g. "F C@c"; "" if these are
+/// whole.
+std::string weights_of_rows(const LayerPlan& layer) {
+  const Layout& x =
+      layer->redistribute_input.front().empty() ? layer->at.x.front() : layer->redistribute_input.front().front().from;
+  if (!x.shape().has('C') || x.sharding('C') == 0) return "";
+  std::string axes;
+  int count = 0;
+  for (const int axis : x.axes(x.shape().find('C')))
+    axes += fmt::format("{}{}", count++ == 0 ? "" : ",", x.grid().name(axis));
+  return count > 1 ? fmt::format("F C@({})", axes) : fmt::format("F C@{}", axes);
+}
+
+/// Prices strategies, and keeps the fastest.
+class Search {
+ public:
+  Search(const Model& model, Strategy strategy, const Workload& workload, const Machine& machine,
+         const KernelTimes& times)
+      : model_(model),
+        workload_(workload),
+        machine_(machine),
+        times_(times),
+        best_(std::move(strategy)),
+        plan_(bind(model, best_, workload)),
+        seconds_(seconds(plan_)) {}
+
+  const Plan& plan() const { return plan_; }
+  const Strategy& best() const { return best_; }
+
+  /// Tries all ways of one kind of layers.
+  void choose(const Kind& kind) {
+    const LayerPlan layer = plan_.layers[static_cast<std::size_t>(kind.first)];
+    std::vector<std::optional<std::string>> weights{std::nullopt};
+    if (const std::string rows = weights_of_rows(layer); kind.may_lay_out_weights && !rows.empty())
+      weights.emplace_back(rows);
+    const Strategy open = best_;
+    for (const auto& layout : weights) {
+      if (layout) try_rule(open, kind, {.weights = layout});
+      // of y, dx and dw, one after the other
+      std::array<Algorithm, 3> chosen{Algorithm::automatic, Algorithm::automatic, Algorithm::automatic};
+      for (std::size_t product = 0; product < layer->at.products.size(); ++product)
+        for (const Algorithm algorithm : layer.op->algorithms()) {
+          auto tried = chosen;
+          tried[product] = algorithm;
+          const AlgorithmName name(tried[0], tried[1], tried[2]);
+          if (try_rule(open, kind, {.weights = layout, .algorithm = name})) chosen = tried;
+        }
+    }
+  }
+
+ private:
+  double seconds(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_).seconds; }
+
+  /// Returns true if the rule makes the step faster.
+  bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule) {
+    Strategy strategy = open;
+    for (const auto& name : kind.names) strategy.layer(name, rule, "chosen for the machine");
+    Plan plan;
+    try {
+      plan = bind(model_, strategy, workload_);
+    } catch (const Error&) {  // this algorithm cannot run in these layouts
+      return false;
+    }
+    const double taken = seconds(plan);
+    if (taken >= seconds_ * (1 - least_saving)) return false;
+    seconds_ = taken;
+    best_ = std::move(strategy);
+    plan_ = std::move(plan);
+    return true;
+  }
+
+  const Model& model_;
+  const Workload& workload_;
+  const Machine& machine_;
+  const KernelTimes& times_;
+  Strategy best_;
+  Plan plan_;
+  double seconds_;
+};
+
+}  // namespace
+
+Strategy choose_products(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
+                         const KernelTimes& times) {
+  if (strategy.ranks() == 1) return strategy;
+  Search search(model, strategy, workload, machine, times);
+  for (const Kind& kind : kinds(search.plan(), strategy)) search.choose(kind);
+  return search.best();
+}
+
+}  // namespace partita
