@@ -36,11 +36,19 @@ struct Kind {
   bool may_lay_out_weights = true;
 };
 
+/// True if a product of the layer moves anything. If not, no other algorithm is faster.
+bool moves(const LayerPlan& layer) {
+  const auto& products = layer->at.products;
+  return std::any_of(products.begin(), products.end(), [](const ProductPlan& product) {
+    return !product.alternatives.empty() && product.alternatives.front().words > 0;
+  });
+}
+
 std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
   std::vector<Kind> all;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
-    if (layer->at.products.empty() || plan.grid_of(i).size() == 1) continue;
+    if (plan.grid_of(i).size() == 1 || !moves(layer)) continue;
     const Given given = given_for(strategy, layer.name);
     if (given.algorithm) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& kind) {
@@ -78,8 +86,9 @@ class Search {
         machine_(machine),
         times_(times),
         best_(std::move(strategy)),
-        plan_(bind(model, best_, workload)),
-        seconds_(seconds(plan_)) {}
+        plan_(bind(model, best_, workload)) {
+    set(cost(plan_));
+  }
 
   const Plan& plan() const { return plan_; }
   const Strategy& best() const { return best_; }
@@ -97,6 +106,7 @@ class Search {
       std::array<Algorithm, 3> chosen{Algorithm::automatic, Algorithm::automatic, Algorithm::automatic};
       for (std::size_t product = 0; product < layer->at.products.size(); ++product)
         for (const Algorithm algorithm : layer.op->algorithms()) {
+          if (!promises(layer, product, algorithm)) continue;
           auto tried = chosen;
           tried[product] = algorithm;
           const AlgorithmName name(tried[0], tried[1], tried[2]);
@@ -106,7 +116,27 @@ class Search {
   }
 
  private:
-  double seconds(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_).seconds; }
+  void set(const StepCost& cost) {
+    seconds_ = cost.seconds;
+    communication_ = cost.seconds - cost.parts.passes.compute;
+  }
+  StepCost cost(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_); }
+
+  /// True if an algorithm could save time: if its messages and words alone, over the fastest links, do not take longer
+  /// than all communication of the step. It is costly to bind an algorithm with thousands of messages.
+  bool promises(const LayerPlan& layer, std::size_t product, Algorithm algorithm) const {
+    const auto& all = layer->at.products[product].alternatives;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& way) { return way.algorithm == algorithm; });
+    if (found == all.end()) return true;  // in other layouts of the weights it may exist
+    double latency = machine_.levels.front().latency.value, bandwidth = 0;
+    for (const Level& level : machine_.levels) {
+      latency = std::min(latency, level.latency.value);
+      bandwidth = std::max(bandwidth, level.bandwidth.value);
+    }
+    const double bytes = found->words * static_cast<double>(size_of(workload_.dtype));
+    return found->messages * latency + bytes / bandwidth < communication_;
+  }
 
   /// Returns true if the rule makes the step faster.
   bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule) {
@@ -118,9 +148,9 @@ class Search {
     } catch (const Error&) {  // this algorithm cannot run in these layouts
       return false;
     }
-    const double taken = seconds(plan);
-    if (taken >= seconds_ * (1 - least_saving)) return false;
-    seconds_ = taken;
+    const StepCost taken = cost(plan);
+    if (taken.seconds >= seconds_ * (1 - least_saving)) return false;
+    set(taken);
     best_ = std::move(strategy);
     plan_ = std::move(plan);
     return true;
@@ -132,7 +162,7 @@ class Search {
   const KernelTimes& times_;
   Strategy best_;
   Plan plan_;
-  double seconds_;
+  double seconds_ = 0, communication_ = 0;  // of a step
 };
 
 }  // namespace

@@ -195,6 +195,15 @@ def limited(folder):
     memory = json.loads(read(folder, "l.json"))["strategies"][0]["memory"]
     check("the memory of the default machine is no limit", memory["predicted"] > 12 << 30 and memory["limit"] is None and memory["missing"] == 0 and
           "does not fit" not in large, large)
+    text = run(folder, "plan", *SMALL, "--ranks", "4", "--kinds", "none", "--best", "2", "--out", "planned").stdout
+    kinds = re.findall(r"^(samples alone|samples and space|samples and channels|samples and stages) +([\d.]+) +(-?[\d.]+) %", text, re.M)
+    best = float(re.search(r"^planned-1.toml +([\d.]+)", text, re.M)[1])
+    check("plain strategies beside the best", len(kinds) == 4 and all(abs(float(ms) / best - 1 - float(longer) / 100) < 2e-3
+                                                                      for _, ms, longer in kinds), text)
+    changes = re.findall(r"^(bandwidth|latency|arithmetic) ([x/]) 1.5 +(.*)$", text, re.M)
+    check("six changes of the machine", len(changes) == 6 and all("fastest" in says for _, _, says in changes), text)
+    priced = run(folder, "compare", *SMALL, "--strategies", "planned-1.toml").stdout
+    check("the plan costs what compare says of its file", f" {best:.3f} " in priced, text + priced)
     result = run(folder, "plan", *SMALL, "--ranks", "2", "--memory-limit", "1KiB", status=2)
     check("plan reports it too", len(result.stderr.splitlines()) == 1 and re.search(
         r"does not fit 2 ranks .* KiB more than the limit of 1.0 KiB; .*no change that was tried makes it fit; the closest are the grid",

@@ -5,6 +5,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/optimizer_options.hpp"
+#include "src/cli/support/option_values.hpp"
 #include "src/cli/support/options_file.hpp"
 #include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/size.hpp"
@@ -14,7 +15,6 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 namespace partita::cli {
@@ -264,24 +264,6 @@ po::options_description options_of(Options& o, Texts& texts, const std::string& 
           .add(watch_options(o.watch));
   }
   return all;
-}
-
-BatchNorm parse_batch_norm(const std::string& text) {
-  if (text == "synchronized") return {};
-  if (text == "local") return {.statistics = Statistics::local};
-  int ranks = 0;
-  const char* const end = text.data() + text.size();
-  if (text.starts_with("ranks="))
-    if (const auto [last, error] = std::from_chars(text.data() + 6, end, ranks);
-        error == std::errc{} && last == end && ranks >= 1)
-      return {.statistics = Statistics::ranks, .ranks = ranks};
-  fail("--batch-norm {}: write synchronized, local or ranks=N, with N of 1 or more", text);
-}
-
-OnNan parse_on_nan(const std::string& text) {
-  if (text == "stop") return OnNan::stop;
-  if (text == "skip") return OnNan::skip;
-  fail("--on-nan {}: write stop or skip", text);
 }
 
 /// The options file that describes this run, for --write-options.

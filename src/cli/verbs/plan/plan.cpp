@@ -2,12 +2,15 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/planner/choose_products.hpp"
+#include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/plan/baselines.hpp"
 
 #include <unistd.h>
 
@@ -141,6 +144,43 @@ Planned renamed(const Planned& found, const Model& model, const Workload& worklo
 
 }  // namespace
 
+namespace {
+
+/// Returns the strategy with the algorithms of products that are fastest on the machine, if it still fits.
+Planned with_products(Planned found, const Model& model, const Workload& workload, const MachineFiles& files,
+                      Index limit) {
+  const Strategy strategy = choose_products(model, found.strategy, workload, files.machine, files.times);
+  if (strategy.rules().size() == found.strategy.rules().size()) return found;
+  Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
+  return most_held(cost, limit).missing == 0 ? Planned{strategy, std::move(cost)} : found;
+}
+
+/// Prints the plain strategies beside the best one, and whether it stays the best if the machine is another.
+void print_reasons(const std::vector<Planned>& found, const std::string& prefix, const Model& model,
+                   const Workload& workload, const MachineFiles& files, int ranks, Index limit) {
+  const auto plain = baselines(model, workload, files, ranks, limit);
+  std::vector<Named> all;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    all.push_back({file_name(prefix, static_cast<int>(i) + 1), &found[i].strategy});
+  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "beside the best", "ms/step", "longer", "MiB held",
+             "MiB sent", "description");
+  for (const auto& [name, strategy, cost, fits] : plain) {
+    if (!strategy) {
+      fmt::print("{:<24} {:>10}\n", name, "-");
+      continue;
+    }
+    fmt::print("{:<24} {:>10.3f} {:>8.1f} % {:>10.1f} {:>10.1f}  {}{}\n", name, cost.seconds * 1e3,
+               100 * (cost.seconds / found.front().cost.seconds - 1),
+               static_cast<double>(cost.memory.total) / (1 << 20), cost.sent / (1 << 20), describe(*strategy),
+               fits ? "" : "; does not fit");
+    if (fits) all.push_back({name, &*strategy});
+  }
+  fmt::print("\nif the machine is another\n");
+  for (const auto& line : sensitivity(all, model, workload, files)) fmt::print("{}\n", line);
+}
+
+}  // namespace
+
 int plan(const Options& options, const ModelFactory& factory) {
   const MachineFiles files = load_machine(options);
   const Model model = make_model(options, factory);
@@ -164,7 +204,10 @@ int plan(const Options& options, const ModelFactory& factory) {
     if (left_out.empty()) throw;
     fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
-  for (auto& each : found) each = renamed(each, model, workload, files);
+  const Index limit = limit_of(options, files.machine);
+  for (auto& each : found) each = with_products(renamed(each, model, workload, files), model, workload, files, limit);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
   fmt::print("machine  {}\n", files.machine.name);
   if (!files.note.empty()) fmt::print("note     {}\n", files.note);
   if (!left_out.empty()) fmt::print("{}\n", left_out_text(left_out, "\n         "));
@@ -174,10 +217,11 @@ int plan(const Options& options, const ModelFactory& factory) {
     const std::string path = file_name(prefix, static_cast<int>(i) + 1);
     const auto& [strategy, cost] = found[i];
     write_text("--out", path, strategy.print());
-    fmt::print("{:<24} {:>10.3f} {:>10.0f} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
-               cost.samples_per_second, static_cast<double>(cost.memory.total) / (1 << 20), cost.sent / (1 << 20),
-               describe(strategy));
+    fmt::print("{:<24} {:>10.3f} {:>10} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
+               print_rate(cost.samples_per_second), static_cast<double>(cost.memory.total) / (1 << 20),
+               cost.sent / (1 << 20), describe(strategy));
   }
+  print_reasons(found, prefix, model, workload, files, options.ranks, limit);
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
   return 0;
 }

@@ -1,0 +1,134 @@
+#include "src/cli/verbs/plan/baselines.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/cost/cost_formula.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/planner/memory_remedies.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace partita::cli {
+
+namespace {
+
+constexpr int most_parts = 64;  // ranks along an axis beside the samples
+constexpr int most_stages = 8;  // placing the boundaries of many takes long
+constexpr double factor = 1.5;
+
+Strategy on_grid(int data, const std::string& axis, int parts, const std::string& dimension) {
+  Strategy strategy(parts > 1 ? fmt::format("data={} {}={}", data, axis, parts) : fmt::format("data={}", data));
+  return strategy.layer("*", {.output = parts > 1 ? fmt::format("N@data {}@{}", dimension, axis) : "N@data"});
+}
+
+Strategy staged(int data, int stages) {
+  Strategy strategy = on_grid(data, "", 1, "");
+  return strategy.stages(stages).schedule(ScheduleKind::one_f_one_b, 4 * stages);
+}
+
+/// Prices strategies of one kind and keeps the fastest.
+class Kind {
+ public:
+  Kind(std::string name, const Model& model, const Workload& workload, const MachineFiles& files, Index limit)
+      : model_(model), workload_(workload), files_(files), limit_(limit) {
+    best_.name = std::move(name);
+  }
+
+  void offer(const Strategy& open) {
+    try {
+      const Strategy strategy = place_stages_nearest(model_, open, workload_, files_.machine, files_.times, limit_);
+      const Plan plan = bind(model_, strategy, workload_);
+      Cost cost = estimate(plan, files_.machine, files_.times);
+      const bool fits = most_held(cost, limit_).missing == 0;
+      const auto rank = [](bool fitting, double seconds) { return std::pair(!fitting, seconds); };
+      if (best_.strategy && rank(fits, cost.seconds) >= rank(best_.fits, best_.cost.seconds)) return;
+      best_.strategy = strategy;
+      best_.cost = std::move(cost);
+      best_.fits = fits;
+    } catch (const Error&) {  // it cannot run: the model has too few layers, or lacks the dimension
+    }
+  }
+  const Baseline& best() const { return best_; }
+
+ private:
+  const Model& model_;
+  const Workload& workload_;
+  const MachineFiles& files_;
+  Index limit_;
+  Baseline best_;
+};
+
+/// A change of the machine, in words.
+struct Change {
+  std::string what;
+  std::function<void(Machine&)> make;
+};
+
+std::vector<Change> changes() {
+  std::vector<Change> all;
+  const auto add = [&](const std::string& what, auto&& scale) {
+    all.push_back({fmt::format("{} x {}", what, factor), [scale](Machine& machine) { scale(machine, factor); }});
+    all.push_back({fmt::format("{} / {}", what, factor), [scale](Machine& machine) { scale(machine, 1 / factor); }});
+  };
+  add("bandwidth", [](Machine& machine, double by) {
+    for (Level& level : machine.levels) level.bandwidth.value *= by;
+  });
+  add("latency", [](Machine& machine, double by) {
+    for (Level& level : machine.levels) level.latency.value *= by;
+  });
+  add("arithmetic", [](Machine& machine, double by) {
+    machine.arithmetic.value *= by;
+    for (auto& [type, peak] : machine.peaks) peak.value *= by;
+  });
+  return all;
+}
+
+}  // namespace
+
+std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
+                                Index limit) {
+  const auto kind = [&](const std::string& name) { return Kind(name, model, workload, files, limit); };
+  const auto each_divisor = [&](const std::function<void(int)>& visit) {
+    for (int parts = 2; parts <= std::min(ranks, most_parts); ++parts)
+      if (ranks % parts == 0) visit(parts);
+  };
+  Kind samples = kind("samples alone"), space = kind("samples and space"), channels = kind("samples and channels"),
+       stages = kind("samples and stages");
+  samples.offer(on_grid(ranks, "", 1, ""));
+  const auto shape = model.shapes(1).front();
+  each_divisor([&](int parts) {
+    if (shape.has('H')) space.offer(on_grid(ranks / parts, "y", parts, "H"));
+    channels.offer(on_grid(ranks / parts, "c", parts, "C"));
+    if (parts <= most_stages) stages.offer(staged(ranks / parts, parts));
+  });
+  return {samples.best(), space.best(), channels.best(), stages.best()};
+}
+
+std::vector<std::string> sensitivity(const std::vector<Named>& strategies, const Model& model, const Workload& workload,
+                                     const MachineFiles& files) {
+  std::vector<Plan> plans;
+  plans.reserve(strategies.size());
+  for (const auto& each : strategies) plans.push_back(bind(model, *each.strategy, workload));
+  std::vector<CostFormula> formulas;
+  for (const Plan& plan : plans) formulas.emplace_back(plan, files.machine, files.times);
+  std::vector<std::string> lines;
+  for (const auto& [what, make] : changes()) {
+    Machine machine = files.machine;
+    make(machine);
+    std::size_t best = 0;
+    std::vector<double> seconds;
+    for (const CostFormula& formula : formulas) seconds.push_back(formula.step(machine).seconds);
+    for (std::size_t i = 1; i < seconds.size(); ++i)
+      if (seconds[i] < seconds[best]) best = i;
+    lines.push_back(
+        best == 0
+            ? fmt::format("{:<18} {} stays the fastest, {:.3f} ms", what, strategies[0].name, 1e3 * seconds[0])
+            : fmt::format("{:<18} {} is the fastest, {:.3f} ms; {} takes {:.1f} % longer", what, strategies[best].name,
+                          1e3 * seconds[best], strategies[0].name, 100 * (seconds[0] / seconds[best] - 1)));
+  }
+  return lines;
+}
+
+}  // namespace partita::cli
