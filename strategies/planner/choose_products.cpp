@@ -36,8 +36,18 @@ struct Kind {
   bool may_lay_out_weights = true;
 };
 
-/// True if a product of the layer moves anything. If not, no other algorithm is faster.
-bool moves(const LayerPlan& layer) {
+/// The layout in which the first input arrives.
+const Layout& arriving(const LayerPlan& layer) {
+  const auto& steps = layer->redistribute_input.front();
+  return steps.empty() ? layer->at.x.front() : steps.front().from;
+}
+
+bool cuts_channels(const Layout& layout) { return layout.shape().has('C') && layout.sharding('C') != 0; }
+
+/// True if a product of the layer moves anything, and its input or output is cut by channels. If not, the strategy asks
+/// for whole weights on every rank, which no choice of an algorithm should divide.
+bool is_open(const LayerPlan& layer) {
+  if (layer->at.products.empty() || !(cuts_channels(layer->y) || cuts_channels(arriving(layer)))) return false;
   const auto& products = layer->at.products;
   return std::any_of(products.begin(), products.end(), [](const ProductPlan& product) {
     return !product.alternatives.empty() && product.alternatives.front().words > 0;
@@ -48,7 +58,7 @@ std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
   std::vector<Kind> all;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
-    if (plan.grid_of(i).size() == 1 || !moves(layer)) continue;
+    if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const Given given = given_for(strategy, layer.name);
     if (given.algorithm) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& kind) {
@@ -66,9 +76,8 @@ std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
 /// The layout of weights w[F C ...] that are cut as the channels of x[N C ...] arrive, e.g. "F C@c"; "" if these are
 /// whole.
 std::string weights_of_rows(const LayerPlan& layer) {
-  const Layout& x =
-      layer->redistribute_input.front().empty() ? layer->at.x.front() : layer->redistribute_input.front().front().from;
-  if (!x.shape().has('C') || x.sharding('C') == 0) return "";
+  const Layout& x = arriving(layer);
+  if (!cuts_channels(x)) return "";
   std::string axes;
   int count = 0;
   for (const int axis : x.axes(x.shape().find('C')))

@@ -53,7 +53,7 @@ def test_info():
 
 def options_of(verb):
     """The long options in the help of a verb; `scale` also takes those of train."""
-    options = set(re.findall(r"^\s+(?:-\w \[ )?--([\w-]+)", run(PROGRAM, verb, "--help")[1], re.MULTILINE))
+    options = set(re.findall(r"^ {1,4}(?:-\w \[ )?--([\w-]+)", run(PROGRAM, verb, "--help")[1], re.MULTILINE))
     options = {option.rstrip("]") for option in options}
     return options | options_of("train") if verb == "scale" else options
 
@@ -69,8 +69,7 @@ def complete_in_bash(*words):
 
 def test_completion():
     check("bash completes a verb", complete_in_bash("partita", "tr") == ["train"])
-    check("bash completes an option", complete_in_bash("partita", "train", "--ba") == ["--backend", "--batch"] or
-          sorted(complete_in_bash("partita", "train", "--ba")) == ["--backend", "--batch"])
+    check("bash completes an option", sorted(complete_in_bash("partita", "train", "--ba")) == ["--backend", "--batch", "--batch-norm"])
     check("bash completes a value", complete_in_bash("partita", "train", "--optimizer", "ad") == ["adagrad", "adam", "adamw"])
     check("bash leaves files to the shell", complete_in_bash("partita", "train", "--strategy", "x") == [])
     check("bash offers all verbs", set(VERBS) <= set(complete_in_bash("partita", "")))

@@ -71,6 +71,12 @@ TEST(ChooseProducts, LeavesWhatTheStrategySays) {
   EXPECT_EQ(choose_products(model, serial, workload, dgx()).rules().size(), 0U);
 }
 
+// A strategy of samples alone asks for whole weights on every rank, though dividing them could save sums.
+TEST(ChooseProducts, DividesNoWeightsWhereOnlySamplesAreCut) {
+  const Strategy samples = all_as("data=64", "N@data");
+  EXPECT_EQ(choose_products(feed_forward(), samples, {.batch = 64, .optimizer = {}}, dgx()).rules().size(), 1U);
+}
+
 TEST(ChooseProducts, NeverMakesAPlanSlowerAndAlwaysChoosesTheSame) {
   for (std::uint64_t seed = 7000; seed < 7000 + cases(60) && !HasFailure(); ++seed) {
     const RandomCase drawn(seed);

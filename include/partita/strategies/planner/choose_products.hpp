@@ -4,12 +4,12 @@
 
 namespace partita {
 
-/// Chooses the algorithms of products, and the layouts of the weights that they multiply by, where a strategy leaves
-/// them open, and returns the strategy with a rule for each layer whose choice makes the step faster on the machine.
-/// Without it, bind() counts words and operations, and knows no machine. The layers are examined in the model's order;
-/// layers that are alike share a choice. For each, every algorithm is bound and priced with the whole step, with the
-/// weights as bind() lays them out and with those of a row-parallel product, w[F C@axes] for an input x[N C@axes]
-/// (Shoeybi et al., Megatron-LM, 2019).
+/// Chooses the algorithms of products, and the layouts of the weights that they multiply by, and returns the strategy
+/// with a rule for each layer whose choice makes the step faster on the machine. Without it, bind() counts words and
+/// operations, and knows no machine. Only layers are examined whose input or output the strategy cuts by channels, and
+/// whose algorithm it leaves open; in the model's order, and layers that are alike together. Each algorithm is bound and
+/// priced with the whole step, with the weights as bind() lays them out and with those of a row-parallel product, w[F
+/// C@axes] for an input x[N C@axes] (Shoeybi et al., Megatron-LM, 2019).
 ///
 /// The result is the same on every rank. Throws Error as bind() and estimate() do.
 /// @pre Stage boundaries are placed (place_stages).
