@@ -292,9 +292,12 @@ const std::vector<int>& CostTermBuilder::ranks(int stage) {
   auto& ranks = ranks_[static_cast<std::size_t>(stage)];
   if (!ranks.empty()) return ranks;
   const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
-  if (whole_ == nullptr) return ranks = representatives(grid);
+  if (whole_ == nullptr) return ranks = representatives(grid, machine_);
   int inner = 0;
-  for (int axis = 0; axis < grid.axes(); ++axis) inner = inner * grid.extent(axis) + grid.extent(axis) / 2;
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    const int extent = grid.extent(axis);
+    inner = inner * extent + (extent > 2 ? middle_coordinate(grid, machine_, axis) : extent / 2);
+  }
   return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
 }
 
@@ -386,7 +389,7 @@ std::vector<Movement> CostTermBuilder::transfer(const StepOp& op) {
   const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
   std::vector<Movement> all;
   for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)})
-    for (const int rank : representatives(layout->grid())) {
+    for (const int rank : representatives(layout->grid(), machine_)) {
       OpTraffic traffic(plan_, layer, op.layer, 0, layout->grid().first_rank() + rank);
       traffic.add_transfer(*end);
       for (const auto& item : traffic.list()) all.push_back(movement(item, layout->grid(), rank));

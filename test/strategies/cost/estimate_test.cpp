@@ -274,6 +274,10 @@ TEST(CostModel, FartherRanksTakeTheOuterLevel) {
   expect_seconds(halo(clustered_machine(2, 2), "a=2 y=2"), 1.064 * us, "y stays within a node, at its end too");
   expect_seconds(halo(clustered_machine(2, 2), "y=2 a=2"), (10 + 64 * 0.01) * us, "two cross, on a link each");
   expect_seconds(halo(clustered_machine(2, 1), "y=2 a=2"), (10 + 64 * 0.02) * us, "two share a link");
+  // Six rows on nodes of 2, 4 and 5 ranks: some neighbors are always on another node, also beside the middle.
+  for (const int ranks_a_node : {2, 4, 5})
+    expect_seconds(halo(clustered_machine(ranks_a_node, 2), "y=6"), (1 + 0.064 + 10 + 0.64) * us,
+                   fmt::format("{} ranks a node", ranks_a_node));
   Machine thin = clustered_machine(2, 2);
   thin.levels[1].fan_out.value = 4;
   expect_seconds(halo(thin, "y=2 a=2"), (10 + 64 * 0.04) * us, "a quarter of the links can be busy");

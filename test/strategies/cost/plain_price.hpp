@@ -29,7 +29,7 @@ class PlainPrice {
     const auto& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
     const Grid& grid = plan_.grid_of(index);
     double most = 0;
-    for (const int rank : representatives(grid))
+    for (const int rank : representatives(grid, machine_))
       most = std::max(most, RankPrice{*this, layer, grid, rank}.all_passes());
     return most;
   }
@@ -38,7 +38,7 @@ class PlainPrice {
   /// longest, and the others likewise.
   double sums(int index) const {
     double exposed = 0, hidden = 0;
-    for (const int rank : representatives(plan_.grid_of(index))) {
+    for (const int rank : representatives(plan_.grid_of(index), machine_)) {
       const Exchange mine = of(index, rank).gradient_sums(index);
       exposed = std::max(exposed, mine.seconds * (1 - mine.overlap));
       hidden = std::max(hidden, mine.seconds * mine.overlap);
@@ -52,7 +52,7 @@ class PlainPrice {
   double after_sums() const {
     double seconds = 0, updated = 0;
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) seconds += slowest_after(i);
-    for (const int rank : representatives(plan_.grid())) {
+    for (const int rank : representatives(plan_.grid(), machine_)) {
       double mine = 0;
       for (const auto& bucket : plan_.buckets) mine += static_cast<double>(plan_.share(bucket, rank).extent());
       updated = std::max(updated, mine);
@@ -70,7 +70,7 @@ class PlainPrice {
 
   double slowest_after(int index) const {
     double most = 0;
-    for (const int rank : representatives(plan_.grid_of(index)))
+    for (const int rank : representatives(plan_.grid_of(index), machine_))
       most = std::max(most, of(index, rank).after_sums(index));
     return most;
   }

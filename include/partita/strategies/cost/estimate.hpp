@@ -71,6 +71,12 @@ struct Cost : StepCost {
 /// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest
 /// and the smallest blocks, and an inner rank.
 std::vector<int> representatives(const Grid& grid);
+/// As above, on a machine: the middle rank of an axis is one whose neighbor lies on another unit of the outermost level
+/// that the axis crosses, the nearest one to the middle.
+std::vector<int> representatives(const Grid& grid, const Machine& machine);
+/// Returns the coordinate of that middle rank.
+/// @pre The axis has at least three coordinates.
+int middle_coordinate(const Grid& grid, const Machine& machine, int axis);
 
 /// Predicts the cost of a plan without running it. The work of each layer is priced on the representatives of its grid;
 /// the slowest one counts:

@@ -36,6 +36,7 @@ struct Curve {
 
 /// Types that kernels compute in. `tf32` is f32 with the mantissa of f16, for tensor cores.
 enum class Precision : std::uint8_t { f64, f32, tf32, bf16, f16 };
+/// Returns e.g. "tf32".
 std::string_view name(Precision precision);
 
 /// The share of the peak (0 to 1) that kernels reach.

@@ -109,7 +109,15 @@ std::string print_verdict(const std::vector<Compared>& all) {
 std::vector<std::string> warnings(const std::vector<Compared>& all) {
   std::vector<std::string> texts;
   for (const auto& one : all) {
-    if (!one.measured) continue;
+    if (!one.measured) {
+      if (one.efficiency > most_efficiency)
+        texts.push_back(
+            fmt::format("the predicted efficiency of {} is {:.0f} %, above 105 %: the smaller work of its ranks runs "
+                        "at better rates "
+                        "than the work of one rank, in the machine's curves or in its measured kernel times",
+                        one.name, 100 * one.efficiency));
+      continue;
+    }
     if (one.measured->spread > most_spread)
       texts.push_back(fmt::format(
           "the measured times of {} spread by {:.1f} %; end other programs on this machine and measure again", one.name,

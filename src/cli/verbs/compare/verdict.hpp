@@ -24,8 +24,8 @@ Fastest fastest(const std::vector<Compared>& all);
 /// says where the prediction disagreed. "" for a single strategy, or if none fits.
 std::string print_verdict(const std::vector<Compared>& all);
 
-/// Returns what makes the measurements doubtful: a spread above 10 % or an efficiency above 105 %. Empty if nothing was
-/// measured.
+/// Returns what makes numbers doubtful: measured times that spread by more than 10 %, and an efficiency above 105 %,
+/// measured or predicted.
 std::vector<std::string> warnings(const std::vector<Compared>& all);
 
 }  // namespace partita::cli

@@ -47,7 +47,8 @@ class Kind {
       best_.strategy = strategy;
       best_.cost = std::move(cost);
       best_.fits = fits;
-    } catch (const Error&) {  // it cannot run: the model has too few layers, or lacks the dimension
+    } catch (const Error& error) {  // it cannot run: the model has too few layers, or lacks the dimension
+      if (best_.why.empty()) best_.why = error.what();
     }
   }
   const Baseline& best() const { return best_; }

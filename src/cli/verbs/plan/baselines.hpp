@@ -14,7 +14,8 @@ struct Baseline {
   std::string name;                  ///< e.g. "samples and space"
   std::optional<Strategy> strategy;  ///< the fastest of its kind; nothing if the model has none for these ranks
   Cost cost{};
-  bool fits = true;  ///< in the memory limit
+  bool fits = true;   ///< in the memory limit
+  std::string why{};  ///< without a strategy: why the first one that was tried cannot run
 };
 
 /// Returns the fastest strategies of four kinds: samples alone; samples and space; samples and channels; samples and

@@ -164,9 +164,9 @@ void print_reasons(const std::vector<Planned>& found, const std::string& prefix,
     all.push_back({file_name(prefix, static_cast<int>(i) + 1), &found[i].strategy});
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "beside the best", "ms/step", "longer", "MiB held",
              "MiB sent", "description");
-  for (const auto& [name, strategy, cost, fits] : plain) {
+  for (const auto& [name, strategy, cost, fits, why] : plain) {
     if (!strategy) {
-      fmt::print("{:<24} {:>10}\n", name, "-");
+      fmt::print("{:<24} {:>10}  {}\n", name, "-", why.empty() ? "no such grid" : why);
       continue;
     }
     fmt::print("{:<24} {:>10.3f} {:>8.1f} % {:>10.1f} {:>10.1f}  {}{}\n", name, cost.seconds * 1e3,

@@ -54,9 +54,10 @@ TEST(Verdict, WarnsOfSpreadsAndEfficiencies) {
   good.efficiency = 1.05;
   odd.efficiency = predicted.efficiency = 1.12;
   const auto texts = warnings({good, odd, predicted});
-  ASSERT_EQ(texts.size(), 2U);
+  ASSERT_EQ(texts.size(), 3U);
   EXPECT_NE(texts[0].find("measured times of odd spread by 12.0 %"), std::string::npos) << texts[0];
   EXPECT_NE(texts[1].find("efficiency of odd is 112 %, above 105 %"), std::string::npos) << texts[1];
+  EXPECT_NE(texts[2].find("predicted efficiency of predicted is 112 %, above 105 %"), std::string::npos) << texts[2];
 }
 
 TEST(Verdict, NeedsSomethingToCompare) {
