@@ -5,7 +5,7 @@ run_packages="meson ninja-build g++ pkg-config python3 ccache mpich libmpich-dev
   libboost-program-options-dev libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libhdf5-mpich-dev zlib1g-dev
   libjs-chart.js dataset-fashion-mnist"
 test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen universal-ctags
-  iproute2 chromium cmake python3-venv zsh mandoc groff-base"
+  iproute2 chromium cmake python3-venv zsh mandoc groff-base libsimgrid-dev"
 long_packages="debootstrap"
 mpi_packages=" mpich libmpich-dev libhdf5-mpich-dev "
 

@@ -226,6 +226,7 @@ Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
         {terms_.number(link), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes)});
   }
   CollectiveOption all;
+  all.turns = item.turns;
   all.first = uses;
   all.end = static_cast<int>(terms_.uses.size());
   terms_.options.push_back(all);
@@ -287,12 +288,11 @@ RankTerms CostTermBuilder::on_rank(const LayerWork& work, const Grid& grid, int 
   return terms;
 }
 
-const std::vector<int>& CostTermBuilder::ranks(int stage) {
-  if (ranks_.empty()) ranks_.resize(plan_.grids.size());
-  auto& ranks = ranks_[static_cast<std::size_t>(stage)];
+const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
+  auto& ranks = ranks_[{stage, every}];
   if (!ranks.empty()) return ranks;
   const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
-  if (whole_ == nullptr) return ranks = representatives(grid, machine_);
+  if (whole_ == nullptr) return ranks = representatives(grid, machine_, every);
   int inner = 0;
   for (int axis = 0; axis < grid.axes(); ++axis) {
     const int extent = grid.extent(axis);
@@ -309,7 +309,7 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   EquivalentRanks<LayerWork> work_of_ranks;
   LayerKernels kernels = kernels_.of(layer);
   std::vector<RankTerms> kept;
-  for (const int rank : ranks(plan_.stage_of(index))) {
+  for (const int rank : ranks(plan_.stage_of(index), irregular_axes(layer))) {
     const int first = representative_rank(grid, rank, even);
     const auto [work, inserted] = work_of_ranks.entry(first);
     if (inserted) {
@@ -348,7 +348,7 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
   if (!even) return all;
   const Grid& grid = plan_.grid_of(layer);
   EquivalentRanks<std::vector<PlannedTraffic>> items_of_ranks;
-  for (const int rank : ranks(plan_.stage_of(layer))) {
+  for (const int rank : ranks(plan_.stage_of(layer), 0)) {
     const auto [items, inserted] = items_of_ranks.entry(representative_rank(grid, rank, *even));
     if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
     if (!inserted && machine_.levels.size() == 1) continue;

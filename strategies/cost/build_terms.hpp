@@ -4,6 +4,7 @@
 #include "strategies/cost/cost_terms.hpp"
 #include "strategies/cost/kernel_terms.hpp"
 
+#include <map>
 #include <optional>
 #include <span>
 
@@ -57,7 +58,7 @@ class CostTermBuilder {
   };
   void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank);
   RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
-  const std::vector<int>& ranks(int stage);
+  const std::vector<int>& ranks(int stage, AxisSet every);
   std::optional<AxisSet> even_sums(int layer);
 
   const Plan& plan_;
@@ -67,8 +68,8 @@ class CostTermBuilder {
   KernelTerms kernels_;
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
-  std::vector<std::vector<int>> ranks_;  // by stage: the examined ranks
-  std::vector<Span> spans_;              // of the collective that is being priced
+  std::map<std::pair<int, AxisSet>, std::vector<int>> ranks_;  // by stage and irregular axes: the examined ranks
+  std::vector<Span> spans_;                                    // of the collective that is being priced
 };
 
 }  // namespace partita

@@ -25,6 +25,7 @@ struct CollectiveOption {
   bool together = false;   ///< all links are busy at the same time, so the slowest counts; otherwise the sum counts
   int first = 0, end = 0;  ///< the range of its uses of links
   double combined = 0;     ///< bytes that are added to as many others
+  double turns = 1;        ///< exchanges: PlannedTraffic::turns; the messages of a turn are under way together
 };
 
 /// The options of all communications, and the tables that they refer to.

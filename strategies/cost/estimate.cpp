@@ -27,15 +27,37 @@ Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times
 
 namespace {
 
+/// Returns how many coordinates to take along the axes `every`, so that there are at most 1,024 ranks in all.
+int most_coordinates(const Grid& grid, AxisSet every) {
+  constexpr double most_ranks = 256;
+  for (int most = 64; most > 3; most /= 2) {
+    double ranks = 1;
+    for (int axis = 0; axis < grid.axes(); ++axis)
+      ranks *= std::min(grid.extent(axis), (every >> axis & 1U) != 0 ? most : 3);
+    if (ranks <= most_ranks) return most;
+  }
+  return 3;
+}
+
+/// Returns the coordinates of an axis, or `most` of them that are evenly spaced.
+std::vector<int> all_coordinates(int extent, int most) {
+  const int count = std::min(extent, most);
+  std::vector<int> all;
+  for (int i = 0; i < count; ++i) all.push_back(count == 1 ? 0 : i * (extent - 1) / (count - 1));
+  return all;
+}
+
 /// Returns the first, a middle and the last rank along each axis. `middle` gives the coordinate on an axis.
 template <class Middle>
-std::vector<int> representatives_with(const Grid& grid, Middle&& middle) {
+std::vector<int> representatives_with(const Grid& grid, AxisSet every, Middle&& middle) {
   std::vector<int> ranks{0};
+  const int most = every == 0 ? 0 : most_coordinates(grid, every);
   for (int axis = 0; axis < grid.axes(); ++axis) {
     const int extent = grid.extent(axis);
     std::vector<int> coordinates{0};
     if (extent > 2) coordinates.push_back(middle(axis));
     if (extent > 1) coordinates.push_back(extent - 1);
+    if ((every >> axis & 1U) != 0) coordinates = all_coordinates(extent, most);
     std::vector<int> next;
     for (const int rank : ranks)
       for (const int at : coordinates) next.push_back(rank + at * grid.stride(axis));
@@ -44,14 +66,28 @@ std::vector<int> representatives_with(const Grid& grid, Middle&& middle) {
   return ranks;
 }
 
-}  // namespace
-
-std::vector<int> representatives(const Grid& grid) {
-  return representatives_with(grid, [&](int axis) { return grid.extent(axis) / 2; });
+/// True if the ranks along some axes neither fill units of a level nor divide them. Which of them meet at a border then
+/// depends on their coordinates along all axes.
+bool straddles(const Grid& grid, const Machine& machine) {
+  for (const Level& level : machine.levels) {
+    const auto unit = static_cast<int>(level.ranks.value);
+    if (unit == 0 || unit >= grid.size()) continue;
+    if (grid.first_rank() % unit != 0) return true;
+    for (int axis = 0; axis < grid.axes(); ++axis)
+      if (const int block = grid.stride(axis) * grid.extent(axis); unit % block != 0 && block % unit != 0) return true;
+  }
+  return false;
 }
 
-std::vector<int> representatives(const Grid& grid, const Machine& machine) {
-  return representatives_with(grid, [&](int axis) { return middle_coordinate(grid, machine, axis); });
+}  // namespace
+
+std::vector<int> representatives(const Grid& grid, AxisSet every) {
+  return representatives_with(grid, every, [&](int axis) { return grid.extent(axis) / 2; });
+}
+
+std::vector<int> representatives(const Grid& grid, const Machine& machine, AxisSet every) {
+  if (straddles(grid, machine)) every = grid.all();
+  return representatives_with(grid, every, [&](int axis) { return middle_coordinate(grid, machine, axis); });
 }
 
 int middle_coordinate(const Grid& grid, const Machine& machine, int axis) {

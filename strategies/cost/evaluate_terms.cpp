@@ -68,7 +68,7 @@ double MachineRates::seconds(const CollectiveOption& option) const {
     sum += seconds;
     slowest = std::max(slowest, seconds);
   }
-  return (option.together ? slowest : sum) + option.combined * gamma_;
+  return (option.together ? slowest : sum) + combining_seconds(option.combined);
 }
 
 const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
@@ -83,16 +83,17 @@ const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
   return *best;
 }
 
-double MachineRates::exchange_seconds(const LinkUse& use) const {
+double MachineRates::exchange_seconds(const LinkUse& use, double turns) const {
   const LinkRate& link = rate(use);
   if (link.measured != nullptr) return use.rounds * link.measured->seconds(use.bytes / use.rounds);
-  return use.rounds * link.latency + use.bytes * link.per_byte;
+  return std::min(use.rounds, turns) * link.latency + use.bytes * link.per_byte;
 }
 
 double MachineRates::seconds(const Movement& movement) const {
   if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange) {
+    const CollectiveOption& messages = options(movement).front();
     double sum = 0;
-    for (const LinkUse& use : uses(options(movement).front())) sum += exchange_seconds(use);
+    for (const LinkUse& use : uses(messages)) sum += exchange_seconds(use, messages.turns);
     return sum;
   }
   const Way& way = this->way(movement);

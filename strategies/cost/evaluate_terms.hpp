@@ -27,10 +27,12 @@ class MachineRates {
   const Way& way(const Movement& movement) const { return ways_[static_cast<std::size_t>(movement.route)]; }
   const LinkRate& rate(const LinkUse& use) const { return links_[static_cast<std::size_t>(use.link)]; }
   double seconds(const Movement& movement) const;
-  /// Returns the seconds of messages of an exchange over one kind of links.
-  double exchange_seconds(const LinkUse& use) const;
+  /// Returns the seconds of messages of an exchange over one kind of links; `turns` as in CollectiveOption.
+  double exchange_seconds(const LinkUse& use, double turns) const;
   /// Returns the seconds of one call of a collective by one of its options.
   double seconds(const CollectiveOption& option) const;
+  /// Returns the seconds to add bytes to as many others.
+  double combining_seconds(double bytes) const { return bytes * gamma_; }
   /// Returns the cheapest option of a collective.
   const CollectiveOption& cheapest(const Movement& movement) const;
   /// Returns the share of the machine's peak that a kernel reaches.

@@ -51,7 +51,7 @@ std::string count(double number, std::string_view what) {
 }
 
 /// e.g. 6 rounds x 4 us (source) + 80000 bytes / 50 GB/s (8 ranks share 8 links of 50 GB/s, source) at level "network"
-std::string formula(const Priced& priced, const LinkUse& use, std::string_view what) {
+std::string formula(const Priced& priced, const LinkUse& use, std::string_view what, double turns) {
   const Link& link = priced.terms.links[static_cast<std::size_t>(use.link)];
   const Level& level = priced.machine.levels[static_cast<std::size_t>(link.level)];
   const MachineRates::LinkRate& rate_of = priced.rates.rate(use);
@@ -61,14 +61,19 @@ std::string formula(const Priced& priced, const LinkUse& use, std::string_view w
   const std::string shared =
       link.sharing > 1 ? fmt::format("{} share {} of", count(link.sharing, "rank"), count(level.links.value, "link"))
                        : "a link of";
-  return fmt::format("{} x {} ({}) + {:.0f} bytes / {} ({} {}, {}) at level \"{}\"", count(use.rounds, what),
-                     time(level.latency.value), level.latency.source, use.bytes, rate(1 / rate_of.per_byte, "B"),
-                     shared, rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
+  const std::string number = what == "message" && turns < use.rounds
+                                 ? fmt::format("{} {}, {} x", count(use.rounds, what),
+                                               turns == 1 ? "at once" : "in " + count(turns, "turn"), turns)
+                                 : count(use.rounds, what) + " x";
+  return fmt::format("{} {} ({}) + {:.0f} bytes / {} ({} {}, {}) at level \"{}\"", number, time(level.latency.value),
+                     level.latency.source, use.bytes, rate(1 / rate_of.per_byte, "B"), shared,
+                     rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
 }
 
 std::string formula(const Priced& priced, const CollectiveOption& option, std::string_view what) {
   std::string text;
-  for (const LinkUse& use : priced.rates.uses(option)) text += (text.empty() ? "" : " + ") + formula(priced, use, what);
+  for (const LinkUse& use : priced.rates.uses(option))
+    text += (text.empty() ? "" : " + ") + formula(priced, use, what, option.turns);
   return option.together ? fmt::format("the slowest of {}", text) : text;
 }
 

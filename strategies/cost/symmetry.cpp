@@ -78,6 +78,43 @@ std::size_t cost_hash(const LayerPlan& layer) {
   return hash;
 }
 
+AxisSet irregular_axes(const LayerPlan& layer) {
+  constexpr int most_planned = 64;  // to plan the panels of one rank takes time in proportion to the ranks of the grid
+  if (!layer->at.products.empty() && layer->at.y.grid().size() > most_planned) return 0;
+  AxisSet blocks = uneven(layer->at.y) | uneven(layer->y), exchanged = 0;
+  for (const auto* layouts : {&layer->at.x, &layer->at.dx})
+    for (const Layout& layout : *layouts) blocks |= uneven(layout);
+  for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
+    if (*halo) exchanged |= (*halo)->axes();
+  const auto add = [&](const LayerPlan::Steps& steps) {
+    for (const auto& step : steps) {
+      if (step.verb != Verb::exchange) continue;
+      exchanged |= mixed(step.from, step.to);
+      blocks |= uneven(step.from) | uneven(step.to);
+    }
+  };
+  for (const auto* steps : {&layer->redistribute_output, &layer->redistribute_dy}) add(*steps);
+  for (const auto* ways : {&layer->redistribute_input, &layer->redistribute_dx})
+    for (const auto& steps : *ways) add(steps);
+  for (const ProductPlan& product : layer->at.products) {
+    add(product.redistribute_c);
+    for (const Layout* layout :
+         {&product.a.layout, &product.a_used, &product.b.layout, &product.b_used, &product.c.layout, &product.c_made})
+      blocks |= uneven(*layout);
+    exchanged |= uneven(product);
+  }
+  return blocks & exchanged;
+}
+
+AxisSet irregular_axes(const Plan& plan, int stage) {
+  AxisSet axes = 0;
+  for (const auto* layers : {&plan.layers, &plan.remainder_layers})
+    for (const LayerPlan& layer : *layers)
+      for (int replica = 0; replica < plan.replicas(); ++replica)
+        if (plan.stage_running(layer.group, replica) == stage) axes |= irregular_axes(layer);
+  return axes;
+}
+
 AxisSet symmetric_axes(const LayerPlan& layer) {
   AxisSet axes =
       uneven(layer->at.y) | uneven(layer->y) | uneven(layer->redistribute_output) | uneven(layer->redistribute_dy);

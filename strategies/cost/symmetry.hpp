@@ -18,6 +18,14 @@ std::size_t cost_hash(const LayerPlan& layer);
 /// receivers. Each coordinate of such an axis has an equal share, and the shares do not interact.
 AxisSet symmetric_axes(const LayerPlan& layer);
 
+/// Returns the axes along which blocks differ and ranks exchange parts of them. What a rank sends then does not follow
+/// from its place at the ends or inside: where blocks do not match, an inner rank may send more than another. A layer
+/// with products has such axes on grids of at most 64 ranks only, because panels of more ranks take long to plan.
+AxisSet irregular_axes(const LayerPlan& layer);
+
+/// Returns the axes that are irregular for a layer of a stage, in either size of microbatch.
+AxisSet irregular_axes(const Plan& plan, int stage);
+
 /// Returns the axes along which all ranks hold, and update, equally many elements of a bucket.
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket);
 

@@ -13,7 +13,7 @@ WorstRanks worst_ranks(const Plan& plan) {
     const Grid& grid = plan.grids[static_cast<std::size_t>(stage)];
     const AxisSet symmetric = symmetric_axes(plan, stage);
     const StepProgram program(plan, stage);
-    for (const int grid_rank : representatives(grid)) {
+    for (const int grid_rank : representatives(grid, irregular_axes(plan, stage))) {
       if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
       const int rank = grid.first_rank() + grid_rank;
       if (const MemoryPeak memory = peak_memory(program, rank); memory.total > worst.memory.total) {

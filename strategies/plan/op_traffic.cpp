@@ -142,22 +142,19 @@ void OpTraffic::update() {
 
 void OpTraffic::add(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Traffic traffic) {
   if (traffic == Traffic{}) return;
-  if (list_.empty()) list_.reserve(4);  // few layers have more
-  list_.push_back(
-      {std::string(role), verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, {}, op_});
+  append({std::string(role), verb, axes, {traffic.messages * times_, traffic.bytes * times_}, pass_, purpose, {}, op_});
 }
 
 /// Adds the traffic of an exchange. `rank` is the rank's number among the peers.
 void OpTraffic::add_exchange(Purpose purpose, std::string_view role, AxisSet axes, std::vector<PeerTraffic> peers,
                              int rank) {
-  const Traffic sent = sent_to_all(peers);
-  if (sent == Traffic{}) return;
+  if (sent_to_all(peers) == Traffic{} && !(keeps_received_ && !peers.empty())) return;
   for (auto& [peer, out, in] : peers) {
     peer -= rank;
     for (Traffic* each : {&out, &in}) *each = {each->messages * times_, each->bytes * times_};
   }
-  add(purpose, role, Verb::exchange, axes, sent);
-  list_.back().peers = std::move(peers);
+  const Traffic sent = sent_to_all(peers);
+  append({std::string(role), Verb::exchange, axes, sent, pass_, purpose, std::move(peers), op_});
 }
 
 /// Adds a transfer. With `back`, the rank sends what the transfer has it receive.
@@ -199,7 +196,9 @@ void OpTraffic::add_collective(Purpose purpose, std::string_view role, Verb verb
 void OpTraffic::add_product(std::size_t which, std::string_view role) {
   if (which >= layer_->at.products.size()) return;
   const ProductPlan& product = layer_->at.products[which];
+  const std::size_t before = list_.size();
   add_exchange(Purpose::product, role, grid_.all(), product.traffic(rank_, element_), rank_);
+  if (list_.size() > before) list_.back().turns = static_cast<int>(product.panels.size());
   add_steps(Purpose::product, role, product.redistribute_c);
 }
 

@@ -34,6 +34,8 @@ class OpTraffic {
   void add(const StepOp& op, int times = 1) {
     if (const auto pass = pass_of(op)) add(op, *pass, times);
   }
+  /// Also lists exchanges in which the rank receives but sends nothing.
+  void keep_received() { keeps_received_ = true; }
   /// Adds only the part of send_output inside the layer's stage: the sums that complete the output.
   void add_sums(const StepOp& op);
   /// Adds only the transfer between stages of send_output and send_gradient; for receive_input and receive_gradient
@@ -61,6 +63,10 @@ class OpTraffic {
   void add_replicas();
   void update();
 
+  void append(PlannedTraffic&& item) {
+    if (list_.empty()) list_.reserve(4);  // few layers have more
+    list_.push_back(std::move(item));
+  }
   void add(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Traffic traffic);
   void add_exchange(Purpose purpose, std::string_view role, AxisSet axes, std::vector<PeerTraffic> peers, int rank);
   void add_exchange(Purpose purpose, std::string_view role, AxisSet axes, const TransferPlan& plan, bool back,
@@ -87,6 +93,7 @@ class OpTraffic {
   const Grid& grid_;
   int world_rank_, rank_;   // rank in the world, rank in the stage's grid
   Index element_, master_;  // bytes
+  bool keeps_received_ = false;
   StepOp op_;
   Pass pass_ = Pass::forward;
   int times_ = 1;

@@ -81,7 +81,7 @@ void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
         boundaries_.emplace_back(Boundary{machine.levels[static_cast<std::size_t>(crossed)].overlap.value, {}});
     for (const auto& layer : plan.layers)
       boundary.seconds.push_back(rates.exchange_seconds(
-          {number, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}));
+          {number, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}, 1));
   }
 }
 

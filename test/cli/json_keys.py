@@ -68,6 +68,8 @@ def documents(folder):
         "--memory-limit", "1MiB", "--json", folder / "compare.json", status=2)
     run(2, "compare", "--batch", "8", "--strategies", pipeline, "--measure", "--json", folder / "measured.json")
     written["compare"] = [read("compare.json"), read("measured.json")]
+    run(0, "simulate", "--batch", "8", "--grid", "data=2", "--out", folder / "replay", "--json", folder / "simulate.json")
+    written["simulate"] = [read("simulate.json")]
     run(0, "compare", "--ranks", "1", "2", "3", "--grid", "data={} y=2", "--rule", "*: N@data H@y", "--json", folder / "curves.json")
     written["curves"] = [read("curves.json")]
     written["schedule"] = [json.loads(run(0, "schedule", "--kind", "chimera", "--json", "/dev/stdout"))]

@@ -31,6 +31,7 @@ FOLDERS = {
         "plan": ["schedule", "machine"],
         "cost": ["plan"],
         "planner": ["cost"],
+        "simgrid": ["cost"],
     },
     "train": {"files": [], "kernels": [], "data": ["files"], "run": ["kernels", "data"], "measure": ["run"]},
     "cli": {"": [], "support": [""], "verbs": ["support"], "program": ["verbs"]},

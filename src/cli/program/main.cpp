@@ -19,6 +19,7 @@
 #include "src/cli/verbs/report/report.hpp"
 #include "src/cli/verbs/scale/scale.hpp"
 #include "src/cli/verbs/schedule/schedule.hpp"
+#include "src/cli/verbs/simulate/simulate.hpp"
 #include "src/cli/verbs/train/train.hpp"
 
 #include <fcntl.h>
@@ -116,6 +117,7 @@ int run_verb(int argc, char** argv, const cli::ModelFactory& factory) {
   const auto options = cli::parse_options(argc, argv, !factory, answer);
   if (options && options->verb == "plan") return cli::plan(*options, factory);
   if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
+  if (options && options->verb == "simulate") return cli::simulate(*options, factory);
   if (options) return cli::explain(*options, factory);
   fmt::print("{}", answer);
   return 0;
@@ -136,6 +138,9 @@ int run_alone(cli::CommandWords& line, const cli::ModelFactory& factory) {
     line.check();
     if (speaks()) print_note(line);
     return flushed(run_verb(line.count(), line.words(), factory));
+  } catch (const RunFailed& error) {
+    if (speaks()) complain(error.what());
+    return run_failed;
   } catch (const Error& error) {
     if (speaks()) complain(line.with_place(error.what()));
     return user_error;

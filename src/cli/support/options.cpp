@@ -241,18 +241,28 @@ po::options_description plan_options(Options& o) {
   return group;
 }
 
+po::options_description simulate_options(Options& o) {
+  po::options_description group("Simulate");
+  auto add = group.add_options();
+  add("out", po::value(&o.out)->required()->value_name("DIR"),
+      "folder for the platform, the list of hosts and the trace of each rank; it replaces older files of these names");
+  add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
+  return group;
+}
+
 /// All options that a verb accepts.
 po::options_description options_of(Options& o, Texts& texts, const std::string& program, bool builtin) {
   po::options_description all(fmt::format("Usage: {} {} [options]", program, o.verb));
   add_common_options(all);
   all.add(model_options(o, texts, builtin));
-  if (o.verb == "explain" || o.verb == "compare" || o.verb == "plan" || o.verb == "calibrate") {
+  if (o.verb == "explain" || o.verb == "compare" || o.verb == "plan" || o.verb == "simulate" || o.verb == "calibrate") {
     po::options_description workload("Workload");
     add_dtype(workload, texts);
     all.add(workload).add(optimizer_options(o, texts));
     if (o.verb != "calibrate") all.add(price_options(o));
     if (o.verb == "plan") all.add(plan_options(o));
     if (o.verb == "explain") all.add(explain_options(o));
+    if (o.verb == "simulate") all.add(simulate_options(o));
     if (o.verb == "compare") all.add(compare_options(o)).add(measure_options(o));
     if (o.verb == "calibrate") all.add(calibrate_options(o)).add(measure_options(o));
   } else {

@@ -53,7 +53,8 @@ struct Options {
   bool profile = false;                 ///< train: print where the time goes
   std::string machine;                  ///< machine file; "" for the default machine
   double scale_compute = 1;             ///< factor of all predicted computing times
-  std::string out;  ///< calibrate: the machine file to write; plan: the prefix of the files to write, "" for none
+  /// calibrate: the machine file to write; plan: the prefix of the files to write, "" for none; simulate: the folder
+  std::string out;
   std::vector<std::string> strategies;       ///< compare, calibrate: strategy files
   bool measure = false;                      ///< compare: also run the strategies
   std::vector<std::string> grids;            ///< compare: grids or, with rank_counts, patterns such as "data={}"

@@ -20,6 +20,10 @@ constexpr VerbText verbs[]{
      "{0} compare --strategies hybrid.toml spatial.toml --machine cluster.toml"},
     {"plan", "searches for the fastest strategies for a number of ranks and writes them to files",
      "{0} plan --model resnet50 --ranks 16 --machine cluster.toml --out best"},
+    {"simulate",
+     "writes what a step moves as input for SimGrid, and simulates it if SimGrid is installed: a second opinion on the "
+     "price",
+     "{0} simulate --strategy hybrid.toml --machine cluster.toml --out replay"},
     {"calibrate", "measures the machine that it runs on and writes a machine file",
      "mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml"},
     {"schedule", "generates or reads a pipeline schedule, then validates, simulates and draws it",

@@ -148,7 +148,7 @@ void expect_plain(const Plan& plan, const Machine& machine, const std::string& w
   Index bytes = 0;
   double sent = 0;
   for (const Grid& grid : plan.grids)
-    for (const int rank : representatives(grid)) {
+    for (int rank = 0; rank < grid.size(); ++rank) {
       if (const MemoryPeak peak = peak_memory(plan, grid.first_rank() + rank); peak.total > memory.total) memory = peak;
       bytes = std::max(bytes, rank_traffic(plan, grid.first_rank() + rank).counted.bytes);
       sent = std::max(sent, rank_traffic(plan, grid.first_rank() + rank).sent);

@@ -13,16 +13,18 @@ using namespace partita::test;
 TEST(MachineRates, AnExchangeTakesItsLatenciesAndItsBytes) {
   struct Case {
     int level;
-    double messages, bytes, seconds;
+    double messages, turns, bytes, seconds;
   };
-  for (const auto& [level, messages, bytes, seconds] :
-       {Case{node, 1, 0, 1 * us}, Case{node, 1, 1000, 2 * us}, Case{node, 3, 5000, 8 * us},
-        Case{network, 1, 1000, 20 * us}, Case{network, 2, 700, 27 * us}}) {
+  for (const auto& [level, messages, turns, bytes, seconds] :
+       {Case{node, 1, 1, 0, 1 * us}, Case{node, 1, 1, 1000, 2 * us}, Case{node, 3, 1, 5000, 6 * us},
+        Case{node, 3, 2, 5000, 7 * us}, Case{node, 3, 8, 5000, 8 * us}, Case{network, 1, 1, 1000, 20 * us},
+        Case{network, 2, 1, 700, 17 * us}}) {
     CostTerms terms;
     const Movement movement = exchange(terms, {level, 1}, messages, bytes);
+    terms.options.back().turns = turns;
     const Machine machine = two_levels();
     expect_seconds(MachineRates(terms, machine).seconds(movement), seconds,
-                   fmt::format("{} messages of {} bytes at level {}", messages, bytes, level));
+                   fmt::format("{} messages of {} bytes in {} turns at level {}", messages, bytes, turns, level));
   }
 }
 
@@ -78,7 +80,8 @@ TEST(MachineRates, LinksOfSeveralLevelsAreUsedInTurnOrTogether) {
   terms.options = {option, option};
   terms.options[1].together = true;
   const MachineRates rates(terms, machine);
-  expect_seconds(rates.seconds(Movement{0, 3, 5300, 0, 1}), 2 * us + 5 * us + 10 * us + 3 * us);
+  expect_seconds(rates.seconds(Movement{0, 3, 5300, 0, 1}), 1 * us + 5 * us + 10 * us + 3 * us,
+                 "messages are under way together");
   expect_seconds(rates.seconds(Movement{1, 1, 5300, 0, 1}), 20 * us, "one after the other");
   expect_seconds(rates.seconds(Movement{1, 1, 5300, 1, 2}), 13 * us, "the slowest");
 }

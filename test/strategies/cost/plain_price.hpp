@@ -23,13 +23,13 @@ class PlainPrice {
  public:
   PlainPrice(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
-  /// Seconds of all three passes of a layer's microbatch (of the smaller size with `of_remainder`), on the
-  /// representative that takes longest.
+  /// Seconds of all three passes of a layer's microbatch (of the smaller size with `of_remainder`), on the rank that
+  /// takes longest.
   double layer(int index, bool of_remainder) const {
     const auto& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
     const Grid& grid = plan_.grid_of(index);
     double most = 0;
-    for (const int rank : representatives(grid, machine_))
+    for (int rank = 0; rank < grid.size(); ++rank)
       most = std::max(most, RankPrice{*this, layer, grid, rank}.all_passes());
     return most;
   }
@@ -38,7 +38,7 @@ class PlainPrice {
   /// longest, and the others likewise.
   double sums(int index) const {
     double exposed = 0, hidden = 0;
-    for (const int rank : representatives(plan_.grid_of(index), machine_)) {
+    for (int rank = 0; rank < plan_.grid_of(index).size(); ++rank) {
       const Exchange mine = of(index, rank).gradient_sums(index);
       exposed = std::max(exposed, mine.seconds * (1 - mine.overlap));
       hidden = std::max(hidden, mine.seconds * mine.overlap);
@@ -52,7 +52,7 @@ class PlainPrice {
   double after_sums() const {
     double seconds = 0, updated = 0;
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) seconds += slowest_after(i);
-    for (const int rank : representatives(plan_.grid(), machine_)) {
+    for (int rank = 0; rank < plan_.grid().size(); ++rank) {
       double mine = 0;
       for (const auto& bucket : plan_.buckets) mine += static_cast<double>(plan_.share(bucket, rank).extent());
       updated = std::max(updated, mine);
@@ -70,7 +70,7 @@ class PlainPrice {
 
   double slowest_after(int index) const {
     double most = 0;
-    for (const int rank : representatives(plan_.grid_of(index), machine_))
+    for (int rank = 0; rank < plan_.grid_of(index).size(); ++rank)
       most = std::max(most, of(index, rank).after_sums(index));
     return most;
   }
@@ -175,8 +175,8 @@ class PlainPrice {
 
     /// A rank that sends nothing waits for nobody here. It sends and receives at the same time, so the direction that
     /// comes from farther away counts. The ranks between a peer and this one have peers as far away, and so cross the
-    /// same links.
-    Exchange exchange(const Messages& messages) const {
+    /// same links. All messages of a panel are under way together.
+    Exchange exchange(const Messages& messages, double panels = 1) const {
       if (messages.sent.empty()) return {};
       const auto farthest = [&](const auto& list) {
         int level = 0;
@@ -197,8 +197,9 @@ class PlainPrice {
         if (count == 0) continue;
         const Level& level = price.level(number);
         const auto found = level.verbs.find({Verb::exchange, 2});
-        seconds += found != level.verbs.end() ? count * found->second.seconds(bytes / count)
-                                              : count * level.latency.value + bytes / price.bandwidth(number, apart);
+        seconds += found != level.verbs.end()
+                       ? count * found->second.seconds(bytes / count)
+                       : std::min(panels, count) * level.latency.value + bytes / price.bandwidth(number, apart);
       }
       return {seconds, price.level(farthest(list)).overlap.value};
     }
@@ -217,7 +218,7 @@ class PlainPrice {
       gathers(product.b, product.b_used);
       if (product.sums_slabs)
         for (const Interval slab : product.slabs(product.c)) messages.add(product.sum(rank, slab), true, element());
-      return exchange(messages).seconds + steps(product.redistribute_c);
+      return exchange(messages, static_cast<double>(product.panels.size())).seconds + steps(product.redistribute_c);
     }
 
     double collectives(Collective::When when) const {

@@ -69,11 +69,13 @@ struct Cost : StepCost {
 };
 
 /// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest
-/// and the smallest blocks, and an inner rank.
-std::vector<int> representatives(const Grid& grid);
+/// and the smallest blocks, and an inner rank. Along the axes `every` it returns all ranks, or so many of them, evenly
+/// spaced, that there are at most 256 in all.
+std::vector<int> representatives(const Grid& grid, AxisSet every = 0);
 /// As above, on a machine: the middle rank of an axis is one whose neighbor lies on another unit of the outermost level
-/// that the axis crosses, the nearest one to the middle.
-std::vector<int> representatives(const Grid& grid, const Machine& machine);
+/// that the axis crosses, the nearest one to the middle. If axes do not fit into the units of a level, e.g. 4 ranks
+/// along an axis into nodes of 6, it returns all ranks along all axes, within the same bound.
+std::vector<int> representatives(const Grid& grid, const Machine& machine, AxisSet every = 0);
 /// Returns the coordinate of that middle rank.
 /// @pre The axis has at least three coordinates.
 int middle_coordinate(const Grid& grid, const Machine& machine, int axis);
@@ -82,8 +84,8 @@ int middle_coordinate(const Grid& grid, const Machine& machine, int axis);
 /// the slowest one counts:
 ///
 ///     compute    measured (KernelTimes), or kernel launch + max(operations / rate, bytes / bandwidth)
-///     exchange   measured if the level has measurements, or messages x latency + bytes / bandwidth;
-///                the level is that of the farthest peer
+///     exchange   measured if the level has measurements, or by level latency + bytes / bandwidth;
+///                each panel of a product has its latency
 ///     collective measured if the level has measurements, or the formula of the cheapest algorithm (collective_cost)
 ///     halo       computation hides the share that the level's `overlap` gives;
 ///                the backward pass hides gradient sums in the same way

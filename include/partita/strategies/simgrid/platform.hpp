@@ -1,0 +1,26 @@
+#pragma once
+
+#include "partita/strategies/machine/machine.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita {
+
+// Input for SimGrid's SMPI (simgrid.org), which simulates all messages of a step on links that they share: a second
+// opinion on the prices of a plan. It knows nothing of the cost model.
+
+/// Returns the machine as these files describe it: levels have their latency, bandwidth, links and fan-out, but no
+/// measured curves and no switches that add. `overlap` (0 to 1) is that of all levels. The price that belongs to the
+/// files is the price on this machine.
+Machine simgrid_machine(const Machine& machine, double overlap);
+
+/// Returns a platform file with the hosts "r0" to "r<ranks - 1>". A message passes, in full duplex, one link of each of
+/// the two ranks, whose latency adds up to that of the level that it crosses. To leave a unit, it passes the links of
+/// the unit together (bandwidth x links / fan-out), and those of all larger units that it leaves.
+std::string simgrid_platform(const Machine& machine, int ranks);
+
+/// The options of smpirun with which the simulation has no properties but those of the files.
+std::vector<std::string> simgrid_options();
+
+}  // namespace partita

@@ -1,0 +1,152 @@
+#include "src/cli/verbs/simulate/simulate.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/simgrid/platform.hpp"
+#include "partita/strategies/simgrid/trace.hpp"
+#include "src/cli/support/child_process.hpp"
+#include "src/cli/support/json.hpp"
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/text_file.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace partita::cli {
+
+namespace {
+
+/// The platform file has a line for each pair of ranks.
+constexpr int most_ranks = 1024;
+
+/// Makes the folder. Returns its absolute path.
+std::string make_folder(const std::string& folder) {
+  if (folder.empty()) fail("--out needs the name of a folder");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder))
+    fail("--out {}: the folder cannot be made: {}", folder, error ? error.message() : "a file has this name");
+  return std::filesystem::absolute(folder).lexically_normal().string();
+}
+
+/// Shows how many traces are written, on a terminal only.
+void show_progress(int done, int all) {
+  if (isatty(STDERR_FILENO) == 0 || all < 64) return;
+  fmt::print(stderr, "\rtrace {} of {}{}", done, all, done == all ? "\r\x1b[K" : "");
+}
+
+void write_files(const Plan& plan, const Machine& machine, const KernelTimes& times, const std::string& folder) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_text("--out", folder + "/" + name, text);
+  };
+  std::string hosts, traces;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const std::string name = fmt::format("rank-{}.trace", rank);
+    write(name, simgrid_trace(plan, machine, times, rank));
+    hosts += fmt::format("r{}\n", rank);
+    traces += folder + "/" + name + "\n";
+    show_progress(rank + 1, plan.ranks());
+  }
+  write("platform.xml", simgrid_platform(machine, plan.ranks()));
+  write("hosts.txt", hosts);
+  write("traces.txt", traces);
+}
+
+std::vector<std::string> command(const std::string& folder, int ranks) {
+  std::vector<std::string> words{"smpirun",
+                                 "-np",
+                                 std::to_string(ranks),
+                                 "-no-privatize",  // a replay runs no code of the ranks
+                                 "-platform",
+                                 folder + "/platform.xml",
+                                 "-hostfile",
+                                 folder + "/hosts.txt",
+                                 "-replay",
+                                 folder + "/traces.txt"};
+  for (auto& option : simgrid_options()) words.push_back(std::move(option));
+  return words;
+}
+
+/// Returns the seconds after "Simulated time: ", or nothing if the text has none.
+std::optional<double> simulated_seconds(std::string_view text) {
+  constexpr std::string_view label = "Simulated time: ";
+  const auto at = text.find(label);
+  if (at == std::string_view::npos) return std::nullopt;
+  return std::strtod(std::string(text.substr(at + label.size())).c_str(), nullptr);
+}
+
+/// Runs SimGrid on the files in the folder. Throws RunFailed if it fails.
+double run_simgrid(const std::string& folder, int ranks) {
+  const ChildEnd end = run_child(command(folder, ranks), folder);
+  for (const char* name : {"errors.txt", "output.txt"})
+    if (const auto seconds = simulated_seconds(read_text("--out", folder + "/" + name)); end.status == 0 && seconds)
+      return *seconds;
+  throw RunFailed(fmt::format("smpirun ended with status {} and no simulated time: {}", end.status, end.message));
+}
+
+/// The prices that belong to the traces: without overlap, and with everything hidden that can be.
+struct Prices {
+  double without_overlap = 0, overlapped = 0;
+};
+
+void print(const Plan& plan, const Prices& prices, const std::optional<double>& simulated) {
+  fmt::print("{:<28}{:.4f} ms per step\n", "price without overlap", prices.without_overlap * 1e3);
+  if (plan.grids.size() > 1) fmt::print("{:<28}{:.4f} ms\n", "price with full overlap", prices.overlapped * 1e3);
+  if (simulated)
+    fmt::print("{:<28}{:.4f} ms, {:+.1f} % of the price without overlap\n", "simulated by SimGrid", *simulated * 1e3,
+               (*simulated / prices.without_overlap - 1) * 100);
+  if (simulated && plan.grids.size() > 1)
+    fmt::print("transfers between stages go on while ranks compute, other messages do not\n");
+}
+
+}  // namespace
+
+int simulate(const Options& options, const ModelFactory& factory) {
+  check_writable({{"--json", options.json, FileKind::json}}, strategy_files(options));
+  const Model model = make_model(options, factory);
+  const MachineFiles files = load_machine(options);
+  const Strategy given = make_strategy(options, 1), strategy = with_stages_placed(options, model, given, files);
+  note_renamed_keys(given);
+  const Plan plan = bind(model, strategy, make_workload(options));
+  if (plan.ranks() > most_ranks)
+    fail("the strategy has {} ranks; simulate writes a route for each pair of ranks, and takes at most {}",
+         plan.ranks(), most_ranks);
+  const Machine machine = simgrid_machine(files.machine, 0);
+  const auto price = [&](double overlap) {
+    return estimate(plan, simgrid_machine(files.machine, overlap), files.times).seconds;
+  };
+  const Prices prices{price(0), price(1)};
+  const std::string folder = make_folder(options.out);
+  write_files(plan, machine, files.times, folder);
+  fmt::print("{} on {} ranks of \"{}\": platform.xml, hosts.txt, traces.txt and {} traces are in {}\n", plan.model,
+             plan.ranks(), machine.name, plan.ranks(), options.out);
+  std::optional<double> simulated;
+  const bool runs = !find_program("smpirun").empty();
+  if (runs) {
+    std::fflush(stdout);
+    simulated = run_simgrid(folder, plan.ranks());
+  }
+  print(plan, prices, simulated);
+  if (!runs)
+    fmt::print("smpirun is not installed (Debian: libsimgrid-dev); with it, run\n{}\n",
+               fmt::join(command(options.out, plan.ranks()), " "));
+  if (!options.json.empty())
+    write_text("--json", options.json,
+               print_json({{"subject", "simulate"},
+                           {"model", plan.model},
+                           {"machine", machine.name},
+                           {"ranks", plan.ranks()},
+                           {"batch", plan.workload.batch},
+                           {"predicted", prices.without_overlap},
+                           {"predicted_overlapped", prices.overlapped},
+                           {"simulated", simulated ? Json(*simulated) : Json()}}));
+  return 0;
+}
+
+}  // namespace partita::cli

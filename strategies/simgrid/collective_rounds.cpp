@@ -1,0 +1,180 @@
+#include "strategies/simgrid/collective_rounds.hpp"
+
+#include "partita/base/error.hpp"
+#include "strategies/simgrid/flat_rounds.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace partita {
+
+namespace {
+
+/// The units of a machine to which the ranks of a collective belong.
+class Units {
+ public:
+  Units(const Machine& machine, std::span<const int> ranks) : machine_(machine), ranks_(ranks) {
+    const int top = machine.level_of(ranks.front(), ranks.back());
+    for (int level = 0, inside = 1; level <= top; ++level) {
+      const int most = most_in_unit(level);
+      if (most > inside) levels_.push_back({level, inside});
+      inside = most;
+    }
+  }
+
+  /// A level at which the collective has several units, and the most of its ranks that one of them holds.
+  struct At {
+    int level = 0, inside = 1;
+  };
+  /// These levels, from the inside out.
+  const std::vector<At>& levels() const { return levels_; }
+
+  /// Returns the ranks of the unit of a level in which a rank lies; level -1 is the rank alone.
+  std::span<const int> of(int level, int rank) const {
+    if (level >= 0 && machine_.levels[static_cast<std::size_t>(level)].ranks.value == 0) return ranks_;
+    const int unit = level < 0 ? 1 : static_cast<int>(machine_.levels[static_cast<std::size_t>(level)].ranks.value);
+    const int first = rank / unit * unit;
+    const auto begin = std::lower_bound(ranks_.begin(), ranks_.end(), first);
+    return {begin, std::lower_bound(begin, ranks_.end(), first + unit)};
+  }
+  /// Returns the units of the level below into which a unit of a level divides.
+  std::vector<std::span<const int>> parts(int level, std::span<const int> unit) const {
+    std::vector<std::span<const int>> parts;
+    for (std::size_t i = 0; i < unit.size(); i += parts.back().size()) parts.push_back(of(level - 1, unit[i]));
+    return parts;
+  }
+
+ private:
+  int most_in_unit(int level) const {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < ranks_.size();) {
+      const std::size_t here = of(level, ranks_[i]).size();
+      most = std::max(most, here);
+      i += here;
+    }
+    return static_cast<int>(most);
+  }
+
+  const Machine& machine_;
+  std::span<const int> ranks_;
+  std::vector<At> levels_;
+};
+
+/// Writes the rounds of one rank in a collective that uses the levels of a machine.
+class LevelRounds {
+ public:
+  LevelRounds(Verb verb, CollectiveAlgorithm algorithm, const Machine& machine, std::span<const int> ranks, int me,
+              double bytes)
+      : verb_(verb),
+        algorithm_(algorithm),
+        units_(machine, ranks),
+        ranks_(ranks),
+        me_(ranks[static_cast<std::size_t>(me)]),
+        bytes_(bytes) {}
+
+  std::vector<CollectiveRound> one_shot() {
+    CollectiveRound round;
+    for (const int rank : ranks_)
+      if (rank != me_) round.sent.push_back({rank, bytes_});
+    round.received = round.sent;
+    round.combined = bytes_ * static_cast<double>(round.sent.size());
+    return {round};
+  }
+
+  std::vector<CollectiveRound> by_levels() {
+    const auto& levels = units_.levels();
+    const auto inner = std::span(levels).first(levels.size() - 1);
+    const bool ring = algorithm_ == CollectiveAlgorithm::ring;
+    if (verb_ == Verb::all_gather || verb_ == Verb::broadcast) {
+      for (auto at = levels.rbegin(); at != levels.rend(); ++at) add(*at, verb_, algorithm_);
+      return std::move(rounds_);
+    }
+    const bool sums = verb_ == Verb::all_reduce;
+    const auto scatter = ring ? CollectiveAlgorithm::ring : CollectiveAlgorithm::recursive_halving;
+    for (const auto& at : inner) sums ? add(at, Verb::reduce_scatter, scatter) : add(at, verb_, algorithm_);
+    add(levels.back(), verb_, algorithm_);
+    const auto gather = ring ? CollectiveAlgorithm::ring : CollectiveAlgorithm::recursive_doubling;
+    for (auto at = inner.rbegin(); sums && at != inner.rend(); ++at) add(*at, Verb::all_gather, gather);
+    return std::move(rounds_);
+  }
+
+  /// Rings that leave each unit by another of its ranks, with equal shares of the bytes.
+  std::vector<CollectiveRound> all_links() {
+    CollectiveRound round;
+    const auto rings = units_.levels().back().inside, size = static_cast<int>(ranks_.size());
+    const double block = bytes_ / rings / size;
+    for (int ring = 0; ring < rings; ++ring) {
+      std::vector<int> order;
+      append(units_.levels().back().level, ranks_, ring, order);
+      const auto at = std::find(order.begin(), order.end(), me_) - order.begin();
+      add(round.sent, order[static_cast<std::size_t>((at + 1) % size)], block);
+      add(round.received, order[static_cast<std::size_t>((at + size - 1) % size)], block);
+    }
+    const auto passes = static_cast<std::size_t>(size - 1);
+    rounds_.assign(passes, round);
+    if (verb_ != Verb::all_gather)
+      for (auto& each : rounds_) each.combined = block * rings;
+    if (verb_ == Verb::all_reduce) rounds_.insert(rounds_.end(), passes, round);
+    return std::move(rounds_);
+  }
+
+ private:
+  static void add(std::vector<SizedMessage>& messages, int peer, double bytes) {
+    const auto found =
+        std::find_if(messages.begin(), messages.end(), [&](const SizedMessage& each) { return each.peer == peer; });
+    if (found == messages.end()) return messages.push_back({peer, bytes});
+    found->bytes += bytes;
+  }
+
+  /// Adds a collective among the ranks at equal places in the units of a level. A rank of a smaller unit has several
+  /// places.
+  void add(const Units::At& at, Verb verb, CollectiveAlgorithm algorithm) {
+    const auto own = units_.of(at.level - 1, me_);
+    const auto first = static_cast<std::size_t>(std::find(own.begin(), own.end(), me_) - own.begin());
+    for (std::size_t place = first; place < static_cast<std::size_t>(at.inside); place += own.size()) {
+      std::vector<int> peers;
+      for (const auto& unit : units_.parts(at.level, units_.of(at.level, me_)))
+        peers.push_back(unit[place % unit.size()]);
+      const auto index = static_cast<int>(std::find(peers.begin(), peers.end(), me_) - peers.begin());
+      add_flat_rounds(verb, algorithm, peers, index, verb == Verb::all_to_all ? bytes_ : bytes_ / at.inside, rounds_);
+    }
+  }
+
+  /// Appends the ranks of a unit in the order of a ring. The order of the units inside turns with the ring's number.
+  void append(int level, std::span<const int> unit, int ring, std::vector<int>& order) const {
+    if (unit.size() == 1) return order.push_back(unit[0]);
+    const auto parts = units_.parts(level, unit);
+    const bool top = unit.size() == ranks_.size();
+    const auto below = static_cast<std::size_t>(ring) / parts[0].size();
+    const std::size_t turn = top ? 0 : below % parts.size();
+    for (std::size_t i = 0; i < parts.size(); ++i) append(level - 1, parts[(i + turn) % parts.size()], ring, order);
+  }
+
+  Verb verb_;
+  CollectiveAlgorithm algorithm_;
+  Units units_;
+  std::span<const int> ranks_;
+  int me_;  // rank of the world
+  double bytes_;
+  std::vector<CollectiveRound> rounds_;
+};
+
+}  // namespace
+
+std::vector<CollectiveRound> collective_rounds(Verb verb, const CollectiveOption& option, const Machine& machine,
+                                               std::span<const int> ranks, int me, double bytes) {
+  if (ranks.size() == 1) return {};
+  LevelRounds levels(verb, option.algorithm, machine, ranks, me, bytes);
+  switch (option.levels) {
+    case LevelUse::one_shot: return levels.one_shot();
+    case LevelUse::all_links: return levels.all_links();
+    case LevelUse::by_levels: return levels.by_levels();
+    case LevelUse::in_network: fail("sums in the network are no messages between ranks");
+    case LevelUse::flat: break;
+  }
+  std::vector<CollectiveRound> rounds;
+  add_flat_rounds(verb, option.algorithm, ranks, me, bytes, rounds);
+  return rounds;
+}
+
+}  // namespace partita

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "strategies/simgrid/collective_rounds.hpp"
+
+namespace partita {
+
+/// Adds the rounds of one rank in a collective that takes no notice of levels. `me` is an index into `ranks`.
+void add_flat_rounds(Verb verb, CollectiveAlgorithm algorithm, std::span<const int> ranks, int me, double bytes,
+                     std::vector<CollectiveRound>& rounds);
+
+}  // namespace partita
