@@ -55,7 +55,7 @@ CASES = [
     ("eight sums at once between nodes", H100, VGG + on("data=8 c=8", "*: N@data C@c"), False),
     ("eight sums at once inside nodes", H100, VGG + on("c=8 data=8", "*: N@data C@c"), False),
     ("four sums share a link", ONE_LINK, VGG + on("data=16 c=4", "*: N@data C@c"), False),
-    ("64 sums over racks", ABCI, VGG + on("data=64 c=4", "*: N@data C@c"), True),
+    ("products and four sums over racks", ABCI, VGG + on("data=64 c=4", "*: N@data C@c"), True),
     ("all-to-alls, 16 ranks", H100, MLP + turning("c=16"), False),
     ("all-to-alls, 64 ranks on one link", ONE_LINK, MLP + turning("c=64"), False),
     ("all-to-alls, 256 ranks", H100, MLP + turning("c=256"), True),
@@ -70,10 +70,9 @@ CASES = [
     ("stages, zb-h1", H100, RESNET + ["--strategy", "zb-h1"], False),
     ("stages, chimera", H100, RESNET + ["--strategy", "chimera"], False),
 ]
-# Of these, simulated times of messages at two levels are shorter than the price: a rank of the price uses one link at a
-# time, and one of the simulation has one at each level. If the network above the racks is as wide as the one below, the
-# difference goes away (levels_alike).
-ABOVE_10 = {"64 sums over racks"}
+# Here the simulation is faster than the price, by 9 % also if the racks are full. The narrow network above the racks is
+# the cause: with a wide one the difference goes away (levels_alike).
+ABOVE_10 = {"products and four sums over racks"}
 
 
 def check(name, holds, shown=""):
@@ -121,15 +120,10 @@ def levels_alike(folder):
 
 
 def a_wrong_machine_is_noticed(folder):
-    """The test could fail: the trace of eight links on the platform of one takes longer."""
-    content, _ = simulate(folder, H100, VGG + on("data=16", "*: N@data"))
-    platform = folder / "replay/platform.xml"
-    fast = platform.read_text(encoding="utf-8")
-    _, text = simulate(folder, ONE_LINK, VGG + on("data=16", "*: N@data"))
-    slow = platform.read_text(encoding="utf-8")
-    check("links are in the platform", fast != slow and text.count("simulated by SimGrid") == 1, text)
+    """The cases can fail: with one link instead of eight, the simulation is far from the price of eight."""
+    eight, _ = simulate(folder, H100, VGG + on("data=16", "*: N@data"))
     one, _ = simulate(folder, ONE_LINK, VGG + on("data=16", "*: N@data"))
-    check("one link takes longer", one["simulated"] > 1.5 * content["simulated"], one)
+    check("one link takes longer", one["simulated"] > 1.5 * eight["predicted"], (one, eight))
 
 
 def without_simgrid(folder):

@@ -64,7 +64,7 @@ struct PlannedTraffic {
   Purpose purpose = Purpose::input;
   std::vector<PeerTraffic> peers{};  ///< exchanges: by peer, whose number is counted from the rank: -1 is one below
   StepOp op{};                       ///< the operation of the step that sends it
-  int turns = 1;                     ///< exchanges: panels of a product, which travel one after the other
+  int turns = 1;                     ///< exchanges: messages of one turn travel together, as a product's panel does
 };
 
 /// Returns what `rank` (of the world) sends for one layer in a step: the messages of the operations of its stage

@@ -10,9 +10,9 @@ namespace partita {
 // Input for SimGrid's SMPI (simgrid.org), which simulates all messages of a step on links that they share: a second
 // opinion on the prices of a plan. It knows nothing of the cost model.
 
-/// Returns the machine as these files describe it: levels have their latency, bandwidth, links and fan-out, but no
-/// measured curves and no switches that add. `overlap` (0 to 1) is that of all levels. The price that belongs to the
-/// files is the price on this machine.
+/// Returns the machine as SimGrid can simulate it: levels keep their latency, bandwidth, links and fan-out, but have no
+/// measured curves and no switches that add. All levels get the same `overlap` (0 to 1). Compare a simulation with the
+/// price on this machine.
 Machine simgrid_machine(const Machine& machine, double overlap);
 
 /// Returns a platform file with the hosts "r0" to "r<ranks - 1>". A message passes, in full duplex, one link of each of
@@ -20,7 +20,7 @@ Machine simgrid_machine(const Machine& machine, double overlap);
 /// the unit together (bandwidth x links / fan-out), and those of all larger units that it leaves.
 std::string simgrid_platform(const Machine& machine, int ranks);
 
-/// The options of smpirun with which the simulation has no properties but those of the files.
+/// Returns the options of smpirun that switch off its own model of a network: only the files count.
 std::vector<std::string> simgrid_options();
 
 }  // namespace partita

@@ -129,6 +129,7 @@ int simulate(const Options& options, const ModelFactory& factory) {
   std::optional<double> simulated;
   const bool runs = !find_program("smpirun").empty();
   if (runs) {
+    fmt::print("smpirun replays the traces\n");
     std::fflush(stdout);
     simulated = run_simgrid(folder, plan.ranks());
   }
