@@ -23,17 +23,18 @@ Traffic sent_to_all(const std::vector<PeerTraffic>& peers) {
   return sent;
 }
 
+PeerTraffic& traffic_with(std::vector<PeerTraffic>& peers, int peer) {
+  if (peers.empty() || peers.back().peer < peer) return peers.emplace_back(PeerTraffic{peer, {}, {}});
+  const auto at = std::lower_bound(peers.begin(), peers.end(), peer,
+                                   [](const PeerTraffic& each, int other) { return each.peer < other; });
+  return at->peer == peer ? *at : *peers.insert(at, {peer, {}, {}});
+}
+
 void add_peers(std::vector<PeerTraffic>& peers, const TransferPlan& plan, Index element_size, bool back) {
-  const auto entry = [&](int peer) -> PeerTraffic& {
-    if (peers.empty() || peers.back().peer < peer) return peers.emplace_back(PeerTraffic{peer, {}, {}});
-    const auto at = std::lower_bound(peers.begin(), peers.end(), peer,
-                                     [](const PeerTraffic& each, int other) { return each.peer < other; });
-    return at->peer == peer ? *at : *peers.insert(at, {peer, {}, {}});
-  };
   for (const auto& transfer : back ? plan.recvs : plan.sends)
-    entry(transfer.peer).sent += {1, transfer.box.volume() * element_size};
+    traffic_with(peers, transfer.peer).sent += {1, transfer.box.volume() * element_size};
   for (const auto& transfer : back ? plan.sends : plan.recvs)
-    entry(transfer.peer).received += {1, transfer.box.volume() * element_size};
+    traffic_with(peers, transfer.peer).received += {1, transfer.box.volume() * element_size};
 }
 
 namespace {
@@ -47,21 +48,33 @@ bool nearest(int rank, std::span<const int> ranks, int receiver, const Grid& gri
   });
 }
 
-/// Returns the positions in `ranks` of the senders of `box`: for each distinct owned box that intersects it, the
-/// replica nearest to `receiver`.
+/// Orders boxes of the same number of dimensions, so that equal ones are neighbors.
+bool before(const Box& a, const Box& b) {
+  for (int d = 0; d < a.dims(); ++d) {
+    if (a[d].lo != b[d].lo) return a[d].lo < b[d].lo;
+    if (a[d].hi != b[d].hi) return a[d].hi < b[d].hi;
+  }
+  return false;
+}
+
+/// Returns the positions in `ranks` of the senders of `box`, in ascending order: for each distinct owned box that
+/// intersects it, the replica nearest to `receiver`.
 std::vector<std::size_t> senders(std::span<const int> ranks, std::span<const Box> owned, const Box& box, int receiver,
                                  const Grid& grid) {
-  std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (intersect(owned[i], box).empty()) continue;
-    bool replica = false;
-    for (auto& other : chosen) {
-      if (!(owned[other] == owned[i])) continue;
-      replica = true;
-      if (grid.distance(ranks[i], receiver) < grid.distance(ranks[other], receiver)) other = i;
-    }
-    if (!replica) chosen.push_back(i);
+  std::vector<std::size_t> holders, chosen;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (!intersect(owned[i], box).empty()) holders.push_back(i);
+  std::stable_sort(holders.begin(), holders.end(),
+                   [&](std::size_t a, std::size_t b) { return before(owned[a], owned[b]); });
+  const auto distance = [&](std::size_t i) { return grid.distance(ranks[i], receiver); };
+  for (std::size_t k = 0; k < holders.size(); ++k) {
+    const std::size_t i = holders[k];
+    if (k == 0 || before(owned[holders[k - 1]], owned[i]))
+      chosen.push_back(i);
+    else if (distance(i) < distance(chosen.back()))
+      chosen.back() = i;
   }
+  std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 
@@ -77,7 +90,7 @@ TransferPlan plan_transfer(std::span<const int> ranks, std::span<const Box> owne
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (owned[i] == owned[me]) replicas.push_back(ranks[i]);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i == me) continue;
+    if (i == me || owned[i] == owned[me]) continue;  // a replica needs no sender
     const Box part = intersect(owned[me], needed[i]);
     if (!part.empty() && nearest(rank, replicas, ranks[i], grid)) plan.sends.push_back({ranks[i], part});
   }

@@ -58,48 +58,12 @@ Box ProductPlan::gathered(const ProductOperand& operand, const Layout& used, int
   return all ? Box(operand.layout.shape().dims()) : part(operand, used, rank, slab);
 }
 
-namespace {
-
-/// Plans a transfer from owned to needed boxes among the ranks that differ from `rank` along `axes`. Other ranks are
-/// not involved.
-template <class Needed>
-TransferPlan transfer_along(AxisSet axes, const Layout& owner, int rank, Needed&& needed) {
-  const Grid& grid = owner.grid();
-  const auto ranks = grid.group(rank, axes);
-  std::vector<Box> from, to;
-  for (const int r : ranks) {
-    from.push_back(owner.owned(r));
-    to.push_back(needed(r));
-  }
-  return plan_transfer(ranks, from, to, rank, grid);
-}
-
-}  // namespace
-
-TransferPlan ProductPlan::gather(const ProductOperand& operand, const Layout& used, int rank, Interval slab) const {
-  return transfer_along(differing(operand.layout, used), operand.layout, rank,
-                        [&](int r) { return gathered(operand, used, r, slab); });
-}
-
-TransferPlan ProductPlan::sum(int rank, Interval slab) const {
-  return transfer_along(differing(c.layout, c_made), c.layout, rank, [&](int r) { return part(c, c_made, r, slab); });
-}
-
 std::vector<Interval> ProductPlan::slabs(const ProductOperand& operand) const {
   const int d = cut_dim(operand);
   if (d < 0) return {{0, 0}};
   std::vector<Interval> all;
   for (const auto& panel : panels) all.insert(all.end(), panel.begin(), panel.end());
   return all;
-}
-
-std::vector<PeerTraffic> ProductPlan::traffic(int rank, Index element_size) const {
-  std::vector<PeerTraffic> peers;
-  for (const auto& [operand, used] : {std::pair(&a, &a_used), std::pair(&b, &b_used)})
-    for (const Interval slab : slabs(*operand)) add_peers(peers, gather(*operand, *used, rank, slab), element_size);
-  if (sums_slabs)
-    for (const Interval slab : slabs(c)) add_peers(peers, sum(rank, slab), element_size, true);
-  return peers;
 }
 
 bool has_rows(std::string_view names, const Box& whole, const Box& part) {

@@ -31,6 +31,9 @@ struct PeerTraffic {
 /// Returns what a rank sends to all its peers.
 Traffic sent_to_all(const std::vector<PeerTraffic>& peers);
 
+/// Returns the entry of a peer in `peers`, which ascends and has one entry per peer. Adds it if there is none.
+PeerTraffic& traffic_with(std::vector<PeerTraffic>& peers, int peer);
+
 /// Adds a transfer's messages to `peers`, which ascends and has one entry per peer. An element has `element_size`
 /// bytes. With `back` the transfer runs backward, as an adjoint does: a rank sends what it would receive.
 void add_peers(std::vector<PeerTraffic>& peers, const TransferPlan& plan, Index element_size, bool back = false);
