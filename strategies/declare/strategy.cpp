@@ -241,6 +241,16 @@ Strategy Strategy::on(Grid grid) const {
   return other;
 }
 
+Strategy Strategy::with_rules(std::vector<Rule> rules) const {
+  Strategy other = *this;
+  other.rules_.clear();
+  for (auto& [match, rule, place, value] : rules) {
+    other.layer(std::move(match), std::move(rule), std::move(place));
+    other.rules_.back().value = value;
+  }
+  return other;
+}
+
 Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -78,20 +79,13 @@ class Axes {
   Strategy strategy() const {
     std::string grid;
     for (const auto& [axis, extent] : grid_) grid += fmt::format("{}{}={}", grid.empty() ? "" : " ", axis, extent);
-    Strategy made(grid);
-    made.optimizer_state(strategy_.optimizer_state()).bucket_bytes(strategy_.bucket_bytes());
-    if (strategy_.schedule() != ScheduleKind::single)
-      made.schedule(strategy_.schedule(), strategy_.microbatches(), strategy_.groups_per_stage());
-    if (strategy_.groups().empty()) made.stages(strategy_.stage_count());
-    for (const auto& stage : strategy_.groups()) made.group(stage);
+    std::vector<Strategy::Rule> rules = strategy_.rules();
     for (std::size_t i = 0; i < rules_.size(); ++i) {
-      auto [match, rule, place, value] = strategy_.rules()[i];
       std::vector<std::string> words;
       for (const auto& word : rules_[i]) words.push_back(word.print());
-      if (rule.output) rule.output = fmt::format("{}", fmt::join(words, " "));
-      made.layer(match, rule, place);
+      if (std::optional<std::string>& output = rules[i].rule.output) output = fmt::format("{}", fmt::join(words, " "));
     }
-    return made;
+    return strategy_.on(Grid::parse(grid)).with_rules(std::move(rules));
   }
 
  private:

@@ -109,6 +109,8 @@ class Strategy {
   const std::string& file() const { return file_; }
   /// Returns the same strategy with another grid for every stage. Throws Error if a group has its own grid.
   Strategy on(Grid grid) const;
+  /// Returns the same strategy with other rules.
+  Strategy with_rules(std::vector<Rule> rules) const;
   /// One line for each outdated key in the file, with its position and the key's new name.
   const std::vector<std::string>& renamed_keys() const { return renamed_keys_; }
   /// Returns a TOML text that `parse` reads back.

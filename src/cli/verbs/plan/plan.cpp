@@ -5,6 +5,7 @@
 #include "partita/strategies/planner/choose_products.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/planner/short_rules.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/plain_axes.hpp"
@@ -205,7 +206,10 @@ int plan(const Options& options, const ModelFactory& factory) {
     fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
   const Index limit = limit_of(options, files.machine);
-  for (auto& each : found) each = with_products(renamed(each, model, workload, files), model, workload, files, limit);
+  for (auto& each : found) {
+    each = with_products(renamed(each, model, workload, files), model, workload, files, limit);
+    each.strategy = with_short_rules(model, each.strategy);
+  }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
   fmt::print("machine  {}\n", files.machine.name);
