@@ -104,9 +104,14 @@ Strategy Candidate::strategy(const Model& model) const {
   if (const std::string rule = pattern(usual).rule(); !rule.empty()) strategy.layer("*", {.output = rule});
   const auto shapes = model.shapes(1);
   for (std::size_t i = 0; i < ways.size(); ++i)
-    if (ways[i] != usual && !model.layers()[i].op->is_loss())
-      strategy.layer(model.layers()[i].name, {.output = pattern(ways[i]).of(shapes[i]).rule()});
+    if (ways[i] != usual) strategy.layer(model.layers()[i].name, {.output = pattern(ways[i]).of(shapes[i]).rule()});
   return strategy;
+}
+
+StrategyKind Candidate::kind(const Model& model) const {
+  StrategyKind kind = kind_of(strategy(model));
+  kind.stages = stages > 1;
+  return kind;
 }
 
 std::vector<Candidate> all_outlines(const SearchContext& context, const PlannerOptions& options,

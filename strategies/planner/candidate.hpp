@@ -3,6 +3,7 @@
 #include "partita/strategies/planner/planner.hpp"
 #include "strategies/planner/layout_pattern.hpp"
 #include "strategies/planner/search_context.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct Candidate {
   bool could_be_data(Index samples) const;
   /// Returns the layouts as a strategy: one rule for the pattern of most layers, and one for each other layer.
   Strategy strategy(const Model& model) const;
+  /// Returns the kind of that strategy, on the candidate's stages.
+  StrategyKind kind(const Model& model) const;
 
   /// A priority queue then begins with the shortest.
   bool operator<(const Candidate& other) const { return seconds > other.seconds; }

@@ -67,7 +67,8 @@ void GridSearch::search() {
   std::set<std::tuple<int, int, double>> seen;  // equal seconds: the same strategy with other names of axes
   for (; !queue.empty() && !best_.done(queue.top().seconds) && (rounds < options_.rounds || !offered); ++rounds) {
     Offers offers;
-    for (int last = examined + options_.examined; !queue.empty() && examined < last;) {
+    for (int last = examined + options_.examined;
+         !queue.empty() && examined < last && !best_.done(queue.top().seconds);) {
       const Candidate candidate = queue.top();
       queue.pop();
       if (candidate.known != Candidate::Known::layouts) {
@@ -75,6 +76,7 @@ void GridSearch::search() {
         continue;
       }
       if (!seen.emplace(candidate.stages, candidate.microbatches, candidate.seconds).second) continue;
+      if (best_.has_better(candidate.kind(context_.model), candidate.seconds)) continue;
       examine(candidate, offers);
       ++examined;
       if (options_.progress) options_.progress(examined, last);
@@ -104,7 +106,8 @@ void GridSearch::offer(std::vector<UnplacedStrategy> offers) {
 
 void GridSearch::offer(Offers offers) {
   offer(std::move(offers.now));
-  std::erase_if(offers.two_replicas, [&](const auto& each) { return !best_.would_keep(each.seconds); });
+  std::erase_if(offers.two_replicas,
+                [&](const auto& each) { return !best_.would_keep(kind_of(each.strategy), each.seconds); });
   for (auto& each : offers.two_replicas)
     each.seconds = cost(bind_single_stage(context_.model, each.strategy, context_.workload), each.strategy).seconds;
   offer(std::move(offers.two_replicas));

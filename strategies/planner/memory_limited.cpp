@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace partita {
 
@@ -15,6 +16,9 @@ namespace {
 /// Two strategies whose step times differ by less than this fraction are taken to differ only in the names of axes. A
 /// larger value would drop distinct strategies.
 constexpr double same_step = 1e-4;
+/// A strategy of another kind is looked for only up to this multiple of the fastest step. `plan` prints plain ones that
+/// are slower.
+constexpr double of_interest = 1.25;
 
 Strategy with_microbatches(const Strategy& strategy, int microbatches) {
   Strategy more = strategy;
@@ -26,10 +30,12 @@ Strategy with_microbatches(const Strategy& strategy, int microbatches) {
 
 }  // namespace
 
+Index memory_limit(const PlannerOptions& options, const Machine& machine) {
+  return options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value);
+}
+
 MemoryLimitedSearch::MemoryLimitedSearch(const SearchContext& context, const PlannerOptions& options)
-    : context_(context),
-      options_(options),
-      limit_(options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(context.machine.memory.value)) {}
+    : context_(context), options_(options), limit_(memory_limit(options, context.machine)) {}
 
 Strategy MemoryLimitedSearch::placed(const Plan& single_stage, const Strategy& strategy, double effort) {
   const auto within = [&](Index limit) {
@@ -40,7 +46,7 @@ Strategy MemoryLimitedSearch::placed(const Plan& single_stage, const Strategy& s
 }
 
 void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
-  if (!would_keep(offered.seconds)) return;
+  if (!would_keep(kind_of(offered.strategy), offered.seconds)) return;
   // Until something exceeds the limit, the first evaluation is the final one, so it is thorough.
   auto best = within_limit(offered.strategy, limited_ ? quick : thorough);
   if (!best) {
@@ -127,18 +133,58 @@ Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) 
   return *std::min_element(tried.begin(), tried.end(), less);
 }
 
+std::vector<MemoryLimitedSearch::Place> MemoryLimitedSearch::places() const {
+  std::vector<Place> all;
+  for (std::size_t i = 0; i < found_.size(); ++i)
+    all.push_back({kind_of(found_[i].strategy), found_[i].cost.seconds, i});
+  return all;
+}
+
+/// Returns the places that are kept, the fastest first: those that are the fastest of their kind, then others.
+std::vector<MemoryLimitedSearch::Place> MemoryLimitedSearch::chosen(std::vector<Place> places) const {
+  const auto faster = [](const Place& a, const Place& b) { return a.seconds < b.seconds; };
+  std::stable_sort(places.begin(), places.end(), faster);
+  std::vector<Place> first, others;
+  for (Place& place : places) {
+    const bool known =
+        std::any_of(first.begin(), first.end(), [&](const Place& other) { return other.kind == place.kind; });
+    (known ? others : first).push_back(place);
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  first.resize(std::min(first.size(), static_cast<std::size_t>(options_.best)));
+  std::stable_sort(first.begin(), first.end(), faster);
+  return first;
+}
+
 /// See the header. Among strategies that differ only in the names of axes, one is kept.
-bool MemoryLimitedSearch::would_keep(double seconds) const {
+bool MemoryLimitedSearch::would_keep(const StrategyKind& kind, double seconds) const {
   const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < same_step * seconds; };
-  return std::none_of(found_.begin(), found_.end(), same) && (!full() || seconds < found_.back().cost.seconds);
+  if (std::any_of(found_.begin(), found_.end(), same)) return false;
+  auto all = places();
+  all.push_back({kind, seconds, found_.size()});
+  all = chosen(std::move(all));
+  return std::any_of(all.begin(), all.end(), [&](const Place& place) { return place.number == found_.size(); });
+}
+
+bool MemoryLimitedSearch::has_better(const StrategyKind& kind, double seconds) const {
+  return std::any_of(found_.begin(), found_.end(), [&](const Planned& other) {
+    return other.cost.seconds <= seconds && kind_of(other.strategy) == kind;
+  });
+}
+
+bool MemoryLimitedSearch::done(double seconds) const {
+  if (!full() || (limited_ && seconds < found_.back().cost.seconds)) return false;
+  std::set<StrategyKind> kinds;
+  for (const Planned& each : found_) kinds.insert(kind_of(each.strategy));
+  return kinds.size() == found_.size() || seconds > of_interest * found_.front().cost.seconds;
 }
 
 void MemoryLimitedSearch::keep(Planned planned) {
-  if (!would_keep(planned.cost.seconds)) return;
-  const auto at = std::find_if(found_.begin(), found_.end(),
-                               [&](const Planned& other) { return other.cost.seconds > planned.cost.seconds; });
-  found_.insert(at, std::move(planned));
-  if (found_.size() > static_cast<std::size_t>(options_.best)) found_.pop_back();
+  if (!would_keep(kind_of(planned.strategy), planned.cost.seconds)) return;
+  found_.push_back(std::move(planned));
+  std::vector<Planned> kept;
+  for (const Place& place : chosen(places())) kept.push_back(std::move(found_[place.number]));
+  found_ = std::move(kept);
 }
 
 void MemoryLimitedSearch::fail_unfit() const {

@@ -5,6 +5,7 @@
 #include "strategies/plan/bind.hpp"
 #include "strategies/planner/search_context.hpp"
 #include "strategies/planner/stage_search.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 
 #include <optional>
 
@@ -17,7 +18,11 @@ struct UnplacedStrategy {
   double seconds = 0;
 };
 
-/// Keeps the fastest strategies that fit the memory limit. If a candidate would be among them but exceeds the limit,
+/// Returns the bytes that a rank may hold.
+Index memory_limit(const PlannerOptions& options, const Machine& machine);
+
+/// Keeps the fastest strategies that fit the memory limit: the fastest of each kind, and more of a kind only as long as
+/// there are fewer kinds than strategies to return. If a candidate would be among them but exceeds the limit,
 /// tries variants that hold less.
 class MemoryLimitedSearch {
  public:
@@ -37,13 +42,16 @@ class MemoryLimitedSearch {
   /// Offers a strategy. Keeps it, or its fastest variant that fits, if that is among the best.
   void offer(const UnplacedStrategy& offered);
 
-  /// Returns true if a strategy with this step time would be among the best, provided that it fits.
-  bool would_keep(double seconds) const;
+  /// Returns true if a strategy of this kind and step time would be among the best, provided that it fits.
+  bool would_keep(const StrategyKind& kind, double seconds) const;
+  /// Returns true if a strategy of this kind was found that takes `seconds` or less.
+  bool has_better(const StrategyKind& kind, double seconds) const;
   /// The strategies found so far, the fastest first.
   const std::vector<Planned>& found() const { return found_; }
-  /// Returns true if the list has `best` strategies and no candidate that takes `seconds` or more can still enter it.
+  /// Returns true if no candidate that takes `seconds` or more is looked for any longer: if the list has `best`
+  /// strategies, and either all are of different kinds, or candidates are too slow to be of interest as another kind.
   /// As long as nothing exceeded the limit, candidates were offered with the fastest first, so a full list is final.
-  bool done(double seconds) const { return full() && (!limited_ || seconds >= found_.back().cost.seconds); }
+  bool done(double seconds) const;
 
   /// Throws NothingFits, which reports the offered strategy that comes nearest to the limit.
   [[noreturn]] void fail_unfit() const;
@@ -60,6 +68,14 @@ class MemoryLimitedSearch {
   Planned estimated(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
+  /// One of the strategies to return.
+  struct Place {
+    StrategyKind kind;
+    double seconds;
+    std::size_t number;  // in found_
+  };
+  std::vector<Place> chosen(std::vector<Place> places) const;
+  std::vector<Place> places() const;
   void keep(Planned planned);
 
   const SearchContext& context_;

@@ -1,6 +1,6 @@
 #include "partita/strategies/planner/short_rules.hpp"
 
-#include "partita/layouts/notation.hpp"
+#include "strategies/declare/rule_values.hpp"
 #include "strategies/planner/name_cover.hpp"
 
 #include <fmt/ranges.h>
@@ -14,41 +14,6 @@ namespace partita {
 namespace {
 
 constexpr std::size_t most_values = 64;
-
-/// The values of one key of a strategy's rules, and the value of every layer.
-struct Key {
-  std::vector<std::string> values;
-  std::vector<std::optional<std::size_t>> of_layer;
-};
-
-/// Returns the values of a key. `read` returns a rule's value, or nothing.
-Key values_of(const Model& model, const Strategy& strategy,
-              const std::function<std::optional<std::string>(const LayerRule&)>& read) {
-  Key key;
-  key.of_layer.resize(model.layers().size());
-  for (const auto& rule : strategy.rules()) {
-    const auto value = read(rule.rule);
-    if (!value) continue;
-    const auto at = std::find(key.values.begin(), key.values.end(), *value) - key.values.begin();
-    if (static_cast<std::size_t>(at) == key.values.size()) key.values.push_back(*value);
-    for (std::size_t i = 0; i < key.of_layer.size(); ++i)
-      if (rule.matches(model.layers()[i].name)) key.of_layer[i] = static_cast<std::size_t>(at);
-  }
-  return key;
-}
-
-/// Returns the words of a layout that say something about a tensor: those with axes, of dimensions that it has.
-std::vector<std::string> fitting_words(const std::string& layout, const std::function<bool(char)>& has) {
-  std::vector<std::string> words;
-  for (const auto& [dim, axes] : parse_notation(layout)) {
-    if (axes.empty() || (dim.text.size() == 1 && !has(dim.text[0]))) continue;
-    std::vector<std::string> names;
-    for (const auto& axis : axes) names.push_back(axis.text);
-    words.push_back(names.size() == 1 ? fmt::format("{}@{}", dim.text, names[0])
-                                      : fmt::format("{}@({})", dim.text, fmt::join(names, ",")));
-  }
-  return words;
-}
 
 /// Shortens the rules of one key after the other.
 class ShortRules {
@@ -74,13 +39,12 @@ class ShortRules {
   }
 
  private:
-  using Read = std::function<std::optional<std::string>(const LayerRule&)>;
   using Write = std::function<void(LayerRule&, const std::string&)>;
 
   bool has(std::size_t layer, char dim) const { return model_.shapes()[layer].has(dim); }
 
   bool add_outputs() {
-    const Key key = values_of(model_, strategy_, [](const LayerRule& rule) { return rule.output; });
+    const RuleValues key = rule_values(model_, strategy_, [](const LayerRule& rule) { return rule.output; });
     if (key.values.size() > most_values) return false;
     std::vector<NamedChoice> choices;
     for (std::size_t i = 0; i < key.of_layer.size(); ++i) {
@@ -109,8 +73,8 @@ class ShortRules {
   }
 
   /// Adds the rules of a key whose values have the same meaning for all layers.
-  bool add(const Read& read, const Write& write) {
-    const Key key = values_of(model_, strategy_, read);
+  bool add(const ReadKey& read, const Write& write) {
+    const RuleValues key = rule_values(model_, strategy_, read);
     if (key.values.size() > most_values) return false;
     if (key.values.empty()) return true;
     std::vector<NamedChoice> choices;

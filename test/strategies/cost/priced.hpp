@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 namespace partita::test {
@@ -16,6 +18,12 @@ inline constexpr double us = 1e-6;
 inline Machine round_machine(double overlap = 0) {
   const Level node{"node", {0, ""}, {1 * us, ""}, {1e9, ""}, {1, ""}, {1, ""}, {overlap, ""}, {}};
   return {"round", {1e9, ""}, {1e9, ""}, {1e9, ""}, {1 * us, ""}, {}, {node}};
+}
+
+/// Returns the DGX H100 of the examples.
+inline Machine dgx_h100() {
+  const char* source = std::getenv("PARTITA_SOURCE");
+  return Machine::load(std::string(source == nullptr ? "." : source) + "/examples/machines/dgx-h100.toml");
 }
 
 /// Returns round_machine() with nodes of `ranks_a_node` ranks, and a network of 10 us and 0.1 GB/s between them.

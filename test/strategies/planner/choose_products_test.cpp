@@ -8,7 +8,6 @@
 #include "test/support/random_case.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace partita::test {
 namespace {
@@ -16,11 +15,6 @@ namespace {
 /// h, 4h, h, as in the feed-forward part of a transformer.
 Model feed_forward() {
   return builtin_model("mlp", {.extent = 1, .channels = 1024, .classes = 16, .widths = {4096, 1024}});
-}
-
-Machine dgx() {
-  const char* source = std::getenv("PARTITA_SOURCE");
-  return Machine::load(std::string(source == nullptr ? "." : source) + "/examples/machines/dgx-h100.toml");
 }
 
 double seconds(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine) {
@@ -41,9 +35,10 @@ TEST(ChooseProducts, IsAsFastAsTheRowParallelProductByHand) {
   const Strategy open = all_as("c=8", "N C@c");
   Strategy rows = open;
   rows.layer("fc2", {.weights = "F C@c"});
-  const Strategy chosen = choose_products(model, open, workload, dgx());
-  const double before = seconds(model, open, workload, dgx()), after = seconds(model, chosen, workload, dgx());
-  EXPECT_LE(after, seconds(model, rows, workload, dgx()) * (1 + 1e-9)) << rules_of(chosen);
+  const Strategy chosen = choose_products(model, open, workload, dgx_h100());
+  const double before = seconds(model, open, workload, dgx_h100()),
+               after = seconds(model, chosen, workload, dgx_h100());
+  EXPECT_LE(after, seconds(model, rows, workload, dgx_h100()) * (1 + 1e-9)) << rules_of(chosen);
   EXPECT_LT(after, before * 0.999) << rules_of(chosen);
 }
 
@@ -52,13 +47,13 @@ TEST(ChooseProducts, DependsOnTheMachine) {
   const Model model = feed_forward();
   const Workload workload{.batch = 64, .optimizer = {}};
   const Strategy open = all_as("c=8", "N C@c");
-  Machine slow = dgx();
+  Machine slow = dgx_h100();
   for (Level& level : slow.levels) level.bandwidth = {1e7, ""};
-  const Strategy near = choose_products(model, open, workload, dgx()),
+  const Strategy near = choose_products(model, open, workload, dgx_h100()),
                  far = choose_products(model, open, workload, slow);
   EXPECT_NE(rules_of(near), rules_of(far));
   EXPECT_LE(seconds(model, far, workload, slow), seconds(model, near, workload, slow));
-  EXPECT_LE(seconds(model, near, workload, dgx()), seconds(model, far, workload, dgx()));
+  EXPECT_LE(seconds(model, near, workload, dgx_h100()), seconds(model, far, workload, dgx_h100()));
 }
 
 TEST(ChooseProducts, LeavesWhatTheStrategySays) {
@@ -66,15 +61,15 @@ TEST(ChooseProducts, LeavesWhatTheStrategySays) {
   const Workload workload{.batch = 64, .optimizer = {}};
   Strategy given = all_as("c=8", "N C@c");
   given.layer("fc*", {.algorithm = Algorithm::summa_c});
-  EXPECT_EQ(choose_products(model, given, workload, dgx()).rules().size(), given.rules().size());
+  EXPECT_EQ(choose_products(model, given, workload, dgx_h100()).rules().size(), given.rules().size());
   const Strategy serial;
-  EXPECT_EQ(choose_products(model, serial, workload, dgx()).rules().size(), 0U);
+  EXPECT_EQ(choose_products(model, serial, workload, dgx_h100()).rules().size(), 0U);
 }
 
 // A strategy of samples alone asks for whole weights on every rank, though dividing them could save sums.
 TEST(ChooseProducts, DividesNoWeightsWhereOnlySamplesAreCut) {
   const Strategy samples = all_as("data=64", "N@data");
-  EXPECT_EQ(choose_products(feed_forward(), samples, {.batch = 64, .optimizer = {}}, dgx()).rules().size(), 1U);
+  EXPECT_EQ(choose_products(feed_forward(), samples, {.batch = 64, .optimizer = {}}, dgx_h100()).rules().size(), 1U);
 }
 
 TEST(ChooseProducts, NeverMakesAPlanSlowerAndAlwaysChoosesTheSame) {

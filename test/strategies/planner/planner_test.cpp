@@ -6,8 +6,11 @@
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/planner/layout_reasons.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/planner/choice_graph.hpp"
+#include "strategies/planner/strategy_kind.hpp"
+#include "test/strategies/cost/priced.hpp"
 #include "test/strategies/planner/variants.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
@@ -18,6 +21,7 @@
 #include <filesystem>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace partita::test {
 namespace {
@@ -254,6 +258,41 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   };
   unfit.examined = 12;
   EXPECT_NE(smallest(1), smallest(8));
+}
+
+// The best of each kind come first; more of a kind only where there are too few kinds.
+TEST(Planner, StrategiesDifferInKind) {
+  const Model model = builtin_model("alexnet", {.extent = 64});
+  const Workload workload{.batch = 256, .optimizer = {}};
+  const auto kinds = [&](int best) {
+    std::vector<StrategyKind> all;
+    double before = 0;
+    for (const Planned& each : plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = best})) {
+      all.push_back(kind_of(each.strategy));
+      EXPECT_GE(each.cost.seconds, before);
+      before = each.cost.seconds;
+    }
+    return all;
+  };
+  const auto three = kinds(3);
+  ASSERT_EQ(three.size(), 3U);
+  EXPECT_EQ(std::set(three.begin(), three.end()).size(), 3U);
+  EXPECT_EQ(kinds(12).size(), 12U);
+}
+
+// What is returned has short rules, and no group of its layers has a better layout.
+TEST(Planner, NoGroupOfLayersHasABetterLayout) {
+  for (const char* name : {"alexnet", "vgg16", "resnet18"}) {
+    const Model model = builtin_model(name, {.extent = 64});
+    const Workload workload{.batch = 256, .optimizer = {}};
+    for (const Planned& each : plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = 2})) {
+      EXPECT_LE(each.strategy.rules().size(), 15U) << name;
+      for (const LayoutReason& reason : layout_reasons(model, each.strategy, workload, dgx_h100())) {
+        if (reason.second.empty() || kind_of(reason.with) != kind_of(each.strategy)) continue;
+        EXPECT_GE(reason.cost.seconds, 0.999 * each.cost.seconds) << reason.layout << " to " << reason.second;
+      }
+    }
+  }
 }
 
 TEST(Planner, WhatWasMeasuredDecides) {

@@ -20,14 +20,17 @@ struct LeftOut {
 struct PlannerOptions {
   int ranks = 1;
   Index memory_limit = 0;  ///< bytes per rank; 0: the machine's memory
-  int best = 3;            ///< number of strategies to return
+  /// number of strategies to return: the fastest of each kind (samples, space, channels or stages divided), and more of
+  /// a kind if there are fewer kinds that take at most 1.25 times as long as the fastest
+  int best = 3;
   /// Number of candidates per round that are bound and estimated exactly, the most promising first. A larger number
   /// tolerates larger errors in the estimates by which candidates are sorted. Measured on seven models: 48 found a
   /// strategy faster by a quarter for one model (alexnet on 12 ranks) and the same strategy for the others, in 1.1 to 4
   /// times the time; 3 missed the best strategy of two models.
   int examined = 12;
   /// Maximum number of rounds. A further round of `examined` candidates runs while fewer than `best` strategies fit the
-  /// memory limit, or while slower candidates may still be among the best because faster ones did not fit. More rounds
+  /// memory limit, while slower candidates may still be among the best because faster ones did not fit, or while
+  /// strategies of other kinds may be found. More rounds
   /// only delay the report that nothing fits, since later candidates seldom need less memory. The maximum does not
   /// apply until some candidate has a schedule.
   int rounds = 8;

@@ -11,7 +11,7 @@
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
-#include "src/cli/verbs/plan/baselines.hpp"
+#include "src/cli/verbs/plan/reasons.hpp"
 
 #include <unistd.h>
 
@@ -61,27 +61,7 @@ void print_why_not(const std::string& rule, const Planned& best, const Model& mo
     return;
   }
   const Cost cost = estimate(with_rule, files.machine, files.times);
-  fmt::print("\nwith \"{}\" a step takes {:.3f} ms, {:+.1f} %", rule, cost.seconds * 1e3,
-             100 * (cost.seconds / best.cost.seconds - 1));
-  const auto with = named_parts(cost.parts), without = named_parts(best.cost.parts);
-  for (std::size_t i = 0; i < with.size(); ++i)
-    if (const double more = with[i].second - without[i].second; std::abs(more) > 1e-3 * best.cost.seconds)
-      fmt::print(", {} {:+.3f} ms", with[i].first, more * 1e3);
-  fmt::print("\n");
-}
-
-std::string describe(const Strategy& strategy) {
-  const auto grids = strategy.grids();
-  std::string microbatches;
-  if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
-  if (grids.size() > 1) microbatches += fmt::format(" ({})", name(strategy.schedule()));
-  const auto& rules = strategy.rules();
-  const bool recomputing =
-      std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
-  return fmt::format("{}grid \"{}\"{}{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
-                     strategy.grid().print(), microbatches,
-                     strategy.optimizer_state() == Strategy::OptimizerState::sharded ? ", sharded optimizer" : "",
-                     recomputing ? ", recomputation" : "", counted(static_cast<Index>(rules.size()), "rule"));
+  fmt::print("\nwith \"{}\" a step takes {:.3f} ms, {}\n", rule, cost.seconds * 1e3, difference(cost, best.cost));
 }
 
 /// Some of the layout patterns that the search left out, with the reasons; "" if it left out none. The text gives no
@@ -143,10 +123,6 @@ Planned renamed(const Planned& found, const Model& model, const Workload& worklo
   return as_good ? Planned{strategy, std::move(cost)} : found;
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns the strategy with the algorithms of products that are fastest on the machine, if it still fits.
 Planned with_products(Planned found, const Model& model, const Workload& workload, const MachineFiles& files,
                       Index limit) {
@@ -154,30 +130,6 @@ Planned with_products(Planned found, const Model& model, const Workload& workloa
   if (strategy.rules().size() == found.strategy.rules().size()) return found;
   Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
   return most_held(cost, limit).missing == 0 ? Planned{strategy, std::move(cost)} : found;
-}
-
-/// Prints the plain strategies beside the best one, and whether it stays the best if the machine is another.
-void print_reasons(const std::vector<Planned>& found, const std::string& prefix, const Model& model,
-                   const Workload& workload, const MachineFiles& files, int ranks, Index limit) {
-  const auto plain = baselines(model, workload, files, ranks, limit);
-  std::vector<Named> all;
-  for (std::size_t i = 0; i < found.size(); ++i)
-    all.push_back({file_name(prefix, static_cast<int>(i) + 1), &found[i].strategy});
-  fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "beside the best", "ms/step", "longer", "MiB held",
-             "MiB sent", "description");
-  for (const auto& [name, strategy, cost, fits, why] : plain) {
-    if (!strategy) {
-      fmt::print("{:<24} {:>10}  {}\n", name, "-", why.empty() ? "no such grid" : why);
-      continue;
-    }
-    fmt::print("{:<24} {:>10.3f} {:>8.1f} % {:>10.1f} {:>10.1f}  {}{}\n", name, cost.seconds * 1e3,
-               100 * (cost.seconds / found.front().cost.seconds - 1),
-               static_cast<double>(cost.memory.total) / (1 << 20), cost.sent / (1 << 20), describe(*strategy),
-               fits ? "" : "; does not fit");
-    if (fits) all.push_back({name, &*strategy});
-  }
-  fmt::print("\nif the machine is another\n");
-  for (const auto& line : sensitivity(all, model, workload, files)) fmt::print("{}\n", line);
 }
 
 }  // namespace
@@ -217,15 +169,16 @@ int plan(const Options& options, const ModelFactory& factory) {
   if (!left_out.empty()) fmt::print("{}\n", left_out_text(left_out, "\n         "));
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms/step", "samples/s", "MiB held", "MiB sent",
              "description");
+  std::vector<std::string> names;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::string path = file_name(prefix, static_cast<int>(i) + 1);
+    const std::string& path = names.emplace_back(file_name(prefix, static_cast<int>(i) + 1));
     const auto& [strategy, cost] = found[i];
     write_text("--out", path, strategy.print());
     fmt::print("{:<24} {:>10.3f} {:>10} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
                print_rate(cost.samples_per_second), static_cast<double>(cost.memory.total) / (1 << 20),
                cost.sent / (1 << 20), describe(strategy));
   }
-  print_reasons(found, prefix, model, workload, files, options.ranks, limit);
+  print_reasons(found, names, model, workload, files, options.ranks, limit);
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
   return 0;
 }

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "partita/strategies/planner/planner.hpp"
+#include "src/cli/support/machine_files.hpp"
+
+#include <string>
+#include <vector>
+
+namespace partita::cli {
+
+/// Returns a strategy's stages, grid, microbatches and number of rules in words.
+std::string describe(const Strategy& strategy);
+
+/// Returns how much longer a step takes than another, and the parts that differ most: "+4.2 %, halo +0.012 ms, ...".
+std::string difference(const StepCost& with, const StepCost& without);
+
+/// Prints why the first strategy is as it is: the second-best layout of each group of its layers, the plain strategies
+/// beside it, and whether it stays the best if the machine is another. `files` are the names of the strategies' files.
+void print_reasons(const std::vector<Planned>& found, const std::vector<std::string>& names, const Model& model,
+                   const Workload& workload, const MachineFiles& files, int ranks, Index limit);
+
+}  // namespace partita::cli

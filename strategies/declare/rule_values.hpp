@@ -1,0 +1,31 @@
+#pragma once
+
+#include "partita/model/model.hpp"
+#include "partita/strategies/declare/strategy.hpp"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+/// The different values that a strategy's rules give one key, e.g. `output`, and which of them each layer gets.
+struct RuleValues {
+  std::vector<std::string> values;
+  std::vector<std::optional<std::size_t>> of_layer;  ///< index into `values`; nothing if no rule sets the key
+};
+
+/// Returns a rule's value for a key, or nothing.
+using ReadKey = std::function<std::optional<std::string>(const LayerRule&)>;
+
+/// Returns the values of the key that `read` reads.
+RuleValues rule_values(const Model& model, const Strategy& strategy, const ReadKey& read);
+
+/// Returns all keys that the rules give a layer. Later rules win.
+LayerRule merged_rule(const Strategy& strategy, const std::string& layer);
+
+/// Returns the words of a layout that say something about a tensor: those with axes, of dimensions that it has.
+std::vector<std::string> fitting_words(const std::string& layout, const std::function<bool(char)>& has);
+
+}  // namespace partita

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "partita/strategies/declare/strategy.hpp"
+
+#include <string>
+
+namespace partita {
+
+/// What distinguishes strategies for a user: which dimensions they cut. Strategies of one kind differ in numbers of
+/// ranks, in layouts of some layers, or in their schedule.
+struct StrategyKind {
+  bool stages = false, samples = false, space = false, channels = false;
+  auto operator<=>(const StrategyKind&) const = default;
+};
+
+/// Returns the kind of a strategy, by its grid and the outputs that its rules ask for.
+StrategyKind kind_of(const Strategy& strategy);
+
+}  // namespace partita
