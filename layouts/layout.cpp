@@ -92,6 +92,72 @@ Index Layout::elements(int rank) const {
   return elements;
 }
 
+namespace {
+
+/// Returns the index of the balanced block that contains `at`.
+/// @pre The range contains `at`.
+int block_of(Interval range, int parts, Index at) {
+  const Index size = range.extent() / parts, larger = range.extent() % parts;
+  const Index offset = at - range.lo, in_larger = larger * (size + 1);
+  return static_cast<int>(offset < in_larger ? offset / (size + 1) : larger + (offset - in_larger) / size);
+}
+
+std::vector<int> sums_of_pairs(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<int> sums;
+  sums.reserve(a.size() * b.size());
+  for (const int x : a)
+    for (const int y : b) sums.push_back(x + y);
+  return sums;
+}
+
+}  // namespace
+
+/// Returns what the axes of dimension d add to the number of a rank that holds some of the interval, for each of them.
+std::vector<int> Layout::holders_along(int d, Interval wanted, int rank, AxisSet set) const {
+  struct Block {
+    int rank;
+    Interval interval;
+  };
+  std::vector<Block> blocks{{0, {0, shape_.extent(d)}}};
+  const auto is_wanted = [&](const Block& block) { return !intersect(block.interval, wanted).empty(); };
+  if (!is_wanted(blocks[0])) return {};
+  for (const int axis : axes(d)) {
+    std::vector<Block> parts;
+    for (const auto& [before, interval] : blocks) {
+      const Interval some = intersect(interval, wanted);
+      const int extent = grid_.extent(axis), own = grid_.coordinate(rank, axis);
+      const bool free = (set >> axis & 1U) != 0;
+      const int first = free ? block_of(interval, extent, some.lo) : own;
+      const int last = free ? block_of(interval, extent, some.hi - 1) : own;
+      for (int i = first; i <= last; ++i) {
+        const Block part{before + i * grid_.stride(axis), balanced_block(interval, extent, i)};
+        if (is_wanted(part)) parts.push_back(part);
+      }
+    }
+    blocks = std::move(parts);
+  }
+  std::vector<int> ranks;
+  for (const Block& block : blocks) ranks.push_back(block.rank);
+  return ranks;
+}
+
+std::vector<int> Layout::holders(const Box& box, int rank, AxisSet set) const {
+  const AxisSet whole = grid_.all() & ~sharding();
+  std::vector<int> ranks{0};
+  for (int axis = 0; axis < grid_.axes(); ++axis) {
+    if ((whole >> axis & 1U) == 0) continue;
+    const int own = grid_.coordinate(rank, axis);
+    const bool free = (set >> axis & 1U) != 0;
+    std::vector<int> along;
+    for (int i = free ? 0 : own; i < (free ? grid_.extent(axis) : own + 1); ++i)
+      along.push_back(i * grid_.stride(axis));
+    ranks = sums_of_pairs(ranks, along);
+  }
+  for (int d = 0; d < shape_.dims(); ++d) ranks = sums_of_pairs(ranks, holders_along(d, box[d], rank, set));
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 std::vector<Box> Layout::owned() const {
   std::vector<Box> boxes;
   boxes.reserve(static_cast<std::size_t>(grid_.size()));

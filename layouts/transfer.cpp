@@ -116,14 +116,17 @@ AxisSet differing(const Layout& from, const Layout& to) {
   return set;
 }
 
+// Along the axes over which `from` replicates, the nearest replica has the receiver's coordinates. So only ranks with
+// the same coordinates there exchange anything, and no two of them hold the same elements.
 TransferPlan plan_transfer(const Layout& from, const Layout& to, int rank) {
-  const auto ranks = from.grid().group(rank, differing(from, to));
-  std::vector<Box> owned, needed;
-  for (const int each : ranks) {
-    owned.push_back(from.owned(each));
-    needed.push_back(to.owned(each));
-  }
-  return plan_transfer(ranks, owned, needed, rank, from.grid());
+  const AxisSet axes = differing(from, to) & from.sharding();
+  const Box owned = from.owned(rank), needed = to.owned(rank);
+  TransferPlan plan;
+  for (const int each : to.holders(owned, rank, axes))
+    if (each != rank) plan.sends.push_back({each, intersect(owned, to.owned(each))});
+  for (const int each : from.holders(needed, rank, axes))
+    (each == rank ? plan.locals : plan.recvs).push_back({each, intersect(from.owned(each), needed)});
+  return plan;
 }
 
 }  // namespace partita

@@ -1,6 +1,7 @@
 #include "partita/layouts/product/product.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace partita {
 
@@ -28,9 +29,8 @@ class InPlace {
   /// As ProductPlan::gathered() decides.
   InPlace(const ProductPlan& plan, const ProductOperand& operand, const Layout& used, int rank) {
     const int cut = plan.cut_dim(operand);
-    const Layout& made = plan.c_made;
     any_ = true;
-    for (const int r : made.grid().group(rank, made.replicated())) {
+    for (const int r : used.grid().group(rank, deciding(plan, operand, used))) {
       const Box needed = used.owned(r), owned = operand.layout.owned(r);
       if (needed.empty()) continue;
       bool inside = true;  // in the dimensions that slabs do not cut
@@ -39,6 +39,11 @@ class InPlace {
       if (cut < 0) any_ = any_ && inside;
       if (cut >= 0) sides_.push_back({needed[cut], inside ? owned[cut] : Interval{}});
     }
+  }
+
+  /// Returns the axes along which ranks decide together: they make the same block of C, and their elements may differ.
+  static AxisSet deciding(const ProductPlan& plan, const ProductOperand& operand, const Layout& used) {
+    return plan.c_made.replicated() & (operand.layout.sharding() | used.sharding());
   }
 
   bool has(Interval slab) const {
@@ -94,10 +99,14 @@ std::vector<PeerTraffic> ProductPlan::traffic(int rank, Index element_size) cons
   for (const auto& [operand, used] : {std::pair(&a, &a_used), std::pair(&b, &b_used)}) {
     const Slabs all{cut_dim(*operand), slabs(*operand), element_size};
     const TransferPlan whole = plan_transfer(operand->layout, *used, rank);
-    for (const auto& [peer, box] : whole.sends)
-      add(peer, &PeerTraffic::sent, all.traffic(box, InPlace(*this, *operand, *used, peer)));
-    const InPlace here(*this, *operand, *used, rank);
-    for (const auto& [peer, box] : whole.recvs) add(peer, &PeerTraffic::received, all.traffic(box, here));
+    const AxisSet deciding = InPlace::deciding(*this, *operand, *used);
+    std::map<int, InPlace> decided;  // by the first of the ranks that decide together
+    const auto in_place = [&, &each = *operand, &use = *used](int receiver) -> const InPlace& {
+      const int first = representative_rank(use.grid(), receiver, deciding);
+      return decided.try_emplace(first, *this, each, use, first).first->second;
+    };
+    for (const auto& [peer, box] : whole.sends) add(peer, &PeerTraffic::sent, all.traffic(box, in_place(peer)));
+    for (const auto& [peer, box] : whole.recvs) add(peer, &PeerTraffic::received, all.traffic(box, in_place(rank)));
   }
   if (!sums_slabs) return peers;
   const Slabs all{cut_dim(c), slabs(c), element_size};

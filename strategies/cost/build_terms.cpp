@@ -96,24 +96,6 @@ bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
   return true;
 }
 
-/// Counts the ranks in [lo, end) among those that differ from `origin` only along `axes`, where axes before `axis` are
-/// fixed.
-int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, int end) {
-  int all = 1, span = 0;
-  for (int a = axis; a < grid.axes(); ++a)
-    if ((axes >> a & 1U) != 0) {
-      all *= grid.extent(a);
-      span += (grid.extent(a) - 1) * grid.stride(a);
-    }
-  if (origin >= end || origin + span < lo) return 0;
-  if (origin >= lo && origin + span < end) return all;
-  while ((axes >> axis & 1U) == 0) ++axis;
-  int count = 0;
-  for (int i = 0; i < grid.extent(axis); ++i)
-    count += count_inside(grid, axes, axis + 1, origin + i * grid.stride(axis), lo, end);
-  return count;
-}
-
 /// Returns how many ranks a unit of the level holds.
 int unit_of(const Machine& machine, int level) {
   return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);

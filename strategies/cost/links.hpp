@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/grid.hpp"
 #include "partita/strategies/machine/machine.hpp"
 
 #include <vector>
@@ -32,5 +33,9 @@ struct Span {
   /// Units of the level below that hold ranks of the collective.
   int units() const { return (ranks + inside - 1) / inside; }
 };
+
+/// Counts the ranks in [lo, end) among those that differ from `origin` only along `axes`, where axes before `axis` are
+/// fixed.
+int count_inside(const Grid& grid, AxisSet axes, int axis, int origin, int lo, int end);
 
 }  // namespace partita

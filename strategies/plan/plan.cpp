@@ -220,17 +220,15 @@ TransferPlan StageBoundary::transfer(int rank, bool back) const {
   const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
   const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
   TransferPlan plan;
-  const auto add = [](std::vector<Transfer>& transfers, const Grid& grid, int inside, const Box& part) {
-    if (!part.empty()) transfers.push_back({grid.first_rank() + inside, part});
-  };
   if (on(have.grid(), sender) && representative_rank(have.grid(), sender, ~have.sharding()) == sender) {
     const Box owned = have.owned(sender);
-    for (int r = 0; r < need.grid().size(); ++r) add(plan.sends, need.grid(), r, intersect(owned, need.owned(r)));
+    for (const int r : need.holders(owned, 0, need.grid().all()))
+      plan.sends.push_back({need.grid().first_rank() + r, intersect(owned, need.owned(r))});
   }
   if (on(need.grid(), receiver)) {
     const Box needed = need.owned(receiver);
-    for (const int r : have.grid().group(0, have.sharding()))
-      add(plan.recvs, have.grid(), r, intersect(have.owned(r), needed));
+    for (const int r : have.holders(needed, 0, have.sharding()))
+      plan.recvs.push_back({have.grid().first_rank() + r, intersect(have.owned(r), needed)});
   }
   return plan;
 }

@@ -3,7 +3,7 @@
 #include "partita/strategies/planner/planner.hpp"
 #include "strategies/planner/layout_pattern.hpp"
 #include "strategies/planner/search_context.hpp"
-#include "strategies/planner/strategy_kind.hpp"
+#include "partita/strategies/planner/strategy_kind.hpp"
 
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 #include "strategies/plan/bind.hpp"
 #include "strategies/planner/search_context.hpp"
 #include "strategies/planner/stage_search.hpp"
-#include "strategies/planner/strategy_kind.hpp"
+#include "partita/strategies/planner/strategy_kind.hpp"
 
 #include <optional>
 

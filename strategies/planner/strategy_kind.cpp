@@ -1,10 +1,21 @@
-#include "strategies/planner/strategy_kind.hpp"
+#include "partita/strategies/planner/strategy_kind.hpp"
 
 #include "partita/layouts/notation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace partita {
+
+std::string StrategyKind::print() const {
+  std::string text;
+  for (const auto& [cut, name] :
+       {std::pair(stages, "stages"), {samples, "samples"}, {space, "space"}, {channels, "channels"}})
+    if (cut) text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
+  return text.empty() ? "nothing" : text;
+}
 
 StrategyKind kind_of(const Strategy& strategy) {
   StrategyKind kind;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 #include <vector>
 
 namespace partita {
@@ -71,6 +72,26 @@ TEST(Layout, OwnedBoxesAreEqualOrDisjointAndInsideTheShape) {
       EXPECT_TRUE(Box(shape).contains(a));
       for (const auto& b : layout.owned()) EXPECT_TRUE(a == b || intersect(a, b).empty()) << layout.print();
     }
+}
+
+TEST(Layout, HoldersAreTheRanksWhoseBoxesHaveSomeElement) {
+  std::mt19937_64 random(7);
+  for (const Grid& grid : test::grids())
+    for (const Shape& shape : {Shape{{'N', 5}, {'C', 3}}, Shape{{'N', 1}, {'C', 13}}, Shape{{'N', 0}, {'C', 4}}})
+      for (const Layout& layout : test::all_layouts(shape, grid)) {
+        Box box(2);
+        for (int d = 0; d < 2; ++d) {
+          const Index lo = static_cast<Index>(random() % 8), extent = static_cast<Index>(random() % 6);
+          box[d] = {lo, lo + extent};
+        }
+        const int rank = static_cast<int>(random() % static_cast<std::uint64_t>(grid.size()));
+        const auto axes = static_cast<AxisSet>(random()) & grid.all();
+        std::vector<int> expected;
+        for (const int each : grid.group(rank, axes))
+          if (!intersect(layout.owned(each), box).empty()) expected.push_back(each);
+        EXPECT_EQ(layout.holders(box, rank, axes), expected)
+            << layout.print() << " on " << grid.print() << ", box " << box.print() << ", rank " << rank;
+      }
 }
 
 TEST(Layout, EveryAxisShardsOrSumsOrReplicates) {

@@ -73,9 +73,15 @@ class Layout {
   /// The boxes of all ranks of the grid, in the order of ranks.
   std::vector<Box> owned() const;
 
+  /// Returns the ranks that hold some element of `box`, in ascending order, among those whose coordinates equal those
+  /// of `rank` except along `axes`. The time is in proportion to their number.
+  std::vector<int> holders(const Box& box, int rank, AxisSet axes) const;
+
   bool operator==(const Layout&) const = default;
 
  private:
+  std::vector<int> holders_along(int d, Interval wanted, int rank, AxisSet axes) const;
+
   Shape shape_;
   Grid grid_;
   std::array<AxisList, max_dims> axes_;

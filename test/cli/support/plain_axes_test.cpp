@@ -52,7 +52,7 @@ TEST(PlainAxes, NothingElseChanges) {
   strategy.stages(4).schedule("1f1b", 8).optimizer_state(Strategy::OptimizerState::sharded).bucket_bytes(1 << 20);
   strategy.layer("conv*", {.recompute = true});
   Strategy expected = made("data=2", {{"*", "N@data"}});
-  expected.stages(4).schedule("1f1b", 8, 1).optimizer_state(Strategy::OptimizerState::sharded).bucket_bytes(1 << 20);
+  expected.stages(4).schedule("1f1b", 8).optimizer_state(Strategy::OptimizerState::sharded).bucket_bytes(1 << 20);
   expected.layer("conv*", {.recompute = true});
   EXPECT_EQ(with_plain_axes(strategy).print(), expected.print());
   Strategy named("x=2");

@@ -18,7 +18,8 @@ struct LayoutReason {
 
 /// Returns the reasons for the layouts of a strategy, one for each layout that its rules ask for. Tried are the layouts
 /// of the strategy's other groups, and those in which one axis of the grid, of at most 64 ranks, shards another
-/// dimension or none. The algorithms and weights that the strategy names for the group are left open. Throws Error as bind() and estimate() do for the strategy itself.
+/// dimension or none. The algorithms and weights that the strategy names for the group are left open. Throws Error as
+/// bind() and estimate() do for the strategy itself.
 /// @pre Stage boundaries are placed (place_stages).
 std::vector<LayoutReason> layout_reasons(const Model& model, const Strategy& strategy, const Workload& workload,
                                          const Machine& machine, const KernelTimes& times = KernelTimes());

@@ -24,15 +24,14 @@ struct PlannerOptions {
   /// a kind if there are fewer kinds that take at most 1.25 times as long as the fastest
   int best = 3;
   /// Number of candidates per round that are bound and estimated exactly, the most promising first. A larger number
-  /// tolerates larger errors in the estimates by which candidates are sorted. Measured on seven models: 48 found a
-  /// strategy faster by a quarter for one model (alexnet on 12 ranks) and the same strategy for the others, in 1.1 to 4
-  /// times the time; 3 missed the best strategy of two models.
+  /// tolerates larger errors in the estimates by which candidates are sorted. Measured on four models and 12 ranks: 48
+  /// found a strategy faster by 0.4 % for one model (googlenet) and the same strategy for the others, in 1.2 to 1.4
+  /// times the time; 3 missed the best strategy of two models, by 15 and 17 %.
   int examined = 12;
   /// Maximum number of rounds. A further round of `examined` candidates runs while fewer than `best` strategies fit the
   /// memory limit, while slower candidates may still be among the best because faster ones did not fit, or while
-  /// strategies of other kinds may be found. More rounds
-  /// only delay the report that nothing fits, since later candidates seldom need less memory. The maximum does not
-  /// apply until some candidate has a schedule.
+  /// strategies of other kinds may be found. More rounds only delay the report that nothing fits, since later
+  /// candidates seldom need less memory. The maximum does not apply until some candidate has a schedule.
   int rounds = 8;
   /// Maximum number of ranks that share the same samples: the product of the spatial and channel axes. Larger values
   /// pay off if samples are few and large. Each further divisor adds patterns to estimate.
@@ -74,10 +73,11 @@ class NothingFits : public Error {
 ///     schedule                        the kinds in `options.kinds`
 ///     sharded optimizer, recomputation, more microbatches
 ///                                     if the memory limit requires it, alone and together
+///     layouts of groups of layers     what layout_reasons() finds to be faster
 ///
 /// The search is best-first. Candidates are ordered by a lower bound that counts only computation. The most promising
 /// ones get a cost estimate from their layers, redistributions and gradient sums. The best of these are bound and
-/// estimated exactly.
+/// estimated exactly. The strategies have short rules (with_short_rules()).
 ///
 /// Throws Error for numbers below 1, and if no grid of that many ranks can run the model. Throws NothingFits if no
 /// strategy that was tried fits the memory limit; it reports the smallest excess and the memory by class.

@@ -1,6 +1,7 @@
 #include "src/cli/verbs/plan/reasons.hpp"
 
 #include "partita/strategies/planner/layout_reasons.hpp"
+#include "partita/strategies/planner/strategy_kind.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/verbs/plan/baselines.hpp"
 
@@ -47,8 +48,9 @@ std::string describe(const Strategy& strategy) {
   const auto& rules = strategy.rules();
   const bool recomputing =
       std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
-  return fmt::format("{}grid \"{}\"{}{}{}, {}", grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "",
-                     strategy.grid().print(), microbatches,
+  return fmt::format("{}: {}grid \"{}\"{}{}{}, {}", kind_of(strategy).print(),
+                     grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "", strategy.grid().print(),
+                     microbatches,
                      strategy.optimizer_state() == Strategy::OptimizerState::sharded ? ", sharded optimizer" : "",
                      recomputing ? ", recomputation" : "", counted(static_cast<Index>(rules.size()), "rule"));
 }

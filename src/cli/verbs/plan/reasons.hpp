@@ -8,7 +8,7 @@
 
 namespace partita::cli {
 
-/// Returns a strategy's stages, grid, microbatches and number of rules in words.
+/// Returns what a strategy cuts, and its stages, grid, microbatches and number of rules in words.
 std::string describe(const Strategy& strategy);
 
 /// Returns how much longer a step takes than another, and the parts that differ most: "+4.2 %, halo +0.012 ms, ...".

@@ -11,6 +11,8 @@ namespace partita {
 struct StrategyKind {
   bool stages = false, samples = false, space = false, channels = false;
   auto operator<=>(const StrategyKind&) const = default;
+  /// Returns what is cut: "samples, channels", "stages, samples"; "nothing" if each rank has everything.
+  std::string print() const;
 };
 
 /// Returns the kind of a strategy, by its grid and the outputs that its rules ask for.
