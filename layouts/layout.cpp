@@ -112,7 +112,8 @@ std::vector<int> sums_of_pairs(const std::vector<int>& a, const std::vector<int>
 
 }  // namespace
 
-/// Returns what the axes of dimension d add to the number of a rank that holds some of the interval, for each of them.
+/// Returns, for all coordinates along the axes of dimension d at which a rank holds some of the interval, what these
+/// coordinates add to the number of the rank.
 std::vector<int> Layout::holders_along(int d, Interval wanted, int rank, AxisSet set) const {
   struct Block {
     int rank;
@@ -142,8 +143,10 @@ std::vector<int> Layout::holders_along(int d, Interval wanted, int rank, AxisSet
 }
 
 std::vector<int> Layout::holders(const Box& box, int rank, AxisSet set) const {
-  const AxisSet whole = grid_.all() & ~sharding();
   std::vector<int> ranks{0};
+  for (int d = 0; d < shape_.dims(); ++d) ranks = sums_of_pairs(ranks, holders_along(d, box[d], rank, set));
+  if (ranks.empty()) return ranks;
+  const AxisSet whole = grid_.all() & ~sharding();
   for (int axis = 0; axis < grid_.axes(); ++axis) {
     if ((whole >> axis & 1U) == 0) continue;
     const int own = grid_.coordinate(rank, axis);
@@ -153,7 +156,6 @@ std::vector<int> Layout::holders(const Box& box, int rank, AxisSet set) const {
       along.push_back(i * grid_.stride(axis));
     ranks = sums_of_pairs(ranks, along);
   }
-  for (int d = 0; d < shape_.dims(); ++d) ranks = sums_of_pairs(ranks, holders_along(d, box[d], rank, set));
   std::sort(ranks.begin(), ranks.end());
   return ranks;
 }

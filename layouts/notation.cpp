@@ -68,4 +68,15 @@ class Reader {
 
 std::vector<Placement> parse_notation(std::string_view text) { return Reader(text).placements(); }
 
+std::string print_notation(const std::vector<Placement>& words) {
+  std::string text;
+  for (const auto& [dim, axes] : words) {
+    text += fmt::format("{}{}", text.empty() ? "" : " ", dim.text);
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      text += fmt::format("{}{}", i > 0 ? "," : axes.size() > 1 ? "@(" : "@", axes[i].text);
+    if (axes.size() > 1) text += ")";
+  }
+  return text;
+}
+
 }  // namespace partita

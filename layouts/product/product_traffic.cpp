@@ -24,9 +24,9 @@ TransferPlan transfer_along(AxisSet axes, const Layout& owner, int rank, Needed&
 /// The slabs of an operand that a rank needs not gather, because it uses its own elements in place.
 class InPlace {
  public:
-  /// None.
+  /// No slab.
   InPlace() = default;
-  /// As ProductPlan::gathered() decides.
+  /// As ProductPlan::gathered() decides for one slab.
   InPlace(const ProductPlan& plan, const ProductOperand& operand, const Layout& used, int rank) {
     const int cut = plan.cut_dim(operand);
     any_ = true;
@@ -90,7 +90,7 @@ TransferPlan ProductPlan::sum(int rank, Interval slab) const {
   return transfer_along(differing(c.layout, c_made), c.layout, rank, [&](int r) { return part(c, c_made, r, slab); });
 }
 
-// Who sends to whom is the same for all slabs. Therefore one plan of all slabs together is enough.
+// The sender of an element is the same in whatever slab it travels. Therefore one plan of all slabs together is enough.
 std::vector<PeerTraffic> ProductPlan::traffic(int rank, Index element_size) const {
   std::vector<PeerTraffic> peers;
   const auto add = [&](int peer, Traffic PeerTraffic::*side, Traffic traffic) {

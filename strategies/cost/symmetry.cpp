@@ -79,7 +79,7 @@ std::size_t cost_hash(const LayerPlan& layer) {
 }
 
 AxisSet irregular_axes(const LayerPlan& layer) {
-  constexpr int most_planned = 512;  // to plan the panels of one rank takes time in proportion to the ranks of the grid
+  constexpr int most_planned = 512;  // to plan the panels of one rank takes time in proportion to its peers
   if (!layer->at.products.empty() && layer->at.y.grid().size() > most_planned) return 0;
   AxisSet blocks = uneven(layer->at.y) | uneven(layer->y), exchanged = 0;
   for (const auto* layouts : {&layer->at.x, &layer->at.dx})

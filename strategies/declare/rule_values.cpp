@@ -1,9 +1,5 @@
 #include "strategies/declare/rule_values.hpp"
 
-#include "partita/layouts/notation.hpp"
-
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 namespace partita {
@@ -36,16 +32,24 @@ LayerRule merged_rule(const Strategy& strategy, const std::string& layer) {
   return merged;
 }
 
-std::vector<std::string> fitting_words(const std::string& layout, const std::function<bool(char)>& has) {
-  std::vector<std::string> words;
-  for (const auto& [dim, axes] : parse_notation(layout)) {
-    if (axes.empty() || (dim.text.size() == 1 && !has(dim.text[0]))) continue;
-    std::vector<std::string> names;
-    for (const auto& axis : axes) names.push_back(axis.text);
-    words.push_back(names.size() == 1 ? fmt::format("{}@{}", dim.text, names[0])
-                                      : fmt::format("{}@({})", dim.text, fmt::join(names, ",")));
-  }
+std::vector<Placement> fitting_words(const std::string& layout, const std::function<bool(char)>& has) {
+  std::vector<Placement> words = parse_notation(layout);
+  std::erase_if(words, [&](const Placement& word) {
+    return word.axes.empty() || (word.dim.text.size() == 1 && !has(word.dim.text[0]));
+  });
   return words;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> unordered(const std::vector<Placement>& words) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (const auto& [dim, axes] : words) {
+    if (axes.empty()) continue;
+    all.emplace_back(dim.text, std::vector<std::string>{});
+    for (const auto& axis : axes) all.back().second.push_back(axis.text);
+    std::sort(all.back().second.begin(), all.back().second.end());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 }  // namespace partita

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "partita/layouts/notation.hpp"
 #include "partita/model/model.hpp"
 #include "partita/strategies/declare/strategy.hpp"
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -26,6 +28,9 @@ RuleValues rule_values(const Model& model, const Strategy& strategy, const ReadK
 LayerRule merged_rule(const Strategy& strategy, const std::string& layer);
 
 /// Returns the words of a layout that say something about a tensor: those with axes, of dimensions that it has.
-std::vector<std::string> fitting_words(const std::string& layout, const std::function<bool(char)>& has);
+std::vector<Placement> fitting_words(const std::string& layout, const std::function<bool(char)>& has);
+
+/// Returns the words in an order that depends neither on the order of dimensions nor on that of their axes.
+std::vector<std::pair<std::string, std::vector<std::string>>> unordered(const std::vector<Placement>& words);
 
 }  // namespace partita

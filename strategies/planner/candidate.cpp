@@ -109,7 +109,7 @@ Strategy Candidate::strategy(const Model& model) const {
 }
 
 StrategyKind Candidate::kind(const Model& model) const {
-  StrategyKind kind = kind_of(strategy(model));
+  StrategyKind kind = kind_of(model, strategy(model));
   kind.stages = stages > 1;
   return kind;
 }

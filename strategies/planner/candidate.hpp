@@ -1,9 +1,9 @@
 #pragma once
 
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/planner/strategy_kind.hpp"
 #include "strategies/planner/layout_pattern.hpp"
 #include "strategies/planner/search_context.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
 
 #include <string>
 #include <vector>

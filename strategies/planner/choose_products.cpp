@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/declare/rule_values.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,21 +14,6 @@ namespace {
 
 /// A choice must save this share of the step, so that rounding decides nothing.
 constexpr double least_saving = 1e-6;
-
-/// The keys that a strategy's rules give for a layer.
-struct Given {
-  bool algorithm = false, weights = false;
-};
-
-Given given_for(const Strategy& strategy, const std::string& layer) {
-  Given given;
-  for (const auto& rule : strategy.rules()) {
-    if (!rule.matches(layer)) continue;
-    given.algorithm = given.algorithm || rule.rule.algorithm.has_value();
-    given.weights = given.weights || rule.rule.weights.has_value();
-  }
-  return given;
-}
 
 /// The layers of products that share a binding and leave the algorithm open, each kind once.
 struct Kind {
@@ -59,14 +45,14 @@ std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
-    const Given given = given_for(strategy, layer.name);
+    const LayerRule given = merged_rule(strategy, layer.name);
     if (given.algorithm) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& kind) {
       return plan.layers[static_cast<std::size_t>(kind.first)].binding == layer.binding &&
-             kind.may_lay_out_weights == !given.weights;
+             kind.may_lay_out_weights != given.weights.has_value();
     });
     if (found == all.end())
-      all.push_back({i, {layer.name}, !given.weights});
+      all.push_back({i, {layer.name}, !given.weights.has_value()});
     else
       found->names.push_back(layer.name);
   }

@@ -106,8 +106,9 @@ void GridSearch::offer(std::vector<UnplacedStrategy> offers) {
 
 void GridSearch::offer(Offers offers) {
   offer(std::move(offers.now));
-  std::erase_if(offers.two_replicas,
-                [&](const auto& each) { return !best_.would_keep(kind_of(each.strategy), each.seconds); });
+  std::erase_if(offers.two_replicas, [&](const auto& each) {
+    return !best_.would_keep(kind_of(context_.model, each.strategy), each.seconds);
+  });
   for (auto& each : offers.two_replicas)
     each.seconds = cost(bind_single_stage(context_.model, each.strategy, context_.workload), each.strategy).seconds;
   offer(std::move(offers.two_replicas));

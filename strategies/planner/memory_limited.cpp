@@ -13,8 +13,8 @@ namespace partita {
 
 namespace {
 
-/// Two strategies whose step times differ by less than this fraction are taken to differ only in the names of axes. A
-/// larger value would drop distinct strategies.
+/// Two strategies of one kind whose step times differ by less than this fraction are taken to differ only in the names
+/// of axes. A larger value would drop distinct strategies.
 constexpr double same_step = 1e-4;
 /// A strategy of another kind is looked for only up to this multiple of the fastest step. `plan` prints plain ones that
 /// are slower.
@@ -29,6 +29,8 @@ Strategy with_microbatches(const Strategy& strategy, int microbatches) {
 }
 
 }  // namespace
+
+bool nearly_equal(double seconds, double others) { return std::abs(others - seconds) < same_step * seconds; }
 
 Index memory_limit(const PlannerOptions& options, const Machine& machine) {
   return options.memory_limit > 0 ? options.memory_limit : static_cast<Index>(machine.memory.value);
@@ -46,7 +48,7 @@ Strategy MemoryLimitedSearch::placed(const Plan& single_stage, const Strategy& s
 }
 
 void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
-  if (!would_keep(kind_of(offered.strategy), offered.seconds)) return;
+  if (!would_keep(kind_of(context_.model, offered.strategy), offered.seconds)) return;
   // Until something exceeds the limit, the first evaluation is the final one, so it is thorough.
   auto best = within_limit(offered.strategy, limited_ ? quick : thorough);
   if (!best) {
@@ -133,22 +135,22 @@ Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) 
   return *std::min_element(tried.begin(), tried.end(), less);
 }
 
-std::vector<MemoryLimitedSearch::Place> MemoryLimitedSearch::places() const {
-  std::vector<Place> all;
-  for (std::size_t i = 0; i < found_.size(); ++i)
-    all.push_back({kind_of(found_[i].strategy), found_[i].cost.seconds, i});
+std::vector<MemoryLimitedSearch::Entry> MemoryLimitedSearch::entries() const {
+  std::vector<Entry> all;
+  for (std::size_t i = 0; i < found_.size(); ++i) all.push_back({kinds_[i], found_[i].cost.seconds, i});
   return all;
 }
 
-/// Returns the places that are kept, the fastest first: those that are the fastest of their kind, then others.
-std::vector<MemoryLimitedSearch::Place> MemoryLimitedSearch::chosen(std::vector<Place> places) const {
-  const auto faster = [](const Place& a, const Place& b) { return a.seconds < b.seconds; };
-  std::stable_sort(places.begin(), places.end(), faster);
-  std::vector<Place> first, others;
-  for (Place& place : places) {
+/// Returns the entries that are kept, the fastest first: the fastest of each kind that is of interest, then others.
+std::vector<MemoryLimitedSearch::Entry> MemoryLimitedSearch::kept(std::vector<Entry> entries) const {
+  const auto faster = [](const Entry& a, const Entry& b) { return a.seconds < b.seconds; };
+  std::stable_sort(entries.begin(), entries.end(), faster);
+  std::vector<Entry> first, others;
+  for (const Entry& entry : entries) {
     const bool known =
-        std::any_of(first.begin(), first.end(), [&](const Place& other) { return other.kind == place.kind; });
-    (known ? others : first).push_back(place);
+        std::any_of(first.begin(), first.end(), [&](const Entry& other) { return other.kind == entry.kind; });
+    const bool slow = entry.seconds > of_interest * entries.front().seconds;
+    (known || slow ? others : first).push_back(entry);
   }
   first.insert(first.end(), others.begin(), others.end());
   first.resize(std::min(first.size(), static_cast<std::size_t>(options_.best)));
@@ -156,35 +158,44 @@ std::vector<MemoryLimitedSearch::Place> MemoryLimitedSearch::chosen(std::vector<
   return first;
 }
 
-/// See the header. Among strategies that differ only in the names of axes, one is kept.
 bool MemoryLimitedSearch::would_keep(const StrategyKind& kind, double seconds) const {
-  const auto same = [&](const Planned& other) { return std::abs(other.cost.seconds - seconds) < same_step * seconds; };
-  if (std::any_of(found_.begin(), found_.end(), same)) return false;
-  auto all = places();
+  auto all = entries();
+  if (std::any_of(all.begin(), all.end(),
+                  [&](const Entry& other) { return other.kind == kind && nearly_equal(seconds, other.seconds); }))
+    return false;
   all.push_back({kind, seconds, found_.size()});
-  all = chosen(std::move(all));
-  return std::any_of(all.begin(), all.end(), [&](const Place& place) { return place.number == found_.size(); });
+  all = kept(std::move(all));
+  return std::any_of(all.begin(), all.end(), [&](const Entry& entry) { return entry.number == found_.size(); });
 }
 
 bool MemoryLimitedSearch::has_better(const StrategyKind& kind, double seconds) const {
-  return std::any_of(found_.begin(), found_.end(), [&](const Planned& other) {
-    return other.cost.seconds <= seconds && kind_of(other.strategy) == kind;
-  });
+  const auto all = entries();
+  return full() && std::any_of(all.begin(), all.end(),
+                               [&](const Entry& other) { return other.kind == kind && other.seconds <= seconds; });
 }
 
 bool MemoryLimitedSearch::done(double seconds) const {
   if (!full() || (limited_ && seconds < found_.back().cost.seconds)) return false;
+  const double slow = of_interest * found_.front().cost.seconds;
   std::set<StrategyKind> kinds;
-  for (const Planned& each : found_) kinds.insert(kind_of(each.strategy));
-  return kinds.size() == found_.size() || seconds > of_interest * found_.front().cost.seconds;
+  for (const Entry& each : entries())
+    if (each.seconds <= slow) kinds.insert(each.kind);
+  return kinds.size() == found_.size() || seconds > slow;
 }
 
 void MemoryLimitedSearch::keep(Planned planned) {
-  if (!would_keep(kind_of(planned.strategy), planned.cost.seconds)) return;
+  const StrategyKind kind = kind_of(context_.model, planned.strategy);
+  if (!would_keep(kind, planned.cost.seconds)) return;
   found_.push_back(std::move(planned));
-  std::vector<Planned> kept;
-  for (const Place& place : chosen(places())) kept.push_back(std::move(found_[place.number]));
-  found_ = std::move(kept);
+  kinds_.push_back(kind);
+  std::vector<Planned> best;
+  std::vector<StrategyKind> kinds;
+  for (const Entry& entry : kept(entries())) {
+    best.push_back(std::move(found_[entry.number]));
+    kinds.push_back(entry.kind);
+  }
+  found_ = std::move(best);
+  kinds_ = std::move(kinds);
 }
 
 void MemoryLimitedSearch::fail_unfit() const {

@@ -2,10 +2,10 @@
 
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/strategies/planner/strategy_kind.hpp"
 #include "strategies/plan/bind.hpp"
 #include "strategies/planner/search_context.hpp"
 #include "strategies/planner/stage_search.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
 
 #include <optional>
 
@@ -20,6 +20,9 @@ struct UnplacedStrategy {
 
 /// Returns the bytes that a rank may hold.
 Index memory_limit(const PlannerOptions& options, const Machine& machine);
+
+/// Returns true if two strategies of one kind, whose steps take so many seconds, differ in the names of axes at most.
+bool nearly_equal(double seconds, double others);
 
 /// Keeps the fastest strategies that fit the memory limit: the fastest of each kind, and more of a kind only as long as
 /// there are fewer kinds than strategies to return. If a candidate would be among them but exceeds the limit,
@@ -44,12 +47,12 @@ class MemoryLimitedSearch {
 
   /// Returns true if a strategy of this kind and step time would be among the best, provided that it fits.
   bool would_keep(const StrategyKind& kind, double seconds) const;
-  /// Returns true if a strategy of this kind was found that takes `seconds` or less.
+  /// Returns true if the list has `best` strategies, and one of this kind that takes `seconds` or less.
   bool has_better(const StrategyKind& kind, double seconds) const;
   /// The strategies found so far, the fastest first.
   const std::vector<Planned>& found() const { return found_; }
   /// Returns true if no candidate that takes `seconds` or more is looked for any longer: if the list has `best`
-  /// strategies, and either all are of different kinds, or candidates are too slow to be of interest as another kind.
+  /// strategies, and either all are of different kinds, or such a candidate is too slow to be of interest.
   /// As long as nothing exceeded the limit, candidates were offered with the fastest first, so a full list is final.
   bool done(double seconds) const;
 
@@ -68,14 +71,14 @@ class MemoryLimitedSearch {
   Planned estimated(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
-  /// One of the strategies to return.
-  struct Place {
+  /// A strategy that was found or may be.
+  struct Entry {
     StrategyKind kind;
     double seconds;
     std::size_t number;  // in found_
   };
-  std::vector<Place> chosen(std::vector<Place> places) const;
-  std::vector<Place> places() const;
+  std::vector<Entry> entries() const;
+  std::vector<Entry> kept(std::vector<Entry> entries) const;
   void keep(Planned planned);
 
   const SearchContext& context_;
@@ -85,6 +88,7 @@ class MemoryLimitedSearch {
   bool limited_ = false;  // some strategy exceeded the limit as offered
   int unfit_ = 0;
   std::vector<Planned> found_;
+  std::vector<StrategyKind> kinds_;  // of found_
   std::optional<Planned> smallest_;  // the strategy with the least memory among those that did not fit
 };
 

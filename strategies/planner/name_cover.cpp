@@ -95,13 +95,13 @@ class Cover {
   explicit Cover(const std::vector<NamedChoice>& choices)
       : forbidden_(empty_set(choices.size())), start_{empty_set(choices.size()), {}} {
     std::uint64_t values = 0;
-    for (const NamedChoice& choice : choices) values |= choice.accepts;
+    for (const NamedChoice& choice : choices) values |= choice.free ? 0 : choice.accepts;
     for (int v = 0; v < 64; ++v)
       if ((values >> v & 1U) != 0) accepting_.emplace_back(v, empty_set(choices.size()));
     for (std::size_t i = 0; i < choices.size(); ++i) {
-      insert(choices[i].accepts == 0 ? forbidden_ : start_.wrong, i);
+      if (!choices[i].free) insert(choices[i].accepts == 0 ? forbidden_ : start_.wrong, i);
       for (auto& [v, set] : accepting_)
-        if ((choices[i].accepts >> v & 1U) != 0) insert(set, i);
+        if (choices[i].free || (choices[i].accepts >> v & 1U) != 0) insert(set, i);
       NameSet alone = empty_set(choices.size());
       insert(alone, i);
       add_match(std::move(alone), choices[i].name);
@@ -125,7 +125,7 @@ class Cover {
   }
 
  private:
-  /// The begin of a list of rules, and the names that still have no value, or a wrong one.
+  /// The beginning of a list of rules, and the names that still have no value, or a wrong one.
   struct Partial {
     NameSet wrong;
     std::vector<std::pair<std::size_t, std::size_t>> rules;  // match and value

@@ -16,10 +16,11 @@ struct NameRule {
 struct NamedChoice {
   std::string name;
   std::uint64_t accepts = 0;
+  bool free = false;  ///< it may get any value, or none
 };
 
 /// Returns a short list of rules that gives every name a value that it accepts. A beam search writes lists from their
-/// begin, so that the exceptions to a rule follow it: each further rule leaves fewer names with a wrong value, and the
+/// beginning, so that the exceptions to a rule follow it: each further rule leaves fewer names with a wrong value, and the
 /// lists that leave the fewest are kept. Patterns have * for some neighboring parts of a name, or before and after
 /// some, and ? for one part of one character; parts end where letters, digits and other characters meet.
 /// @pre The names are distinct, and the values are 0 to 63.

@@ -1,36 +1,43 @@
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/layout_reasons.hpp"
 #include "partita/strategies/planner/short_rules.hpp"
 #include "strategies/planner/grid_search.hpp"
+#include "strategies/planner/layout_alternatives.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace partita {
 
 namespace {
 
-/// Gives groups of layers the layouts that make the step faster, one after the other, and returns the result with short
-/// rules. The search estimates each layer on its own and knows few patterns; this looks at the price of the whole step.
-/// The strategy stays of its kind and within the limit in bytes.
-Planned improved(Planned planned, const SearchContext& context, Index limit) {
-  constexpr int most_rounds = 4;
-  constexpr double least_saving = 1e-3;  // of a step
+/// A change of layouts must save this share of the step.
+constexpr double least_saving = 1e-3;
+
+/// Returns the strategy in which one group of layers has a better layout; nothing if there is none, or none that stays
+/// of the strategy's kind and within the limit in bytes. The search estimates each layer on its own and knows few
+/// patterns; this looks at the price of the whole step.
+std::optional<Planned> better(const Planned& planned, const SearchContext& context, Index limit) {
   const auto& [model, workload, machine, times] = context;
-  planned.strategy = with_short_rules(model, planned.strategy);
+  const StrategyKind kind = kind_of(model, planned.strategy);
+  for (const auto& each : layout_alternatives(model, planned.strategy, workload, machine, times).all) {
+    if (each.cost.seconds >= planned.cost.seconds * (1 - least_saving)) break;
+    if (kind_of(model, each.strategy) != kind) continue;
+    Cost cost = estimate(bind(model, each.strategy, workload), machine, times);
+    if (cost.memory.total <= limit) return Planned{with_short_rules(model, each.strategy), std::move(cost)};
+  }
+  return std::nullopt;
+}
+
+/// Improves the layouts of groups as long as that helps, and returns the result with short rules.
+Planned improved(Planned planned, const SearchContext& context, Index limit) {
+  constexpr int most_rounds = 8;
+  planned.strategy = with_short_rules(context.model, planned.strategy);
   for (int round = 0; round < most_rounds; ++round) {
-    const LayoutReason* best = nullptr;
-    const auto reasons = layout_reasons(model, planned.strategy, workload, machine, times);
-    for (const LayoutReason& reason : reasons)
-      if (!reason.second.empty() && reason.cost.seconds < planned.cost.seconds * (1 - least_saving) &&
-          kind_of(reason.with) == kind_of(planned.strategy) &&
-          (best == nullptr || reason.cost.seconds < best->cost.seconds))
-        best = &reason;
-    if (best == nullptr) break;
-    Cost cost = estimate(bind(model, best->with, workload), machine, times);
-    if (cost.memory.total > limit) break;
-    planned = {with_short_rules(model, best->with), std::move(cost)};
+    auto next = better(planned, context, limit);
+    if (!next) break;
+    planned = std::move(*next);
   }
   return planned;
 }
@@ -51,6 +58,10 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   for (Planned& each : found) each = improved(std::move(each), context, memory_limit(options, machine));
   std::stable_sort(found.begin(), found.end(),
                    [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
+  const auto alike = [&](const Planned& a, const Planned& b) {
+    return nearly_equal(a.cost.seconds, b.cost.seconds) && kind_of(model, a.strategy) == kind_of(model, b.strategy);
+  };
+  found.erase(std::unique(found.begin(), found.end(), alike), found.end());
   return found;
 }
 

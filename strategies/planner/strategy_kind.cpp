@@ -1,6 +1,7 @@
 #include "partita/strategies/planner/strategy_kind.hpp"
 
-#include "partita/layouts/notation.hpp"
+#include "partita/base/shape.hpp"
+#include "strategies/declare/rule_values.hpp"
 
 #include <fmt/format.h>
 
@@ -17,24 +18,28 @@ std::string StrategyKind::print() const {
   return text.empty() ? "nothing" : text;
 }
 
-StrategyKind kind_of(const Strategy& strategy) {
+StrategyKind kind_of(const Model& model, const Strategy& strategy) {
   StrategyKind kind;
   const auto grids = strategy.grids();
   kind.stages = grids.size() > 1;
-  const auto cuts = [&](const Placement& word) {
-    return std::any_of(word.axes.begin(), word.axes.end(), [&](const Placement::Name& axis) {
-      return std::any_of(grids.begin(), grids.end(), [&](const Grid& grid) {
-        const int found = grid.find(axis.text);
-        return found >= 0 && grid.extent(found) > 1;
-      });
+  const auto cuts = [&](const Placement::Name& axis) {
+    return std::any_of(grids.begin(), grids.end(), [&](const Grid& grid) {
+      const int found = grid.find(axis.text);
+      return found >= 0 && grid.extent(found) > 1;
     });
   };
-  for (const auto& rule : strategy.rules())
-    for (const Placement& word : parse_notation(rule.rule.output.value_or(""))) {
-      if (!cuts(word)) continue;
-      const std::string& dim = word.dim.text;
-      (dim == "N" ? kind.samples : dim == "C" ? kind.channels : kind.space) = true;
+  const RuleValues outputs = rule_values(model, strategy, [](const LayerRule& rule) { return rule.output; });
+  for (std::size_t i = 0; i < outputs.of_layer.size(); ++i) {
+    const auto value = outputs.of_layer[i];
+    if (!value) continue;
+    const auto has = [&](char dim) { return model.shapes()[i].has(dim); };
+    for (const auto& [dim, axes] : fitting_words(outputs.values[*value], has)) {
+      if (std::none_of(axes.begin(), axes.end(), cuts)) continue;
+      if (dim.text == "N") kind.samples = true;
+      if (dim.text == "C" || dim.text == "sum") kind.channels = true;  // a pending sum is over parts of the channels
+      if (is_spatial(dim.text[0])) kind.space = true;
     }
+  }
   return kind;
 }
 

@@ -74,7 +74,7 @@ class Layout {
   std::vector<Box> owned() const;
 
   /// Returns the ranks that hold some element of `box`, in ascending order, among those whose coordinates equal those
-  /// of `rank` except along `axes`. The time is in proportion to their number.
+  /// of `rank` except along `axes`. It looks at no other rank.
   std::vector<int> holders(const Box& box, int rank, AxisSet axes) const;
 
   bool operator==(const Layout&) const = default;

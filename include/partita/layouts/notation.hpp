@@ -21,6 +21,9 @@ struct Placement {
 /// It does not check the names against a shape or a grid. Throws Error that points at the column.
 std::vector<Placement> parse_notation(std::string_view text);
 
+/// The inverse of `parse_notation`.
+std::string print_notation(const std::vector<Placement>& words);
+
 /// Throws an Error that quotes the notation, names the column (counted from 1) and draws a caret below it.
 [[noreturn]] void fail_notation(std::string_view text, std::size_t column, const std::string& why);
 

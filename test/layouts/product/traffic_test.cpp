@@ -20,7 +20,7 @@ std::vector<PeerTraffic> traffic_of_panels(const ProductPlan& plan, int rank) {
 }
 
 TEST(ProductTraffic, IsThatOfItsPanels) {
-  int moving = 0, most_panels = 0, in_place = 0;
+  int moving = 0, most_panels = 0, in_place = 0, sums = 0, together = 0;
   for (const Grid& grid : grids())
     for (std::uint64_t seed = 0; seed < 400; ++seed) {
       const Drawn drawn(grid, seed);
@@ -35,10 +35,14 @@ TEST(ProductTraffic, IsThatOfItsPanels) {
         for (const Interval slab : plan.slabs(plan.a))
           in_place += plan.gathered(plan.a, plan.a_used, rank, slab).empty() && plan.slabs(plan.a).size() > 1 ? 1 : 0;
       }
+      sums += plan.sums_slabs ? 1 : 0;
+      together += (plan.c_made.replicated() & (plan.a.layout.sharding() | plan.a_used.sharding())) != 0 ? 1 : 0;
       most_panels = std::max(most_panels, static_cast<int>(plan.panels.size()));
     }
   EXPECT_GT(moving, 3000);
   EXPECT_GT(in_place, 100);
+  EXPECT_GT(sums, 100);
+  EXPECT_GT(together, 100);
   EXPECT_EQ(most_panels, 8);
 }
 

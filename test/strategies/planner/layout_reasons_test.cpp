@@ -1,6 +1,7 @@
 // The second-best layout of a group of layers is the best of all others on small grids, and its price is that of the
 // strategy in which the group has it.
 #include "partita/strategies/planner/layout_reasons.hpp"
+#include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
@@ -59,6 +60,20 @@ TEST(LayoutReasons, GroupsAreTheLayersOfOneLayout) {
   }
 }
 
+// What is recomputed by a pattern, and layers without a rule, are priced as well.
+TEST(LayoutReasons, StrategiesWithPatternsOfOtherKeys) {
+  const Model model = builtin_model("alexnet", {.extent = 64});
+  Strategy strategy("data=4 c=2");
+  strategy.layer("*", {.recompute = true}).layer("fc*", {.output = "N@data C@c", .algorithm = Algorithm::summa_c});
+  const auto reasons = layout_reasons(model, strategy, workload, dgx_h100());
+  ASSERT_EQ(reasons.size(), 2U);
+  EXPECT_EQ(reasons[0].layout, "derived");
+  for (const LayoutReason& reason : reasons) EXPECT_NE(reason.second, "") << reason.layout;
+  EXPECT_TRUE(layout_reasons(model, Strategy(), workload, dgx_h100()).empty());
+  Strategy wrong = strategy;
+  EXPECT_THROW(layout_reasons(model, wrong.layer("fc9", {.output = "N"}), workload, dgx_h100()), Error);
+}
+
 // An axis of thousands of ranks stays on the samples.
 TEST(LayoutReasons, NoneWhereNoAxisMayMove) {
   const auto reasons = layout_reasons(builtin_model("lenet5"), all_as("data=64", "N@data"), workload, dgx_h100());
@@ -69,11 +84,12 @@ TEST(LayoutReasons, NoneWhereNoAxisMayMove) {
 }
 
 TEST(StrategyKind, IsWhatTheStrategyCuts) {
-  const auto cuts = [](const Strategy& strategy) { return kind_of(strategy).print(); };
+  const auto cuts = [](const Strategy& strategy) { return kind_of(builtin_model("cosmoflow"), strategy).print(); };
   EXPECT_EQ(cuts(Strategy()), "nothing");
   EXPECT_EQ(cuts(all_as("data=2", "N@data")), "samples");
   EXPECT_EQ(cuts(all_as("data=2 y=1", "N@data H@y")), "samples") << "an axis of one rank cuts nothing";
   EXPECT_EQ(cuts(all_as("z=2 c=2", "D@z C@c")), "space, channels");
+  EXPECT_EQ(cuts(all_as("c=2", "sum@c")), "channels");
   EXPECT_EQ(cuts(all_as("data=2", "N@data").stages(2)), "stages, samples");
 }
 

@@ -64,12 +64,18 @@ TEST(NameCover, AnEmptyListCoversNothing) {
   EXPECT_TRUE(cover_names({{"a", 0}, {"b", 0}}).empty());
 }
 
+TEST(NameCover, FreeNamesGetAnyValueOrNone) {
+  const std::vector<NamedChoice> choices{{"image", 0, true}, {"conv1", 1}, {"conv2", 1}, {"fc", 2}, {"loss", 0, true}};
+  EXPECT_EQ(print(cover_names(choices)), (std::vector<std::string>{"conv* 0", "fc 1"}));
+  EXPECT_TRUE(cover_names({{"image", 0, true}}).empty());
+}
+
 TEST(NameCover, NamesThatAcceptSeveralValuesNeedNoRule) {
   EXPECT_EQ(cover_names({{"conv1", 0b01}, {"fc", 0b11}, {"conv2", 0b01}, {"loss", 0b11}}).size(), 1U);
 }
 
 /// Returns the least number of rules, at most `most`, that give all names their values, or most + 1. Rules match any
-/// set of names that some pattern with one or two * and ? matches, found by trying substrings.
+/// set of names that some pattern with one or two * matches, found by trying all substrings; ? is not tried.
 class Complete {
  public:
   explicit Complete(const std::vector<NamedChoice>& choices) : choices_(choices) {

@@ -266,18 +266,23 @@ TEST(Planner, StrategiesDifferInKind) {
   const Workload workload{.batch = 256, .optimizer = {}};
   const auto kinds = [&](int best) {
     std::vector<StrategyKind> all;
-    double before = 0;
+    double fastest = 0;
+    std::set<std::string> texts;
     for (const Planned& each : plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = best})) {
-      all.push_back(kind_of(each.strategy));
-      EXPECT_GE(each.cost.seconds, before);
-      before = each.cost.seconds;
+      all.push_back(kind_of(model, each.strategy));
+      EXPECT_TRUE(texts.insert(each.strategy.print()).second) << each.strategy.print();
+      fastest = fastest == 0 ? each.cost.seconds : fastest;
+      EXPECT_TRUE(best > 2 || each.cost.seconds <= 1.25 * fastest) << each.strategy.print();
     }
     return all;
   };
-  const auto three = kinds(3);
-  ASSERT_EQ(three.size(), 3U);
-  EXPECT_EQ(std::set(three.begin(), three.end()).size(), 3U);
-  EXPECT_EQ(kinds(12).size(), 12U);
+  const auto two = kinds(2);
+  ASSERT_EQ(two.size(), 2U);
+  EXPECT_NE(two[0], two[1]);
+  EXPECT_GE(kinds(12).size(), 10U) << "12, less those that became equal";
+  // One kind alone: the next best of it are found in further rounds.
+  const PlannerOptions samples{.ranks = 4, .best = 3, .examined = 1, .most_split = 1, .kinds = {}};
+  EXPECT_EQ(plan_strategies(model, workload, dgx_h100(), {}, samples).size(), 3U);
 }
 
 // What is returned has short rules, and no group of its layers has a better layout.
@@ -288,7 +293,7 @@ TEST(Planner, NoGroupOfLayersHasABetterLayout) {
     for (const Planned& each : plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = 2})) {
       EXPECT_LE(each.strategy.rules().size(), 15U) << name;
       for (const LayoutReason& reason : layout_reasons(model, each.strategy, workload, dgx_h100())) {
-        if (reason.second.empty() || kind_of(reason.with) != kind_of(each.strategy)) continue;
+        if (reason.second.empty() || kind_of(model, reason.with) != kind_of(model, each.strategy)) continue;
         EXPECT_GE(reason.cost.seconds, 0.999 * each.cost.seconds) << reason.layout << " to " << reason.second;
       }
     }

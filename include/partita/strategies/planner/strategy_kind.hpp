@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/model/model.hpp"
 #include "partita/strategies/declare/strategy.hpp"
 
 #include <string>
@@ -15,7 +16,7 @@ struct StrategyKind {
   std::string print() const;
 };
 
-/// Returns the kind of a strategy, by its grid and the outputs that its rules ask for.
-StrategyKind kind_of(const Strategy& strategy);
+/// Returns the kind of a strategy, by its grids and the outputs that its rules give the layers.
+StrategyKind kind_of(const Model& model, const Strategy& strategy);
 
 }  // namespace partita

@@ -107,7 +107,7 @@ std::vector<Planned> search(const Model& model, const Workload& workload, const 
   } catch (const NothingFits& error) {
     constexpr std::size_t most = 3;
     const Strategy& strategy = error.smallest.strategy;
-    fail("{}; the strategy that needs least is {}: {}", error.what(), describe(strategy),
+    fail("{}; the strategy that needs least is {}: {}", error.what(), describe(model, strategy),
          print(remedies(model, strategy, workload, files.machine, files.times, limit), most, " ", "; "));
   }
 }
@@ -176,7 +176,7 @@ int plan(const Options& options, const ModelFactory& factory) {
     write_text("--out", path, strategy.print());
     fmt::print("{:<24} {:>10.3f} {:>10} {:>10.1f} {:>10.1f}  {}\n", path, cost.seconds * 1e3,
                print_rate(cost.samples_per_second), static_cast<double>(cost.memory.total) / (1 << 20),
-               cost.sent / (1 << 20), describe(strategy));
+               cost.sent / (1 << 20), describe(model, strategy));
   }
   print_reasons(found, names, model, workload, files, options.ranks, limit);
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);

@@ -1,6 +1,8 @@
 #include "src/cli/verbs/plan/reasons.hpp"
 
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/layout_reasons.hpp"
+#include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/planner/strategy_kind.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/verbs/plan/baselines.hpp"
@@ -13,17 +15,25 @@ namespace partita::cli {
 namespace {
 
 /// Prints the layouts of the best strategy, and what a step costs with the second-best layout of each group of layers.
-void print_layouts(const Planned& best, const std::vector<LayoutReason>& reasons) {
+void print_layouts(const Planned& best, const Model& model, const Workload& workload, const MachineFiles& files,
+                   Index limit) {
+  const auto reasons = layout_reasons(model, best.strategy, workload, files.machine, files.times);
+  if (reasons.empty()) return;  // on one rank
   fmt::print("\n{:<24} {:>6}  {:<32} {}\n", "layout", "layers", "from and to", "the second best for them");
-  for (const auto& [layout, layers, second, cost, with] : reasons)
-    fmt::print(
-        "{:<24} {:>6}  {:<32} {}\n", layout.empty() ? "replicated" : layout, layers.size(),
-        layers.size() == 1 ? layers.front() : fmt::format("{} ... {}", layers.front(), layers.back()),
-        second.empty() ? "none of the others can run" : fmt::format("{}: {}", second, difference(cost, best.cost)));
+  for (const auto& [layout, layers, second, cost, with] : reasons) {
+    std::string text = "none of the others can run";
+    if (!second.empty()) {
+      const Cost whole = estimate(bind(model, with, workload), files.machine, files.times);
+      text = fmt::format("{}: {}{}", second, difference(cost, best.cost),
+                         most_held(whole, limit).missing > 0 ? "; does not fit" : "");
+    }
+    fmt::print("{:<24} {:>6}  {:<32} {}\n", layout, layers.size(),
+               layers.size() == 1 ? layers.front() : fmt::format("{} ... {}", layers.front(), layers.back()), text);
+  }
 }
 
 /// Prints the plain strategies, and adds those that fit to `all`.
-void print_plain(const std::vector<Baseline>& plain, const Planned& best, std::vector<Named>& all) {
+void print_plain(const std::vector<Baseline>& plain, const Planned& best, const Model& model, std::vector<Named>& all) {
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "beside the best", "ms/step", "longer", "MiB held",
              "MiB sent", "description");
   for (const auto& [name, strategy, cost, fits, why] : plain) {
@@ -33,14 +43,14 @@ void print_plain(const std::vector<Baseline>& plain, const Planned& best, std::v
     }
     fmt::print("{:<24} {:>10.3f} {:>8.1f} % {:>10.1f} {:>10.1f}  {}{}\n", name, cost.seconds * 1e3,
                100 * (cost.seconds / best.cost.seconds - 1), static_cast<double>(cost.memory.total) / (1 << 20),
-               cost.sent / (1 << 20), describe(*strategy), fits ? "" : "; does not fit");
+               cost.sent / (1 << 20), describe(model, *strategy), fits ? "" : "; does not fit");
     if (fits) all.push_back({name, &*strategy});
   }
 }
 
 }  // namespace
 
-std::string describe(const Strategy& strategy) {
+std::string describe(const Model& model, const Strategy& strategy) {
   const auto grids = strategy.grids();
   std::string microbatches;
   if (strategy.microbatches() > 1) microbatches = fmt::format(", {} microbatches", strategy.microbatches());
@@ -48,7 +58,7 @@ std::string describe(const Strategy& strategy) {
   const auto& rules = strategy.rules();
   const bool recomputing =
       std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
-  return fmt::format("{}: {}grid \"{}\"{}{}{}, {}", kind_of(strategy).print(),
+  return fmt::format("{}: {}grid \"{}\"{}{}{}, {}", kind_of(model, strategy).print(),
                      grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "", strategy.grid().print(),
                      microbatches,
                      strategy.optimizer_state() == Strategy::OptimizerState::sharded ? ", sharded optimizer" : "",
@@ -72,11 +82,11 @@ std::string difference(const StepCost& with, const StepCost& without) {
 void print_reasons(const std::vector<Planned>& found, const std::vector<std::string>& names, const Model& model,
                    const Workload& workload, const MachineFiles& files, int ranks, Index limit) {
   const Planned& best = found.front();
-  print_layouts(best, layout_reasons(model, best.strategy, workload, files.machine, files.times));
+  print_layouts(best, model, workload, files, limit);
   const auto plain = baselines(model, workload, files, ranks, limit);
   std::vector<Named> all;
   for (std::size_t i = 0; i < found.size(); ++i) all.push_back({names[i], &found[i].strategy});
-  print_plain(plain, best, all);
+  print_plain(plain, best, model, all);
   fmt::print("\nif the machine is another\n");
   for (const auto& line : sensitivity(all, model, workload, files)) fmt::print("{}\n", line);
 }
