@@ -50,8 +50,8 @@ Box ProductPlan::gathered(const ProductOperand& operand, const Layout& used, int
     const Box needed = part(operand, used, r, slab);
     return needed.empty() || operand.layout.owned(r).contains(needed);
   };
-  // (InPlace of product_traffic.cpp decides this for all slabs.) Replicas of C must agree bit for bit. Therefore either all of them multiply their own elements in place, or all of
-  // them multiply gathered copies.
+  // Replicas of C must agree bit for bit. Therefore either all of them multiply their own elements in place, or all of
+  // them multiply gathered copies. (InPlace of product_traffic.cpp decides this for all slabs.)
   bool all = stays(rank);
   if (all && c_made.grid().group_size(c_made.replicated()) > 1)
     for (const int r : c_made.grid().group(rank, c_made.replicated())) all = all && stays(r);
