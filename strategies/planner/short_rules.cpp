@@ -17,7 +17,7 @@ constexpr std::size_t most_values = 64;
 
 using Write = std::function<void(LayerRule&, const std::string&)>;
 
-/// One key of a rule: its value as a text, and the layers that can have it. For others a pattern's value does not count.
+/// One key of a rule: its value as a text, and the layers that can have it. For others, a pattern does not count.
 struct Key {
   ReadKey read;
   Write write;
