@@ -29,8 +29,9 @@ void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor
   for (const Box& border : subtract(y.box(), interior_of(windows_, x.box(), x_.needed, y.box()))) {
     const Box reads = reads_of(windows_, border, extended.box());
     const Tensor thin_y = y.like(border, MemoryClass::workspace);
-    rank.backend.conv_forward(windows_, extract(extended, reads, MemoryClass::workspace), w, bias, thin_y, rank.stream);
-    copy_box(thin_y, y, border);
+    rank.backend.conv_forward(windows_, extract(extended, reads, MemoryClass::workspace, rank.stream), w, bias, thin_y,
+                              rank.stream);
+    copy_box(thin_y, y, border, rank.stream);
   }
 }
 

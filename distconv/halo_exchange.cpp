@@ -35,16 +35,16 @@ HaloExchange SpatialHalos::start_backward(const RankContext& rank, const Tensor&
   return halo;
 }
 
-HaloReturn::HaloReturn(const HaloPart& halo, const Tensor& local)
+HaloReturn::HaloReturn(const HaloPart& halo, const Tensor& local, Stream stream)
     : halo_(halo), local_(local), extended_(extended_for(local, halo.needed, Fill::zeros)) {
-  if (extended_.data() == local_.data()) local_.zero();
+  if (extended_.data() == local_.data()) local_.zero(stream);
 }
 
 void HaloReturn::start(const RankContext& rank) {
   TransferPlan plan = halo_.plan;
   if (extended_.data() != local_.data()) {
-    if (!halo_.needed.contains(local_.box())) local_.zero();
-    for (const auto& own : plan.locals) copy_box(extended_, local_, own.box);
+    if (!halo_.needed.contains(local_.box())) local_.zero(rank.stream);
+    for (const auto& own : plan.locals) copy_box(extended_, local_, own.box, rank.stream);
   }
   plan.locals.clear();
   exchange_ = std::make_unique<Exchange>(Exchange::adjoint(plan, extended_, local_, rank.comm, rank.stream));
@@ -69,7 +69,7 @@ Tensor compute_with_halo(const HaloPart& halo, std::span<const Window> windows, 
 void compute_with_halo_return(const HaloPart& halo, std::span<const Window> windows, const Box& dy, const Tensor& dx,
                               const RankContext& rank,
                               const std::function<void(const Box& part, const Tensor& to)>& compute) {
-  HaloReturn back(halo, dx);
+  HaloReturn back(halo, dx, rank.stream);
   const Box inside = interior_of(windows, dx.box(), halo.needed, dy);
   const bool ahead = rank.ahead() && !inside.empty();
   if (!ahead && !dy.empty()) compute(dy, back.extended());

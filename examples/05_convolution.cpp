@@ -23,7 +23,7 @@ Tensor make(std::string_view names, const Shape& shape, const Box& box, Index se
 /// The largest difference over all ranks between a rank's part and the same box of the whole tensor.
 /// Collective: every rank of `comm` calls it.
 double difference(const Tensor& part, const Tensor& whole, Communicator& comm) {
-  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace, {});
   double largest = 0;
   for (Index i = 0; i < part.volume(); ++i) largest = std::max(largest, std::abs(part.get(i) - same.get(i)));
   comm.all_reduce(&largest, 1, DType::f64, ReduceOp::max, {}).wait();

@@ -43,7 +43,7 @@ void grouped_forward(Index groups, const Tensor& x, const Tensor& w, const Tenso
     const Group group(g, groups);
     const Tensor part = group.room(y);
     forward(group.of(x), group.filters(w), group.filters(bias), part);
-    copy_box(part, y, part.box());
+    copy_box(part, y, part.box(), {});
   }
 }
 
@@ -56,7 +56,7 @@ void grouped_backward_data(Index groups, const Tensor& dy, const Tensor& w, cons
     const Group group(g, groups);
     const Tensor part = group.room(dx);
     backward_data(group.of(dy), group.filters(w), part);
-    copy_box(part, dx, part.box());
+    copy_box(part, dx, part.box(), {});
   }
 }
 

@@ -173,7 +173,7 @@ void lowered_backward_data(const ConvGeometry& conv, const Tensor& dy, const Ten
                            Multiply&& multiply) {
   using A = Accumulator<T>;
   Lowered<T> lowered(conv, dx, dy);
-  if (!lowered.columns_in_place()) dx.zero();
+  if (!lowered.columns_in_place()) dx.zero({});
   const Widened<T> weights(w.as<T>(), w.volume()), sums(dx.as<T>(), dx.volume());
   const Index taps = conv.taps(), filters = conv.filters;
   lowered.for_blocks([&](Index rows) {

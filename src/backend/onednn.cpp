@@ -119,31 +119,31 @@ class OneDnnBackend : public ReferenceBackend {
     const Tensor result = partly ? scratch_tensor(y, conv.out) : y;
     way.conv->run(dense(x, conv.in).as<float>(), w.as<float>(), bias ? bias.as<float>() : nullptr, result.as<float>(),
                   room(*way.conv));
-    if (partly) copy_box(result, y, conv.out);
+    if (partly) copy_box(result, y, conv.out, {});
   }
 
   // dx = conv'(dy, w)
   void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
                           Stream) override {
     const ConvGeometry conv = prepare(windows, dx, w, dy);
-    if (conv.empty()) return dx.zero();
+    if (conv.empty()) return dx.zero({});
     const Way& way = find({ConvPass::backward_data, windows, dx.box(), w.box(), dy.box(), false});
     if (way.conv == nullptr)
       return grouped_backward_data(conv.groups, dy, w, dx, [&](const Tensor& gy, const Tensor& gw, const Tensor& gx) {
         lowered_backward_data<float>(ConvGeometry(windows, gx, gw, gy), gy, gw, gx, Product{matmul_, way.matmul});
       });
     const bool partly = conv.in != dx.box();
-    if (partly) dx.zero();
+    if (partly) dx.zero({});
     const Tensor result = partly ? scratch_tensor(dx, conv.in) : dx;
     way.conv->run(dense(dy, conv.out).as<float>(), w.as<float>(), nullptr, result.as<float>(), room(*way.conv));
-    if (partly) copy_box(result, dx, conv.in);
+    if (partly) copy_box(result, dx, conv.in, {});
   }
 
   // dw = conv'(x, dy), or dw += conv'(x, dy)
   void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
                             Write write, Stream) override {
     const ConvGeometry conv = prepare(windows, x, dw, dy);
-    if (conv.empty()) return write == Write::over ? dw.zero() : void();
+    if (conv.empty()) return write == Write::over ? dw.zero({}) : void();
     const Way& way = find({ConvPass::backward_filter, windows, x.box(), dw.box(), dy.box(), false});
     if (way.conv == nullptr)
       return grouped_backward_filter(conv.groups, x, dy, dw, [&](const Tensor& gx, const Tensor& gy, const Tensor& gw) {

@@ -16,7 +16,7 @@ constexpr auto product = []<class A>(bool transpose_a, bool transpose_b, Index m
 }  // namespace
 
 void fill_bias(const Tensor& bias, const Tensor& y) {
-  if (!bias || y.volume() == 0) return y.zero();
+  if (!bias || y.volume() == 0) return y.zero({});
   const Index filters = y.box().extent(1);
   require(bias.volume() == filters && bias.dtype() == y.dtype(), "there must be one bias per filter, in y's dtype");
   dispatch_float(y.dtype(), [&](auto t) {
@@ -45,7 +45,7 @@ void ReferenceBackend::conv_backward_data(std::span<const Window> windows, const
     return grouped_backward_data(conv.groups, dy, w, dx, [&](const Tensor& gy, const Tensor& gw, const Tensor& gx) {
       ReferenceBackend::conv_backward_data(windows, gy, gw, gx, stream);
     });
-  if (conv.empty()) return dx.zero();
+  if (conv.empty()) return dx.zero({});
   dispatch_float(dx.dtype(), [&](auto t) { lowered_backward_data<decltype(t)>(conv, dy, w, dx, product); });
 }
 
@@ -56,7 +56,7 @@ void ReferenceBackend::conv_backward_filter(std::span<const Window> windows, con
     return grouped_backward_filter(conv.groups, x, dy, dw, [&](const Tensor& gx, const Tensor& gy, const Tensor& gw) {
       ReferenceBackend::conv_backward_filter(windows, gx, gy, gw, write, stream);
     });
-  if (conv.empty()) return write == Write::over ? dw.zero() : void();
+  if (conv.empty()) return write == Write::over ? dw.zero({}) : void();
   dispatch_float(dw.dtype(), [&](auto t) { lowered_backward_filter<decltype(t)>(conv, x, dy, dw, write, product); });
 }
 

@@ -42,8 +42,8 @@ inline Tensor scratch_tensor(const Tensor& like, const Box& box) {
 /// Returns a copy of `box` for a kernel's own use, zero outside the box of `from`.
 inline Tensor scratch_copy(const Tensor& from, const Box& box) {
   const Tensor to = scratch_tensor(from, box);
-  if (!from.box().contains(box)) to.zero();
-  copy_box(from, to, intersect(from.box(), box));
+  if (!from.box().contains(box)) to.zero({});
+  copy_box(from, to, intersect(from.box(), box), {});
   return to;
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <numeric>
 
@@ -87,7 +86,7 @@ Index Allocator::peak_total() const {
 
 Allocator::~Allocator() {
   for (const auto& [size, blocks] : released_)
-    for (void* block : blocks) std::free(block);
+    for (void* block : blocks) device_.release(block);
 }
 
 void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
@@ -100,7 +99,7 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
     kept_ -= static_cast<Index>(size);
   } else {
     make_room(bytes);
-    data = std::aligned_alloc(alignment, size);
+    data = device_.allocate(size);
     if (data == nullptr)
       throw OutOfMemory(out_of_memory_text(fmt::format("{} for {} could not be allocated beside {} of tensors",
                                                        print_bytes(bytes), name(memory), print_bytes(total_))));
@@ -128,7 +127,7 @@ void Allocator::check_limit(MemoryClass memory, Index bytes) const {
 void Allocator::make_room(Index bytes) {
   if (limit_ == 0 || total_ + kept_ + bytes <= limit_) return;
   for (auto& [each, blocks] : released_) {
-    for (void* block : blocks) std::free(block);
+    for (void* block : blocks) device_.release(block);
     blocks.clear();
   }
   kept_ = 0;
@@ -146,7 +145,7 @@ std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>&
                                                Fill fill) {
   const std::size_t size = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
   void* data = self->take(size, memory, bytes);
-  if (fill == Fill::zeros) std::memset(data, 0, size);
+  if (fill == Fill::zeros) self->device_.zero(data, size, {});
   return {static_cast<std::byte*>(data),
           [self, size, memory, bytes](std::byte* p) { self->give_back(p, size, memory, bytes); }};
 }

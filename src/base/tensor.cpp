@@ -3,7 +3,6 @@
 #include "partita/base/dispatch.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace partita {
 
@@ -86,146 +85,121 @@ Tensor Tensor::like(const Box& box, MemoryClass memory, Fill fill) const {
   return {dtype_, names(), box, allocator_, memory, fill};
 }
 Tensor Tensor::like(DType dtype) const { return {dtype, names(), box_, allocator_, memory_}; }
-void Tensor::zero() const { std::memset(data(), 0, static_cast<std::size_t>(bytes())); }
+void Tensor::zero(Stream stream) const { device().zero(data(), static_cast<std::size_t>(bytes()), stream); }
 
 namespace {
 
-/// How to traverse `part` in two tensors: loops over the dimensions order[0..outer), and inside them runs of `length`
-/// elements that are contiguous in both tensors. Fast dimensions that `part` covers entirely in both tensors are merged
-/// into longer runs.
-struct Runs {
-  int outer;
-  Index length = 1;
-
-  Runs(const Tensor& a, const Tensor& b, const Box& part, const std::array<int, max_dims>& order) : outer(part.dims()) {
-    while (outer > 0) {
-      const int d = order[static_cast<std::size_t>(--outer)];
-      length *= part.extent(d);
-      if (part.extent(d) != a.box().extent(d) || part.extent(d) != b.box().extent(d)) break;
-    }
-  }
-};
-
-/// Calls row(offset in a, offset in b, number of elements before it, length) for each run of `part` that is contiguous
-/// in both tensors, in memory order. The tensors must have the same dimensions.
-template <class Row>
-void for_rows(const Tensor& a, const Tensor& b, const Box& part, Row&& row) {
-  if (part.empty()) return;
-  require(a.box().contains(part) && b.box().contains(part), "the part must lie inside the tensors");
-  const auto order = a.order();
-  const auto [outer, length] = Runs(a, b, part, order);
+Index first_offset(const Tensor& tensor, const Box& part) {
   std::array<Index, max_dims> at{};
   for (int d = 0; d < part.dims(); ++d) at[static_cast<std::size_t>(d)] = part[d].lo;
-  const int inner = outer > 0 ? order[static_cast<std::size_t>(outer - 1)] : -1;  // innermost: it decides the speed
-  const Index count = inner < 0 ? 1 : part.extent(inner);
-  const Index step_a = inner < 0 ? 0 : a.stride(inner), step_b = inner < 0 ? 0 : b.stride(inner);
-  for (Index before = 0;;) {
-    Index in_a = a.offset(at), in_b = b.offset(at);
-    for (Index k = 0; k < count; ++k, in_a += step_a, in_b += step_b, before += length) row(in_a, in_b, before, length);
-    int i = outer - 2;
-    for (; i >= 0; --i) {
-      const int d = order[static_cast<std::size_t>(i)];
-      auto& x = at[static_cast<std::size_t>(d)];
-      if (++x < part[d].hi) break;
-      x = part[d].lo;
-    }
-    if (i < 0) return;
+  return tensor.offset(at);
+}
+
+std::byte* first_of(const Tensor& tensor, const Box& part) {
+  return tensor.data() + first_offset(tensor, part) * size_of(tensor.dtype());
+}
+
+/// Returns a move of `part` between two tensors with the same dimensions.
+BoxMove between(const Tensor& from, const Tensor& to, const Box& part) {
+  require(from.box().contains(part) && to.box().contains(part), "the part must lie inside the tensors");
+  BoxMove move{
+      .from = first_of(from, part), .to = first_of(to, part), .from_type = from.dtype(), .to_type = to.dtype()};
+  const auto order = from.order();
+  for (int i = 0; i < part.dims(); ++i) {
+    const int d = order[static_cast<std::size_t>(i)];
+    move.push(part.extent(d), from.stride(d), to.stride(d));
   }
+  return move;
 }
 
-/// Calls row(offset, number of elements before it, length) for each contiguous run of `part` in one tensor.
-template <class Row>
-void for_rows(const Tensor& tensor, const Box& part, Row&& row) {
-  for_rows(tensor, tensor, part, [&](Index offset, Index, Index before, Index length) { row(offset, before, length); });
+/// Returns a move of `part` between a tensor and a buffer that holds the part alone. `packed` are the buffer's strides.
+BoxMove with_packed(const Tensor& tensor, const Box& part, std::array<Index, max_dims> BoxMove::*packed) {
+  require(tensor.box().contains(part), "the part must lie inside the tensor");
+  BoxMove move{.from_type = tensor.dtype(), .to_type = tensor.dtype()};
+  const auto order = tensor.order();
+  Index dense = part.volume();
+  for (int i = 0; i < part.dims(); ++i) {
+    const int d = order[static_cast<std::size_t>(i)];
+    dense /= part.extent(d);
+    const Index stride = tensor.stride(d);
+    const bool to = packed == &BoxMove::to_stride;
+    move.push(part.extent(d), to ? stride : dense, to ? dense : stride);
+  }
+  return move;
 }
 
-template <class T>
-void add_rows(const T* from, T* to, Index length) {
-  using A = Accumulator<T>;
-  for (Index i = 0; i < length; ++i) to[i] = static_cast<T>(static_cast<A>(to[i]) + static_cast<A>(from[i]));
+void unpack(const std::byte* in, const Box& part, const Tensor& to, bool add, Stream stream) {
+  if (part.empty()) return;
+  BoxMove move = with_packed(to, part, &BoxMove::from_stride);
+  move.from = in;
+  move.to = first_of(to, part);
+  move.add = add;
+  to.device().move({&move, 1}, stream);
 }
 
 }  // namespace
 
-void pack(const Tensor& from, const Box& part, std::byte* out) {
-  const Index size = size_of(from.dtype());
-  for_rows(from, part, [&](Index offset, Index at, Index length) {
-    std::memcpy(out + at * size, from.data() + offset * size, static_cast<std::size_t>(length * size));
-  });
+void pack(const Tensor& from, const Box& part, std::byte* out, Stream stream) {
+  if (part.empty()) return;
+  BoxMove move = with_packed(from, part, &BoxMove::to_stride);
+  move.from = first_of(from, part);
+  move.to = out;
+  from.device().move({&move, 1}, stream);
 }
 
-void unpack(const std::byte* in, const Box& part, const Tensor& to) {
-  const Index size = size_of(to.dtype());
-  for_rows(to, part, [&](Index offset, Index at, Index length) {
-    std::memcpy(to.data() + offset * size, in + at * size, static_cast<std::size_t>(length * size));
-  });
+void unpack(const std::byte* in, const Box& part, const Tensor& to, Stream stream) {
+  unpack(in, part, to, false, stream);
 }
 
-void unpack_add(const std::byte* in, const Box& part, const Tensor& to) {
-  dispatch_float(to.dtype(), [&](auto t) {
-    using T = decltype(t);
-    for_rows(to, part, [&](Index offset, Index at, Index length) {
-      add_rows(reinterpret_cast<const T*>(in) + at, to.as<T>() + offset, length);
-    });
-  });
+void unpack_add(const std::byte* in, const Box& part, const Tensor& to, Stream stream) {
+  unpack(in, part, to, true, stream);
 }
 
-void copy_box(const Tensor& from, const Tensor& to, const Box& part) {
+void copy_box(const Tensor& from, const Tensor& to, const Box& part, Stream stream) {
   require(from.dtype() == to.dtype() && part.dims() > 0, "a copy must keep the dtype and have a dimension");
-  const Index size = size_of(from.dtype());
-  for_rows(from, to, part, [&](Index source, Index target, Index, Index length) {
-    std::memcpy(to.data() + target * size, from.data() + source * size, static_cast<std::size_t>(length * size));
-  });
+  if (part.empty()) return;
+  const BoxMove move = between(from, to, part);
+  to.device().move({&move, 1}, stream);
 }
 
 std::span<std::byte> run_of(const Tensor& tensor, const Box& part) {
   if (part.empty() || !tensor.box().contains(part)) return {};
-  const auto order = tensor.order();
-  const auto [outer, length] = Runs(tensor, tensor, part, order);
-  if (length != part.volume()) return {};
-  std::array<Index, max_dims> at{};
-  for (int d = 0; d < part.dims(); ++d) at[static_cast<std::size_t>(d)] = part[d].lo;
-  const Index size = size_of(tensor.dtype());
-  return {tensor.data() + tensor.offset(at) * size, static_cast<std::size_t>(length * size)};
+  const BoxMove move = between(tensor, tensor, part);
+  if (move.dims > 1 || (move.dims == 1 && move.from_stride[0] != 1)) return {};
+  return {first_of(tensor, part), static_cast<std::size_t>(part.volume() * size_of(tensor.dtype()))};
 }
 
-void add_box(const Tensor& from, const Tensor& to, const Box& part) {
+void add_box(const Tensor& from, const Tensor& to, const Box& part, Stream stream) {
   require(from.dtype() == to.dtype(), "a sum must keep the dtype");
-  dispatch_float(to.dtype(), [&](auto t) {
-    using T = decltype(t);
-    for_rows(from, to, part, [&](Index source, Index target, Index, Index length) {
-      add_rows(from.as<T>() + source, to.as<T>() + target, length);
-    });
-  });
+  if (part.empty()) return;
+  BoxMove move = between(from, to, part);
+  move.add = true;
+  to.device().move({&move, 1}, stream);
 }
 
-Tensor extract(const Tensor& from, const Box& box, MemoryClass memory) {
+Tensor extract(const Tensor& from, const Box& box, MemoryClass memory, Stream stream) {
   Tensor to = from.like(box, memory, from.box().contains(box) ? Fill::none : Fill::zeros);
-  copy_box(from, to, intersect(from.box(), box));
+  copy_box(from, to, intersect(from.box(), box), stream);
   return to;
 }
 
-void add(const Tensor& from, const Tensor& to) {
+void add(const Tensor& from, const Tensor& to, Stream stream) {
   require(from.box() == to.box() && from.dtype() == to.dtype(), "a sum must keep the box and the dtype");
-  dispatch_float(to.dtype(), [&](auto t) { add_rows(from.as<decltype(t)>(), to.as<decltype(t)>(), to.volume()); });
+  add_box(from, to, to.box(), stream);
 }
 
-Tensor convert(const Tensor& from, DType dtype) {
+Tensor convert(const Tensor& from, DType dtype, Stream stream) {
   if (from.dtype() == dtype) return from;
   Tensor to(dtype, from.names(), from.box(), from.allocator_, MemoryClass::workspace, Fill::none);
-  convert(from, to);
+  convert(from, to, stream);
   return to;
 }
 
-void convert(const Tensor& from, const Tensor& to) {
+void convert(const Tensor& from, const Tensor& to, Stream stream) {
   require(from.box() == to.box() && from.names() == to.names(), "a conversion must keep the box and the memory order");
-  dispatch(from.dtype(), [&](auto f) {
-    dispatch(to.dtype(), [&](auto t) {
-      const auto* in = from.as<decltype(f)>();
-      auto* out = to.as<decltype(t)>();
-      for (Index i = 0; i < from.volume(); ++i) out[i] = static_cast<decltype(t)>(static_cast<double>(in[i]));
-    });
-  });
+  if (from.box().empty()) return;
+  const BoxMove move = between(from, to, to.box());
+  to.device().move({&move, 1}, stream);
 }
 
 }  // namespace partita

@@ -26,7 +26,7 @@ class PackBuffer {
 class PackedExchange : public Request::State {
  public:
   PackedExchange(const BoxExchange& boxes, Communicator& comm, Stream stream)
-      : from_(boxes.from), to_(boxes.to), add_(boxes.add) {
+      : from_(boxes.from), to_(boxes.to), add_(boxes.add), stream_(stream) {
     Index packed = 0, unpacked = 0;
     for (const auto& [peer, box] : boxes.sends) packed += in_place(from_, box) ? 0 : box.volume();
     for (const auto& [peer, box] : boxes.recvs) unpacked += arrives_in_place(box) ? 0 : box.volume();
@@ -38,7 +38,7 @@ class PackedExchange : public Request::State {
         continue;
       }
       const auto space = send_space.next(box.volume());
-      pack(from_, box, space.data());
+      pack(from_, box, space.data(), stream);
       out.push_back({peer, space});
     }
     std::vector<Recv> in;
@@ -59,7 +59,7 @@ class PackedExchange : public Request::State {
     request_.wait();
     const Timed timed(Profile::Part::exchange);
     for (const std::byte* at = recv_buffer_.data(); const auto& box : arrives_) {
-      add_ ? unpack_add(at, box, to_) : unpack(at, box, to_);
+      add_ ? unpack_add(at, box, to_, stream_) : unpack(at, box, to_, stream_);
       at += box.volume() * size_of(to_.dtype());
     }
   }
@@ -71,6 +71,7 @@ class PackedExchange : public Request::State {
 
   Tensor from_, to_, send_buffer_, recv_buffer_;
   bool add_;
+  Stream stream_;
   std::vector<Box> arrives_;  // the boxes that go through recv_buffer_, in order
   Request request_;
 };

@@ -27,7 +27,7 @@ class SoloCommunicator final : public Communicator {
     if (boxes.add) return {};
     return stand_in([&] {
       for (const auto& recv : boxes.recvs)
-        copy_box(Tensor(boxes.to.dtype(), boxes.to.names(), recv.box), boxes.to, recv.box);
+        copy_box(Tensor(boxes.to.dtype(), boxes.to.names(), recv.box), boxes.to, recv.box, {});
     });
   }
   Request all_reduce(void*, Index, DType, ReduceOp, Stream) override { return {}; }

@@ -21,10 +21,10 @@ struct Matrix {
 bool has_rows(const Tensor& tensor, const Box& box) { return has_rows(tensor.names(), tensor.box(), box); }
 
 /// Returns the matrix in place if possible, else a copy.
-Matrix matrix_of(const Tensor& tensor, const Box& box) {
+Matrix matrix_of(const Tensor& tensor, const Box& box, Stream stream) {
   if (box.empty()) return {};
   if (!has_rows(tensor, box)) {
-    const Tensor copy = extract(tensor, box, MemoryClass::workspace);
+    const Tensor copy = extract(tensor, box, MemoryClass::workspace, stream);
     return {copy, copy.data(), copy.stride(0)};
   }
   std::array<Index, max_dims> corner{};
@@ -64,7 +64,7 @@ class Product::Operand {
   }
   Matrix matrix(std::size_t slab) {
     if (!here(slab)) finish(slab);
-    return matrix_of(here(slab) ? own_ : buffers_[at(slab)], used(slab));
+    return matrix_of(here(slab) ? own_ : buffers_[at(slab)], used(slab), stream_);
   }
   /// Frees the slab's buffer. Waits first until other ranks have received what they asked for.
   void release(std::size_t slab) {
@@ -112,10 +112,10 @@ class Product::Run {
         cuts_c_(plan_.cut_dim(plan_.c) >= 0) {
     const bool adds_to_c = write == Write::add && plan_.redistribute_c.empty();
     total_ = plan_.redistribute_c.empty() ? c : workspace(plan_.redistribute_c.front().from.owned(grid.rank()));
-    if (plan_.sums_slabs && !adds_to_c) total_.zero();
+    if (plan_.sums_slabs && !adds_to_c) total_.zero(stream);
     if (makes_slabs()) return;
     made_ = plan_.sums_slabs ? workspace(product.made_) : total_;
-    if (plan_.sums_slabs || (product.k_is_empty_ && !adds_to_c)) made_.zero();
+    if (plan_.sums_slabs || (product.k_is_empty_ && !adds_to_c)) made_.zero(stream);
   }
 
   // C[m@M n@N sum@K] = sum over slabs of A[m@M k@K] B[k@K n@N]. One panel of slabs travels while another is multiplied.
@@ -167,12 +167,12 @@ class Product::Run {
     const Box& box = product_.c_[slab];
     if (makes_slabs()) {
       slabs_.emplace_back(slab, workspace(box));
-      if (product_.k_is_empty_) slabs_.back().second.zero();
+      if (product_.k_is_empty_) slabs_.back().second.zero(stream_);
     }
     if (a.data == nullptr || b.data == nullptr || box.empty()) return;
     const Tensor& target = makes_slabs() ? slabs_.back().second : made_;
     require(has_rows(target, box), "a slab of C must be a block of its rows");
-    const Matrix c = matrix_of(target, box);
+    const Matrix c = matrix_of(target, box, stream_);
     const Index m = box.extent(0), n = box.volume() / m, k = a_.used(slab).volume() / m;
     const bool adds = (in_place_ && write_ == Write::add) || (!cuts_c_ && !std::exchange(fresh_, false));
     backend_.gemm(c_.dtype(), plan_.a.indices == "km", plan_.b.indices == "nk", m, n, k, 1, a.data, a.row, b.data,
@@ -208,7 +208,7 @@ class Product::Run {
     now.layout = plan_.redistribute_c.front().from;
     now.local = total_;
     now = redistribute(now, plan_.redistribute_c, grid_, stream_);
-    write_ == Write::add ? add(now.local, c_) : copy_box(now.local, c_, c_.box());
+    write_ == Write::add ? add(now.local, c_, stream_) : copy_box(now.local, c_, c_.box(), stream_);
   }
 
   const Product& product_;

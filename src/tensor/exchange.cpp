@@ -9,7 +9,7 @@ Exchange::Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& t
   require(from.dtype() == to.dtype(), "an exchange must keep the dtype");
   const Timed timed(Profile::Part::exchange);
   request_ = comm.exchange_boxes({from, plan.sends, to, plan.recvs}, stream);
-  for (const auto& local : plan.locals) copy_box(from, to, local.box);
+  for (const auto& local : plan.locals) copy_box(from, to, local.box, stream);
 }
 
 Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm,
@@ -18,7 +18,7 @@ Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const T
   const Timed timed(Profile::Part::exchange);
   Exchange back;
   back.request_ = comm.exchange_boxes({from, plan.recvs, to, plan.sends, /*add=*/true}, stream);
-  for (const auto& local : plan.locals) add_box(from, to, local.box);
+  for (const auto& local : plan.locals) add_box(from, to, local.box, stream);
   return back;
 }
 

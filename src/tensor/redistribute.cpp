@@ -34,11 +34,11 @@ class Conversion {
   /// that value.
   void slice() const {
     const AxisSet sum = step_.to.partial() & ~step_.from.partial();
-    if (grid_.grid().group(grid_.rank(), sum).front() == grid_.rank()) copy_box(from_, to_, to_.box());
+    if (grid_.grid().group(grid_.rank(), sum).front() == grid_.rank()) copy_box(from_, to_, to_.box(), stream_);
   }
 
   void all_reduce() const {
-    copy_box(from_, to_, to_.box());
+    copy_box(from_, to_, to_.box(), stream_);
     grid_.along(step_.axes).all_reduce(to_.data(), to_.volume(), to_.dtype(), ReduceOp::sum, stream_).wait();
   }
 
@@ -47,7 +47,7 @@ class Conversion {
     const auto gathered = to_.like(to_.box(), MemoryClass::workspace, Fill::none);
     grid_.along(step_.axes).all_gather(from_.data(), gathered.data(), volumes(boxes), to_.dtype(), stream_).wait();
     for (const auto* at = gathered.data(); const auto& box : boxes) {
-      unpack(at, box, to_);
+      unpack(at, box, to_, stream_);
       at += box.volume() * size_of(to_.dtype());
     }
   }
@@ -56,7 +56,7 @@ class Conversion {
     const auto boxes = group_boxes(step_.to);
     const auto packed = from_.like(from_.box(), MemoryClass::workspace, Fill::none);
     for (auto* at = packed.data(); const auto& box : boxes) {
-      pack(from_, box, at);
+      pack(from_, box, at, stream_);
       at += box.volume() * size_of(from_.dtype());
     }
     grid_.along(step_.axes).reduce_scatter(packed.data(), to_.data(), volumes(boxes), to_.dtype(), stream_).wait();

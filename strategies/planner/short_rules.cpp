@@ -105,10 +105,10 @@ class ShortRules {
       choices.push_back(
           {layer(i).name, given.of_layer[i] ? std::uint64_t{1} << *given.of_layer[i] : 0, !key.applies(i)});
     auto from = rules_.begin();  // rules of one key keep their order
-    for (const auto& [match, value] : cover_names(choices)) {
-      auto at = std::find_if(from, rules_.end(), [&](const Strategy::Rule& rule) { return rule.match == match; });
-      if (at == rules_.end()) at = rules_.insert(at, {match, {}, ""});
-      key.write(at->rule, given.values[static_cast<std::size_t>(value)]);
+    for (const NameRule& each : cover_names(choices)) {
+      auto at = std::find_if(from, rules_.end(), [&](const Strategy::Rule& rule) { return rule.match == each.match; });
+      if (at == rules_.end()) at = rules_.insert(at, {each.match, {}, ""});
+      key.write(at->rule, given.values[static_cast<std::size_t>(each.value)]);
       from = at + 1;
     }
     return true;

@@ -123,9 +123,9 @@ TEST_P(Conv, PartsOfYAreTheWhole) {
     for (const Box& box : {lower, upper}) {
       const Tensor part = o.y.like(box), gradient = o.dx.like(c.x);
       backend->conv_forward(c.slides, o.x, o.w, o.bias, part, {});
-      copy_box(part, y, box);
-      backend->conv_backward_data(c.slides, extract(o.dy, box, MemoryClass::workspace), o.w, gradient, {});
-      add(gradient, dx);
+      copy_box(part, y, box, {});
+      backend->conv_backward_data(c.slides, extract(o.dy, box, MemoryClass::workspace, {}), o.w, gradient, {});
+      add(gradient, dx, {});
     }
     EXPECT_LE(distance(y, whole(o.y, c.y_extents)), 1e-14);
     EXPECT_LE(distance(dx, whole(o.dx, c.x_extents)), 1e-14);
@@ -175,7 +175,7 @@ TEST(ConvCase, RepeatsBitForBit) {
   const Operands o(random, c, DType::f32);
   backend->conv_forward(c.slides, o.x, o.w, o.bias, o.y, {});
   const Array first = whole(o.y, c.y_extents);
-  const Tensor copy = extract(o.x, c.x, MemoryClass::workspace), y = o.y.like(c.y);
+  const Tensor copy = extract(o.x, c.x, MemoryClass::workspace, {}), y = o.y.like(c.y);
   backend->conv_forward(c.slides, copy, o.w, o.bias, y, {});
   EXPECT_EQ(distance(y, first), 0);
 }

@@ -169,7 +169,7 @@ void check_gemm(Generator& random, Backend& backend, DType dtype, double toleran
   const Matrix a(random, dtype, ta ? k : m, ta ? m : k), b(random, dtype, tb ? n : k, tb ? k : n),
       c(random, dtype, m, n);
   const double alpha = random.real(), beta = random.one_in(3) ? 0 : random.one_in(2) ? 1 : random.real();
-  const Tensor before = extract(c.data, c.data.box(), MemoryClass::workspace);
+  const Tensor before = extract(c.data, c.data.box(), MemoryClass::workspace, {});
   if (beta == 0)
     for (Index i = 0; i < m; ++i)
       for (Index j = 0; j < n; ++j) c.data.set(i * c.data.stride(0) + j, std::numeric_limits<double>::quiet_NaN());

@@ -62,7 +62,7 @@ void OneDnn::compare(Generator& random, const Case& c) {
   const Tensor bias = random.one_in(2) ? random.tensor(DType::f32, "F", filters) : Tensor();
   const auto garbage = [&](const Box& box) { return random.tensor(DType::f32, naive::x_names[s], box); };
   const Tensor y[2] = {garbage(c.y), garbage(c.y)}, dx[2] = {garbage(c.x), garbage(c.x)};
-  const Tensor sum[2] = {extract(dw, c.w, MemoryClass::workspace), extract(dw, c.w, MemoryClass::workspace)};
+  const Tensor sum[2] = {extract(dw, c.w, MemoryClass::workspace, {}), extract(dw, c.w, MemoryClass::workspace, {})};
   reference->conv_forward(c.slides, x, w, bias, y[1], {});
   reference->conv_backward_data(c.slides, dy, w, dx[1], {});
   const Write write = random.one_in(2) ? Write::add : Write::over;
@@ -80,7 +80,7 @@ void OneDnn::compare(Generator& random, const Case& c) {
       chosen = true;
     }
     if (!chosen) continue;
-    copy_box(dw, sum[0], c.w);
+    copy_box(dw, sum[0], c.w, {});
     fast->conv_forward(c.slides, x, w, bias, y[0], {});
     fast->conv_backward_data(c.slides, dy, w, dx[0], {});
     fast->conv_backward_filter(c.slides, x, dy, sum[0], write, {});
@@ -216,7 +216,7 @@ TEST_F(OneDnn, MultipliesAsTheReference) {
       return random.tensor(DType::f32, "HW", Box(Shape{{'H', rows}, {'W', ld}}));
     };
     const Tensor a = matrix(ta ? k : m, lda), b = matrix(tb ? n : k, ldb), c = matrix(m, ldc);
-    const Tensor other = extract(c, c.box(), MemoryClass::workspace);
+    const Tensor other = extract(c, c.box(), MemoryClass::workspace, {});
     const double beta = random.one_in(2) ? 0 : 0.5;
     fast->gemm(DType::f32, ta, tb, m, n, k, 1.5, a.data(), lda, b.data(), ldb, beta, c.data(), ldc, {});
     reference->gemm(DType::f32, ta, tb, m, n, k, 1.5, a.data(), lda, b.data(), ldb, beta, other.data(), ldc, {});

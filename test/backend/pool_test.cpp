@@ -48,7 +48,7 @@ TEST_P(Pool, IsTheNaiveLoops) {
       return box;
     }());
     for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // gives equal maxima
-    const Tensor x = extract(global, c.x, MemoryClass::workspace);
+    const Tensor x = extract(global, c.x, MemoryClass::workspace, {});
     const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked(DType::i32, names, c.conv.y);
     Array want(c.conv.y_extents), position(c.conv.y_extents);
     naive::pool(c.pooling, c.conv.windows, whole(global, c.conv.x_extents), want, position);

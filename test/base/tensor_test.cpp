@@ -126,7 +126,7 @@ TEST(Tensor, CopiesShareTheBuffer) {
   const Tensor y = x;
   x.set(1, 5);
   EXPECT_EQ(y.get(1), 5);
-  y.zero();
+  y.zero({});
   EXPECT_EQ(x.get(1), 0);
   EXPECT_FALSE(Tensor());
   EXPECT_TRUE(x);
@@ -169,8 +169,8 @@ TEST(Tensor, ConvertsIntoATensor) {
   const Tensor from(DType::f32, "F", make_box({{0, 3}}), allocator, MemoryClass::weights);
   const Tensor to(DType::bf16, "F", make_box({{0, 3}}), allocator, MemoryClass::weights);
   for (Index i = 0; i < 3; ++i) from.set(i, 1 + static_cast<double>(i) / 512);
-  convert(from, to);
-  const Tensor expected = convert(from, DType::bf16);
+  convert(from, to, {});
+  const Tensor expected = convert(from, DType::bf16, {});
   for (Index i = 0; i < 3; ++i) EXPECT_EQ(to.get(i), expected.get(i));
 }
 
@@ -187,7 +187,7 @@ TEST_P(TensorBoxes, PackWritesTheMemoryOrderOfThePart) {
   const Tensor x = filled(dtype, names, draw.box(dims));
   const Box part = draw.part(x.box());
   const Tensor packed(dtype, names, part);  // dense and in the same format, so pack must write exactly its buffer
-  pack(x, part, packed.data());
+  pack(x, part, packed.data(), {});
   for_coordinates(part, [&](const At& at) { EXPECT_EQ(packed.at(at), value(at)); });
 }
 
@@ -197,7 +197,7 @@ TEST_P(TensorBoxes, UnpackWritesThePartOnly) {
   const Tensor packed = filled(dtype, names, part);
   for (const bool adding : {false, true}) {
     for (Index i = 0; i < x.volume(); ++i) x.set(i, 3);
-    adding ? unpack_add(packed.data(), part, x) : unpack(packed.data(), part, x);
+    adding ? unpack_add(packed.data(), part, x, {}) : unpack(packed.data(), part, x, {});
     for_coordinates(x.box(),
                     [&](const At& at) { EXPECT_EQ(x.at(at), inside(part, at) ? value(at) + (adding ? 3 : 0) : 3); });
   }
@@ -209,7 +209,7 @@ TEST_P(TensorBoxes, CopyAndAddTouchThePartOnly) {
   const Box part = draw.part(intersect(from.box(), to.box()));
   for (const bool adding : {false, true}) {
     for (Index i = 0; i < to.volume(); ++i) to.set(i, 3);
-    adding ? add_box(from, to, part) : copy_box(from, to, part);
+    adding ? add_box(from, to, part, {}) : copy_box(from, to, part, {});
     for_coordinates(to.box(),
                     [&](const At& at) { EXPECT_EQ(to.at(at), inside(part, at) ? value(at) + (adding ? 3 : 0) : 3); });
   }
@@ -217,19 +217,19 @@ TEST_P(TensorBoxes, CopyAndAddTouchThePartOnly) {
 
 TEST_P(TensorBoxes, ExtractIsZeroOutside) {
   const Tensor from = filled(dtype, names, draw.box(dims));
-  const Tensor to = extract(from, draw.box(dims), MemoryClass::halos);
+  const Tensor to = extract(from, draw.box(dims), MemoryClass::halos, {});
   for_coordinates(to.box(), [&](const At& at) { EXPECT_EQ(to.at(at), inside(from.box(), at) ? value(at) : 0); });
 }
 
 TEST_P(TensorBoxes, AddIsElementwise) {
   const Tensor x = filled(dtype, names, draw.box(dims)), y = filled(dtype, names, x.box());
-  add(x, y);
+  add(x, y, {});
   for_coordinates(x.box(), [&](const At& at) { EXPECT_EQ(y.at(at), 2 * value(at)); });
 }
 
 TEST_P(TensorBoxes, ConvertKeepsBoxAndFormat) {
   const Tensor x = filled(dtype, names, draw.box(dims));
-  const Tensor y = convert(x, draw.dtype());
+  const Tensor y = convert(x, draw.dtype(), {});
   EXPECT_EQ(y.box(), x.box());
   EXPECT_EQ(y.names(), x.names());
   for_coordinates(x.box(), [&](const At& at) { EXPECT_EQ(y.at(at), value(at)); });
@@ -239,8 +239,8 @@ INSTANTIATE_TEST_SUITE_P(Drawn, TensorBoxes, testing::Range(0, 100));
 
 TEST(Convert, SharesTheBufferOfTheSameDtype) {
   const Tensor x(DType::f32, "L", make_box({{0, 2}}));
-  EXPECT_EQ(convert(x, DType::f32).data(), x.data());
-  EXPECT_NE(convert(x, DType::f64).data(), x.data());
+  EXPECT_EQ(convert(x, DType::f32, {}).data(), x.data());
+  EXPECT_NE(convert(x, DType::f64, {}).data(), x.data());
 }
 
 TEST(Convert, RoundsToNearestEven) {
@@ -248,7 +248,7 @@ TEST(Convert, RoundsToNearestEven) {
   x.set(0, 1 + 0x1p-8);         // halfway between 1 and 1 + 2^-7: rounds to 1, whose last bit is even
   x.set(1, 1 + 3 * 0x1p-8);     // halfway between 1 + 2^-7 and 1 + 2^-6: rounds to the latter
   x.set(2, -1 - 15 * 0x1p-10);  // rounds to the nearest value, -1 - 16 * 2^-10 = -1 - 2^-6
-  const Tensor y = convert(x, DType::bf16);
+  const Tensor y = convert(x, DType::bf16, {});
   EXPECT_EQ(y.get(0), 1);
   EXPECT_EQ(y.get(1), 1 + 0x1p-6);
   EXPECT_EQ(y.get(2), -1 - 0x1p-6);
@@ -258,14 +258,14 @@ TEST(Convert, KeepsIntegers) {
   const Tensor x(DType::i32, "N", make_box({{0, 2}}));
   x.set(0, -7);
   x.set(1, 123456789);
-  EXPECT_EQ(convert(x, DType::f64).get(0), -7);
-  EXPECT_EQ(convert(convert(x, DType::f64), DType::i32).get(1), 123456789);
+  EXPECT_EQ(convert(x, DType::f64, {}).get(0), -7);
+  EXPECT_EQ(convert(convert(x, DType::f64, {}), DType::i32, {}).get(1), 123456789);
 }
 
 TEST(TensorDeathTest, APartOutsideIsRefused) {
   const Tensor x(DType::f32, "L", make_box({{0, 2}}));
   std::array<std::byte, 64> out{};
-  EXPECT_DEATH(pack(x, make_box({{1, 3}}), out.data()), "the part must lie inside the tensor");
+  EXPECT_DEATH(pack(x, make_box({{1, 3}}), out.data(), {}), "the part must lie inside the tensor");
 }
 
 }  // namespace

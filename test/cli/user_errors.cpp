@@ -44,11 +44,11 @@ class Copy final : public CustomLayer {
   void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
     if (is("forward throws an int")) throw 7;
     if (is("forward throws nothing to read")) throw std::runtime_error("");
-    copy_box(x[0], y, y.box());
+    copy_box(x[0], y, y.box(), {});
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    if (is("backward uses what nobody saved")) copy_box(saved(call, 1), dx[0], dy.box());
-    copy_box(dy, dx[0], dy.box());
+    if (is("backward uses what nobody saved")) copy_box(saved(call, 1), dx[0], dy.box(), {});
+    copy_box(dy, dx[0], dy.box(), {});
   }
 };
 

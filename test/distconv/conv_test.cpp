@@ -116,14 +116,14 @@ Tensor filled(std::string_view names, const Shape& shape, std::uint64_t seed) {
 }
 
 void expect_part(const Tensor& part, const Tensor& whole, std::string_view what) {
-  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace, {});
   for (Index i = 0; i < part.volume(); ++i)
     ASSERT_EQ(part.get(i), same.get(i)) << what << " in " << part.box().print() << ", element " << i;
 }
 
 /// Sums a local tensor over the ranks for which `counts` is true.
 void sum_parts(Communicator& comm, const Tensor& part, bool counts) {
-  if (!counts) part.zero();
+  if (!counts) part.zero({});
   comm.all_reduce(part.data(), part.volume(), part.dtype(), ReduceOp::sum, {}).wait();
 }
 
@@ -203,7 +203,7 @@ struct WholePool {
 
 /// Compares with a tolerance: averages round when they divide, and a sum of rounded numbers depends on its order.
 void expect_near(const Tensor& part, const Tensor& whole, std::string_view what) {
-  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace, {});
   for (Index i = 0; i < part.volume(); ++i)
     ASSERT_NEAR(part.get(i), same.get(i), 1e-12) << what << " in " << part.box().print() << ", element " << i;
 }

@@ -48,7 +48,7 @@ inline void expect_part(const Tensor& part, const naive::Array& whole, std::stri
 
 /// Sums a tensor that every rank has over the ranks that count.
 inline void sum_parts(Communicator& comm, const Tensor& part, bool counts) {
-  if (!counts) part.zero();
+  if (!counts) part.zero({});
   comm.all_reduce(part.data(), part.volume(), part.dtype(), ReduceOp::sum, {}).wait();
 }
 

@@ -158,7 +158,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
 
   const auto expected = truth(plan, write);
   Tensor sum = c.local.like(c.local.box());
-  add(c.local, sum);
+  add(c.local, sum, {});
   grid.along(c.layout.partial()).all_reduce(sum.data(), sum.volume(), DType::f64, ReduceOp::sum, {}).wait();
   for_rows(sum, c.layout.shape(), [&](const Row& row) {
     for (Index i = 0; i < row.length; ++i)

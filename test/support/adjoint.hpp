@@ -54,7 +54,7 @@ inline void fill_parts(const DistTensor& x, std::uint64_t seed, int rank) {
 inline double wrong_elements(const DistTensor& x, std::uint64_t seed, Communicator& along_partial,
                              Communicator& world) {
   Tensor sum = x.local.like(x.local.box());
-  add(x.local, sum);
+  add(x.local, sum, {});
   along_partial.all_reduce(sum.data(), sum.volume(), sum.dtype(), ReduceOp::sum, {}).wait();
   Tensor truth = x.local.like(x.local.box());
   fill(truth, x.layout.shape(), [&](Index i) { return value(seed, i); });

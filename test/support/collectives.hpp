@@ -220,7 +220,7 @@ inline void check_exchange_boxes(Communicator& comm) {
       comm.exchange_boxes({from, sends, added, recvs, true}, {}).wait();
     }  // the destructor of `one` waits
     const Tensor expected = tensor();
-    for (const auto& [peer, box] : recvs) copy_box(from, expected, box);
+    for (const auto& [peer, box] : recvs) copy_box(from, expected, box, {});
     for (Index i = 0; i < from.volume(); ++i) {
       ASSERT_EQ(written.get(i), expected.get(i)) << "element " << i;
       ASSERT_EQ(added.get(i), expected.get(i) + 0.5) << "element " << i;

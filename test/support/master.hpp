@@ -177,7 +177,7 @@ inline double largest(const Tensor& tensor) {
 inline double difference(const Tensor& part, const Tensor& whole, double scale) {
   if (part.volume() == 0) return 0;
   double most = 0;
-  const Tensor same = extract(whole, part.box(), MemoryClass::workspace);
+  const Tensor same = extract(whole, part.box(), MemoryClass::workspace, {});
   for (Index i = 0; i < part.volume(); ++i) {
     const double error = std::abs(part.get(i) - same.get(i));
     if (!(error <= most)) most = error;  // NaN counts as large

@@ -52,7 +52,7 @@ class OneNode final : public Communicator {
       };
       for (const auto& [peer, box] : boxes.sends) {
         auto& buffer = room(box);
-        pack(boxes.from, box, buffer.data());
+        pack(boxes.from, box, buffer.data(), {});
         sends.push_back({peer, buffer});
       }
       for (const auto& [peer, box] : boxes.recvs) {
@@ -63,7 +63,7 @@ class OneNode final : public Communicator {
     }
     void wait() override {
       request_.wait();
-      for (const auto& [box, data] : arriving_) add_ ? unpack_add(data, box, to_) : unpack(data, box, to_);
+      for (const auto& [box, data] : arriving_) add_ ? unpack_add(data, box, to_, {}) : unpack(data, box, to_, {});
       arriving_.clear();
     }
     void progress() override { request_.progress(); }

@@ -80,7 +80,7 @@ void check_adjoint(const Halo& halo, Communicator& comm) {
   fill_random(x, 3 * seed);
   fill_random(y, 3 * seed + 1);
   fill_random(before, 3 * seed + 2);
-  add(before, fy);
+  add(before, fy, {});
   Exchange(plan, x, fx, comm, {}).finish();
   auto back = Exchange::adjoint(plan, y, fy, comm, {});
   back.finish();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/device.hpp"
 #include "partita/base/types.hpp"
 
 #include <array>
@@ -63,11 +64,15 @@ class Allocator {
   /// `limit` is in bytes; 0 means no limit. Before an allocation would exceed the limit, kept memory is given back to
   /// the system. `allocate` throws Error if the buffers in use would exceed the limit. Workspace does not count towards
   /// it, because backends and messages may need more workspace than a plan predicts.
-  explicit Allocator(Index limit = 0) : limit_(limit) {}
+  explicit Allocator(Index limit = 0) : Allocator(host_device(), limit) {}
+  /// As above, in the memory of a device, which must outlive the allocator and its buffers.
+  explicit Allocator(Device& device, Index limit = 0) : device_(device), limit_(limit) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
 
+  /// The device in whose memory the buffers lie.
+  Device& device() const { return device_; }
   /// Returns the bytes in use now.
   MemoryUse now() const;
   /// Returns the maximum number of bytes in use at any one time, separately for each class.
@@ -90,6 +95,7 @@ class Allocator {
   void count(MemoryClass memory, Index bytes);
   void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 
+  Device& device_;
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
   Index total_ = 0, peak_total_ = 0;

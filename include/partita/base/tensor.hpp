@@ -1,6 +1,8 @@
 #pragma once
 
 #include "partita/base/box.hpp"
+#include "partita/base/device.hpp"
+#include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
 #include "partita/base/types.hpp"
 
@@ -46,9 +48,14 @@ class Tensor {
   /// Returns the dimensions from the slowest to the fastest in memory.
   std::array<int, max_dims> order() const;
 
+  /// The device in whose memory the elements lie.
+  Device& device() const { return allocator_ ? allocator_->device() : host_device(); }
+  /// The address of the first element, on the device.
   std::byte* data() const { return data_.get(); }
+  /// The elements, for the CPU. Ends the process if they lie in memory that the CPU may not access.
   template <class T>
   T* as() const {
+    if (!device().host()) broken("the CPU may not access a tensor in the memory of a device");
     return reinterpret_cast<T*>(data_.get());
   }
   /// Returns the offset, in elements, of the element at the given global coordinates.
@@ -67,10 +74,10 @@ class Tensor {
   /// Returns a new zeroed tensor with elements of type `dtype`, with the same names, box, allocator and memory class.
   Tensor like(DType dtype) const;
   /// Sets all elements to zero.
-  void zero() const;
+  void zero(Stream stream) const;
 
  private:
-  friend Tensor convert(const Tensor& from, DType dtype);
+  friend Tensor convert(const Tensor& from, DType dtype, Stream stream);
   void set_format(std::string_view names);
 
   DType dtype_ = DType::f64;
@@ -87,27 +94,27 @@ std::array<int, max_dims> memory_order(std::string_view names);
 
 /// Copies the elements of `part` from one tensor to another.
 /// @pre `part` lies inside both boxes, and the dtypes are the same.
-void copy_box(const Tensor& from, const Tensor& to, const Box& part);
+void copy_box(const Tensor& from, const Tensor& to, const Box& part, Stream stream);
 /// Returns the bytes of `part` if they are contiguous in the tensor's memory, else an empty span.
 std::span<std::byte> run_of(const Tensor& tensor, const Box& part);
 /// Adds the elements of `part`: to += from. Each sum is rounded to the dtype once.
 /// @pre `part` lies inside both boxes, and the dtypes are the same.
-void add_box(const Tensor& from, const Tensor& to, const Box& part);
-/// Writes the elements of `part` to `out`, densely, in the tensor's memory order.
-void pack(const Tensor& from, const Box& part, std::byte* out);
+void add_box(const Tensor& from, const Tensor& to, const Box& part, Stream stream);
+/// Writes the elements of `part` to `out`, densely, in the tensor's memory order. `out` lies on the tensor's device.
+void pack(const Tensor& from, const Box& part, std::byte* out, Stream stream);
 /// Reads the elements of `part` from the bytes that `pack` wrote.
-void unpack(const std::byte* in, const Box& part, const Tensor& to);
+void unpack(const std::byte* in, const Box& part, const Tensor& to, Stream stream);
 /// Adds the bytes that `pack` wrote to the elements of `part`.
-void unpack_add(const std::byte* in, const Box& part, const Tensor& to);
+void unpack_add(const std::byte* in, const Box& part, const Tensor& to, Stream stream);
 /// Returns a new tensor with a copy of `box`, zero outside the box of `from`.
-Tensor extract(const Tensor& from, const Box& box, MemoryClass memory);
+Tensor extract(const Tensor& from, const Box& box, MemoryClass memory, Stream stream);
 /// Adds element by element: to += from.
 /// @pre Both tensors hold the same box and have the same dtype.
-void add(const Tensor& from, const Tensor& to);
+void add(const Tensor& from, const Tensor& to, Stream stream);
 /// Converts the elements to `dtype`, rounded to nearest even. Returns `from` itself, with its buffer, if the dtype is
 /// the same.
-Tensor convert(const Tensor& from, DType dtype);
+Tensor convert(const Tensor& from, DType dtype, Stream stream);
 /// Converts the elements to the dtype of `to`, which must hold the same box in the same memory order.
-void convert(const Tensor& from, const Tensor& to);
+void convert(const Tensor& from, const Tensor& to, Stream stream);
 
 }  // namespace partita

@@ -68,7 +68,7 @@ class SpatialHalos {
 /// The old content of `local` is overwritten.
 class HaloReturn {
  public:
-  HaloReturn(const HaloPart& halo, const Tensor& local);
+  HaloReturn(const HaloPart& halo, const Tensor& local, Stream stream);
   /// The tensor to which the caller adds gradients, at first zero. It is `local` itself if nothing goes back.
   const Tensor& extended() const { return extended_; }
   /// Starts the exchange. Call it once all contributions to other ranks' gradients have been added to extended().

@@ -140,7 +140,7 @@ bool SharedExchange::write(std::size_t peer) {
   const Box piece = message.pieces[message.next];
   std::byte* to = slot(rank_, peer, sent_[peer]);
   if (bytes_of(message.tensor, piece) < large)
-    pack(message.tensor, piece, to);
+    pack(message.tensor, piece, to, {});
   else
     write_large(peer, message.tensor, piece, to);
   written(rank_, peer).pieces.store(++sent_[peer]);
@@ -151,9 +151,9 @@ bool SharedExchange::write(std::size_t peer) {
 void SharedExchange::write_large(std::size_t peer, const Tensor& tensor, const Box& piece, std::byte* to) {
   const Index number = large_sent_[peer]++;
   const auto step = [&] {
-    if (!Choice::streams(taken(rank_, peer).streams, number)) return pack(tensor, piece, to);
+    if (!Choice::streams(taken(rank_, peer).streams, number)) return pack(tensor, piece, to, {});
     const auto run = run_of(tensor, piece);
-    if (run.empty()) pack(tensor, piece, packed_.data());
+    if (run.empty()) pack(tensor, piece, packed_.data(), {});
     stream_copy(to, run.empty() ? packed_.data() : run.data(), bytes_of(tensor, piece));
   };
   if (!Choice::needs(number)) return step();
@@ -168,7 +168,7 @@ bool SharedExchange::read(std::size_t peer) {
   const auto put = operation.adds ? unpack_add : unpack;
   const Box piece = message.pieces[message.next];
   const std::byte* from = slot(peer, rank_, received_[peer]);
-  const auto step = [&] { put(from, piece, message.tensor); };
+  const auto step = [&] { put(from, piece, message.tensor, {}); };
   if (bytes_of(message.tensor, piece) < large)
     step();
   else

@@ -19,7 +19,7 @@ class HaloKernel : public Kernel {
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     call.label("halo dx");
-    HaloReturn halo(halo_, dx[0]);
+    HaloReturn halo(halo_, dx[0], call.rank.stream);
     apply_adjoint(call.rank, dy, halo.extended());
     halo.start(call.rank);
     halo.finish();

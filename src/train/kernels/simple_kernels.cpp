@@ -57,12 +57,12 @@ class GlobalAveragePoolKernel final : public Kernel {
 
 class AddKernel final : public Kernel {
  public:
-  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
-    copy_box(x[0], y, y.box());
-    add(x[1], y);
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    copy_box(x[0], y, y.box(), call.rank.stream);
+    add(x[1], y, call.rank.stream);
   }
-  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
-    for (const auto& each : dx) copy_box(dy, each, dy.box());
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    for (const auto& each : dx) copy_box(dy, each, dy.box(), call.rank.stream);
   }
 };
 
@@ -116,7 +116,7 @@ class DropoutKernel final : public Kernel {
 
  private:
   void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
-    if (!call.training || rate_ == 0) return copy_box(from, to, to.box());
+    if (!call.training || rate_ == 0) return copy_box(from, to, to.box(), call.rank.stream);
     const Random random(call.seed, hash_text("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
     dispatch_float(to.dtype(), [&](auto t) {
       using T = decltype(t);

@@ -78,7 +78,7 @@ Tensor collect(const DistTensor& tensor, Communicator& world) {
   if (local.box() == all) return local;
   boxes.push_back(local);
   Tensor whole = local.like(all, MemoryClass::workspace);
-  for (const auto& box : boxes) copy_box(box, whole, box.box());
+  for (const auto& box : boxes) copy_box(box, whole, box.box(), {});
   return whole;
 }
 

@@ -118,7 +118,7 @@ void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& 
   const KernelCall now = call(i, m, state, step);
   const Timed timed(Profile::Part::compute);
   if (now.write == Write::over && !kernels_[i]->supports_overwrite())
-    for (const auto& dw : now.dw) dw.zero();
+    for (const auto& dw : now.dw) dw.zero(rank_.stream);
   kernels_[i]->backward_filter(now, m.dy[i]);
   state.has_dw = true;
 }
@@ -137,7 +137,7 @@ void LayerRunner::add_gradient(const StepOp& op, Microbatch& m) const {
   const Tensor gradient = convert_layout(i, "dx", m.work.dx[part], layers_[i]->redistribute_dx[part]);
   Tensor& sum = m.gradients[static_cast<std::size_t>(layers_[i].inputs[part])];
   if (sum)
-    add(gradient, sum);
+    add(gradient, sum, rank_.stream);
   else
     sum = gradient;
 }

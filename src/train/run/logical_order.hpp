@@ -44,7 +44,7 @@ inline bool is_logical(const Tensor& tensor) {
 /// converted in `room`.
 inline std::span<const std::byte> to_logical(const Tensor& tensor, std::vector<std::byte>& room) {
   if (is_logical(tensor)) return {tensor.data(), static_cast<std::size_t>(tensor.bytes())};
-  const Tensor converted = convert(tensor, stored(tensor.dtype()));
+  const Tensor converted = convert(tensor, stored(tensor.dtype()), {});
   room.resize(static_cast<std::size_t>(converted.bytes()));
   dispatch(converted.dtype(), [&](auto t) {
     auto* next = reinterpret_cast<decltype(t)*>(room.data());
@@ -64,7 +64,7 @@ void from_logical(const Tensor& tensor, Read&& read) {
     const auto* next = dense.as<decltype(t)>();
     for_elements(converted, [&](Index offset) { converted.as<decltype(t)>()[offset] = *next++; });
   });
-  unpack(convert(converted, tensor.dtype()).data(), tensor.box(), tensor);
+  unpack(convert(converted, tensor.dtype(), {}).data(), tensor.box(), tensor, {});
 }
 
 }  // namespace partita

@@ -89,7 +89,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
       const bool rounded = spec.trained && dtype != master;
       layers_[i].compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
     }
-  refresh();
+  refresh({});
 }
 
 Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share,
@@ -176,10 +176,11 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
   }
 }
 
-void Parameters::refresh() {
+void Parameters::refresh(Stream stream) {
   for (auto& layer : layers_)
     for (std::size_t i = 0; i < layer.master.size(); ++i)
-      if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data()) convert(w, layer.compute[i]);
+      if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data())
+        convert(w, layer.compute[i], stream);
 }
 
 }  // namespace partita

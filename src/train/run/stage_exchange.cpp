@@ -69,7 +69,7 @@ void StageExchange::finish_gradients(Microbatch& m) {
     exchange.finish();
     Tensor& sum = m.gradients[static_cast<std::size_t>(layer)];
     if (sum)
-      add(tensor, sum);
+      add(tensor, sum, stream_);
     else
       sum = tensor;
   }

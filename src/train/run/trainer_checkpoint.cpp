@@ -100,7 +100,7 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
   const auto named = parameters_->named(plan(), *grid_, optimizer);
   file.load(named, *counted_);
   if (optimizer) parameters_->keep_state(plan(), named);
-  parameters_->refresh();
+  parameters_->refresh({});
   if (!optimizer) return;
   for (const auto& [key, text] : file.attributes())
     if (key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
@@ -135,7 +135,7 @@ LoadedWeights Trainer::load_weights(const CheckpointFile& file, const std::vecto
   auto named = weights();
   std::erase_if(named, [&](const NamedTensor& tensor) { return !known.contains(tensor.name); });
   file.load(named, *counted_);
-  parameters_->refresh();
+  parameters_->refresh({});
   return result;
 }
 

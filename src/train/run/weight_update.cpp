@@ -42,7 +42,7 @@ void WeightUpdate::start(int layer) {
 void WeightUpdate::start_bucket(std::size_t b) {
   const Timed timed(Profile::Part::exchange);
   const Bucket& bucket = plan_.buckets[b];
-  const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype));
+  const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype), stream_);
   if (unscale_ != 1) scale_by(dw, unscale_);
   sums_[b] = dw;
   if (bucket.axes == 0 || dw.volume() == 0) return;
@@ -77,7 +77,7 @@ void WeightUpdate::finish() {
 void WeightUpdate::start_with_zeros(int group) {
   for (std::size_t b = plan_.buckets.size(); b-- > 0;)
     if (group_of(plan_.buckets[b]) == group) {
-      parameters_.bucket(b).dw.zero();
+      parameters_.bucket(b).dw.zero(stream_);
       start_bucket(b);
     }
 }
@@ -118,14 +118,14 @@ void WeightUpdate::keep_statistics() {
   for (std::size_t i = 0; i < plan_.layers.size(); ++i)
     each_statistic(static_cast<int>(i), [&](const Tensor& w) {
       statistics_.push_back(w.like(w.box(), MemoryClass::workspace, Fill::none));
-      copy_box(w, statistics_.back(), w.box());
+      copy_box(w, statistics_.back(), w.box(), stream_);
     });
 }
 
 void WeightUpdate::restore_statistics() {
   auto kept = statistics_.begin();
   for (std::size_t i = 0; i < plan_.layers.size(); ++i)
-    each_statistic(static_cast<int>(i), [&](const Tensor& w) { copy_box(*kept++, w, w.box()); });
+    each_statistic(static_cast<int>(i), [&](const Tensor& w) { copy_box(*kept++, w, w.box(), stream_); });
 }
 
 void WeightUpdate::add_replicas(int group) {
@@ -147,7 +147,7 @@ void WeightUpdate::add_replicas(int group) {
 }
 
 void WeightUpdate::clear_statistics(int layer) {
-  each_statistic(layer, [](const Tensor& w) { w.zero(); });
+  each_statistic(layer, [&](const Tensor& w) { w.zero(stream_); });
 }
 
 void WeightUpdate::step(int group, Moment moment) {
@@ -158,7 +158,7 @@ void WeightUpdate::step(int group, Moment moment) {
     if (plan_.sharded_optimizer) gather(b);
   }
   finish();
-  parameters_.refresh();
+  parameters_.refresh(stream_);
 }
 
 /// Returns the part of each weight that this rank updates, one per entry of the bucket. A part may be empty.
@@ -216,7 +216,7 @@ void WeightUpdate::gather(std::size_t b) {
   label(bucket, "w");
   const Box mine(Shape{{'F', flat.share.extent()}});
   kept_.push_back(flat.w.like(mine, MemoryClass::workspace));  // MPI does not allow overlapping buffers
-  copy_box(Tensor::view(flat.w, flat.share.lo, "F", mine), kept_.back(), mine);
+  copy_box(Tensor::view(flat.w, flat.share.lo, "F", mine), kept_.back(), mine, stream_);
   traveling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(),
                                         balanced_counts(flat.w.volume(), group.size()), flat.w.dtype(), stream_));
 }

@@ -167,7 +167,7 @@ TEST(SharedExchange, BoxesArriveHoweverTheyAreStored) {
         for (auto& rank : ranks) rank.advance();
       for (std::size_t i = 0; i < 2; ++i) {
         const Tensor wanted = tensor();
-        copy_box(from[1 - i], wanted, part);
+        copy_box(from[1 - i], wanted, part, {});
         ASSERT_TRUE(std::equal(to[i].data(), to[i].data() + to[i].bytes(), wanted.data()))
             << "rank " << i << ", repeat " << repeat;
       }

@@ -2,6 +2,7 @@
 // 1 to 8 ranks; some extents are uneven, prime or zero.
 #include "test/layouts/product/drawn.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace partita::test {

@@ -40,7 +40,7 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
     if (weights != nullptr)
       for (const auto& w : trainer.parameters().layer(1).master)
-        weights->push_back(extract(w.local, w.local.box(), MemoryClass::workspace));
+        weights->push_back(extract(w.local, w.local.box(), MemoryClass::workspace, {}));
     const StepResult result = executor.run(batch, 0, 1e-300);
     if (loss != nullptr) *loss = result.loss;
     for (std::size_t i = 0; i < model.layers().size(); ++i) outputs.push_back(executor.output(i));

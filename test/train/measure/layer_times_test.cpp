@@ -132,11 +132,11 @@ class Tap final : public CustomLayer {
     return {.x = {x}, .y = x, .dx = {x}, .w = {}, .dw = {}};
   }
   void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
-    copy_box(x[0], y, y.box());
+    copy_box(x[0], y, y.box(), {});
     log_ += 'F';
   }
   void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
-    copy_box(dy, dx[0], dy.box());
+    copy_box(dy, dx[0], dy.box(), {});
     log_ += 'B';
   }
 

@@ -39,7 +39,7 @@ inline double value(const std::string& name, DType dtype, Index i) {
   if (i == 2) return HUGE_VAL;
   const Tensor one(DType::f64, "L", Box(Shape{{'L', 1}}));
   one.set(0, random.normal(i) * 1e-3);
-  return convert(one, dtype).get(0);
+  return convert(one, dtype, {}).get(0);
 }
 
 /// Runs `body` on thread ranks of a grid.

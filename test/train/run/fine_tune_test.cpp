@@ -86,7 +86,7 @@ TEST_F(FineTune, TakesWeightsAloneAndLeavesOutALayer) {
     for (const auto& [name, tensor] : trainer.weights()) {
       const bool skipped = name.starts_with("fc2/");
       const Tensor expected = tensor.local.like(tensor.local.box());
-      copy_box(skipped ? untouched[i].tensor.local : first.at(name), expected, expected.box());
+      copy_box(skipped ? untouched[i].tensor.local : first.at(name), expected, expected.box(), {});
       for (Index k = 0; k < expected.volume(); ++k) EXPECT_EQ(tensor.local.get(k), expected.get(k)) << name;
       ++i;
     }

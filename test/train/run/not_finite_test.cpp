@@ -226,7 +226,7 @@ TEST(LossScale, GradientsBelowTheRangeOfF16Survive) {
       weights[0].tensor.local.set(0, 0);
       const double bias = 0.25;
       weights[1].tensor.local.set(0, bias);
-      trainer.parameters().refresh();
+      trainer.parameters().refresh({});
       const LocalBatch batch = trainer.make_batch(4);
       batch.fill_images(
           [](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });

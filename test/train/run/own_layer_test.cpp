@@ -223,7 +223,7 @@ class Misused final : public DiffusionRule<CustomLayer> {
     if (how_ == 1) state<int>(call) = 1, state<double>(call) = 1;
     if (how_ == 2) static_cast<void>(saved(call, 0));
     if (how_ == 3) call.saved = std::make_unique<Saved>(), save(call, {x[0]});
-    copy_box(x[0], y, y.box());
+    copy_box(x[0], y, y.box(), {});
   }
   void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
 

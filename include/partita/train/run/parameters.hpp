@@ -44,7 +44,7 @@ class Parameters {
   /// Copies this rank's share of the states from `named`, after a load.
   void keep_state(const Plan& plan, const std::vector<NamedTensor>& named);
   /// Rounds the masters to the copies that kernels read. Call it after an update or a load.
-  void refresh();
+  void refresh(Stream stream);
 
  private:
   Tensor whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share, const ProcessGrid& grid) const;

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "partita/base/shape.hpp"
+#include "partita/base/types.hpp"
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace partita {
+
+/// Moves the elements of a box from one place to another: copies, packs, unpacks, adds or converts them. Element
+/// (i, j, ...) of the source goes to element (i, j, ...) of the target. The slowest dimension comes first; strides are
+/// in elements.
+struct BoxMove {
+  const void* from = nullptr;
+  void* to = nullptr;
+  DType from_type = DType::f64, to_type = DType::f64;
+  bool add = false;  ///< to += from instead of to = from; both have the same type, and each sum is rounded once
+  int dims = 0;
+  std::array<Index, max_dims> extent{}, from_stride{}, to_stride{};
+
+  /// Adds a dimension that is faster than those before. It is merged into the one before where both are contiguous.
+  void push(Index elements, Index from_step, Index to_step);
+};
+
+/// The processor in whose memory tensors lie, and which computes on them. A device belongs to an allocator, and its
+/// tensors follow. Operations on a device run in the order of their stream.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  /// Returns e.g. "cpu".
+  virtual std::string_view name() const = 0;
+  /// Returns true if the CPU may read and write the memory.
+  virtual bool host() const = 0;
+  /// Returns `bytes` bytes, aligned to 64, or null if there is no memory. `bytes` is a multiple of 64.
+  virtual void* allocate(std::size_t bytes) = 0;
+  /// Gives memory back that `allocate` returned.
+  virtual void release(void* data) = 0;
+  /// Sets `bytes` bytes to zero.
+  virtual void zero(void* data, std::size_t bytes, Stream stream) = 0;
+  /// Runs the moves. No target overlaps another one or a source.
+  virtual void move(std::span<const BoxMove> moves, Stream stream) = 0;
+};
+
+/// The CPU.
+Device& host_device();
+
+}  // namespace partita

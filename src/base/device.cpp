@@ -1,0 +1,113 @@
+#include "partita/base/device.hpp"
+#include "partita/base/dispatch.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace partita {
+
+void BoxMove::push(Index elements, Index from_step, Index to_step) {
+  if (elements == 1) return;
+  if (dims > 0) {
+    const auto last = static_cast<std::size_t>(dims - 1);
+    if (from_stride[last] == elements * from_step && to_stride[last] == elements * to_step) {
+      extent[last] *= elements;
+      from_stride[last] = from_step;
+      to_stride[last] = to_step;
+      return;
+    }
+  }
+  const auto next = static_cast<std::size_t>(dims++);
+  extent[next] = elements;
+  from_stride[next] = from_step;
+  to_stride[next] = to_step;
+}
+
+namespace {
+
+/// Calls run(offset in the source, offset in the target, length) for each run of elements that is contiguous in both,
+/// in order. The two innermost loops decide the speed.
+template <class Run>
+void for_runs(const BoxMove& move, Run&& run) {
+  int outer = move.dims;
+  const auto at = [](int d) { return static_cast<std::size_t>(d); };
+  const bool contiguous = outer > 0 && move.from_stride[at(outer - 1)] == 1 && move.to_stride[at(outer - 1)] == 1;
+  const Index length = contiguous ? move.extent[at(--outer)] : 1;
+  const Index count = outer > 0 ? move.extent[at(outer - 1)] : 1;
+  const Index from_step = outer > 0 ? move.from_stride[at(outer - 1)] : 0,
+              to_step = outer > 0 ? move.to_stride[at(outer - 1)] : 0;
+  std::array<Index, max_dims> index{};
+  Index from = 0, to = 0;
+  for (;;) {
+    for (Index k = 0; k < count; ++k) run(from + k * from_step, to + k * to_step, length);
+    int d = outer - 2;
+    for (; d >= 0; --d) {
+      from += move.from_stride[at(d)];
+      to += move.to_stride[at(d)];
+      if (++index[at(d)] < move.extent[at(d)]) break;
+      from -= index[at(d)] * move.from_stride[at(d)];
+      to -= index[at(d)] * move.to_stride[at(d)];
+      index[at(d)] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+void copy(const BoxMove& move) {
+  const Index size = size_of(move.from_type);
+  const auto* source = static_cast<const std::byte*>(move.from);
+  auto* target = static_cast<std::byte*>(move.to);
+  for_runs(move, [&](Index from, Index to, Index length) {
+    std::memcpy(target + to * size, source + from * size, static_cast<std::size_t>(length * size));
+  });
+}
+
+void add(const BoxMove& move) {
+  require(move.from_type == move.to_type, "a sum must keep the dtype");
+  dispatch_float(move.to_type, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const auto* source = static_cast<const T*>(move.from);
+    auto* target = static_cast<T*>(move.to);
+    for_runs(move, [&](Index from, Index to, Index length) {
+      const T* x = source + from;
+      T* y = target + to;
+      for (Index i = 0; i < length; ++i) y[i] = static_cast<T>(static_cast<A>(y[i]) + static_cast<A>(x[i]));
+    });
+  });
+}
+
+void convert(const BoxMove& move) {
+  dispatch(move.from_type, [&](auto f) {
+    dispatch(move.to_type, [&](auto t) {
+      const auto* source = static_cast<const decltype(f)*>(move.from);
+      auto* target = static_cast<decltype(t)*>(move.to);
+      for_runs(move, [&](Index from, Index to, Index length) {
+        for (Index i = 0; i < length; ++i)
+          target[to + i] = static_cast<decltype(t)>(static_cast<double>(source[from + i]));
+      });
+    });
+  });
+}
+
+class HostDevice final : public Device {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  bool host() const override { return true; }
+  void* allocate(std::size_t bytes) override { return std::aligned_alloc(64, bytes); }
+  void release(void* data) override { std::free(data); }
+  void zero(void* data, std::size_t bytes, Stream) override { std::memset(data, 0, bytes); }
+  void move(std::span<const BoxMove> moves, Stream) override {
+    for (const BoxMove& each : moves)
+      each.add ? add(each) : each.from_type == each.to_type ? copy(each) : convert(each);
+  }
+};
+
+}  // namespace
+
+Device& host_device() {
+  static HostDevice device;
+  return device;
+}
+
+}  // namespace partita
