@@ -15,6 +15,7 @@
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -283,6 +284,18 @@ TEST(Planner, StrategiesDifferInKind) {
   // One kind alone: the next best of it are found in further rounds.
   const PlannerOptions samples{.ranks = 4, .best = 3, .examined = 1, .most_split = 1, .kinds = {}};
   EXPECT_EQ(plan_strategies(model, workload, dgx_h100(), {}, samples).size(), 3U);
+}
+
+TEST(Planner, FindsTheSameEachTime) {
+  const Model model = builtin_model("resnet18", {.extent = 64});
+  const auto texts = [&] {
+    std::string all;
+    for (const Planned& each :
+         plan_strategies(model, {.batch = 128, .optimizer = {}}, dgx_h100(), {}, {.ranks = 32, .best = 5}))
+      all += fmt::format("{} {}\n", each.strategy.print(), each.cost.seconds);
+    return all;
+  };
+  EXPECT_EQ(texts(), texts());
 }
 
 // What is returned has short rules, and no group of its layers has a better layout.
