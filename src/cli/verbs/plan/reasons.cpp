@@ -26,6 +26,8 @@ void print_layouts(const Planned& best, const Model& model, const Workload& work
       const Cost whole = estimate(bind(model, with, workload), files.machine, files.times);
       text = fmt::format("{}: {}{}", second, difference(cost, best.cost),
                          most_held(whole, limit).missing > 0 ? "; does not fit" : "");
+      if (cost.seconds < best.cost.seconds && kind_of(model, with) != kind_of(model, best.strategy))
+        text += fmt::format("; this is of another kind ({})", kind_of(model, with).print());
     }
     fmt::print("{:<24} {:>6}  {:<32} {}\n", layout, layers.size(),
                layers.size() == 1 ? layers.front() : fmt::format("{} ... {}", layers.front(), layers.back()), text);
@@ -74,7 +76,8 @@ std::string difference(const StepCost& with, const StepCost& without) {
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
   parts.resize(std::min(parts.size(), most_parts));
-  std::string text = fmt::format("{:+.1f} %", 100 * (with.seconds / without.seconds - 1));
+  const double longer = 100 * (with.seconds / without.seconds - 1);
+  std::string text = std::abs(longer) < 0.05 ? "0.0 %" : fmt::format("{:+.1f} %", longer);
   for (const auto& [part, seconds] : parts) text += fmt::format(", {} {:+.3f} ms", part, seconds * 1e3);
   return text;
 }
