@@ -21,8 +21,9 @@ struct NamedChoice {
 
 /// Returns a short list of rules that gives every name a value that it accepts. A beam search writes lists from their
 /// beginning, so that the exceptions to a rule follow it: each further rule leaves fewer names with a wrong value, and
-/// the lists that leave the fewest are kept. Patterns have * for some neighboring parts of a name, or before and after
-/// some, and ? for one part of one character; parts end where letters, digits and other characters meet.
+/// the lists that leave the fewest are kept. Read from its end, the result is a decision list (Rivest 1987). Patterns
+/// have * for some neighboring parts of a name, or before and after some, and ? for one part of one character. Parts
+/// end where letters, digits and other characters meet.
 /// @pre The names are distinct, and the values are 0 to 63.
 std::vector<NameRule> cover_names(const std::vector<NamedChoice>& choices);
 

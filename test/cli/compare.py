@@ -210,6 +210,25 @@ def limited(folder):
         result.stderr), result.stderr)
 
 
+def reasons(folder):
+    """Beside each group of layers stands the second-best layout. What holds too much, or is faster but of another kind,
+    says so."""
+    machine = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/dgx-h100.toml")
+    def rows(*args):
+        text = run(folder, "plan", "--ranks", "64", "--machine", machine, "--out", "why", *args).stdout
+        table = text.split("the second best for them\n")[1].split("\n\n")[0]
+        return text, [re.search(r"^(.+?) +(\d+)  (.+?)  +([^:]+: ([-+]?[\d.]+) %.*)$", line).groups() for line in table.splitlines()]
+
+    text, found = rows("--model", "alexnet", "--batch", "256", "--memory-limit", "90MiB")
+    check("each layer is in one group", sum(int(layers) for _, layers, *_ in found) == 22, text)
+    check("a layout that does not fit says so", sum(says.endswith("; does not fit") for *_, says, _ in found) == 1, text)
+    check("without a limit every layout fits", "does not fit" not in rows("--model", "alexnet", "--batch", "256")[0])
+    text, found = rows("--model", "resnet50", "--batch", "16")
+    faster = [says for *_, says, longer in found if float(longer) <= -0.2]
+    check("a faster layout is of another kind, and says so", len(faster) == 1 and faster[0].endswith(
+        "; this is of another kind (samples, space, channels)"), text)
+
+
 def planned(folder):
     """The files that plan writes use plain names of axes, and compare predicts the times that plan printed."""
     table = run(folder, "plan", "--model", "fashion-cnn", "--batch", "64", "--ranks", "4", "--out", "found").stdout
@@ -295,6 +314,7 @@ with tempfile.TemporaryDirectory() as made:
     left_aside(made)
     measured(made)
     limited(made)
+    reasons(made)
     planned(made)
     progress(made)
     refusals(made)

@@ -16,7 +16,8 @@ struct StrategyKind {
   std::string print() const;
 };
 
-/// Returns the kind of a strategy, by its grids and the outputs that its rules give the layers.
+/// Returns the kind of a strategy, by its grids and the outputs that its rules give the layers. Throws Error if a
+/// layout of the rules cannot be parsed, or as Strategy::grids() does.
 StrategyKind kind_of(const Model& model, const Strategy& strategy);
 
 }  // namespace partita
