@@ -4,6 +4,7 @@
 //   build/bench/oracle [CASES [SEED]]
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/base/rows.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/dist_tensor.hpp"

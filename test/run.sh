@@ -104,17 +104,17 @@ if ! $fast; then
   lines="-Ddebug=false -Dcpp_args=-gline-tables-only"
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
-    $lines -Db_sanitize=address,undefined -Dfuzz=true -Dwerror=true &&
+    $lines -Db_sanitize=address,undefined -Dfuzz=true -Dcuda=disabled -Dwerror=true &&
     step "build (clang++, address and undefined)" compile .build-asan -j2 &&
     ASAN_OPTIONS=detect_leaks=0 run_tests "tests with address and undefined sanitizers" .build-asan unit threads mpi-small
   step "configure (clang++, thread)" configure .build-tsan clang++ --buildtype debugoptimized -Doptimization=1 \
-    $lines -Db_sanitize=thread -Donednn=disabled -Dwerror=true &&
+    $lines -Db_sanitize=thread -Donednn=disabled -Dcuda=disabled -Dwerror=true &&
     step "build (clang++, thread)" compile .build-tsan -j2 thread-tests &&
     run_tests "tests with the thread sanitizer" .build-tsan threads
 fi
 if [ -n "${PARTITA_LONG:-}" ]; then
   # -fsanitize=fuzzer-no-link makes the fuzzers see branches in the libraries too.
-  step "configure (fuzzers)" configure .build-fuzz clang++ --buildtype debugoptimized -Dfuzz=true -Dtests=false \
+  step "configure (fuzzers)" configure .build-fuzz clang++ --buildtype debugoptimized -Dfuzz=true -Dtests=false -Dcuda=disabled \
     -Db_sanitize=address,undefined -Db_lundef=false -Dcpp_args=-fsanitize=fuzzer-no-link &&
     step "build (fuzzers)" compile .build-fuzz -j2 fuzz-all
   for subject in notation strategy schedule machine idx checkpoint options options_file; do

@@ -52,7 +52,8 @@ KernelCall Layer::call() {
           .dw = dw_,
           .saved = saved_,
           .target = target_,
-          .write = Write::over};
+          .write = Write::over,
+          .result = result_};
 }
 
 void Layer::forward() {

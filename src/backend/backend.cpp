@@ -19,6 +19,15 @@ void Backend::choose(const ConvProblem& /*problem*/, std::string_view algorithm)
   fail("backend '{}' has only one convolution algorithm, and none named '{}'", name(), algorithm);
 }
 
+Tensor norm_numbers(const Tensor& x, Index numbers, Index parts, Index channels, MemoryClass memory) {
+  return x.beside(DType::f64, "SNC", Box(Shape{{'S', numbers}, {'N', parts}, {'C', channels}}), memory);
+}
+
+Tensor norm_number(const Tensor& numbers, Index s) {
+  const Box box(Shape{{'N', numbers.extent('N')}, {'C', numbers.extent('C')}});
+  return Tensor::view(numbers, s * box.volume(), "NC", box);
+}
+
 std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
 
 std::unique_ptr<Backend> make_backend(std::string_view name, DType dtype, int threads) {

@@ -2,65 +2,19 @@
 
 #include "partita/backend/backend.hpp"
 #include "partita/base/error.hpp"
+#include "src/backend/lattice.hpp"
 
 #include <algorithm>
 
 namespace partita {
 
-/// The sample and the spatial position of one vector of channels: n, d, h, w in global coordinates.
-using Position = std::array<Index, 4>;
-
-/// A box without its channels, in the four dimensions N D H W. Dimensions that the box lacks are [0, 1), D before H.
-inline std::array<Interval, 4> sides_of(const Box& box) {
-  std::array<Interval, 4> sides{Interval{0, 1}, {0, 1}, {0, 1}, {0, 1}};
-  sides[0] = box[0];
-  for (int d = 2; d < box.dims(); ++d) sides[static_cast<std::size_t>(4 - box.dims() + d)] = box[d];
-  return sides;
-}
-
-/// The same for windows, in the dimensions D H W: a missing window has kernel 1 and stride 1.
-inline std::array<Window, 3> three(std::span<const Window> windows) {
-  std::array<Window, 3> all{};
-  for (std::size_t i = 0; i < windows.size(); ++i) all[3 - windows.size() + i] = windows[i];
-  return all;
-}
-
-/// The memory positions of a tensor's vectors of channels; the tensor is N C (D H W).
-struct Lattice {
-  std::array<Interval, 4> sides;
-  std::array<Index, 4> strides{};
-
-  explicit Lattice(const Tensor& tensor) : sides(sides_of(tensor.box())) {
-    strides[0] = tensor.stride(0);
-    const int dims = tensor.box().dims();
-    for (int d = 2; d < dims; ++d) strides[static_cast<std::size_t>(4 - dims + d)] = tensor.stride(d);
-  }
-  bool holds(std::size_t d, Index at) const { return at >= sides[d].lo && at < sides[d].hi; }
-  Index offset(const Position& at) const {
-    Index offset = 0;
-    for (std::size_t d = 0; d < 4; ++d) offset += (at[d] - sides[d].lo) * strides[d];
-    return offset;
-  }
-};
-
-/// The positions of a box, numbered with w varying fastest.
-struct Positions {
-  std::array<Interval, 4> sides;
-
-  explicit Positions(const Box& box) : sides(sides_of(box)) {}
-  Index count() const { return sides[0].extent() * sides[1].extent() * sides[2].extent() * sides[3].extent(); }
-  Position operator[](Index i) const {
-    Position at{};
-    for (std::size_t d = 4; d-- > 0; i /= sides[d].extent()) at[d] = sides[d].lo + i % sides[d].extent();
-    return at;
-  }
-};
-
-/// The input that tap (0, 0, 0) of the windows reads for an output. It may lie outside the tensor.
-inline Position first_input(const std::array<Window, 3>& windows, const Position& out) {
-  Position in = out;
-  for (std::size_t i = 0; i < 3; ++i) in[i + 1] = out[i + 1] * windows[i].stride - windows[i].pad_lo;
-  return in;
+/// The memory positions of a tensor's vectors of channels.
+inline Lattice lattice_of(const Tensor& tensor) {
+  Lattice lattice{.sides = sides_of(tensor.box())};
+  lattice.strides[0] = tensor.stride(0);
+  const int dims = tensor.box().dims();
+  for (int d = 2; d < dims; ++d) lattice.strides[static_cast<std::size_t>(4 - dims + d)] = tensor.stride(d);
+  return lattice;
 }
 
 /// A local convolution, reduced to its nonzero part: the outputs in y's box that read inputs in x's box, and the inputs

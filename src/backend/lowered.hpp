@@ -55,8 +55,8 @@ class Lowered {
   /// `x` and `y` are the tensors on the input's and the output's side: values or gradients.
   Lowered(const ConvGeometry& conv, const Tensor& x, const Tensor& y)
       : conv_(conv),
-        x_(x),
-        y_(y),
+        x_(lattice_of(x)),
+        y_(lattice_of(y)),
         outputs_(conv.out),
         taps_(conv.taps()),
         filters_(conv.filters),

@@ -28,13 +28,19 @@ class ReferenceBackend : public Backend {
   void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
                      Stream stream) override;
 
-  void channel_sums(const Tensor& x, ChannelSums sums, Stream stream) override;
-  void channel_gradient_sums(const Tensor& x, const Tensor& dy, std::span<const double> mean,
-                             std::span<const double> inverse_deviation, ChannelSums sums, Stream stream) override;
-  void channel_affine(const Tensor& x, std::span<const double> scale, std::span<const double> shift, const Tensor& y,
-                      Stream stream) override;
-  void channel_affine_backward(const Tensor& x, const Tensor& dy, std::span<const double> a, std::span<const double> b,
-                               std::span<const double> c, const Tensor& dx, Stream stream) override;
+  void channel_sums(const Tensor& x, const Tensor& sums, Stream stream) override;
+  void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+                             Stream stream) override;
+  void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override;
+  void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override;
+  void norm_statistics(const Tensor& sums, Index count, double epsilon, const Tensor& statistics,
+                       Stream stream) override;
+  void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
+                        Stream stream) override;
+  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+                    const Tensor& y, Stream stream) override;
+  void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums, bool scaled,
+                     const Tensor& scale, Index count, const Tensor& dx, Stream stream) override;
 
   void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override;
   void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override;
@@ -45,21 +51,32 @@ class ReferenceBackend : public Backend {
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;
+  void dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x, const Tensor& y,
+               Stream stream) override;
 
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;
 
-  void cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss, double& correct,
+  void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
                              Stream stream) override;
-  void cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale, const Tensor& dx,
+  void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
                               Stream stream) override;
-  void overlap_forward(const Tensor& x, std::span<const std::int32_t> labels, std::span<double> common,
-                       std::span<double> both, double& correct, Stream stream) override;
-  void overlap_backward(const Tensor& x, std::span<const std::int32_t> labels, std::span<const double> of_common,
-                        std::span<const double> of_both, const Tensor& dx, Stream stream) override;
-  double difference_forward(bool absolute, const Tensor& x, const Tensor& target, Stream stream) override;
+  void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+                       Stream stream) override;
+  void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override;
+  void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+                        Stream stream) override;
+  void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count, const Tensor& result,
+                          Stream stream) override;
   void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
                            Stream stream) override;
+
+  void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
+  void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override;
+  void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+                    const Tensor& squares, Stream stream) override;
+  void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+              Stream stream) override;
 };
 
 }  // namespace partita

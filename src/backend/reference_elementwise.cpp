@@ -1,10 +1,8 @@
 #include "partita/base/dispatch.hpp"
+#include "partita/base/rows.hpp"
 #include "src/backend/alike.hpp"
 #include "src/backend/reference.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <type_traits>
 #include <vector>
 
 namespace partita {
@@ -20,24 +18,25 @@ struct Rows {
   }
 };
 
-void check_channels(std::size_t entries, Index channels) {
-  require(entries == static_cast<std::size_t>(channels), "there must be one entry per channel");
+/// True if no element has all bits of `exponent` set, as NaN and infinities have. Compilers vectorize this loop.
+template <class T>
+bool none_has(const Tensor& tensor, T exponent) {
+  const auto* bits = tensor.as<T>();
+  const Index count = tensor.volume();  // called in the loop, it would keep the loop from being vectorized
+  T any = 0;
+  for (Index i = 0; i < count; ++i) any |= static_cast<T>((bits[i] & exponent) == exponent);
+  return any == 0;
 }
 
-/// Calls f(first row, number of rows) for four rows at a time, then for the remaining rows one by one. A sum stays in
-/// its register for four rows. Each channel is still summed in the order of the rows.
-template <class F>
-void in_fours(Index rows, F&& f) {
-  Index r = 0;
-  for (; r + 4 <= rows; r += 4) f(r, std::integral_constant<Index, 4>{});
-  for (; r < rows; ++r) f(r, std::integral_constant<Index, 1>{});
-}
-
-template <class A>
-std::vector<A> to_accumulators(std::span<const double> values) {
-  std::vector<A> to(values.size());
-  std::transform(values.begin(), values.end(), to.begin(), [](double v) { return static_cast<A>(v); });
-  return to;
+bool is_finite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f64: return none_has<std::uint64_t>(tensor, 0x7FF0000000000000);
+    case DType::f32: return none_has<std::uint32_t>(tensor, 0x7F800000);
+    case DType::bf16: return none_has<std::uint16_t>(tensor, 0x7F80);
+    case DType::f16: return none_has<std::uint16_t>(tensor, 0x7C00);
+    case DType::i32: return true;
+  }
+  broken("unknown data type");
 }
 
 }  // namespace
@@ -77,87 +76,43 @@ void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write w
   });
 }
 
-void ReferenceBackend::channel_sums(const Tensor& x, ChannelSums sums, Stream) {
-  const Rows size(x);
-  check_channels(sums.first.size(), size.channels);
-  check_channels(sums.second.size(), size.channels);
-  double* __restrict first = sums.first.data(), * __restrict second = sums.second.data();
-  std::fill_n(first, size.channels, 0.0);
-  std::fill_n(second, size.channels, 0.0);
-  dispatch_float(x.dtype(), [&](auto t) {
-    in_fours(size.rows, [&](Index row, auto rows) {
-      const auto* from = x.as<decltype(t)>() + row * size.channels;
-      for (Index c = 0; c < size.channels; ++c)
-        for (Index r = 0; r < rows; ++r) {
-          const auto v = static_cast<double>(from[r * size.channels + c]);
-          first[c] += v;
-          second[c] += v * v;
-        }
-    });
-  });
-}
-
-void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, std::span<const double> mean,
-                                             std::span<const double> inverse_deviation, ChannelSums sums, Stream) {
-  const Rows size(x);
-  check_alike(x, dy);
-  for (const auto entries : {sums.first.size(), sums.second.size(), mean.size(), inverse_deviation.size()})
-    check_channels(entries, size.channels);
-  double* __restrict first = sums.first.data(), * __restrict second = sums.second.data();
-  const double *center = mean.data(), *by = inverse_deviation.data();
-  std::fill_n(first, size.channels, 0.0);
-  std::fill_n(second, size.channels, 0.0);
-  dispatch_float(x.dtype(), [&](auto t) {
-    in_fours(size.rows, [&](Index row, auto rows) {
-      const auto* value = x.as<decltype(t)>() + row * size.channels;
-      const auto* gradient = dy.as<decltype(t)>() + row * size.channels;
-      for (Index c = 0; c < size.channels; ++c)
-        for (Index r = 0; r < rows; ++r) {
-          const auto g = static_cast<double>(gradient[r * size.channels + c]);
-          first[c] += g;
-          second[c] += g * (static_cast<double>(value[r * size.channels + c]) - center[c]) * by[c];
-        }
-    });
-  });
-}
-
-void ReferenceBackend::channel_affine(const Tensor& x, std::span<const double> scale, std::span<const double> shift,
-                                      const Tensor& y, Stream) {
-  const Rows size(x);
+void ReferenceBackend::dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x,
+                               const Tensor& y, Stream) {
   check_alike(x, y);
-  check_channels(scale.size(), size.channels);
-  check_channels(shift.size(), size.channels);
-  dispatch_float(x.dtype(), [&](auto t) {
+  dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    const auto factors = to_accumulators<A>(scale), summands = to_accumulators<A>(shift);
-    const A *factor = factors.data(), *summand = summands.data();
-    const T* from = x.as<T>();
-    T* to = y.as<T>();
-    for (Index r = 0; r < size.rows; ++r, from += size.channels, to += size.channels)
-      for (Index c = 0; c < size.channels; ++c)
-        to[c] = static_cast<T>(factor[c] * static_cast<A>(from[c]) + summand[c]);
+    const A keep = static_cast<A>(static_cast<T>(1 / (1 - rate)));
+    std::vector<double> drawn;
+    for_rows(y, whole, [&](const Row& row) {
+      drawn.resize(static_cast<std::size_t>(row.length));
+      random.uniform(first + row.first, drawn);
+      for (Index i = 0; i < row.length; ++i) {
+        const Index at = row.offset + i * row.stride;
+        const A factor = drawn[static_cast<std::size_t>(i)] < rate ? A{0} : keep;
+        y.as<T>()[at] = static_cast<T>(factor * static_cast<A>(x.as<T>()[at]));
+      }
+    });
   });
 }
 
-void ReferenceBackend::channel_affine_backward(const Tensor& x, const Tensor& dy, std::span<const double> a,
-                                               std::span<const double> b, std::span<const double> c, const Tensor& dx,
-                                               Stream) {
-  const Rows size(x);
-  check_alike(x, dy);
-  check_alike(x, dx);
-  for (const auto entries : {a.size(), b.size(), c.size()}) check_channels(entries, size.channels);
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    using A = Accumulator<T>;
-    const auto of_dy = to_accumulators<A>(a), of_x = to_accumulators<A>(b), of_one = to_accumulators<A>(c);
-    const A *p = of_dy.data(), *q = of_x.data(), *s = of_one.data();
-    const T *value = x.as<T>(), *gradient = dy.as<T>();
-    T* to = dx.as<T>();
-    for (Index r = 0; r < size.rows; ++r, value += size.channels, gradient += size.channels, to += size.channels)
-      for (Index i = 0; i < size.channels; ++i)
-        to[i] = static_cast<T>(p[i] * static_cast<A>(gradient[i]) + q[i] * static_cast<A>(value[i]) + s[i]);
+void ReferenceBackend::axpby(double a, const Tensor& x, double b, const Tensor& y, Stream) {
+  require(x.volume() == y.volume(), "both tensors must have as many elements");
+  dispatch_float(x.dtype(), [&](auto s) {
+    dispatch_float(y.dtype(), [&, count = y.volume()](auto t) {
+      const auto* from = x.as<decltype(s)>();
+      auto* to = y.as<decltype(t)>();
+      if (b == 0)
+        for (Index i = 0; i < count; ++i) to[i] = static_cast<decltype(t)>(a * static_cast<double>(from[i]));
+      else
+        for (Index i = 0; i < count; ++i)
+          to[i] = static_cast<decltype(t)>(b * static_cast<double>(to[i]) + a * static_cast<double>(from[i]));
+    });
   });
+}
+
+void ReferenceBackend::mark_not_finite(const Tensor& x, const Tensor& mark, Stream) {
+  if (!is_finite(x)) *mark.as<double>() = 1;
 }
 
 }  // namespace partita

@@ -33,14 +33,14 @@ struct LogSoftmax {
 
 /// Calls f(row number, label, row as log-softmax) for each row. The label is a channel's index.
 template <class F>
-void for_labeled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&& f) {
+void for_labeled_rows(const Tensor& x, const Tensor& labels, F&& f) {
   const Index channels = x.extent('C');  // all channels are here: C is not sharded
-  const auto rows = static_cast<Index>(labels.size());
-  require(rows * channels == x.volume(), "there must be one label per row of channels");
+  const Index rows = labels.volume();
+  require(labels.dtype() == DType::i32 && rows * channels == x.volume(), "there must be one label per row of channels");
   LogSoftmax softmax;
   dispatch_float(x.dtype(), [&](auto t) {
     for (Index i = 0; i < rows; ++i) {
-      const Index label = labels[static_cast<std::size_t>(i)];
+      const Index label = labels.as<std::int32_t>()[i];
       if (label < 0 || label >= channels)
         fail("a label is {}, but the loss has {} classes; labels are 0 to {}", label, channels, channels - 1);
       softmax.read(x.as<decltype(t)>() + i * channels, channels);
@@ -49,35 +49,40 @@ void for_labeled_rows(const Tensor& x, std::span<const std::int32_t> labels, F&&
   });
 }
 
-/// Maps a row to the index of the first sum of its sample.
-class SampleOf {
+/// The sums of the Dice loss, or their derivatives: two numbers for each sample and channel.
+class Overlaps {
  public:
-  explicit SampleOf(const Tensor& x, std::size_t sums) : channels_(x.extent('C')) {
+  Overlaps(const Tensor& x, const Tensor& numbers) : data_(numbers.as<double>()), channels_(x.extent('C')) {
     const Index samples = x.box().extent(0);
-    require(static_cast<Index>(sums) == samples * channels_, "there must be one sum per sample and channel");
-    rows_ = samples == 0 || channels_ == 0 ? 1 : std::max<Index>(x.volume() / samples / channels_, 1);
+    require(numbers.dtype() == DType::f64 && numbers.volume() == 2 * samples * channels_,
+            "there must be two sums per sample and channel");
+    both_ = data_ + samples * channels_;
+    if (samples > 0 && channels_ > 0) rows_ = std::max<Index>(x.volume() / samples / channels_, 1);
   }
-  std::size_t operator()(Index row) const { return static_cast<std::size_t>(row / rows_ * channels_); }
+  /// The numbers of a row's sample, by channel: of p * g, and of p + g.
+  double* common(Index row) const { return data_ + row / rows_ * channels_; }
+  double* both(Index row) const { return both_ + row / rows_ * channels_; }
 
  private:
+  double *data_, *both_;
   Index channels_, rows_ = 1;
 };
 
 }  // namespace
 
-void ReferenceBackend::cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
-                                             double& correct, Stream) {
+void ReferenceBackend::cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
+                                             Stream) {
   double sum = 0, hits = 0;
   for_labeled_rows(x, labels, [&](Index, Index label, const LogSoftmax& softmax) {
     sum += softmax.log_sum - softmax.row[static_cast<std::size_t>(label)];
     hits += softmax.largest == label ? 1 : 0;
   });
-  loss += sum;
-  correct += hits;
+  result.as<double>()[0] += sum / count;
+  result.as<double>()[1] += hits;
 }
 
-void ReferenceBackend::cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
-                                              const Tensor& dx, Stream) {
+void ReferenceBackend::cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
+                                              Stream) {
   check_alike(x, dx);
   for_labeled_rows(x, labels, [&](Index n, Index label, const LogSoftmax& softmax) {
     dispatch_float(dx.dtype(), [&](auto t) {
@@ -92,33 +97,44 @@ void ReferenceBackend::cross_entropy_backward(const Tensor& x, std::span<const s
   });
 }
 
-void ReferenceBackend::overlap_forward(const Tensor& x, std::span<const std::int32_t> labels, std::span<double> common,
-                                       std::span<double> both, double& correct, Stream) {
-  const SampleOf sample(x, common.size());
-  std::fill(common.begin(), common.end(), 0.0);
-  std::fill(both.begin(), both.end(), 0.0);
+void ReferenceBackend::overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+                                       Stream stream) {
+  const Overlaps of(x, sums);
+  sums.zero(stream);
+  double hits = 0;
   for_labeled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
-    const std::size_t first = sample(i), right = first + static_cast<std::size_t>(label);
-    for (std::size_t c = 0; c < softmax.row.size(); ++c) both[first + c] += softmax.probability(static_cast<Index>(c));
-    both[right] += 1;
-    common[right] += softmax.probability(label);
-    correct += softmax.largest == label ? 1 : 0;
+    double *common = of.common(i), *both = of.both(i);
+    for (std::size_t c = 0; c < softmax.row.size(); ++c) both[c] += softmax.probability(static_cast<Index>(c));
+    both[label] += 1;
+    common[label] += softmax.probability(label);
+    hits += softmax.largest == label ? 1 : 0;
   });
+  result.as<double>()[1] += hits;
+}
+
+void ReferenceBackend::overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream) {
+  const Index number = sums.volume() / 2;
+  double *common = sums.as<double>(), *both = common + number, loss = 0;
+  for (Index i = 0; i < number; ++i) {
+    const double score = (2 * common[i] + 1) / (both[i] + 1);
+    loss += (1 - score) / count;
+    common[i] = -2 / (both[i] + 1) / count * scale;
+    both[i] = score / (both[i] + 1) / count * scale;
+  }
+  if (result) result.as<double>()[0] += loss;
 }
 
 // With d = dL/dp: dx = p (d - sum d p)
-void ReferenceBackend::overlap_backward(const Tensor& x, std::span<const std::int32_t> labels,
-                                        std::span<const double> of_common, std::span<const double> of_both,
+void ReferenceBackend::overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives,
                                         const Tensor& dx, Stream) {
   check_alike(x, dx);
-  const SampleOf sample(x, of_common.size());
+  const Overlaps of(x, derivatives);
   std::vector<double> p, d;
   for_labeled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
-    const std::size_t first = sample(i), channels = softmax.row.size();
+    const std::size_t channels = softmax.row.size();
     p.resize(channels);
-    d.assign(of_both.begin() + static_cast<std::ptrdiff_t>(first),
-             of_both.begin() + static_cast<std::ptrdiff_t>(first + channels));
-    d[static_cast<std::size_t>(label)] += of_common[first + static_cast<std::size_t>(label)];
+    d.assign(of.both(i), of.both(i) + channels);
+    d[static_cast<std::size_t>(label)] += of.common(i)[label];
     double mean = 0;
     for (std::size_t c = 0; c < channels; ++c) {
       p[c] = softmax.probability(static_cast<Index>(c));
@@ -133,7 +149,8 @@ void ReferenceBackend::overlap_backward(const Tensor& x, std::span<const std::in
   });
 }
 
-double ReferenceBackend::difference_forward(bool absolute, const Tensor& x, const Tensor& target, Stream) {
+void ReferenceBackend::difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count,
+                                          const Tensor& result, Stream) {
   check_alike(x, target);
   double sum = 0;
   dispatch_float(x.dtype(), [&](auto t) {
@@ -143,7 +160,7 @@ double ReferenceBackend::difference_forward(bool absolute, const Tensor& x, cons
       sum += absolute ? std::abs(difference) : difference * difference;
     }
   });
-  return sum;
+  result.as<double>()[0] += sum / count;
 }
 
 void ReferenceBackend::difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale,

@@ -31,7 +31,7 @@ class Cover {
   };
 
   Cover(const Pooling& pooling, const Tensor& x)
-      : windows_(three(pooling.windows)), x_(x), always_whole_(pooling.count_padding) {
+      : windows_(three(pooling.windows)), x_(lattice_of(x)), always_whole_(pooling.count_padding) {
     std::int32_t position = 0;
     for (Index kd = 0; kd < windows_[0].kernel; ++kd)
       for (Index kh = 0; kh < windows_[1].kernel; ++kh)
@@ -89,7 +89,7 @@ class Cover {
 /// Calls f(offset of the channels in y's memory) for each output, after moving `cover` to it.
 template <class F>
 void for_outputs(const Tensor& y, Cover& cover, F&& f) {
-  const Lattice lattice(y);
+  const Lattice lattice = lattice_of(y);
   const auto& [samples, planes, rows, columns] = lattice.sides;
   for (Index n = samples.lo; n < samples.hi; ++n) {
     for (Index d = planes.lo; d < planes.hi; ++d) {

@@ -41,7 +41,7 @@ void for_parts(std::span<const Resampling> dims, const Tensor& y, F&& f) {
 /// in its block; with `per` positions in a block, channel c of x is channel c * per + turn of y.
 template <class F>
 void for_blocks(std::span<const Index> block, const Tensor& x, const Tensor& y, F&& f) {
-  const Lattice inputs(x), outputs(y);
+  const Lattice inputs = lattice_of(x), outputs = lattice_of(y);
   const Positions places(x.box());
   for (Index i = 0; i < places.count(); ++i) {
     const Position in = places[i];
@@ -70,7 +70,7 @@ void ReferenceBackend::resample_forward(std::span<const Resampling> dims, const 
   if (y.volume() == 0) return;
   const Index channels = y.box().extent(1);
   require(x.dtype() == y.dtype() && x.box()[1] == y.box()[1], "x and y must have the same dtype and channels");
-  const Lattice inputs(x), outputs(y);
+  const Lattice inputs = lattice_of(x), outputs = lattice_of(y);
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -91,7 +91,7 @@ void ReferenceBackend::resample_backward(std::span<const Resampling> dims, const
   if (dy.volume() == 0 || dx.volume() == 0) return;
   const Index channels = dy.box().extent(1);
   require(dx.dtype() == dy.dtype() && dx.box()[1] == dy.box()[1], "dx and dy must have the same dtype and channels");
-  const Lattice inputs(dx), outputs(dy);
+  const Lattice inputs = lattice_of(dx), outputs = lattice_of(dy);
   dispatch_float(dx.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;

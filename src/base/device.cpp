@@ -99,8 +99,12 @@ class HostDevice final : public Device {
   void zero(void* data, std::size_t bytes, Stream) override { std::memset(data, 0, bytes); }
   void move(std::span<const BoxMove> moves, Stream) override {
     for (const BoxMove& each : moves)
-      each.add ? add(each) : each.from_type == each.to_type ? copy(each) : convert(each);
+      each.add ? add(each) : each.from_type == each.to_type ? partita::copy(each) : convert(each);
   }
+  void copy(const void* from, void* to, std::size_t bytes, Stream) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void finish(Stream) override {}
 };
 
 }  // namespace

@@ -11,64 +11,6 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-/// Applies one of the ten rounds to n counters, in place. The loop over the counters vectorizes.
-template <std::size_t n>
-void round(std::array<std::array<std::uint32_t, n>, 4>& c, std::uint32_t key0, std::uint32_t key1) {
-  constexpr std::uint64_t m0 = 0xD2511F53, m1 = 0xCD9E8D57;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t p0 = m0 * c[0][i], p1 = m1 * c[2][i];
-    c[0][i] = static_cast<std::uint32_t>(p1 >> 32) ^ c[1][i] ^ key0;
-    c[1][i] = static_cast<std::uint32_t>(p1);
-    c[2][i] = static_cast<std::uint32_t>(p0 >> 32) ^ c[3][i] ^ key1;
-    c[3][i] = static_cast<std::uint32_t>(p0);
-  }
-}
-
-/// Replaces n counters by n draws. c[w][i] is word w of counter i.
-template <std::size_t n>
-void philox_rounds(std::array<std::array<std::uint32_t, n>, 4>& c, std::array<std::uint32_t, 2> key) {
-  constexpr std::uint32_t weyl0 = 0x9E3779B9, weyl1 = 0xBB67AE85;
-  for (int i = 0; i < 10; ++i) {
-    round(c, key[0], key[1]);
-    key = {key[0] + weyl0, key[1] + weyl1};
-  }
-}
-
-}  // namespace
-
-Words philox(Words counter, std::array<std::uint32_t, 2> key) {
-  std::array<std::array<std::uint32_t, 1>, 4> c{{{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}}};
-  philox_rounds(c, key);
-  return {c[0][0], c[1][0], c[2][0], c[3][0]};
-}
-
-Random::Random(std::uint64_t seed, std::uint64_t purpose, std::uint64_t step) : step_(step) {
-  // Philox itself mixes seed and purpose into the 64-bit key.
-  const auto mixed = philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-                             static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(purpose >> 32)},
-                            {0, 0});
-  key_ = {mixed[0], mixed[1]};
-}
-
-Words Random::counter(Index i) const {
-  const auto index = static_cast<std::uint64_t>(i);
-  return {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), static_cast<std::uint32_t>(step_),
-          static_cast<std::uint32_t>(step_ >> 32)};
-}
-
-std::uint32_t Random::bits(Index i) const { return philox(counter(i), key_)[0]; }
-
-namespace {
-
-double to_uniform(std::uint32_t high, std::uint32_t low) {
-  return static_cast<double>((static_cast<std::uint64_t>(high) << 32 | low) >> 11) * 0x1p-53;
-}
-
-double to_normal(const Words& bits) {
-  const double radius = std::sqrt(-2.0 * std::log1p(-to_uniform(bits[0], bits[1])));
-  return radius * std::cos(2.0 * std::numbers::pi * to_uniform(bits[2], bits[3]));
-}
-
 /// Computes out[i] = convert(draw of index first + i), 64 draws at a time.
 template <class Counter, class Convert>
 void draw_many(Index first, std::span<double> out, std::array<std::uint32_t, 2> key, Counter&& counter,
@@ -89,9 +31,19 @@ void draw_many(Index first, std::span<double> out, std::array<std::uint32_t, 2> 
 
 }  // namespace
 
-double Random::uniform(Index i) const {
-  const auto bits = philox(counter(i), key_);
-  return to_uniform(bits[0], bits[1]);
+Random::Random(std::uint64_t seed, std::uint64_t purpose, std::uint64_t step) : step_(step) {
+  // Philox itself mixes seed and purpose into the 64-bit key.
+  const auto mixed = philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                             static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(purpose >> 32)},
+                            {0, 0});
+  key_ = {mixed[0], mixed[1]};
+}
+
+std::uint32_t Random::bits(Index i) const { return philox(counter(i), key_)[0]; }
+
+double Random::to_normal(const Words& bits) {
+  const double radius = std::sqrt(-2.0 * std::log1p(-to_uniform(bits[0], bits[1])));
+  return radius * std::cos(2.0 * std::numbers::pi * to_uniform(bits[2], bits[3]));
 }
 
 double Random::normal(Index i) const { return to_normal(philox(counter(i), key_)); }

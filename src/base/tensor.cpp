@@ -85,7 +85,32 @@ Tensor Tensor::like(const Box& box, MemoryClass memory, Fill fill) const {
   return {dtype_, names(), box, allocator_, memory, fill};
 }
 Tensor Tensor::like(DType dtype) const { return {dtype, names(), box_, allocator_, memory_}; }
+Tensor Tensor::beside(DType dtype, std::string_view names, const Box& box, MemoryClass memory) const {
+  return {dtype, names, box, allocator_, memory, Fill::none};
+}
+Tensor Tensor::shifted(int d, Index by) const {
+  Tensor other = *this;
+  other.box_[d] = {box_[d].lo + by, box_[d].hi + by};
+  return other;
+}
 void Tensor::zero(Stream stream) const { device().zero(data(), static_cast<std::size_t>(bytes()), stream); }
+
+Tensor on_host(const Tensor& tensor, Stream stream) {
+  Device& device = tensor.device();
+  device.finish(stream);
+  if (device.host()) return tensor;
+  const Tensor copy(tensor.dtype(), tensor.names(), tensor.box());
+  device.copy(tensor.data(), copy.data(), static_cast<std::size_t>(tensor.bytes()), stream);
+  device.finish(stream);
+  return copy;
+}
+
+std::vector<double> read(const Tensor& tensor, Stream stream) {
+  const Tensor here = on_host(tensor, stream);
+  std::vector<double> values;
+  for (Index i = 0; i < here.volume(); ++i) values.push_back(here.get(i));
+  return values;
+}
 
 namespace {
 

@@ -26,9 +26,9 @@ Request::~Request() {
   }
 }
 
-void Request::wait() {
+void Request::wait(Stream stream) {
   const Timed timed(Profile::Part::wait);
-  if (const auto state = std::move(state_)) state->wait();
+  if (const auto state = std::move(state_)) state->wait(stream);
 }
 
 void Request::progress() {

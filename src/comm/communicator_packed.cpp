@@ -26,7 +26,7 @@ class PackBuffer {
 class PackedExchange : public Request::State {
  public:
   PackedExchange(const BoxExchange& boxes, Communicator& comm, Stream stream)
-      : from_(boxes.from), to_(boxes.to), add_(boxes.add), stream_(stream) {
+      : from_(boxes.from), to_(boxes.to), add_(boxes.add) {
     Index packed = 0, unpacked = 0;
     for (const auto& [peer, box] : boxes.sends) packed += in_place(from_, box) ? 0 : box.volume();
     for (const auto& [peer, box] : boxes.recvs) unpacked += arrives_in_place(box) ? 0 : box.volume();
@@ -55,11 +55,11 @@ class PackedExchange : public Request::State {
     request_ = comm.exchange(out, in, stream);
   }
 
-  void wait() override {
-    request_.wait();
+  void wait(Stream stream) override {
+    request_.wait(stream);
     const Timed timed(Profile::Part::exchange);
     for (const std::byte* at = recv_buffer_.data(); const auto& box : arrives_) {
-      add_ ? unpack_add(at, box, to_, stream_) : unpack(at, box, to_, stream_);
+      add_ ? unpack_add(at, box, to_, stream) : unpack(at, box, to_, stream);
       at += box.volume() * size_of(to_.dtype());
     }
   }
@@ -71,7 +71,6 @@ class PackedExchange : public Request::State {
 
   Tensor from_, to_, send_buffer_, recv_buffer_;
   bool add_;
-  Stream stream_;
   std::vector<Box> arrives_;  // the boxes that go through recv_buffer_, in order
   Request request_;
 };

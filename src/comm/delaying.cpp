@@ -13,8 +13,8 @@ using Clock = std::chrono::steady_clock;
 class Delayed : public Request::State {
  public:
   Delayed(Request inner, Clock::time_point arrival) : inner_(std::move(inner)), arrival_(arrival) {}
-  void wait() override {
-    inner_.wait();
+  void wait(Stream stream) override {
+    inner_.wait(stream);
     std::this_thread::sleep_until(arrival_);
   }
   void progress() override { inner_.progress(); }

@@ -65,7 +65,7 @@ class MpiRequest : public Request::State {
   MpiRequest(std::shared_ptr<const Context> context, std::shared_ptr<const WorldRanks> ranks)
       : context_(std::move(context)), ranks_(std::move(ranks)) {}
 
-  void wait() override {
+  void wait(Stream) override {
     context_->wait(requests_, [this] { return missing(); });
   }
   void progress() override { context_->progress(requests_); }
@@ -106,7 +106,7 @@ class SharedRequest : public Request::State {
         shared_(std::move(shared)),
         operation_(std::move(operation)) {}
 
-  void wait() override {
+  void wait(Stream) override {
     operation_->await();
     context_->wait(*shared_, *operation_, [this] {
       std::vector<int> missing;

@@ -96,7 +96,7 @@ class Receives : public Request::State {
   Receives(std::shared_ptr<Mailboxes> world, int rank, std::vector<Pending> pending)
       : world_(std::move(world)), rank_(rank), pending_(std::move(pending)) {}
 
-  void wait() override {
+  void wait(Stream) override {
     for (const auto& [address, sender, data] : pending_) {
       const auto message = (*world_)[static_cast<std::size_t>(rank_)].take(address, sender);
       if (message.size() != data.size())

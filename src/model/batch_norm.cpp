@@ -35,6 +35,12 @@ std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs
           {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
 }
 
+// Three statistics and two sums for each channel. An evaluation takes no sums.
+HeldNumbers BatchNormOperator::numbers(const Layout& x, int rank, bool training) const {
+  const Index channels = x.owned(rank).extent(1), sums = training ? 2 * channels : 0;
+  return {.forward = 3 * channels, .backward = sums, .work = sums};
+}
+
 namespace {
 
 /// Returns the last of these axes that have `ranks` ranks together, or all of them if they have no more.

@@ -30,6 +30,15 @@ bool GroupNormOperator::keeps_groups(const Layout& x) const {
   return true;
 }
 
+// Three statistics for each sample and group; in backward two sums for each sample and channel, and for each group.
+HeldNumbers GroupNormOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
+  const Box mine = x.owned(rank);
+  const Index samples = mine.extent(0), channels = mine.extent(1);
+  const Index groups = channels / (x.shape()['C'] / norm_.groups);
+  const Index sums = 2 * samples * (channels + groups);
+  return {.forward = 3 * samples * groups, .backward = sums, .work = sums};
+}
+
 // mean[N@a G@b] = sum over c of x[N@a C@b H@c] / count, if each shard of C holds whole groups; otherwise C is whole on
 // every rank. A shard of C that holds whole groups holds exactly those of the shard of G over the same axes.
 OperatorLayouts GroupNormOperator::layouts(const LayoutRequest& request) const {

@@ -5,7 +5,8 @@
 
 namespace partita {
 
-Exchange::Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm, Stream stream) {
+Exchange::Exchange(const TransferPlan& plan, const Tensor& from, const Tensor& to, Communicator& comm, Stream stream)
+    : stream_(stream) {
   require(from.dtype() == to.dtype(), "an exchange must keep the dtype");
   const Timed timed(Profile::Part::exchange);
   request_ = comm.exchange_boxes({from, plan.sends, to, plan.recvs}, stream);
@@ -16,7 +17,7 @@ Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const T
                            Stream stream) {
   require(from.dtype() == to.dtype(), "an exchange must keep the dtype");
   const Timed timed(Profile::Part::exchange);
-  Exchange back;
+  Exchange back(stream);
   back.request_ = comm.exchange_boxes({from, plan.recvs, to, plan.sends, /*add=*/true}, stream);
   for (const auto& local : plan.locals) add_box(from, to, local.box, stream);
   return back;
@@ -24,7 +25,7 @@ Exchange Exchange::adjoint(const TransferPlan& plan, const Tensor& from, const T
 
 void Exchange::finish() {
   const Timed timed(Profile::Part::exchange);
-  request_.wait();
+  request_.wait(stream_);
 }
 
 }  // namespace partita

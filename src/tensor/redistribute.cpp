@@ -39,13 +39,15 @@ class Conversion {
 
   void all_reduce() const {
     copy_box(from_, to_, to_.box(), stream_);
-    grid_.along(step_.axes).all_reduce(to_.data(), to_.volume(), to_.dtype(), ReduceOp::sum, stream_).wait();
+    grid_.along(step_.axes).all_reduce(to_.data(), to_.volume(), to_.dtype(), ReduceOp::sum, stream_).wait(stream_);
   }
 
   void all_gather() const {
     const auto boxes = group_boxes(step_.from);
     const auto gathered = to_.like(to_.box(), MemoryClass::workspace, Fill::none);
-    grid_.along(step_.axes).all_gather(from_.data(), gathered.data(), volumes(boxes), to_.dtype(), stream_).wait();
+    grid_.along(step_.axes)
+        .all_gather(from_.data(), gathered.data(), volumes(boxes), to_.dtype(), stream_)
+        .wait(stream_);
     for (const auto* at = gathered.data(); const auto& box : boxes) {
       unpack(at, box, to_, stream_);
       at += box.volume() * size_of(to_.dtype());
@@ -59,7 +61,9 @@ class Conversion {
       pack(from_, box, at, stream_);
       at += box.volume() * size_of(from_.dtype());
     }
-    grid_.along(step_.axes).reduce_scatter(packed.data(), to_.data(), volumes(boxes), to_.dtype(), stream_).wait();
+    grid_.along(step_.axes)
+        .reduce_scatter(packed.data(), to_.data(), volumes(boxes), to_.dtype(), stream_)
+        .wait(stream_);
   }
 
   void exchange() const {

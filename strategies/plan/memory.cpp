@@ -52,6 +52,9 @@ MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
       add_bucket(plan, bucket, rank, use, layer);
   use[MemoryClass::activations] +=
       bound->y.elements(rank) * element + bound->at.y.elements(rank) * bound.op->keeps().more;
+  if (!bound.inputs.empty())
+    use[MemoryClass::activations] +=
+        bound.op->numbers(bound->at.x[0], rank, plan.workload.training).forward * size_of(DType::f64);
   if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.elements(rank) * element;
   if (!bound.op->is_loss() && !bound->redistribute_output.empty())
     use[MemoryClass::activations] += bound->at.y.elements(rank) * element;

@@ -28,6 +28,7 @@ class Replay {
   }
 
   MemoryPeak run() {
+    const Buffer results = numbers(MemoryClass::workspace, 2 * plan_.microbatches + 1);
     const auto& actions = program_.actions();
     for (std::size_t i = 0; i < actions.size(); ++i) {
       action_ = actions[i];
@@ -172,6 +173,10 @@ class Replay {
   }
 
   Buffer hold(MemoryClass memory, Index bytes) { return memory_.hold(memory, bytes); }
+  Buffer numbers(MemoryClass memory, Index count) { return hold(memory, count * size_of(DType::f64)); }
+  HeldNumbers numbers_of(const LayerPlan& layer) const {
+    return layer.inputs.empty() ? HeldNumbers{} : layer.op->numbers(layer->at.x[0], rank_, plan_.workload.training);
+  }
   Index volume(const Layout& layout) const { return layout.elements(rank_); }
   Index workspace(const ProductPlan& product) {
     const auto [known, fresh] = workspaces_.try_emplace(&product);
@@ -218,6 +223,9 @@ class Replay {
     if (keeps.x && with_halo) tensors.kept.push_back(with_halo);
     if (keeps.x && !with_halo) tensors.kept.insert(tensors.kept.end(), tensors.work.begin(), tensors.work.end());
     if (keeps.y) tensors.kept.push_back(tensors.y);
+    const HeldNumbers held = numbers_of(layer);
+    const Buffer work = numbers(MemoryClass::workspace, held.work);
+    tensors.kept.push_back(numbers(MemoryClass::activations, held.forward));
     if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
   }
 
@@ -225,6 +233,7 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
     tensors.gradient = {};
+    tensors.kept.push_back(numbers(MemoryClass::activations, numbers_of(layer).backward));
     // Layers whose dx needs a halo of dy keep dy or its extended copy, products keep dz. Other layers keep neither.
     if (layer->at.dy_halo && layer.needs_any_dx()) {
       const Buffer with_halo = extended(layer->at.dy_halo, layer->at.y.dual());
@@ -263,6 +272,8 @@ class Replay {
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       const Bucket& bucket = plan_.buckets[b];
       if (group_of(bucket) != action_.group) continue;
+      if (plan_.workload.optimizer.needs_norms())
+        static_cast<void>(numbers(MemoryClass::workspace, 2 * static_cast<Index>(bucket.entries.size())));
       sums_[b] = {};
       if (plan_.sharded_optimizer && bucket.axes != 0 && plan_.elements(bucket, rank_) > 0)
         kept_.push_back(hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_));

@@ -1,3 +1,4 @@
+#include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
@@ -32,29 +33,31 @@ struct Operands {
 
 void compare(Generator& random, const Case& c, DType dtype, double tolerance) {
   SCOPED_TRACE(c.text);
-  const auto backend = make_reference_backend();
-  const Operands o(random, c, dtype);
-  const bool with_bias = random.one_in(2);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Operands o(random, c, dtype);
+    const bool with_bias = random.one_in(2);
 
-  Array y(c.y_extents), dx(c.x_extents), dw = whole(o.dw, c.w_extents);
-  const Array x = whole(o.x, c.x_extents), w = whole(o.w, c.w_extents), dy = whole(o.dy, c.y_extents);
-  naive::conv_forward(c.windows, x, w, y);
-  if (with_bias)
-    naive::for_all(c.y_extents, [&](const naive::At& at) {
-      const Index f = at[1] - c.y[1].lo;
-      if (f >= 0 && f < o.bias.volume()) y(at) += o.bias.get(f);
-    });
-  naive::conv_backward_data(c.windows, dy, w, dx);
-  const Write write = with_bias ? Write::add : Write::over;
-  if (write == Write::over) naive::for_all(c.w_extents, [&](const naive::At& at) { dw(at) = 0; });
-  naive::conv_backward_filter(c.windows, x, dy, dw);
+    Array y(c.y_extents), dx(c.x_extents), dw = whole(o.dw, c.w_extents);
+    const Array x = whole(o.x, c.x_extents), w = whole(o.w, c.w_extents), dy = whole(o.dy, c.y_extents);
+    naive::conv_forward(c.windows, x, w, y);
+    if (with_bias)
+      naive::for_all(c.y_extents, [&](const naive::At& at) {
+        const Index f = at[1] - c.y[1].lo;
+        if (f >= 0 && f < o.bias.volume()) y(at) += o.bias.get(f);
+      });
+    naive::conv_backward_data(c.windows, dy, w, dx);
+    const Write write = with_bias ? Write::add : Write::over;
+    if (write == Write::over) naive::for_all(c.w_extents, [&](const naive::At& at) { dw(at) = 0; });
+    naive::conv_backward_filter(c.windows, x, dy, dw);
 
-  backend->conv_forward(c.slides, o.x, o.w, with_bias ? o.bias : Tensor(), o.y, {});
-  backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
-  backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, write, {});
-  EXPECT_LE(distance(o.y, y), tolerance) << "y";
-  EXPECT_LE(distance(o.dx, dx), tolerance) << "dx";
-  EXPECT_LE(distance(o.dw, dw), tolerance) << "dw";
+    backend->conv_forward(c.slides, o.x, o.w, with_bias ? o.bias : Tensor(), o.y, {});
+    backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
+    backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, write, {});
+    EXPECT_LE(distance(o.y, y), tolerance) << "y";
+    EXPECT_LE(distance(o.dx, dx), tolerance) << "dx";
+    EXPECT_LE(distance(o.dw, dw), tolerance) << "dw";
+  }
 }
 
 class Conv : public testing::TestWithParam<int> {};
@@ -91,17 +94,19 @@ TEST_P(Conv, CasesAreSeldomEmpty) {
 // <conv(x, w), dy> = <x, conv'(dy, w)> = <w, conv'(x, dy)>
 TEST_P(Conv, GradientsAreAdjoints) {
   Generator random(static_cast<unsigned>(300 + GetParam()));
-  const auto backend = make_reference_backend();
-  for (int i = 0; i < 60; ++i) {
-    const Case c = random.conv(GetParam());
-    SCOPED_TRACE(c.text);
-    const Operands o(random, c, DType::f64);
-    backend->conv_forward(c.slides, o.x, o.w, {}, o.y, {});
-    backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
-    backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, Write::over, {});
-    const double forward = dot(o.y, o.dy);
-    EXPECT_NEAR(forward, dot(o.x, o.dx), 1e-11 * (1 + std::abs(forward)));
-    EXPECT_NEAR(forward, dot(o.w, o.dw), 1e-11 * (1 + std::abs(forward)));
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    for (int i = 0; i < 60; ++i) {
+      const Case c = random.conv(GetParam());
+      SCOPED_TRACE(c.text);
+      const Operands o(random, c, DType::f64);
+      backend->conv_forward(c.slides, o.x, o.w, {}, o.y, {});
+      backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
+      backend->conv_backward_filter(c.slides, o.x, o.dy, o.dw, Write::over, {});
+      const double forward = dot(o.y, o.dy);
+      EXPECT_NEAR(forward, dot(o.x, o.dx), 1e-11 * (1 + std::abs(forward)));
+      EXPECT_NEAR(forward, dot(o.w, o.dw), 1e-11 * (1 + std::abs(forward)));
+    }
   }
 }
 
@@ -109,48 +114,52 @@ TEST_P(Conv, GradientsAreAdjoints) {
 // the parts add up to those of the whole.
 TEST_P(Conv, PartsOfYAreTheWhole) {
   Generator random(static_cast<unsigned>(400 + GetParam()));
-  const auto backend = make_reference_backend();
-  for (int i = 0; i < 60; ++i) {
-    const Case c = random.conv(GetParam());
-    SCOPED_TRACE(c.text);
-    const Operands o(random, c, DType::f64);
-    backend->conv_forward(c.slides, o.x, o.w, o.bias, o.y, {});
-    backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
-    Box lower = c.y, upper = c.y;
-    const int d = static_cast<int>(random.draw(2, c.spatial + 1));
-    lower[d].hi = upper[d].lo = random.draw(c.y[d].lo, c.y[d].hi);
-    const Tensor y = o.y.like(c.y), dx = o.dx.like(c.x);
-    for (const Box& box : {lower, upper}) {
-      const Tensor part = o.y.like(box), gradient = o.dx.like(c.x);
-      backend->conv_forward(c.slides, o.x, o.w, o.bias, part, {});
-      copy_box(part, y, box, {});
-      backend->conv_backward_data(c.slides, extract(o.dy, box, MemoryClass::workspace, {}), o.w, gradient, {});
-      add(gradient, dx, {});
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    for (int i = 0; i < 60; ++i) {
+      const Case c = random.conv(GetParam());
+      SCOPED_TRACE(c.text);
+      const Operands o(random, c, DType::f64);
+      backend->conv_forward(c.slides, o.x, o.w, o.bias, o.y, {});
+      backend->conv_backward_data(c.slides, o.dy, o.w, o.dx, {});
+      Box lower = c.y, upper = c.y;
+      const int d = static_cast<int>(random.draw(2, c.spatial + 1));
+      lower[d].hi = upper[d].lo = random.draw(c.y[d].lo, c.y[d].hi);
+      const Tensor y = o.y.like(c.y), dx = o.dx.like(c.x);
+      for (const Box& box : {lower, upper}) {
+        const Tensor part = o.y.like(box), gradient = o.dx.like(c.x);
+        backend->conv_forward(c.slides, o.x, o.w, o.bias, part, {});
+        copy_box(part, y, box, {});
+        backend->conv_backward_data(c.slides, extract(o.dy, box, MemoryClass::workspace, {}), o.w, gradient, {});
+        add(gradient, dx, {});
+      }
+      EXPECT_LE(distance(y, whole(o.y, c.y_extents)), 1e-14);
+      EXPECT_LE(distance(dx, whole(o.dx, c.x_extents)), 1e-14);
     }
-    EXPECT_LE(distance(y, whole(o.y, c.y_extents)), 1e-14);
-    EXPECT_LE(distance(dx, whole(o.dx, c.x_extents)), 1e-14);
   }
 }
 
 TEST(ConvCase, EmptyBoxesGiveTheBiasAndNoGradient) {
-  const auto backend = make_reference_backend();
-  Generator random(1);
-  const std::vector<Window> slides(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
-  const Tensor x(DType::f64, "NCHW", Box(Shape{{'N', 2}, {'C', 2}, {'H', 0}, {'W', 4}}));
-  const Tensor w = random.tensor(DType::f64, "FCHW", Box(Shape{{'F', 3}, {'C', 2}, {'H', 3}, {'W', 3}}));
-  const Tensor bias = random.tensor(DType::f64, "F", Box(Shape{{'F', 3}}));
-  const Tensor y = random.tensor(DType::f64, "NCHW", Box(Shape{{'N', 2}, {'C', 3}, {'H', 4}, {'W', 4}}));
-  const Tensor dw = random.tensor(DType::f64, "FCHW", w.box());
-  const Array before = whole(dw, {3, 2, 1, 3, 3});
-  backend->conv_backward_filter(slides, x, y, dw, Write::add, {});
-  EXPECT_EQ(distance(dw, before), 0);
-  backend->conv_backward_filter(slides, x, y, dw, Write::over, {});
-  for (Index i = 0; i < dw.volume(); ++i) EXPECT_EQ(dw.get(i), 0);
-  backend->conv_backward_data(slides, y, w, x, {});
-  backend->conv_forward(slides, x, w, bias, y, {});
-  for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(y.get(i), bias.get(i % 3));
-  backend->conv_forward(slides, x, w, {}, y, {});
-  for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(y.get(i), 0);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(1);
+    const std::vector<Window> slides(2, Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1});
+    const Tensor x(DType::f64, "NCHW", Box(Shape{{'N', 2}, {'C', 2}, {'H', 0}, {'W', 4}}));
+    const Tensor w = random.tensor(DType::f64, "FCHW", Box(Shape{{'F', 3}, {'C', 2}, {'H', 3}, {'W', 3}}));
+    const Tensor bias = random.tensor(DType::f64, "F", Box(Shape{{'F', 3}}));
+    const Tensor y = random.tensor(DType::f64, "NCHW", Box(Shape{{'N', 2}, {'C', 3}, {'H', 4}, {'W', 4}}));
+    const Tensor dw = random.tensor(DType::f64, "FCHW", w.box());
+    const Array before = whole(dw, {3, 2, 1, 3, 3});
+    backend->conv_backward_filter(slides, x, y, dw, Write::add, {});
+    EXPECT_EQ(distance(dw, before), 0);
+    backend->conv_backward_filter(slides, x, y, dw, Write::over, {});
+    for (Index i = 0; i < dw.volume(); ++i) EXPECT_EQ(dw.get(i), 0);
+    backend->conv_backward_data(slides, y, w, x, {});
+    backend->conv_forward(slides, x, w, bias, y, {});
+    for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(y.get(i), bias.get(i % 3));
+    backend->conv_forward(slides, x, w, {}, y, {});
+    for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(y.get(i), 0);
+  }
 }
 
 // Several blocks of outputs; the last one is shorter.
@@ -170,14 +179,16 @@ TEST(ConvCase, LargerThanOneBlock) {
 
 TEST(ConvCase, RepeatsBitForBit) {
   Generator random(8);
-  const auto backend = make_reference_backend();
-  const Case c = random.conv(2);
-  const Operands o(random, c, DType::f32);
-  backend->conv_forward(c.slides, o.x, o.w, o.bias, o.y, {});
-  const Array first = whole(o.y, c.y_extents);
-  const Tensor copy = extract(o.x, c.x, MemoryClass::workspace, {}), y = o.y.like(c.y);
-  backend->conv_forward(c.slides, copy, o.w, o.bias, y, {});
-  EXPECT_EQ(distance(y, first), 0);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Case c = random.conv(2);
+    const Operands o(random, c, DType::f32);
+    backend->conv_forward(c.slides, o.x, o.w, o.bias, o.y, {});
+    const Array first = whole(o.y, c.y_extents);
+    const Tensor copy = extract(o.x, c.x, MemoryClass::workspace, {}), y = o.y.like(c.y);
+    backend->conv_forward(c.slides, copy, o.w, o.bias, y, {});
+    EXPECT_EQ(distance(y, first), 0);
+  }
 }
 
 }  // namespace

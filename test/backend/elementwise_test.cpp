@@ -1,4 +1,5 @@
 #include "partita/base/error.hpp"
+#include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
@@ -9,21 +10,23 @@ namespace {
 using naive::Generator;
 
 TEST(Relu, ClampsAndMasks) {
-  const auto backend = make_reference_backend();
-  Generator random(1);
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    for (const Index width : {0, 1, 13}) {
-      Box box(Shape{{'N', 2}, {'C', 3}, {'W', width}});
-      const Tensor x = random.tensor(dtype, "NCW", box), dy = random.tensor(dtype, "NCW", box);
-      const Tensor y = x.like(box), dx = x.like(box);
-      if (width > 0) x.set(0, 0);
-      backend->activation_forward({}, x, y, {});
-      backend->activation_backward({}, y, dy, dx, {});
-      for (Index i = 0; i < x.volume(); ++i) {
-        EXPECT_EQ(y.get(i), std::max(x.get(i), 0.0));
-        EXPECT_EQ(dx.get(i), x.get(i) > 0 ? dy.get(i) : 0.0);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(1);
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const Index width : {0, 1, 13}) {
+        Box box(Shape{{'N', 2}, {'C', 3}, {'W', width}});
+        const Tensor x = random.tensor(dtype, "NCW", box), dy = random.tensor(dtype, "NCW", box);
+        const Tensor y = x.like(box), dx = x.like(box);
+        if (width > 0) x.set(0, 0);
+        backend->activation_forward({}, x, y, {});
+        backend->activation_backward({}, y, dy, dx, {});
+        for (Index i = 0; i < x.volume(); ++i) {
+          EXPECT_EQ(y.get(i), std::max(x.get(i), 0.0));
+          EXPECT_EQ(dx.get(i), x.get(i) > 0 ? dy.get(i) : 0.0);
+        }
       }
-    }
+  }
 }
 
 TEST(Activation, KeepsWhatIsNotANumber) {
@@ -47,14 +50,18 @@ TEST(Activation, KeepsWhatIsNotANumber) {
 }
 
 TEST(Difference, KeepsWhatIsNotANumber) {
-  const auto backend = make_reference_backend();
-  const Box box(Shape{{'N', 1}, {'C', 1}});
-  const Tensor x(DType::f32, "NC", box), target = x.like(box), dx = x.like(box);
-  x.set(0, std::numeric_limits<double>::quiet_NaN());
-  for (const bool absolute : {false, true}) {
-    EXPECT_TRUE(std::isnan(backend->difference_forward(absolute, x, target, {})));
-    backend->difference_backward(absolute, x, target, 1, dx, {});
-    EXPECT_TRUE(std::isnan(dx.get(0)));
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Box box(Shape{{'N', 1}, {'C', 1}});
+    const Tensor x(DType::f32, "NC", box), target = x.like(box), dx = x.like(box);
+    x.set(0, std::numeric_limits<double>::quiet_NaN());
+    for (const bool absolute : {false, true}) {
+      const Tensor result(DType::f64, "F", Box(Shape{{'F', 2}}));
+      backend->difference_forward(absolute, x, target, 1, result, {});
+      EXPECT_TRUE(std::isnan(result.get(0)));
+      backend->difference_backward(absolute, x, target, 1, dx, {});
+      EXPECT_TRUE(std::isnan(dx.get(0)));
+    }
   }
 }
 
@@ -73,84 +80,138 @@ TEST(Activation, HasTheKnownValues) {
     Activation f;
     std::array<double, 5> y;
   };
-  const auto backend = make_reference_backend();
-  for (const auto& [f, want] :
-       {Known{{Kind::leaky_relu, 0.2}, {-0.4, -0.1, 0, 0.5, 2}},
-        Known{{Kind::elu, 1.5}, {-1.2969970751450809, -0.59020401043104987, 0, 0.5, 2}},
-        Known{{Kind::sigmoid},
-              {0.11920292202211755, 0.37754066879814541, 0.5, 0.62245933120185459, 0.88079707797788243}},
-        Known{{Kind::tanh}, {-0.9640275800758169, -0.46211715726000973, 0, 0.46211715726000973, 0.9640275800758169}},
-        Known{{Kind::gelu}, {-0.045500263896358417, -0.15426876936299344, 0, 0.34573123063700656, 1.9544997361036416}},
-        Known{{Kind::silu}, {-0.2384058440442351, -0.1887703343990727, 0, 0.3112296656009273, 1.7615941559557649}}}) {
-    const Tensor x(DType::f64, "NC", rows_box(1, 5)), y = x.like(x.box());
-    for (Index i = 0; i < 5; ++i) x.set(i, std::array{-2.0, -0.5, 0.0, 0.5, 2.0}[static_cast<std::size_t>(i)]);
-    backend->activation_forward(f, x, y, {});
-    for (Index i = 0; i < 5; ++i) EXPECT_NEAR(y.get(i), want[static_cast<std::size_t>(i)], 1e-15) << name(f.kind);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    for (const auto& [f, want] :
+         {Known{{Kind::leaky_relu, 0.2}, {-0.4, -0.1, 0, 0.5, 2}},
+          Known{{Kind::elu, 1.5}, {-1.2969970751450809, -0.59020401043104987, 0, 0.5, 2}},
+          Known{{Kind::sigmoid},
+                {0.11920292202211755, 0.37754066879814541, 0.5, 0.62245933120185459, 0.88079707797788243}},
+          Known{{Kind::tanh}, {-0.9640275800758169, -0.46211715726000973, 0, 0.46211715726000973, 0.9640275800758169}},
+          Known{{Kind::gelu},
+                {-0.045500263896358417, -0.15426876936299344, 0, 0.34573123063700656, 1.9544997361036416}},
+          Known{{Kind::silu}, {-0.2384058440442351, -0.1887703343990727, 0, 0.3112296656009273, 1.7615941559557649}}}) {
+      const Tensor x(DType::f64, "NC", rows_box(1, 5)), y = x.like(x.box());
+      for (Index i = 0; i < 5; ++i) x.set(i, std::array{-2.0, -0.5, 0.0, 0.5, 2.0}[static_cast<std::size_t>(i)]);
+      backend->activation_forward(f, x, y, {});
+      for (Index i = 0; i < 5; ++i) EXPECT_NEAR(y.get(i), want[static_cast<std::size_t>(i)], 1e-15) << name(f.kind);
+    }
   }
 }
 
 TEST(Activation, GradientIsTheDerivative) {
-  const auto backend = make_reference_backend();
-  Generator random(7);
-  for (int kind = 0; kind <= static_cast<int>(Activation::Kind::silu); ++kind) {
-    const Activation f{static_cast<Activation::Kind>(kind), 0.3};
-    const Tensor x = random.tensor(DType::f64, "NC", rows_box(3, 7)), dy = random.tensor(DType::f64, "NC", x.box());
-    const Tensor y = x.like(x.box()), dx = x.like(x.box()), above = x.like(x.box()), below = x.like(x.box());
-    backend->activation_forward(f, x, y, {});
-    backend->activation_backward(f, f.differentiates_value() ? y : x, dy, dx, {});
-    constexpr double h = 1e-6;
-    for (const double sign : {1.0, -1.0}) {
-      const Tensor moved = x.like(x.box());
-      for (Index i = 0; i < x.volume(); ++i) moved.set(i, x.get(i) + sign * h);
-      backend->activation_forward(f, moved, sign > 0 ? above : below, {});
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(7);
+    for (int kind = 0; kind <= static_cast<int>(Activation::Kind::silu); ++kind) {
+      const Activation f{static_cast<Activation::Kind>(kind), 0.3};
+      const Tensor x = random.tensor(DType::f64, "NC", rows_box(3, 7)), dy = random.tensor(DType::f64, "NC", x.box());
+      const Tensor y = x.like(x.box()), dx = x.like(x.box()), above = x.like(x.box()), below = x.like(x.box());
+      backend->activation_forward(f, x, y, {});
+      backend->activation_backward(f, f.differentiates_value() ? y : x, dy, dx, {});
+      constexpr double h = 1e-6;
+      for (const double sign : {1.0, -1.0}) {
+        const Tensor moved = x.like(x.box());
+        for (Index i = 0; i < x.volume(); ++i) moved.set(i, x.get(i) + sign * h);
+        backend->activation_forward(f, moved, sign > 0 ? above : below, {});
+      }
+      for (Index i = 0; i < x.volume(); ++i)
+        EXPECT_NEAR(dx.get(i), (above.get(i) - below.get(i)) / (2 * h) * dy.get(i), 1e-8) << name(f.kind);
     }
-    for (Index i = 0; i < x.volume(); ++i)
-      EXPECT_NEAR(dx.get(i), (above.get(i) - below.get(i)) / (2 * h) * dy.get(i), 1e-8) << name(f.kind);
   }
 }
 
 TEST(CrossEntropy, IsItsDefinition) {
-  const auto backend = make_reference_backend();
-  Generator random(2);
-  for (const Index rows : {0, 1, 7})
-    for (const Index channels : {1, 2, 10}) {
-      const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
-      std::vector<std::int32_t> labels;
-      for (Index n = 0; n < rows; ++n) labels.push_back(static_cast<std::int32_t>(random.draw(0, channels - 1)));
-      double want = 2, hits = 3, loss = 2, correct = 3;  // nonzero, as the kernel must add to loss and correct
-      backend->cross_entropy_forward(x, labels, loss, correct, {});
-      backend->cross_entropy_backward(x, labels, 0.25, dx, {});
-      for (Index n = 0; n < rows; ++n) {
-        const Index label = labels[static_cast<std::size_t>(n)];
-        double sum = 0;
-        bool largest = true;
-        for (Index c = 0; c < channels; ++c) {
-          sum += std::exp(x.at({n + 5, c}));
-          largest = largest && x.at({n + 5, c}) <= x.at({n + 5, label});
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(2);
+    for (const Index rows : {0, 1, 7})
+      for (const Index channels : {1, 2, 10}) {
+        const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
+        const Tensor labels(DType::i32, "N", Box(Shape{{'N', rows}})), result(DType::f64, "F", Box(Shape{{'F', 2}}));
+        for (Index n = 0; n < rows; ++n) labels.set(n, static_cast<double>(random.draw(0, channels - 1)));
+        double want = 0, hits = 3;
+        result.set(0, 2);  // not zero, as the kernel must add
+        result.set(1, 3);
+        backend->cross_entropy_forward(x, labels, 4, result, {});
+        backend->cross_entropy_backward(x, labels, 0.25, dx, {});
+        for (Index n = 0; n < rows; ++n) {
+          const auto label = static_cast<Index>(labels.get(n));
+          double sum = 0;
+          bool largest = true;
+          for (Index c = 0; c < channels; ++c) {
+            sum += std::exp(x.at({n + 5, c}));
+            largest = largest && x.at({n + 5, c}) <= x.at({n + 5, label});
+          }
+          want += std::log(sum) - x.at({n + 5, label});
+          hits += largest ? 1 : 0;
+          for (Index c = 0; c < channels; ++c)
+            EXPECT_NEAR(dx.at({n + 5, c}), 0.25 * (std::exp(x.at({n + 5, c})) / sum - (c == label ? 1 : 0)), 1e-14);
         }
-        want += std::log(sum) - x.at({n + 5, label});
-        hits += largest ? 1 : 0;
-        for (Index c = 0; c < channels; ++c)
-          EXPECT_NEAR(dx.at({n + 5, c}), 0.25 * (std::exp(x.at({n + 5, c})) / sum - (c == label ? 1 : 0)), 1e-14);
+        EXPECT_NEAR(result.get(0), 2 + want / 4, 1e-12);
+        EXPECT_EQ(result.get(1), hits);
       }
-      EXPECT_NEAR(loss, want, 1e-12);
-      EXPECT_EQ(correct, hits);
-    }
+  }
 }
 
 TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {
-  const auto backend = make_reference_backend();
-  const Tensor x(DType::f32, "NC", rows_box(2, 3)), dx = x.like(x.box());
-  const std::array<double, 6> values{1e4, 1e4, -1e4, -2e4, -2e4, -2e4};
-  for (Index i = 0; i < 6; ++i) x.set(i, values[static_cast<std::size_t>(i)]);
-  double loss = 0, correct = 0;
-  backend->cross_entropy_forward(x, std::vector<std::int32_t>{0, 1}, loss, correct, {});
-  EXPECT_NEAR(loss, std::log(2.0) + std::log(3.0), 1e-12);
-  EXPECT_EQ(correct, 1);
-  backend->cross_entropy_backward(x, std::vector<std::int32_t>{0, 1}, 1, dx, {});
-  EXPECT_NEAR(dx.get(0), -0.5, 1e-6);
-  EXPECT_NEAR(dx.get(1), 0.5, 1e-6);
-  EXPECT_EQ(dx.get(2), 0);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Tensor x(DType::f32, "NC", rows_box(2, 3)), dx = x.like(x.box());
+    const std::array<double, 6> values{1e4, 1e4, -1e4, -2e4, -2e4, -2e4};
+    for (Index i = 0; i < 6; ++i) x.set(i, values[static_cast<std::size_t>(i)]);
+    const Tensor labels(DType::i32, "N", Box(Shape{{'N', 2}})), result(DType::f64, "F", Box(Shape{{'F', 2}}));
+    labels.set(1, 1);
+    backend->cross_entropy_forward(x, labels, 1, result, {});
+    EXPECT_NEAR(result.get(0), std::log(2.0) + std::log(3.0), 1e-12);
+    EXPECT_EQ(result.get(1), 1);
+    backend->cross_entropy_backward(x, labels, 1, dx, {});
+    EXPECT_NEAR(dx.get(0), -0.5, 1e-6);
+    EXPECT_NEAR(dx.get(1), 0.5, 1e-6);
+    EXPECT_EQ(dx.get(2), 0);
+  }
+}
+
+TEST(Axpby, IsItsDefinitionInEveryType) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(11);
+    const Box box(Shape{{'F', 5}});
+    for (const DType from : {DType::f64, DType::f32, DType::bf16})
+      for (const DType to : {DType::f64, DType::f32, DType::f16}) {
+        const Tensor x = random.tensor(from, "F", box), y = random.tensor(to, "F", box), expected = y.like(box);
+        for (Index i = 0; i < 5; ++i) expected.set(i, 3 * x.get(i) - 0.5 * y.get(i));
+        backend->axpby(3, x, -0.5, y, {});
+        for (Index i = 0; i < 5; ++i) EXPECT_EQ(y.get(i), expected.get(i));
+        y.set(0, std::numeric_limits<double>::quiet_NaN());
+        for (Index i = 0; i < 5; ++i) expected.set(i, 0.25 * x.get(i));
+        backend->axpby(0.25, x, 0, y, {});  // overwrites, also what is not a number
+        for (Index i = 0; i < 5; ++i) EXPECT_EQ(y.get(i), expected.get(i));
+      }
+  }
+}
+
+TEST(NotFinite, MarksEveryTypeAndPlace) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Tensor mark(DType::f64, "F", Box(Shape{{'F', 1}}));
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const Index place : {0, 17, 32})
+        for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+                                 std::numeric_limits<double>::quiet_NaN()}) {
+          const Tensor x(dtype, "F", Box(Shape{{'F', 33}}));
+          for (Index i = 0; i < 33; ++i) x.set(i, i % 2 == 0 ? 6e4 : -6e-5);
+          mark.set(0, 0);
+          backend->mark_not_finite(x, mark, {});
+          EXPECT_EQ(mark.get(0), 0);
+          x.set(place, bad);
+          backend->mark_not_finite(x, mark, {});
+          EXPECT_EQ(mark.get(0), 1) << name(dtype) << " at " << place;
+          x.set(place, 0);
+          backend->mark_not_finite(x, mark, {});
+          EXPECT_EQ(mark.get(0), 1);  // it stays
+        }
+  }
 }
 
 /// A padded row-major matrix, stored in a tensor without channels. The distance between rows is `leading` elements.
@@ -187,13 +248,15 @@ void check_gemm(Generator& random, Backend& backend, DType dtype, double toleran
 }
 
 TEST(Gemm, IsTheNaiveLoops) {
-  const auto backend = make_reference_backend();
-  Generator random(3);
-  for (int i = 0; i < 200; ++i) {
-    check_gemm(random, *backend, DType::f64, 1e-13);
-    check_gemm(random, *backend, DType::f32, 1e-5);
-    check_gemm(random, *backend, DType::bf16, 0.1);
-    check_gemm(random, *backend, DType::f16, 0.02);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(3);
+    for (int i = 0; i < 200; ++i) {
+      check_gemm(random, *backend, DType::f64, 1e-13);
+      check_gemm(random, *backend, DType::f32, 1e-5);
+      check_gemm(random, *backend, DType::bf16, 0.1);
+      check_gemm(random, *backend, DType::f16, 0.02);
+    }
   }
 }
 

@@ -1,3 +1,4 @@
+#include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
@@ -25,10 +26,29 @@ std::vector<Box> boxes() {
 
 constexpr std::array<std::string_view, 6> names{"", "", "NC", "NCW", "NCHW", "NCDHW"};
 
-std::vector<double> reals(Generator& random, Index count) {
-  std::vector<double> values;
-  for (Index i = 0; i < count; ++i) values.push_back(random.real());
-  return values;
+/// The parts of a tensor: all of it, or its samples.
+std::vector<Index> parts_of(const Box& box) { return {1, box.extent(0)}; }
+
+/// The numbers of channels or groups that statistics may have.
+std::vector<Index> groups_of(Index channels) {
+  std::vector<Index> all{channels};
+  if (channels > 1) all.push_back(1);
+  if (channels % 2 == 0 && channels > 2) all.push_back(channels / 2);
+  return all;
+}
+
+/// Drawn numbers of each part and channel (or group), the third of which is positive.
+Tensor drawn_numbers(Generator& random, const Tensor& x, Index numbers, Index parts, Index channels) {
+  const Tensor drawn = norm_numbers(x, numbers, parts, channels, MemoryClass::workspace);
+  for (Index i = 0; i < drawn.volume(); ++i)
+    drawn.set(i, i < 2 * parts * channels ? random.real() : 0.5 + std::abs(random.real()));
+  return drawn;
+}
+
+/// The number s of the part and group to which the channel at `at` belongs.
+double number(const Tensor& numbers, Index s, const naive::At& at, const Box& box) {
+  const Index parts = numbers.extent('N'), groups = numbers.extent('C');
+  return numbers.at({s, parts == 1 ? 0 : at[0] - box[0].lo, (at[1] - box[1].lo) / (box.extent(1) / groups)});
 }
 
 double tolerance(DType dtype) {
@@ -38,122 +58,174 @@ double tolerance(DType dtype) {
 class Norm : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Norm, testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16));
 
-TEST_P(Norm, SumsAreThoseOfEachChannel) {
-  const auto backend = make_reference_backend();
-  Generator random(1);
-  for (const Box& box : boxes()) {
-    SCOPED_TRACE(box.print());
-    const Index channels = box.extent(1);
-    const auto count = static_cast<std::size_t>(channels);
-    const auto dims = names[static_cast<std::size_t>(box.dims())];
-    const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
-    const auto mean = reals(random, channels), by = reals(random, channels);
-    std::vector<double> sum(count), square(count), of_dy(count), of_both(count), bias(count);
-    const Tensor db = random.tensor(GetParam(), "F", Box(Shape{{'F', channels}}));
-    for (std::size_t c = 0; c < count; ++c) bias[c] = db.get(static_cast<Index>(c));
-    naive::for_elements(x, [&](const naive::At& at, Index i) {
-      const auto c = static_cast<std::size_t>(at[1] - box[1].lo);
-      sum[c] += x.get(i);
-      square[c] += x.get(i) * x.get(i);
-      of_dy[c] += dy.get(i);
-      of_both[c] += dy.get(i) * (x.get(i) - mean[c]) * by[c];
-    });
-    std::vector<double> first(count, 9), second(count, 9), third(count, 9), fourth(count, 9);
-    backend->channel_sums(x, {first, second}, {});
-    backend->channel_gradient_sums(x, dy, mean, by, {third, fourth}, {});
-    backend->bias_backward(dy, db, Write::add, {});
-    for (std::size_t c = 0; c < count; ++c) {
-      EXPECT_NEAR(first[c], sum[c], 1e-12);
-      EXPECT_NEAR(second[c], square[c], 1e-12);
-      EXPECT_NEAR(third[c], of_dy[c], 1e-12);
-      EXPECT_NEAR(fourth[c], of_both[c], 1e-12);
-      const double total = bias[c] + of_dy[c];
-      EXPECT_NEAR(db.get(static_cast<Index>(c)), total, tolerance(GetParam()) * (1 + std::abs(total)));
-    }
-    backend->bias_backward(dy, db, Write::over, {});
-    for (std::size_t c = 0; c < count; ++c)
-      EXPECT_NEAR(db.get(static_cast<Index>(c)), of_dy[c], tolerance(GetParam()) * (1 + std::abs(of_dy[c])));
+TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(1);
+    for (const Box& box : boxes())
+      for (const Index parts : parts_of(box)) {
+        SCOPED_TRACE(fmt::format("{} in {} parts", box.print(), parts));
+        const Index channels = box.extent(1);
+        const auto dims = names[static_cast<std::size_t>(box.dims())];
+        const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
+        for (const Index groups : groups_of(channels)) {
+          const Tensor statistics = drawn_numbers(random, x, 3, parts, groups);
+          const Tensor sums = norm_numbers(x, 2, parts, channels, MemoryClass::workspace),
+                       gradient = sums.like(sums.box());
+          const Tensor sum = sums.like(sums.box()), of_dy = sums.like(sums.box());
+          const auto add = [&](const Tensor& to, Index s, const naive::At& at, double value) {
+            const Index i = to.offset({s, parts == 1 ? 0 : at[0] - box[0].lo, at[1] - box[1].lo});
+            to.set(i, to.get(i) + value);
+          };
+          naive::for_elements(x, [&](const naive::At& at, Index i) {
+            const double xhat = (x.get(i) - number(statistics, 0, at, box)) * number(statistics, 2, at, box);
+            add(sum, 0, at, x.get(i));
+            add(sum, 1, at, x.get(i) * x.get(i));
+            add(of_dy, 0, at, dy.get(i));
+            add(of_dy, 1, at, dy.get(i) * xhat);
+          });
+          backend->channel_sums(x, sums, {});
+          backend->channel_gradient_sums(x, dy, statistics, gradient, {});
+          for (Index i = 0; i < sums.volume(); ++i) {
+            EXPECT_NEAR(sums.get(i), sum.get(i), 1e-12);
+            EXPECT_NEAR(gradient.get(i), of_dy.get(i), 1e-12);
+          }
+        }
+      }
   }
 }
 
-TEST_P(Norm, AffineMapsAreThoseOfEachChannel) {
-  const auto backend = make_reference_backend();
-  Generator random(2);
-  for (const Box& box : boxes()) {
-    SCOPED_TRACE(box.print());
-    const auto dims = names[static_cast<std::size_t>(box.dims())];
-    const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
-    const auto a = reals(random, box.extent(1)), b = reals(random, box.extent(1)), c = reals(random, box.extent(1));
-    const Tensor y = x.like(box), dx = x.like(box);
-    backend->channel_affine(x, a, b, y, {});
-    backend->channel_affine_backward(x, dy, a, b, c, dx, {});
-    naive::for_elements(x, [&](const naive::At& at, Index i) {
-      const auto k = static_cast<std::size_t>(at[1] - box[1].lo);
-      EXPECT_NEAR(y.get(i), a[k] * x.get(i) + b[k], tolerance(GetParam()));
-      EXPECT_NEAR(dx.get(i), a[k] * dy.get(i) + b[k] * x.get(i) + c[k], tolerance(GetParam()));
-    });
+TEST_P(Norm, GradientsOfBiasesAreSumsOfEachChannel) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(5);
+    for (const Box& box : boxes()) {
+      SCOPED_TRACE(box.print());
+      const Tensor dy = random.tensor(GetParam(), names[static_cast<std::size_t>(box.dims())], box);
+      const Tensor db = random.tensor(GetParam(), "F", Box(Shape{{'F', box.extent(1)}}));
+      std::vector<double> sums(static_cast<std::size_t>(box.extent(1))), bias(sums);
+      for (std::size_t c = 0; c < bias.size(); ++c) bias[c] = db.get(static_cast<Index>(c));
+      naive::for_elements(
+          dy, [&](const naive::At& at, Index i) { sums[static_cast<std::size_t>(at[1] - box[1].lo)] += dy.get(i); });
+      backend->bias_backward(dy, db, Write::add, {});
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        const double total = bias[c] + sums[c];
+        EXPECT_NEAR(db.get(static_cast<Index>(c)), total, tolerance(GetParam()) * (1 + std::abs(total)));
+      }
+      backend->bias_backward(dy, db, Write::over, {});
+      for (std::size_t c = 0; c < sums.size(); ++c)
+        EXPECT_NEAR(db.get(static_cast<Index>(c)), sums[c], tolerance(GetParam()) * (1 + std::abs(sums[c])));
+    }
+  }
+}
+
+TEST_P(Norm, ForwardAndBackwardAreTheirFormulas) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(2);
+    for (const Box& box : boxes())
+      for (const Index parts : parts_of(box))
+        for (const Index groups : groups_of(box.extent(1)))
+          for (const bool scaled : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} in {} parts and {} groups", box.print(), parts, groups));
+            const auto dims = names[static_cast<std::size_t>(box.dims())];
+            const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
+            const Box channels(Shape{{'C', box.extent(1)}});
+            const Tensor scale = random.tensor(GetParam(), "C", channels),
+                         shift = random.tensor(GetParam(), "C", channels);
+            const Tensor statistics = drawn_numbers(random, x, 3, parts, groups),
+                         sums = drawn_numbers(random, x, 2, parts, groups), y = x.like(box), dx = x.like(box);
+            constexpr Index count = 7;
+            backend->norm_forward(x, statistics, scale, shift, y, {});
+            backend->norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, {});
+            naive::for_elements(x, [&](const naive::At& at, Index i) {
+              const double g = scale.get(at[1] - box[1].lo), r = number(statistics, 2, at, box);
+              const double xhat = (x.get(i) - number(statistics, 0, at, box)) * r;
+              const double rest = (number(sums, 0, at, box) + xhat * number(sums, 1, at, box)) / count;
+              EXPECT_NEAR(y.get(i), g * xhat + shift.get(at[1] - box[1].lo), 4 * tolerance(GetParam()));
+              EXPECT_NEAR(dx.get(i), r * (g * dy.get(i) - (scaled ? 1 : g) * rest), 4 * tolerance(GetParam()));
+            });
+          }
+  }
+}
+
+TEST(NormNumbers, GroupsAndPartsAddUp) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(4);
+    for (const Index parts : {0, 1, 3})
+      for (const Index channels : {0, 1, 6}) {
+        const Tensor x(DType::f64, "NC", Box(Shape{{'N', parts}, {'C', channels}}));
+        const Tensor sums = drawn_numbers(random, x, 2, parts, channels);
+        const Tensor scale = random.tensor(DType::f32, "C", Box(Shape{{'C', channels}})),
+                     total = scale.like(DType::f64);
+        for (const Index groups : {channels, channels / 3}) {
+          for (const bool scales : {false, true}) {
+            const Tensor grouped = norm_numbers(x, 2, parts, groups, MemoryClass::workspace);
+            backend->group_channels(sums, scales ? scale : Tensor(), grouped, {});
+            const Index size = groups == 0 ? 1 : channels / groups;
+            for (Index i = 0; i < grouped.volume(); ++i) {
+              double sum = 0;
+              for (Index k = 0; k < size; ++k)
+                sum += sums.get(i * size + k) * (scales ? scale.get(i % groups * size + k) : 1);
+              EXPECT_NEAR(grouped.get(i), sum, 1e-14);
+            }
+          }
+        }
+        for (Index c = 0; c < channels; ++c) total.set(c, 5);
+        backend->add_parts(sums, 1, total, {});
+        for (Index c = 0; c < channels; ++c) {
+          double sum = 5;
+          for (Index n = 0; n < parts; ++n) sum += sums.at({1, n, c});
+          EXPECT_NEAR(total.get(c), sum, 1e-14);
+        }
+      }
   }
 }
 
 /// Batch normalization built from the backend's kernels, as a layer does it on one rank, with the loss <y, dy>.
 struct BatchNorm {
   Backend& backend;
-  std::vector<double> gamma, beta;
-  double epsilon = 1e-3;
-  std::vector<double> mean, by;
+  Tensor scale, shift, statistics;
 
   double loss(const Tensor& x, const Tensor& dy) {
-    const auto count = gamma.size();
-    const double rows = static_cast<double>(x.volume()) / static_cast<double>(count);
-    std::vector<double> first(count), second(count), scale(count), shift(count);
-    backend.channel_sums(x, {first, second}, {});
-    mean.resize(count);
-    by.resize(count);
-    for (std::size_t c = 0; c < count; ++c) {
-      mean[c] = first[c] / rows;
-      by[c] = 1 / std::sqrt(second[c] / rows - mean[c] * mean[c] + epsilon);
-      scale[c] = gamma[c] * by[c];
-      shift[c] = beta[c] - mean[c] * scale[c];
-    }
-    const Tensor y = x.like(x.box());
-    backend.channel_affine(x, scale, shift, y, {});
+    const Index channels = x.extent('C');
+    const Tensor sums = norm_numbers(x, 2, 1, channels, MemoryClass::workspace), y = x.like(x.box());
+    statistics = norm_numbers(x, 3, 1, channels, MemoryClass::workspace);
+    backend.channel_sums(x, sums, {});
+    backend.norm_statistics(sums, x.volume() / channels, 1e-3, statistics, {});
+    backend.norm_forward(x, statistics, scale, shift, y, {});
     return dot(y, dy);
   }
 
-  Tensor gradient(const Tensor& x, const Tensor& dy) {
-    const auto count = gamma.size();
-    const double rows = static_cast<double>(x.volume()) / static_cast<double>(count);
-    std::vector<double> first(count), second(count), a(count), b(count), c(count);
-    backend.channel_gradient_sums(x, dy, mean, by, {first, second}, {});
-    for (std::size_t i = 0; i < count; ++i) {
-      a[i] = gamma[i] * by[i];
-      b[i] = -a[i] * by[i] * second[i] / rows;
-      c[i] = -a[i] * first[i] / rows - b[i] * mean[i];
-    }
-    const Tensor dx = x.like(x.box());
-    backend.channel_affine_backward(x, dy, a, b, c, dx, {});
+  Tensor gradient(const Tensor& x, const Tensor& dy) const {
+    const Tensor sums = norm_numbers(x, 2, 1, x.extent('C'), MemoryClass::workspace), dx = x.like(x.box());
+    backend.channel_gradient_sums(x, dy, statistics, sums, {});
+    backend.norm_backward(x, dy, statistics, sums, false, scale, x.volume() / x.extent('C'), dx, {});
     return dx;
   }
 };
 
-// The five kernels suffice for batch normalization: its gradient equals the difference quotient of its loss.
+// The kernels suffice for batch normalization: its gradient equals the difference quotient of its loss.
 TEST(BatchNormalization, GradientIsTheDifferenceQuotient) {
-  const auto backend = make_reference_backend();
-  Generator random(3);
-  const Box box(Shape{{'N', 3}, {'C', 2}, {'H', 3}, {'W', 2}});
-  const Tensor x = random.tensor(DType::f64, "NCHW", box), dy = random.tensor(DType::f64, "NCHW", box);
-  BatchNorm norm{*backend, {0.7, -1.3}, {0.1, 0.2}, 1e-3, {}, {}};
-  norm.loss(x, dy);
-  const Tensor dx = norm.gradient(x, dy);
-  const double h = 1e-5;
-  for (Index i = 0; i < x.volume(); ++i) {
-    const double value = x.get(i);
-    x.set(i, value + h);
-    const double above = norm.loss(x, dy);
-    x.set(i, value - h);
-    const double below = norm.loss(x, dy);
-    x.set(i, value);
-    EXPECT_NEAR(dx.get(i), (above - below) / (2 * h), 1e-7);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(3);
+    const Box box(Shape{{'N', 3}, {'C', 2}, {'H', 3}, {'W', 2}}), channels(Shape{{'C', 2}});
+    const Tensor x = random.tensor(DType::f64, "NCHW", box), dy = random.tensor(DType::f64, "NCHW", box);
+    BatchNorm norm{*backend, random.tensor(DType::f64, "C", channels), random.tensor(DType::f64, "C", channels), {}};
+    norm.loss(x, dy);
+    const Tensor dx = norm.gradient(x, dy);
+    const double h = 1e-5;
+    for (Index i = 0; i < x.volume(); ++i) {
+      const double value = x.get(i);
+      x.set(i, value + h);
+      const double above = norm.loss(x, dy);
+      x.set(i, value - h);
+      const double below = norm.loss(x, dy);
+      x.set(i, value);
+      EXPECT_NEAR(dx.get(i), (above - below) / (2 * h), 1e-7);
+    }
   }
 }
 

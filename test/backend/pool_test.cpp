@@ -1,3 +1,4 @@
+#include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
 #include <gtest/gtest.h>
@@ -37,61 +38,69 @@ INSTANTIATE_TEST_SUITE_P(Spatial, Pool, testing::Values(1, 2, 3));
 
 TEST_P(Pool, IsTheNaiveLoops) {
   Generator random(static_cast<unsigned>(10 + GetParam()));
-  const auto backend = make_reference_backend();
-  const auto names = naive::x_names[static_cast<std::size_t>(GetParam())];
-  for (int i = 0; i < 200; ++i) {
-    const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
-    SCOPED_TRACE(c.conv.text);
-    const Tensor global = random.tensor(DType::f64, names, [&] {
-      Box box = c.x;
-      for (int d = 2; d < box.dims(); ++d) box[d] = {0, c.conv.x_extents[static_cast<std::size_t>(5 - box.dims() + d)]};
-      return box;
-    }());
-    for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // gives equal maxima
-    const Tensor x = extract(global, c.x, MemoryClass::workspace, {});
-    const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked(DType::i32, names, c.conv.y);
-    Array want(c.conv.y_extents), position(c.conv.y_extents);
-    naive::pool(c.pooling, c.conv.windows, whole(global, c.conv.x_extents), want, position);
-    backend->pool_forward(c.pooling, x, y, picked, {});
-    naive::for_elements(y, [&](const naive::At& at, Index e) {
-      EXPECT_TRUE(y.get(e) == want.get(at) || std::abs(y.get(e) - want.get(at)) < 1e-13);
-      if (c.pooling.kind == PoolKind::max) {
-        EXPECT_EQ(picked.get(e), position.get(at));
-      }
-    });
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const auto names = naive::x_names[static_cast<std::size_t>(GetParam())];
+    for (int i = 0; i < 200; ++i) {
+      const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
+      SCOPED_TRACE(c.conv.text);
+      const Tensor global = random.tensor(DType::f64, names, [&] {
+        Box box = c.x;
+        for (int d = 2; d < box.dims(); ++d)
+          box[d] = {0, c.conv.x_extents[static_cast<std::size_t>(5 - box.dims() + d)]};
+        return box;
+      }());
+      for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // gives equal maxima
+      const Tensor x = extract(global, c.x, MemoryClass::workspace, {});
+      const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked(DType::i32, names, c.conv.y);
+      Array want(c.conv.y_extents), position(c.conv.y_extents);
+      naive::pool(c.pooling, c.conv.windows, whole(global, c.conv.x_extents), want, position);
+      backend->pool_forward(c.pooling, x, y, picked, {});
+      naive::for_elements(y, [&](const naive::At& at, Index e) {
+        EXPECT_TRUE(y.get(e) == want.get(at) || std::abs(y.get(e) - want.get(at)) < 1e-13);
+        if (c.pooling.kind == PoolKind::max) {
+          EXPECT_EQ(picked.get(e), position.get(at));
+        }
+      });
+    }
   }
 }
 
 // For fixed picked inputs pooling is linear: <pool(x), dy> = <x, pool'(dy)>. The old content of dx is added to.
 TEST_P(Pool, GradientIsTheAdjoint) {
   Generator random(static_cast<unsigned>(20 + GetParam()));
-  const auto backend = make_reference_backend();
-  const auto names = naive::x_names[static_cast<std::size_t>(GetParam())];
-  for (int i = 0; i < 100; ++i) {
-    const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
-    SCOPED_TRACE(c.conv.text);
-    const Tensor x = random.tensor(DType::f64, names, c.x), dy = random.tensor(DType::f64, names, c.conv.y);
-    const Tensor y = dy.like(c.conv.y), picked(DType::i32, names, c.conv.y), dx = random.tensor(DType::f64, names, c.x);
-    const double before = dot(x, dx);
-    backend->pool_forward(c.pooling, x, y, picked, {});
-    for (Index e = 0; e < y.volume(); ++e)
-      if (std::isinf(y.get(e))) y.set(e, 0);  // windows that cover only padding pass no gradient
-    backend->pool_backward(c.pooling, dy, picked, dx, {});
-    EXPECT_NEAR(dot(y, dy), dot(x, dx) - before, 1e-11);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const auto names = naive::x_names[static_cast<std::size_t>(GetParam())];
+    for (int i = 0; i < 100; ++i) {
+      const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
+      SCOPED_TRACE(c.conv.text);
+      const Tensor x = random.tensor(DType::f64, names, c.x), dy = random.tensor(DType::f64, names, c.conv.y);
+      const Tensor y = dy.like(c.conv.y), picked(DType::i32, names, c.conv.y),
+                   dx = random.tensor(DType::f64, names, c.x);
+      const double before = dot(x, dx);
+      backend->pool_forward(c.pooling, x, y, picked, {});
+      for (Index e = 0; e < y.volume(); ++e)
+        if (std::isinf(y.get(e))) y.set(e, 0);  // windows that cover only padding pass no gradient
+      backend->pool_backward(c.pooling, dy, picked, dx, {});
+      EXPECT_NEAR(dot(y, dy), dot(x, dx) - before, 1e-11);
+    }
   }
 }
 
 TEST(PoolCases, ShortTypesRoundOverlappingGradientsOnce) {
-  const auto backend = make_reference_backend();
-  const std::vector<Window> slides{{.kernel = 3, .pad_lo = 1, .pad_hi = 1}};
-  const Pooling pooling{PoolKind::average, slides, true};
-  const Box box(Shape{{'N', 1}, {'C', 2}, {'W', 5}});
-  const Tensor dy(DType::bf16, "NCW", box), dx(DType::bf16, "NCW", box);
-  for (Index i = 0; i < dy.volume(); ++i) dy.set(i, 1 + static_cast<double>(i) / 64);
-  for (Index i = 0; i < dx.volume(); ++i) dx.set(i, 2);
-  backend->pool_backward(pooling, dy, {}, dx, {});
-  // dx[w=2, c=0] = 2 + (dy[1] + dy[2] + dy[3]) / 3, where these elements of dy are 2, 4 and 6.
-  EXPECT_EQ(dx.at({0, 0, 2}), 3.0625);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const std::vector<Window> slides{{.kernel = 3, .pad_lo = 1, .pad_hi = 1}};
+    const Pooling pooling{PoolKind::average, slides, true};
+    const Box box(Shape{{'N', 1}, {'C', 2}, {'W', 5}});
+    const Tensor dy(DType::bf16, "NCW", box), dx(DType::bf16, "NCW", box);
+    for (Index i = 0; i < dy.volume(); ++i) dy.set(i, 1 + static_cast<double>(i) / 64);
+    for (Index i = 0; i < dx.volume(); ++i) dx.set(i, 2);
+    backend->pool_backward(pooling, dy, {}, dx, {});
+    // dx[w=2, c=0] = 2 + (dy[1] + dy[2] + dy[3]) / 3, where these elements of dy are 2, 4 and 6.
+    EXPECT_EQ(dx.at({0, 0, 2}), 3.0625);
+  }
 }
 
 /// The backends that compute in f32: the reference, and oneDNN if this build has it.
@@ -121,20 +130,22 @@ TEST(PoolCases, NotANumberIsTheMaximumWhereverItIs) {
 }
 
 TEST(PoolCases, AllPaddingPicksNothing) {
-  const auto backend = make_reference_backend();
-  const std::vector<Window> slides{{.kernel = 2, .stride = 2, .pad_lo = 2}};
-  const Box in(Shape{{'N', 1}, {'C', 1}, {'W', 2}});
-  const Tensor x(DType::f32, "NCW", in), y(DType::f32, "NCW", in), picked(DType::i32, "NCW", in), dx = x.like(in);
-  x.set(0, -3);
-  x.set(1, -2);
-  backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});
-  EXPECT_EQ(y.get(0), -std::numeric_limits<double>::infinity());
-  EXPECT_EQ(picked.get(0), -1);
-  EXPECT_EQ(y.get(1), -2);
-  y.set(0, 5);
-  backend->pool_backward({PoolKind::max, slides}, y, picked, dx, {});
-  EXPECT_EQ(dx.get(0), 0);
-  EXPECT_EQ(dx.get(1), -2);
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const std::vector<Window> slides{{.kernel = 2, .stride = 2, .pad_lo = 2}};
+    const Box in(Shape{{'N', 1}, {'C', 1}, {'W', 2}});
+    const Tensor x(DType::f32, "NCW", in), y(DType::f32, "NCW", in), picked(DType::i32, "NCW", in), dx = x.like(in);
+    x.set(0, -3);
+    x.set(1, -2);
+    backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});
+    EXPECT_EQ(y.get(0), -std::numeric_limits<double>::infinity());
+    EXPECT_EQ(picked.get(0), -1);
+    EXPECT_EQ(y.get(1), -2);
+    y.set(0, 5);
+    backend->pool_backward({PoolKind::max, slides}, y, picked, dx, {});
+    EXPECT_EQ(dx.get(0), 0);
+    EXPECT_EQ(dx.get(1), -2);
+  }
 }
 
 }  // namespace

@@ -98,20 +98,29 @@ class OtherDevice final : public Device {
     host_device().move(moves, stream);
     streams.push_back(stream.native);
   }
-  std::vector<void*> streams;
+  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
+    host_device().copy(from, to, bytes, stream);
+    streams.push_back(stream.native);
+  }
+  void finish(Stream stream) override {
+    host_device().finish(stream);
+    waits.push_back(stream.native);
+  }
+  std::vector<void*> streams, waits;
 };
 
 TEST(Device, TensorsOfAnAllocatorMoveOnItsDeviceAndStream) {
   OtherDevice device;
   int queue = 0;
   const Stream stream{&queue};
-  const auto allocator = std::make_shared<Allocator>(device);
+  const auto allocator = std::make_shared<Allocator>(device, 0, stream);
   const Box box(Shape{{'N', 2}, {'C', 3}, {'H', 4}});
   Box part = box;
   part[2] = {1, 3};
   const Tensor x(DType::f32, "NCH", box, allocator, MemoryClass::workspace, Fill::none);
   EXPECT_EQ(&x.device(), &device);
   x.zero(stream);
+  static_cast<void>(x.like(box));  // zeroed on the allocator's stream
   const Tensor y = extract(x, part, MemoryClass::halos, stream), wide = convert(y, DType::f64, stream);
   EXPECT_EQ(&wide.device(), &device);
   copy_box(y, x, part, stream);
@@ -120,7 +129,11 @@ TEST(Device, TensorsOfAnAllocatorMoveOnItsDeviceAndStream) {
   pack(x, part, flat.data(), stream);
   unpack(flat.data(), part, x, stream);
   unpack_add(flat.data(), part, x, stream);
-  EXPECT_EQ(device.streams, std::vector<void*>(8, &queue));
+  EXPECT_EQ(device.streams, std::vector<void*>(9, &queue));
+  EXPECT_TRUE(device.waits.empty());
+  EXPECT_EQ(read(x, stream), std::vector<double>(24, 0));
+  EXPECT_EQ(device.streams, std::vector<void*>(10, &queue));
+  EXPECT_EQ(device.waits, std::vector<void*>(2, &queue));
   EXPECT_DEATH(x.as<float>(), "the CPU may not access a tensor in the memory of a device");
 }
 

@@ -90,11 +90,11 @@ struct Part {
   }
   AxisSet axes() const { return layout.sharding() & ~layout.sharding('C'); }
 
-  NormStatistics statistics() { return batch_statistics(*backend, along.get(), x, count, epsilon, {}); }
+  Tensor statistics() { return batch_statistics(*backend, along.get(), x, count, epsilon, {}); }
   /// dx of a gradient.
-  Tensor backward(const NormStatistics& of, const Tensor& dy) {
-    const Tensor dx = x.like(box);
-    norm_backward(*backend, of, norm_gradient_sums(*backend, along.get(), of, x, dy, {}), x, dy, scale, dx, {});
+  Tensor backward(const Tensor& of, const Tensor& dy) {
+    const Tensor dx = x.like(box), sums = norm_gradient_sums(*backend, along.get(), of, x, dy, {});
+    backend->norm_backward(x, dy, of, sums, /*scaled=*/false, scale, count, dx, {});
     return dx;
   }
   /// The values of a vector of all channels that this rank has.
@@ -116,6 +116,8 @@ void expect_values(const std::vector<double>& found, const std::vector<double>& 
     EXPECT_NEAR(found[c], expected[c], rounding * (1 + std::abs(expected[c]))) << what << " of channel " << c;
 }
 
+std::vector<double> values(const Tensor& numbers, Index s) { return read(norm_number(numbers, s), {}); }
+
 /// Runs f(comm, part) on every rank of every case.
 template <class F>
 void on_all_cases(F&& f) {
@@ -132,27 +134,26 @@ void on_all_cases(F&& f) {
 TEST(Norm, StatisticsAreThoseOfTheWhole) {
   on_all_cases([](const Case& c, Communicator&, Part& part) {
     const Whole whole(c);
-    const NormStatistics found = part.statistics();
-    EXPECT_EQ(found.count, part.count);
-    expect_values(found.mean, part.mine(whole.mean), "mean");
-    expect_values(found.variance, part.mine(whole.variance), "variance");
-    for (std::size_t i = 0; i < found.variance.size(); ++i)
-      EXPECT_NEAR(found.inverse_deviation[i], 1 / std::sqrt(found.variance[i] + epsilon), rounding);
+    const Tensor found = part.statistics();
+    expect_values(values(found, 0), part.mine(whole.mean), "mean");
+    expect_values(values(found, 1), part.mine(whole.variance), "variance");
+    const auto variance = values(found, 1), inverse = values(found, 2);
+    for (std::size_t i = 0; i < variance.size(); ++i)
+      EXPECT_NEAR(inverse[i], 1 / std::sqrt(variance[i] + epsilon), rounding);
   });
 }
 
 TEST(Norm, ForwardAndBackwardAreThoseOfTheWhole) {
   on_all_cases([](const Case& c, Communicator&, Part& part) {
     const Whole whole(c);
-    const NormStatistics statistics = part.statistics();
+    const Tensor statistics = part.statistics();
     const Tensor y = part.x.like(part.box), dy = part_of("NCHW", c.x, part.box, 4);
-    norm_forward(*part.backend, statistics, part.x, part.scale, part.shift, y, {});
+    part.backend->norm_forward(part.x, statistics, part.scale, part.shift, y, {});
     expect_part(y, whole.y, "y", 1e-11);
-    const NormGradientSums sums = norm_gradient_sums(*part.backend, part.along.get(), statistics, part.x, dy, {});
-    expect_values(sums.dy, part.mine(whole.sum_dy), "sum of dy");
-    for (const double product : sums.dy_xhat) EXPECT_TRUE(std::isfinite(product));
-    const auto products = part.mine(whole.sum_dy_xhat);
-    for (std::size_t i = 0; i < products.size(); ++i) EXPECT_NEAR(sums.dy_xhat[i], products[i], 1e-10);
+    const Tensor sums = norm_gradient_sums(*part.backend, part.along.get(), statistics, part.x, dy, {});
+    expect_values(values(sums, 0), part.mine(whole.sum_dy), "sum of dy");
+    const auto found = values(sums, 1), products = part.mine(whole.sum_dy_xhat);
+    for (std::size_t i = 0; i < products.size(); ++i) EXPECT_NEAR(found[i], products[i], 1e-10);
     expect_part(part.backward(statistics, dy), whole.dx, "dx", 1e-9);
   });
 }
@@ -160,7 +161,7 @@ TEST(Norm, ForwardAndBackwardAreThoseOfTheWhole) {
 // With the statistics kept, dx depends on dy linearly, by a matrix that is symmetric: <B u, v> = <u, B v>.
 TEST(Norm, TheBackwardIsItsOwnAdjoint) {
   on_all_cases([](const Case& c, Communicator& comm, Part& part) {
-    const NormStatistics statistics = part.statistics();
+    const Tensor statistics = part.statistics();
     const Tensor u = part_of("NCHW", c.x, part.box, 11), v = part_of("NCHW", c.x, part.box, 12);
     const double left = inner_of(comm, part.layout, part.backward(statistics, u), v),
                  right = inner_of(comm, part.layout, u, part.backward(statistics, v));
@@ -171,7 +172,7 @@ TEST(Norm, TheBackwardIsItsOwnAdjoint) {
 // To add a constant to x changes no y: the gradients of x sum to nothing over a channel.
 TEST(Norm, GradientsOfAChannelSumToZero) {
   on_all_cases([](const Case& c, Communicator& comm, Part& part) {
-    const NormStatistics statistics = part.statistics();
+    const Tensor statistics = part.statistics();
     const Tensor dx = part.backward(statistics, part_of("NCHW", c.x, part.box, 4)), ones = dx.like(part.box);
     for (Index i = 0; i < ones.volume(); ++i) ones.set(i, 1);
     EXPECT_NEAR(inner_of(comm, part.layout, dx, ones), 0, 1e-9);
@@ -183,22 +184,22 @@ TEST(Norm, WithoutOtherRanksStatisticsAreTheRanksOwn) {
   const Shape shape = images(2, 1, 1, 2);
   const Tensor x(DType::f64, "NCHW", Box(shape));
   for (Index i = 0; i < 4; ++i) x.set(i, static_cast<double>(2 * i));  // 0 2 4 6
-  const NormStatistics found = batch_statistics(*backend, nullptr, x, 4, 0, {});
-  EXPECT_EQ(found.mean, std::vector<double>{3});
-  EXPECT_EQ(found.variance, std::vector<double>{5});
-  EXPECT_DOUBLE_EQ(found.inverse_deviation[0], 1 / std::sqrt(5));
-  const NormGradientSums sums = norm_gradient_sums(*backend, nullptr, found, x, x, {});
-  EXPECT_EQ(sums.dy, std::vector<double>{12});
-  EXPECT_DOUBLE_EQ(sums.dy_xhat[0], 20 / std::sqrt(5));  // -3*0 - 1*2 + 1*4 + 3*6
+  const Tensor found = batch_statistics(*backend, nullptr, x, 4, 0, {});
+  EXPECT_EQ(values(found, 0), std::vector<double>{3});
+  EXPECT_EQ(values(found, 1), std::vector<double>{5});
+  EXPECT_DOUBLE_EQ(values(found, 2)[0], 1 / std::sqrt(5));
+  const Tensor sums = norm_gradient_sums(*backend, nullptr, found, x, x, {});
+  EXPECT_EQ(values(sums, 0), std::vector<double>{12});
+  EXPECT_DOUBLE_EQ(values(sums, 1)[0], 20 / std::sqrt(5));  // -3*0 - 1*2 + 1*4 + 3*6
 }
 
 TEST(Norm, APartWithoutElementsHasMeanZeroAndVarianceOne) {
   const auto backend = make_reference_backend();
   const Tensor x(DType::f64, "NCHW", Box(images(0, 2, 3, 3)));
-  const NormStatistics found = batch_statistics(*backend, nullptr, x, 0, 0.25, {});
-  EXPECT_EQ(found.mean, (std::vector<double>{0, 0}));
-  EXPECT_EQ(found.variance, (std::vector<double>{1, 1}));
-  EXPECT_DOUBLE_EQ(found.inverse_deviation[1], 1 / std::sqrt(1.25));
+  const Tensor found = batch_statistics(*backend, nullptr, x, 0, 0.25, {});
+  EXPECT_EQ(values(found, 0), (std::vector<double>{0, 0}));
+  EXPECT_EQ(values(found, 1), (std::vector<double>{1, 1}));
+  EXPECT_DOUBLE_EQ(values(found, 2)[1], 1 / std::sqrt(1.25));
 }
 
 // Rounding can leave the mean of squares below the square of the mean.
@@ -207,9 +208,9 @@ TEST(Norm, AVarianceIsNeverNegative) {
   const Tensor x(DType::f64, "NCHW", Box(images(3, 1, 1, 1)));
   for (const double same : {0.1, 1e8 + 0.1, -3e7 / 7}) {
     for (Index i = 0; i < 3; ++i) x.set(i, same);
-    const NormStatistics found = batch_statistics(*backend, nullptr, x, 3, 1e-5, {});
-    EXPECT_GE(found.variance[0], 0) << same;
-    EXPECT_TRUE(std::isfinite(found.inverse_deviation[0])) << same;
+    const Tensor found = batch_statistics(*backend, nullptr, x, 3, 1e-5, {});
+    EXPECT_GE(values(found, 1)[0], 0) << same;
+    EXPECT_TRUE(std::isfinite(values(found, 2)[0])) << same;
   }
 }
 
@@ -220,10 +221,10 @@ TEST(Norm, RunningStatisticsAreTakenAsTheyAre) {
       mean.set(c, static_cast<double>(c) - 1);
       variance.set(c, static_cast<double>(c * c));
     }
-    const NormStatistics found = running_statistics(mean, variance, 0.25);
-    EXPECT_EQ(found.mean, (std::vector<double>{-1, 0, 1}));
-    EXPECT_EQ(found.variance, (std::vector<double>{0, 1, 4}));
-    EXPECT_EQ(found.inverse_deviation, (std::vector<double>{2, 1 / std::sqrt(1.25), 1 / std::sqrt(4.25)}));
-    EXPECT_EQ(found.count, 0);
+    const Tensor found = norm_numbers(mean, 3, 1, 3, MemoryClass::workspace);
+    make_reference_backend()->given_statistics(mean, variance, 0.25, found, {});
+    EXPECT_EQ(values(found, 0), (std::vector<double>{-1, 0, 1}));
+    EXPECT_EQ(values(found, 1), (std::vector<double>{0, 1, 4}));
+    EXPECT_EQ(values(found, 2), (std::vector<double>{2, 1 / std::sqrt(1.25), 1 / std::sqrt(4.25)}));
   }
 }

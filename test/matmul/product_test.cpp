@@ -3,6 +3,7 @@
 #include "partita/matmul/product.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/rows.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/comm/threads.hpp"
 #include "src/backend/reference.hpp"

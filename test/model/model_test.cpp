@@ -1,6 +1,6 @@
+#include "partita/base/optimizer.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/model/operators.hpp"
-#include "partita/model/optimizer.hpp"
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>

@@ -61,9 +61,10 @@ class OneNode final : public Communicator {
       }
       request_ = comm.exchange(sends, recvs, stream);
     }
-    void wait() override {
-      request_.wait();
-      for (const auto& [box, data] : arriving_) add_ ? unpack_add(data, box, to_, {}) : unpack(data, box, to_, {});
+    void wait(Stream stream) override {
+      request_.wait(stream);
+      for (const auto& [box, data] : arriving_)
+        add_ ? unpack_add(data, box, to_, stream) : unpack(data, box, to_, stream);
       arriving_.clear();
     }
     void progress() override { request_.progress(); }

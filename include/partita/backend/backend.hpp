@@ -2,10 +2,13 @@
 
 #include "partita/backend/conv_problem.hpp"
 #include "partita/base/activation.hpp"
+#include "partita/base/optimizer.hpp"
+#include "partita/base/philox.hpp"
 #include "partita/base/resampling.hpp"
 #include "partita/base/tensor.hpp"
 #include "partita/base/window.hpp"
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,10 +33,15 @@ struct Pooling {
       false;  ///< average only: true divides by the whole window, padding included; false by the inputs it covers
 };
 
-/// Sums over N and the spatial dimensions: two values for each channel. They are double because they are summed across
-/// ranks and because variances are computed from them.
-struct ChannelSums {
-  std::span<double> first, second;
+/// Contiguous elements of one weight on one rank, in the master dtype (f64 or f32), for an optimizer. Addresses are on
+/// the device.
+struct WeightPiece {
+  DType dtype = DType::f64;
+  Index count = 0;
+  const std::byte* dw = nullptr;
+  std::byte* w = nullptr;
+  std::array<std::byte*, 2> state{};  ///< in the order of Optimizer::states
+  bool decays = true;                 ///< weight decay and the scale by norms apply
 };
 
 /// The local kernels of one rank. A tensor carries its box in global coordinates, and the boxes define every operator:
@@ -92,21 +100,34 @@ class Backend {
   virtual void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
                              Stream stream) = 0;
 
-  // Batch normalization. It is split into steps, since its sums are taken across ranks. A vector of doubles has one
-  // entry per local channel.
+  // Normalization. It is split into steps, since its sums are taken across ranks. Its numbers are f64 tensors S N C
+  // (`norm_numbers`): S numbers for each part n of x and each channel c. A part is either all of x (batch
+  // normalization) or one sample (group normalization). C is the number of x's channels, or of groups of as many
+  // neighboring channels. With r = 1/sqrt(variance + epsilon) and xhat = (x - mean) * r:
 
-  /// first[c] = sum x, second[c] = sum x^2
-  virtual void channel_sums(const Tensor& x, ChannelSums sums, Stream stream) = 0;
-  /// first[c] = sum dy, second[c] = sum dy * (x - mean[c]) * inverse_deviation[c]
-  virtual void channel_gradient_sums(const Tensor& x, const Tensor& dy, std::span<const double> mean,
-                                     std::span<const double> inverse_deviation, ChannelSums sums, Stream stream) = 0;
-  /// y = scale[c] * x + shift[c]
-  virtual void channel_affine(const Tensor& x, std::span<const double> scale, std::span<const double> shift,
-                              const Tensor& y, Stream stream) = 0;
-  /// dx = a[c] * dy + b[c] * x + c[c]
-  virtual void channel_affine_backward(const Tensor& x, const Tensor& dy, std::span<const double> a,
-                                       std::span<const double> b, std::span<const double> c, const Tensor& dx,
-                                       Stream stream) = 0;
+  /// sums[0,n,c] = sum of x, sums[1,n,c] = sum of x^2, over the elements of part n that have channel c
+  virtual void channel_sums(const Tensor& x, const Tensor& sums, Stream stream) = 0;
+  /// sums[0,n,c] = sum of dy, sums[1,n,c] = sum of dy * xhat
+  virtual void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+                                     Stream stream) = 0;
+  /// grouped[s,n,g] = sum over the channels c of group g of scale[c] * sums[s,n,c]; without `scale` if it is empty
+  virtual void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) = 0;
+  /// total[c] += sum over the parts n of sums[s,n,c]
+  virtual void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) = 0;
+  /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from channel_sums over `count` elements each.
+  /// If `count` is 0, the mean is 0 and the variance is 1.
+  virtual void norm_statistics(const Tensor& sums, Index count, double epsilon, const Tensor& statistics,
+                               Stream stream) = 0;
+  /// The same numbers from a mean and a variance of each channel, for one part.
+  virtual void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
+                                Stream stream) = 0;
+  /// y = scale[c] * xhat + shift[c]
+  virtual void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+                            const Tensor& y, Stream stream) = 0;
+  /// dx = r * (scale[c] * dy - (first + xhat * second) / count). first and second are sums[0] and sums[1] if these are
+  /// sums of scale * dy (`scaled`), else scale[c] times them.
+  virtual void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+                             bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) = 0;
 
   /// y[n,c] = scale * sum over space of x[n,c,...]; y is N C
   virtual void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) = 0;
@@ -132,6 +153,10 @@ class Backend {
   /// dx = f'(x) * dy; `kept` is y if f.differentiates_value(), else x
   virtual void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                                    Stream stream) = 0;
+  /// y = x / (1 - rate), or 0 where random.uniform(first + i) < rate. i is the element's row-major index in the shape
+  /// `whole`, so that the numbers do not depend on the layout.
+  virtual void dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x,
+                       const Tensor& y, Stream stream) = 0;
 
   // Matrix product, row-major: C[m,n] = alpha * op(A) op(B) + beta * C, where op transposes if the flag says so.
   // lda, ldb and ldc are the distances between rows, in elements.
@@ -139,34 +164,58 @@ class Backend {
                     const void* a, Index lda, const void* b, Index ldb, double beta, void* c, Index ldc,
                     Stream stream) = 0;
 
-  // Losses against labels. x[N C ...] is read as rows of channels, in the order of x's memory; labels[i] belongs to
-  // row i.
+  // Losses. `result` holds two f64 numbers: each call adds the loss to result[0], and the number of right predictions
+  // to result[1]. x[N C ...] is read as rows of channels, in the order of x's memory. labels (i32) has one number for
+  // each row, in the same order. A prediction is right if the label's entry is the largest of its row.
 
-  /// Adds to `loss` the sum over rows of -log softmax(x)[label]. Adds to `correct` the number of rows whose largest
-  /// entry is the label.
-  virtual void cross_entropy_forward(const Tensor& x, std::span<const std::int32_t> labels, double& loss,
-                                     double& correct, Stream stream) = 0;
+  /// The loss is the sum over rows of -log softmax(x)[label] / count.
+  virtual void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
+                                     Stream stream) = 0;
   /// dx = scale * (softmax(x) - onehot(label))
-  virtual void cross_entropy_backward(const Tensor& x, std::span<const std::int32_t> labels, double scale,
-                                      const Tensor& dx, Stream stream) = 0;
-  /// The sums of the Dice loss. With p = softmax(x) and g = onehot(label), computes for each sample and channel:
-  /// common = sum of p * g and both = sum of p + g. The channels of one sample are adjacent. Adds to `correct` as
-  /// cross_entropy_forward does.
-  virtual void overlap_forward(const Tensor& x, std::span<const std::int32_t> labels, std::span<double> common,
-                               std::span<double> both, double& correct, Stream stream) = 0;
-  /// dx = the gradient of the sum over samples and channels of of_common * common + of_both * both
-  virtual void overlap_backward(const Tensor& x, std::span<const std::int32_t> labels,
-                                std::span<const double> of_common, std::span<const double> of_both, const Tensor& dx,
+  virtual void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
+                                      Stream stream) = 0;
+  /// The sums of the Dice loss. With p = softmax(x) and g = onehot(label), for each sample and channel:
+  /// sums[0,n,c] = sum of p * g, sums[1,n,c] = sum of p + g. Adds to result[1] only.
+  virtual void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+                               Stream stream) = 0;
+  /// The loss is the sum over samples and channels of (1 - (2 sums[0] + 1)/(sums[1] + 1)) / count. It is added unless
+  /// `result` is empty. Then each sum becomes `scale` times the derivative of the loss by it.
+  virtual void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) = 0;
+  /// dx = the gradient of the sum over samples and channels of derivatives[0] * sums[0] + derivatives[1] * sums[1]
+  virtual void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
                                 Stream stream) = 0;
-
-  // Losses against values. The target has the same dtype, dimensions and extents as x.
-
-  /// Returns the sum of (x - target)^2, or of |x - target| if `absolute`.
-  virtual double difference_forward(bool absolute, const Tensor& x, const Tensor& target, Stream stream) = 0;
-  /// dx = scale * gradient of difference_forward; 0 where x equals the target.
+  /// The loss is the sum of (x - target)^2 / count, or of |x - target| / count if `absolute`. The target has the same
+  /// dtype, dimensions and extents as x.
+  virtual void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count,
+                                  const Tensor& result, Stream stream) = 0;
+  /// dx = scale * gradient of the sum of differences; 0 where x equals the target.
   virtual void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
                                    Stream stream) = 0;
+
+  // Numbers of any tensor. x and y hold as many elements, which pair up in the order of memory.
+
+  /// y = b * y + a * x, computed in double and rounded once; y = a * x if b is 0. x and y may be one tensor.
+  virtual void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) = 0;
+  /// Sets the f64 number `mark` to 1 if an element of x is NaN or infinite.
+  virtual void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) = 0;
+
+  // Optimizers (Method gives the formulas). `squares` holds two f64 numbers for each piece if the method needs norms;
+  // else it is empty.
+
+  /// The first half of a step that needs norms: advances LAMB's states and sets squares[e,0] to the sum of w^2 over
+  /// piece e, squares[e,1] to that of direction^2. The direction is dw for LARS and Adam's with weight decay for LAMB.
+  virtual void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+                            const Tensor& squares, Stream stream) = 0;
+  /// Updates the pieces. `squares` are the sums over whole weights. A weight of norm 0 is not scaled.
+  virtual void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+                      const Tensor& squares, Stream stream) = 0;
 };
+
+/// Returns an uninitialized f64 tensor S N C on x's device: `numbers` numbers for each of `parts` parts of x and for
+/// each of `channels` channels (Backend::channel_sums).
+Tensor norm_numbers(const Tensor& x, Index numbers, Index parts, Index channels, MemoryClass memory);
+/// Returns number s of such a tensor for all parts and channels, as a tensor N C. It shares the buffer.
+Tensor norm_number(const Tensor& numbers, Index s);
 
 /// Makes the reference backend, against which the others are tested: plain loops and Eigen, for every floating-point
 /// dtype.

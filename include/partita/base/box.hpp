@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/host_device.hpp"
 #include "partita/base/shape.hpp"
 
 #include <array>
@@ -12,7 +13,7 @@ namespace partita {
 struct Interval {
   Index lo = 0;
   Index hi = 0;
-  Index extent() const { return hi > lo ? hi - lo : 0; }
+  PARTITA_HOST_DEVICE Index extent() const { return hi > lo ? hi - lo : 0; }
   bool empty() const { return hi <= lo; }
   bool operator==(const Interval&) const = default;
 };

@@ -46,6 +46,10 @@ class Device {
   virtual void zero(void* data, std::size_t bytes, Stream stream) = 0;
   /// Runs the moves. No target overlaps another one or a source.
   virtual void move(std::span<const BoxMove> moves, Stream stream) = 0;
+  /// Copies `bytes` bytes from or to memory of this device; the other side may be memory of the CPU.
+  virtual void copy(const void* from, void* to, std::size_t bytes, Stream stream) = 0;
+  /// Makes the CPU wait until all operations on the stream are done.
+  virtual void finish(Stream stream) = 0;
 };
 
 /// The CPU.

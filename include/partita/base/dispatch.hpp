@@ -1,11 +1,11 @@
 #pragma once
 
+#include "partita/base/accumulator.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/types.hpp"
 
 #include <Eigen/Core>
 #include <cstdint>
-#include <type_traits>
 
 namespace partita {
 
@@ -35,9 +35,5 @@ decltype(auto) dispatch_float(DType dtype, F&& f) {
   }
   broken("integers in floating-point arithmetic");
 }
-
-/// The type that accumulates sums of T: double for double, float for all shorter types.
-template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 }  // namespace partita

@@ -65,8 +65,11 @@ class Allocator {
   /// the system. `allocate` throws Error if the buffers in use would exceed the limit. Workspace does not count towards
   /// it, because backends and messages may need more workspace than a plan predicts.
   explicit Allocator(Index limit = 0) : Allocator(host_device(), limit) {}
-  /// As above, in the memory of a device, which must outlive the allocator and its buffers.
-  explicit Allocator(Device& device, Index limit = 0) : device_(device), limit_(limit) {}
+  /// As above, in the memory of a device, which must outlive the allocator and its buffers. Buffers are zeroed, and
+  /// used again, in the order of `stream`. Another stream waits for it before it uses a buffer, and it waits for the
+  /// other one before the buffer is released.
+  explicit Allocator(Device& device, Index limit = 0, Stream stream = {})
+      : device_(device), stream_(stream), limit_(limit) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
@@ -96,6 +99,7 @@ class Allocator {
   void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 
   Device& device_;
+  Stream stream_;
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
   Index total_ = 0, peak_total_ = 0;

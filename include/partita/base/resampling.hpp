@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/box.hpp"
+#include "partita/base/host_device.hpp"
 
 #include <array>
 
@@ -24,7 +25,17 @@ struct Resampling {
   Index factor = 1;  ///< outputs per input (nearest, linear)
   Index first = 0;   ///< input of output 0 (crop)
 
-  Taps taps(Index output) const;
+  PARTITA_HOST_DEVICE Taps taps(Index output) const {
+    if (kind == Kind::crop) return {{output + first, output + first}, {1, 0}};
+    if (kind == Kind::nearest) return {{output / factor, output / factor}, {1, 0}};
+    // The position in units of half an output is an integer, so the weights are exact for any factor.
+    const Index position = 2 * output + 1 - factor, twice = position > 0 ? position : 0;
+    const Index below = twice / (2 * factor), last = inputs - 1;
+    const double above = static_cast<double>(twice % (2 * factor)) / static_cast<double>(2 * factor);
+    const Index in = below < last ? below : last;
+    if (below >= last || above == 0) return {{in, in}, {1, 0}};
+    return {{below, below + 1}, {1 - above, above}};
+  }
   /// Returns the smallest interval that holds every input of the outputs `out`; empty if `out` is empty.
   Interval inputs_of(Interval out) const;
 };

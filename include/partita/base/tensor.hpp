@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace partita {
 
@@ -73,6 +74,10 @@ class Tensor {
   Tensor like(const Box& box, MemoryClass memory, Fill fill = Fill::zeros) const;
   /// Returns a new zeroed tensor with elements of type `dtype`, with the same names, box, allocator and memory class.
   Tensor like(DType dtype) const;
+  /// Returns a new uninitialized tensor in the memory of this one's allocator.
+  Tensor beside(DType dtype, std::string_view names, const Box& box, MemoryClass memory) const;
+  /// Returns the same elements under other coordinates: those of dimension d are `by` higher. It shares the buffer.
+  Tensor shifted(int d, Index by) const;
   /// Sets all elements to zero.
   void zero(Stream stream) const;
 
@@ -88,6 +93,12 @@ class Tensor {
   std::shared_ptr<Allocator> allocator_;
   std::shared_ptr<std::byte> data_;
 };
+
+/// Returns a tensor that the CPU can access: `tensor` itself, or a copy if it lies in the memory of a device. The CPU
+/// waits until the stream has computed it.
+Tensor on_host(const Tensor& tensor, Stream stream);
+/// Returns all elements in memory order. The CPU waits until the stream has computed them.
+std::vector<double> read(const Tensor& tensor, Stream stream);
 
 /// Returns the dimensions of a tensor in memory, the slowest first: channels vary fastest.
 std::array<int, max_dims> memory_order(std::string_view names);

@@ -51,7 +51,7 @@ class Request {
   class State {
    public:
     virtual ~State() = default;
-    virtual void wait() = 0;
+    virtual void wait(Stream stream) = 0;
     virtual void progress() {}
   };
 
@@ -61,8 +61,9 @@ class Request {
   Request& operator=(Request&& other);  // NOLINT(performance-noexcept-move-constructor): waiting may fail
   ~Request();
 
-  /// Returns when the buffers may be used again. Throws CommunicationError if the communication failed.
-  void wait();
+  /// What the stream runs later may use the buffers again. On the CPU's stream, which runs everything at once, this
+  /// waits until the communication is complete. Throws CommunicationError if the communication failed.
+  void wait(Stream stream = {});
   /// Advances the communication as far as possible without waiting. Transports without a thread of their own move data
   /// only while they are called.
   void progress();

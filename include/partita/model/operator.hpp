@@ -99,6 +99,13 @@ struct Kept {
   Index more = 0;  ///< further bytes per element of its output
 };
 
+/// How many f64 numbers (sums and statistics) the kernels of a layer hold on one rank, beside the tensors.
+struct HeldNumbers {
+  Index forward = 0;   ///< kept from forward until backward ends
+  Index backward = 0;  ///< kept from the start of backward until it ends
+  Index work = 0;      ///< during forward
+};
+
 /// How often the kernels of a layer move its tensors through memory. A forward reads its inputs x times and passes over
 /// its output y times. A backward likewise passes dx times over tensors as large as the inputs, and dy times over
 /// tensors as large as the output. Weights pass once each time.
@@ -150,6 +157,8 @@ class Operator {
   /// What the kernel's forward pass keeps for its backward pass. Override it if the layer keeps less: the memory
   /// prediction uses it.
   virtual Kept keeps() const { return {.x = true}; }
+  /// The f64 numbers that its kernel holds on `rank` for inputs in layout x; none by default.
+  virtual HeldNumbers numbers(const Layout& /*x*/, int /*rank*/, bool /*training*/) const { return {}; }
   /// Which halos travel while its kernel computes; none by default.
   virtual HaloOverlap halo_overlap() const { return {}; }
   /// True if the gradients of its weights take a computation of their own, as those of a convolution do, and not the

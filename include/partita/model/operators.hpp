@@ -182,6 +182,7 @@ class BatchNormOperator final : public Operator {
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   bool depends_on_microbatches() const override { return true; }
   MemoryPasses memory_passes(bool training) const override { return passes_of_norm(training); }
+  HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   const BatchNorm& norm() const { return norm_; }
   /// Returns the axes that shard x and over which statistics are summed. Throws Error for an axis that the grid lacks.
   AxisSet statistics_axes(const Layout& x) const;
@@ -201,6 +202,7 @@ class GroupNormOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   MemoryPasses memory_passes(bool /*training*/) const override { return passes_of_norm(true); }
+  HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   const GroupNorm& norm() const { return norm_; }
 
  private:
@@ -315,6 +317,7 @@ class CrossEntropyOperator final : public LossOperator {
 class DiceOperator final : public LossOperator {
  public:
   std::string_view kind() const override { return "softmax_dice"; }
+  HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   Shape output(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   Target target(const Shape& x) const override;

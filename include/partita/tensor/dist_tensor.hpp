@@ -17,15 +17,6 @@ struct DistTensor {
   DistTensor(Layout layout, int rank, DType dtype, const std::shared_ptr<Allocator>& allocator, MemoryClass memory);
 };
 
-/// A run of elements that are neighbors along the last dimension.
-struct Row {
-  Index offset, stride;  ///< of the first element in memory, and the distance between neighbors; in elements
-  Index first, length;   ///< row-major index of the first element in the global shape, and the number of elements
-};
-
-/// Calls f for each row of the tensor, in row-major order.
-void for_rows(const Tensor& tensor, const Shape& global, const std::function<void(const Row&)>& f);
-
 /// Sets every element to f(i), where i is its row-major index in the global shape (logical order, N C H W). The value
 /// of an element does not depend on the layout.
 void fill(const Tensor& tensor, const Shape& global, const std::function<double(Index)>& f);

@@ -26,12 +26,13 @@ class Exchange {
   Exchange(Exchange&&) = default;
   /// Makes progress without waiting.
   void progress() { request_.progress(); }
-  /// Waits until the received boxes are in place and the sent ones may be overwritten.
+  /// What the stream runs later finds the received boxes in place and may overwrite the sent ones.
   void finish();
 
  private:
-  Exchange() = default;
+  explicit Exchange(Stream stream) : stream_(stream) {}
 
+  Stream stream_;
   Request request_;
 };
 

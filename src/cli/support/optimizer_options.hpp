@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/model/optimizer.hpp"
+#include "partita/base/optimizer.hpp"
 
 #include <boost/program_options.hpp>
 

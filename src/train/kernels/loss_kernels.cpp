@@ -1,9 +1,6 @@
 #include "partita/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
-#include <array>
-#include <limits>
-
 namespace partita {
 
 namespace {
@@ -21,18 +18,13 @@ class LossKernel : public Kernel {
     Tensor x;
   };
 
-  static std::span<const std::int32_t> labels(const KernelCall& call) {
-    return {call.target.as<std::int32_t>(), static_cast<std::size_t>(call.target.volume())};
-  }
-
   /// loss = sum over ranks of their parts
-  void leave(const KernelCall& call, double loss, double correct) const {
-    std::array sums{loss, correct};
+  void sum_over_ranks(const KernelCall& call) const {
     call.label("loss");
     if (axes_ != 0)
-      call.grid.along(axes_).all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, call.rank.stream).wait();
-    *call.loss = sums[0];
-    *call.correct = sums[1] / count_;
+      call.grid.along(axes_)
+          .all_reduce(call.result.data(), 2, DType::f64, ReduceOp::sum, call.rank.stream)
+          .wait(call.rank.stream);
   }
 
   AxisSet axes_;
@@ -46,13 +38,12 @@ class CrossEntropyKernel final : public LossKernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
     state<State>(call).x = x[0];
-    double loss = 0, correct = 0;
-    call.rank.backend.cross_entropy_forward(x[0], labels(call), loss, correct, call.rank.stream);
-    leave(call, loss / count_, correct);
+    call.rank.backend.cross_entropy_forward(x[0], call.target, count_, call.result, call.rank.stream);
+    sum_over_ranks(call);
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
-    call.rank.backend.cross_entropy_backward(state<State>(call).x, labels(call), call.share / count_, dx[0],
+    call.rank.backend.cross_entropy_backward(state<State>(call).x, call.target, call.share / count_, dx[0],
                                              call.rank.stream);
   }
 };
@@ -70,35 +61,25 @@ class DiceKernel final : public LossKernel {
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
     auto& saved = state<Sums>(call);
     saved.x = x[0];
-    const auto count = static_cast<std::size_t>(x[0].box().extent(0) * x[0].box().extent(1));
-    std::vector<double> sums(2 * count);
-    const auto common = std::span(sums).first(count), both = std::span(sums).last(count);
-    double correct = 0, loss = 0;
-    call.rank.backend.overlap_forward(x[0], labels(call), common, both, correct, call.rank.stream);
+    saved.sums = norm_numbers(x[0], 2, x[0].extent('N'), x[0].extent('C'), MemoryClass::activations);
+    call.rank.backend.overlap_forward(x[0], call.target, saved.sums, call.result, call.rank.stream);
     call.label("overlaps");
-    if (space_ != 0 && count > 0)
+    if (space_ != 0 && saved.sums.volume() > 0)
       call.grid.along(space_)
-          .all_reduce(sums.data(), static_cast<Index>(sums.size()), DType::f64, ReduceOp::sum, call.rank.stream)
-          .wait();
-    saved.of_common.resize(count);
-    saved.of_both.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const double score = (2 * common[i] + 1) / (both[i] + 1);
-      loss += (1 - score) / sums_;
-      saved.of_common[i] = -2 / (both[i] + 1) / sums_ * call.share;
-      saved.of_both[i] = score / (both[i] + 1) / sums_ * call.share;
-    }
-    leave(call, first_ ? loss : 0, correct);
+          .all_reduce(saved.sums.data(), saved.sums.volume(), DType::f64, ReduceOp::sum, call.rank.stream)
+          .wait(call.rank.stream);
+    call.rank.backend.overlap_loss(saved.sums, sums_, call.share, first_ ? call.result : Tensor(), call.rank.stream);
+    sum_over_ranks(call);
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
     const auto& saved = state<Sums>(call);
-    call.rank.backend.overlap_backward(saved.x, labels(call), saved.of_common, saved.of_both, dx[0], call.rank.stream);
+    call.rank.backend.overlap_backward(saved.x, call.target, saved.sums, dx[0], call.rank.stream);
   }
 
  private:
   struct Sums final : State {
-    std::vector<double> of_common, of_both;  // derivatives of the loss
+    Tensor sums;  // of overlaps, then the derivatives of the loss by them
   };
   AxisSet space_ = 0;
   bool first_ = true;  // of the ranks that hold positions of the same samples
@@ -113,8 +94,8 @@ class DifferenceKernel final : public LossKernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
     state<State>(call).x = x[0];
-    leave(call, call.rank.backend.difference_forward(absolute_, x[0], call.target, call.rank.stream) / count_,
-          std::numeric_limits<double>::quiet_NaN());
+    call.rank.backend.difference_forward(absolute_, x[0], call.target, count_, call.result, call.rank.stream);
+    sum_over_ranks(call);
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {

@@ -2,8 +2,6 @@
 #include "partita/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
-#include <optional>
-
 namespace partita {
 
 namespace {
@@ -23,16 +21,18 @@ class NormKernel final : public Kernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     auto& backend = call.rank.backend;
+    const Stream stream = call.rank.stream;
     auto& saved = state<State>(call);
     if (call.training) {
       call.label("statistics forward");
       saved.x = x[0];
-      saved.statistics = batch_statistics(backend, along(call, axes_), x[0], count_, norm_.epsilon, call.rank.stream);
+      saved.statistics = batch_statistics(backend, along(call, axes_), x[0], count_, norm_.epsilon, stream);
       update_running(call, saved.statistics);
     } else {
-      saved.statistics = running_statistics(call.w[2], call.w[3], norm_.epsilon);
+      saved.statistics = norm_numbers(x[0], 3, 1, x[0].extent('C'), MemoryClass::activations);
+      backend.given_statistics(call.w[2], call.w[3], norm_.epsilon, saved.statistics, stream);
     }
-    norm_forward(backend, saved.statistics, x[0], call.w[0], call.w[1], y, call.rank.stream);
+    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], y, stream);
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
@@ -43,24 +43,20 @@ class NormKernel final : public Kernel {
   }
 
   void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
-    const auto& sums = state<State>(call).sums;
-    for (Index c = 0; c < static_cast<Index>(sums.dy.size()); ++c) {
-      const auto i = static_cast<std::size_t>(c);
-      call.dw[0].set(c, call.dw[0].get(c) + sums.dy_xhat[i]);
-      call.dw[1].set(c, call.dw[1].get(c) + sums.dy[i]);
-    }
+    const Tensor& sums = state<State>(call).sums;
+    call.rank.backend.add_parts(sums, 1, call.dw[0], call.rank.stream);
+    call.rank.backend.add_parts(sums, 0, call.dw[1], call.rank.stream);
   }
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     const auto& saved = state<State>(call);
-    norm_backward(call.rank.backend, saved.statistics, saved.sums, saved.x, dy, call.w[0], dx[0], call.rank.stream);
+    call.rank.backend.norm_backward(saved.x, dy, saved.statistics, saved.sums, /*scaled=*/false, call.w[0], count_,
+                                    dx[0], call.rank.stream);
   }
 
  private:
   struct State final : Saved {
-    Tensor x;
-    NormStatistics statistics;
-    NormGradientSums sums;
+    Tensor x, statistics, sums;
   };
 
   static Communicator* along(const KernelCall& call, AxisSet axes) {
@@ -70,27 +66,22 @@ class NormKernel final : public Kernel {
   /// running = (1-m) * running + m * batch, once per step. With several microbatches, `batch` is their mean, weighted
   /// by samples. The variance is unbiased. If statistics differ between ranks, their mean (weighted by elements) is
   /// used, so that replicas of the running statistics agree.
-  void update_running(const KernelCall& call, const NormStatistics& batch) const {
-    const std::size_t channels = batch.mean.size();
-    const double unbiased =
-        batch.count > 1 ? static_cast<double>(batch.count) / static_cast<double>(batch.count - 1) : 1.0;
-    std::vector<double> both(2 * channels);
-    for (std::size_t c = 0; c < channels; ++c) {
-      both[c] = share_ * batch.mean[c];
-      both[channels + c] = share_ * batch.variance[c] * unbiased;
-    }
+  void update_running(const KernelCall& call, const Tensor& statistics) const {
+    auto& backend = call.rank.backend;
+    const Stream stream = call.rank.stream;
+    const Tensor both = norm_numbers(statistics, 2, 1, statistics.extent('C'), MemoryClass::workspace);
+    const Tensor mean = norm_number(both, 0), variance = norm_number(both, 1);
+    backend.axpby(share_, norm_number(statistics, 0), 0, mean, stream);
+    backend.axpby(share_, norm_number(statistics, 1), 0, variance, stream);
+    if (count_ > 1)
+      backend.axpby(static_cast<double>(count_) / static_cast<double>(count_ - 1), variance, 0, variance, stream);
     call.label("running statistics");
-    if (axes_ != all_ && channels > 0)
-      along(call, all_)
-          ->all_reduce(both.data(), static_cast<Index>(both.size()), DType::f64, ReduceOp::sum, call.rank.stream)
-          .wait();
+    if (axes_ != all_ && both.volume() > 0)
+      along(call, all_)->all_reduce(both.data(), both.volume(), both.dtype(), ReduceOp::sum, stream).wait(stream);
     if (call.is_recompute) return;
     const double kept = call.is_first_microbatch ? 1 - norm_.momentum : 1, m = norm_.momentum * call.share;
-    for (std::size_t c = 0; c < channels; ++c) {
-      const auto i = static_cast<Index>(c);
-      call.w[2].set(i, kept * call.w[2].get(i) + m * both[c]);
-      call.w[3].set(i, kept * call.w[3].get(i) + m * both[channels + c]);
-    }
+    backend.axpby(m, mean, kept, call.w[2], stream);
+    backend.axpby(m, variance, kept, call.w[3], stream);
   }
 
   BatchNorm norm_;

@@ -1,10 +1,5 @@
-#include "partita/base/dispatch.hpp"
-#include "partita/base/philox.hpp"
 #include "partita/model/operators.hpp"
-#include "partita/tensor/dist_tensor.hpp"
 #include "src/train/kernels/kernels.hpp"
-
-#include <cstring>
 
 namespace partita {
 
@@ -69,32 +64,20 @@ class AddKernel final : public Kernel {
 /// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...)
 class ConcatenateKernel final : public Kernel {
  public:
-  void forward(const KernelCall&, std::span<const Tensor> x, const Tensor& y) const override {
-    Index first = 0;
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    Index first = y.box()[1].lo;
     for (const auto& each : x) {
-      copy_channels(each, 0, y, first, each.extent('C'));
+      const Tensor part = each.shifted(1, first - each.box()[1].lo);
+      copy_box(part, y, part.box(), call.rank.stream);
       first += each.extent('C');
     }
   }
-  void backward_data(const KernelCall&, const Tensor& dy, std::span<const Tensor> dx) const override {
-    Index first = 0;
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    Index first = dy.box()[1].lo;
     for (const auto& each : dx) {
-      copy_channels(dy, first, each, 0, each.extent('C'));
+      const Tensor part = each.shifted(1, first - each.box()[1].lo);
+      copy_box(dy, part, part.box(), call.rank.stream);
       first += each.extent('C');
-    }
-  }
-
- private:
-  /// Copies `count` channels, which are innermost, at every spatial position.
-  static void copy_channels(const Tensor& from, Index first_from, const Tensor& to, Index first_to, Index count) {
-    if (from.volume() == 0 || to.volume() == 0) return;
-    const Index size = size_of(from.dtype()), places = from.volume() / from.extent('C');
-    const std::byte* source = from.data() + first_from * size;
-    std::byte* target = to.data() + first_to * size;
-    for (Index place = 0; place < places; ++place) {
-      std::memcpy(target, source, static_cast<std::size_t>(count * size));
-      source += from.extent('C') * size;
-      target += to.extent('C') * size;
     }
   }
 };
@@ -118,21 +101,7 @@ class DropoutKernel final : public Kernel {
   void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
     if (!call.training || rate_ == 0) return copy_box(from, to, to.box(), call.rank.stream);
     const Random random(call.seed, hash_text("dropout " + call.layer.name), static_cast<std::uint64_t>(call.step));
-    dispatch_float(to.dtype(), [&](auto t) {
-      using T = decltype(t);
-      using A = Accumulator<T>;
-      const A keep = static_cast<A>(static_cast<T>(1 / (1 - rate_)));
-      std::vector<double> drawn;
-      for_rows(to, shape_, [&](const Row& row) {
-        drawn.resize(static_cast<std::size_t>(row.length));
-        random.uniform(call.first_sample * sample_ + row.first, drawn);
-        for (Index i = 0; i < row.length; ++i) {
-          const Index at = row.offset + i * row.stride;
-          const A factor = drawn[static_cast<std::size_t>(i)] < rate_ ? A{0} : keep;
-          to.as<T>()[at] = static_cast<T>(factor * static_cast<A>(from.as<T>()[at]));
-        }
-      });
-    });
+    call.rank.backend.dropout(rate_, random, call.first_sample * sample_, shape_, from, to, call.rank.stream);
   }
 
   double rate_;

@@ -42,10 +42,11 @@ void ClassCounts::add_rows(const T* scores, std::span<const std::int32_t> labels
   }
 }
 
-void ClassCounts::add(const Tensor& scores, std::span<const std::int32_t> labels) {
+void ClassCounts::add(const Tensor& scores, const Tensor& labels) {
   require(scores.extent('C') == classes_, "the scores have a channel per class");
-  require(static_cast<Index>(labels.size()) * classes_ == scores.volume(), "there is one label per row of channels");
-  dispatch_float(scores.dtype(), [&](auto t) { add_rows(scores.as<decltype(t)>(), labels); });
+  require(labels.volume() * classes_ == scores.volume(), "there is one label per row of channels");
+  const std::span rows(labels.as<std::int32_t>(), static_cast<std::size_t>(labels.volume()));
+  dispatch_float(scores.dtype(), [&](auto t) { add_rows(scores.as<decltype(t)>(), rows); });
 }
 
 void ClassCounts::sum(Communicator& world) {

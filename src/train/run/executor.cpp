@@ -10,10 +10,13 @@
 #include "src/train/run/weight_update.hpp"
 
 #include <cmath>
+#include <limits>
 
 namespace partita {
 
 namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// Points a member to an object of a function, until the function ends, also by an exception.
 template <class T>
@@ -115,6 +118,7 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
     for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
     if (record_ != nullptr) record_->push_back({action, start, now()});
   }
+  read_results();
   for (const StepOp& op : program_.last_ops()) perform({}, op, read, rate);
   update_->drop_statistics();
   if (!keep_)
@@ -129,7 +133,9 @@ bool Executor::may_update(const Action& before) {
   StepGuard* guard = context_.guard;
   if (before.kind == Action::Kind::step || (guard == nullptr && inspector_ == nullptr)) return true;
   if (inspector_ == nullptr) {
-    const auto verdict = guard->decide(std::isfinite(result_.loss), update_->finite());
+    update_->mark_not_finite(Tensor::view(results_, results_.volume() - 1, "F", Box(Shape{{'F', 1}})));
+    read_results();
+    const auto verdict = guard->decide(std::isfinite(result_.loss), finite_);
     if (verdict == StepGuard::Verdict::update) return true;
     failed_ = verdict == StepGuard::Verdict::fail;
     if (guard->may_skip()) update_->restore_statistics();
@@ -140,7 +146,7 @@ bool Executor::may_update(const Action& before) {
 }
 
 std::string Executor::inspect(const Reader& read, Index step) {
-  Inspector inspector(plan_, context_.parameters);
+  Inspector inspector(plan_, context_.parameters, context_.backend, rank_.stream);
   const Resetting resetting(inspector_, &inspector);
   run(read, step, 0);
   return inspector.first(context_.world);
@@ -151,6 +157,9 @@ void Executor::start_step(Index step) {
   failed_ = false;
   if (context_.guard != nullptr && plan_.workload.training) start_guarded();
   result_ = {};
+  losses_.clear();
+  results_ = Tensor(DType::f64, "F", Box(Shape{{'F', 2 * Index{plan_.microbatches} + 1}}), context_.allocator,
+                    MemoryClass::workspace);
   for (auto& m : microbatches_) m = {};
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
     replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
@@ -171,11 +180,12 @@ Microbatch Executor::begin(int microbatch) const {
   const std::size_t layers = plan_.layers.size();
   Microbatch m;
   m.first_sample = samples.lo;
-  m.share = static_cast<double>(samples.extent()) / static_cast<double>(plan_.workload.batch);
+  m.share = share(microbatch);
   m.saved.resize(layers);
   m.outputs.resize(layers);
   m.gradients.resize(layers);
   m.dy.resize(layers);
+  m.result = result(microbatch);
   return m;
 }
 
@@ -249,9 +259,33 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
     if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(action.microbatch)] = m.work.x[0];
     if (observer_) observer_(action.microbatch, m.work.x[0], m.batch.target);
-    result_.loss += m.result.loss * m.share;
-    result_.accuracy += m.result.accuracy * m.share;
+    losses_.push_back(action.microbatch);
   }
+}
+
+/// The share of the step's samples that a microbatch has.
+double Executor::share(int microbatch) const {
+  return static_cast<double>(plan_.samples(microbatch).extent()) / static_cast<double>(plan_.workload.batch);
+}
+
+/// The two numbers of a microbatch that its loss layer computes.
+Tensor Executor::result(int microbatch) const {
+  return Tensor::view(results_, 2 * Index{microbatch}, "F", Box(Shape{{'F', 2}}));
+}
+
+/// Waits for the device, and makes the result of the step from what its losses have computed. The second call does
+/// nothing.
+void Executor::read_results() {
+  if (!results_) return;
+  const std::vector<double> numbers = read(results_, rank_.stream);
+  for (const int j : losses_) {
+    const Target target = this->target(j);
+    const auto at = 2 * static_cast<std::size_t>(j);
+    result_.loss += numbers[at] * share(j);
+    result_.accuracy += (target.labels ? numbers[at + 1] / static_cast<double>(target.shape.volume()) : nan) * share(j);
+  }
+  finite_ = numbers.back() == 0;
+  results_ = {};
 }
 
 /// The number of updates before this step.

@@ -3,36 +3,21 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 namespace partita {
 
-namespace {
-
-/// True if no element has all bits of `exponent` set, as NaN and infinities have. Compilers vectorize this loop.
-template <class T>
-bool none_has(const Tensor& tensor, T exponent) {
-  const auto* bits = reinterpret_cast<const T*>(tensor.data());
-  const Index count = tensor.volume();  // called in the loop, it would keep the loop from being vectorized
-  T any = 0;
-  for (Index i = 0; i < count; ++i) any |= static_cast<T>((bits[i] & exponent) == exponent);
-  return any == 0;
+bool is_finite(Backend& backend, const Tensor& tensor, Stream stream) {
+  if (tensor.volume() == 0) return true;
+  const Tensor mark = tensor.beside(DType::f64, "F", Box(Shape{{'F', 1}}), MemoryClass::workspace);
+  mark.zero(stream);
+  backend.mark_not_finite(tensor, mark, stream);
+  return read(mark, stream)[0] == 0;
 }
 
-}  // namespace
-
-bool is_finite(const Tensor& tensor) {
-  if (tensor.volume() == 0) return true;
-  switch (tensor.dtype()) {
-    case DType::f64: return none_has<std::uint64_t>(tensor, 0x7FF0000000000000);
-    case DType::f32: return none_has<std::uint32_t>(tensor, 0x7F800000);
-    case DType::bf16: return none_has<std::uint16_t>(tensor, 0x7F80);
-    case DType::f16: return none_has<std::uint16_t>(tensor, 0x7C00);
-    case DType::i32: return true;
-  }
-  broken("unknown data type");
+bool Inspector::finite(std::span<const Tensor> tensors) const {
+  return std::all_of(tensors.begin(), tensors.end(), [this](const Tensor& each) { return finite(each); });
 }
 
 void Inspector::found(double order, int layer, const char* what) {
@@ -44,7 +29,7 @@ void Inspector::found(double order, int layer, const char* what) {
 
 bool Inspector::finite_weights(int layer) const {
   const auto& weights = parameters_.layer(static_cast<std::size_t>(layer)).master;
-  return std::all_of(weights.begin(), weights.end(), [](const DistTensor& w) { return is_finite(w.local); });
+  return std::all_of(weights.begin(), weights.end(), [this](const DistTensor& w) { return finite(w.local); });
 }
 
 void Inspector::look(const StepOp& op, const Microbatch& m) {
@@ -53,16 +38,16 @@ void Inspector::look(const StepOp& op, const Microbatch& m) {
   const double back = 2 * layers - op.layer;
   switch (op.kind) {
     case StepOp::Kind::forward:
-      if (op.layer == 0 && !is_finite(m.batch.images)) return found(0, 0, "in the samples, the output of");
-      if (is_loss && !is_finite(m.batch.target)) return found(op.layer, op.layer, "in the targets of");
-      if (is_loss ? std::isfinite(m.result.loss) : is_finite(m.work.y)) return;
+      if (op.layer == 0 && !finite(m.batch.images)) return found(0, 0, "in the samples, the output of");
+      if (is_loss && !finite(m.batch.target)) return found(op.layer, op.layer, "in the targets of");
+      if (is_loss ? std::isfinite(read(m.result, stream_)[0]) : finite(m.work.y)) return;
       return found(op.layer, op.layer, finite_weights(op.layer) ? "in the output of" : "in the weights of");
     case StepOp::Kind::backward_data:
-      if (!std::all_of(m.work.dx.begin(), m.work.dx.end(), is_finite)) found(back, op.layer, "in the dx of");
+      if (!finite(m.work.dx)) found(back, op.layer, "in the dx of");
       return;
     case StepOp::Kind::backward_filter: {
       const auto& dw = parameters_.layer(static_cast<std::size_t>(op.layer)).gradient;
-      if (!std::all_of(dw.begin(), dw.end(), is_finite)) found(back - 0.5, op.layer, "in the weight gradient of");
+      if (!finite(dw)) found(back - 0.5, op.layer, "in the weight gradient of");
       return;
     }
     default: return;
@@ -70,7 +55,7 @@ void Inspector::look(const StepOp& op, const Microbatch& m) {
 }
 
 void Inspector::look_at_sum(int layer, const Tensor& sum) {
-  if (!is_finite(sum))
+  if (!finite(sum))
     found(3 * static_cast<double>(plan_.layers.size()) - layer, layer,
           "in the weight gradients, summed over ranks, of");
 }

@@ -6,14 +6,15 @@
 
 namespace partita {
 
-/// True if a tensor has no NaN and no infinity. Numbers of integer types are finite.
-bool is_finite(const Tensor& tensor);
+/// True if a tensor has no NaN and no infinity. Numbers of integer types are finite. The CPU waits for the stream.
+bool is_finite(Backend& backend, const Tensor& tensor, Stream stream);
 
 /// Looks for the first number that is not finite while a step is repeated, on one rank. First is what a serial program
 /// would have computed first: forward in the model's order, then backward, then the sums of gradients.
 class Inspector {
  public:
-  Inspector(const Plan& plan, Parameters& parameters) : plan_(plan), parameters_(parameters) {}
+  Inspector(const Plan& plan, Parameters& parameters, Backend& backend, Stream stream)
+      : plan_(plan), parameters_(parameters), backend_(backend), stream_(stream) {}
 
   /// Looks at what an operation of a layer has computed.
   void look(const StepOp& op, const Microbatch& m);
@@ -25,10 +26,14 @@ class Inspector {
 
  private:
   void found(double order, int layer, const char* what);
+  bool finite(const Tensor& tensor) const { return is_finite(backend_, tensor, stream_); }
+  bool finite(std::span<const Tensor> tensors) const;
   bool finite_weights(int layer) const;
 
   const Plan& plan_;
   Parameters& parameters_;
+  Backend& backend_;
+  Stream stream_;
   double order_ = 0;  // of what was found first; below 0: nothing
   bool any_ = false;
   std::string text_;

@@ -49,8 +49,7 @@ KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& sta
           .is_first_microbatch = !state.forward_ran,
           .training = context_.plan.workload.training,
           .write = state.has_dw ? Write::add : Write::over,
-          .loss = &m.result.loss,
-          .correct = &m.result.accuracy};
+          .result = m.result};
 }
 
 Tensor LayerRunner::convert_layout(std::size_t i, std::string_view role, const Tensor& from,

@@ -3,8 +3,6 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 
-#include <cstring>
-
 namespace partita {
 
 namespace {
@@ -168,9 +166,10 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
             *by_name.at(fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]));
         const Interval mine = intersect({flat.offsets[e], flat.offsets[e] + whole.volume()}, flat.share);
         if (mine.empty()) continue;
-        const Index size = size_of(whole.dtype());
-        std::memmove(flat.state[k].data() + (mine.lo - flat.share.lo) * size,
-                     whole.data() + (mine.lo - flat.offsets[e]) * size, static_cast<std::size_t>(mine.extent() * size));
+        const Box box(Shape{{'F', mine.extent()}});
+        const Tensor from = Tensor::view(whole, mine.lo - flat.offsets[e], "F", box),
+                     to = Tensor::view(flat.state[k], mine.lo - flat.share.lo, "F", box);
+        if (from.data() != to.data()) copy_box(from, to, box, {});
       }
     }
   }

@@ -125,7 +125,7 @@ void Trainer::count_classes(Bound& entry) {
     if (counts_.classes() == 0) return;  // predict() runs the plan too, without targets
     const Layout& x = executor.plan().layers_of(microbatch).back()->at.x[0];
     if (representative_rank(x.grid(), grid_->rank(), x.replicated()) != grid_->rank()) return;
-    counts_.add(scores, {target.as<std::int32_t>(), static_cast<std::size_t>(target.volume())});
+    counts_.add(on_host(scores, {}), on_host(target, {}));
   });
 }
 

@@ -57,7 +57,7 @@ bool is_state(const CheckpointFile& file, const std::string& name) {
 void Trainer::check_weights() {
   std::string wrong;
   for (const auto& [name, tensor] : weights())
-    if (wrong.empty() && !is_finite(tensor.local))
+    if (wrong.empty() && !is_finite(*backend_, tensor.local, {}))
       wrong = fmt::format(
           "weight '{}' is not finite on rank {} after {}; it is not saved; try a lower --rate or a --warm-up", name,
           world_.rank(), counted(step_, "step"));

@@ -9,11 +9,6 @@ namespace partita {
 
 namespace {
 
-void scale_by(const Tensor& tensor, double factor) {
-  for (float& value : std::span(tensor.as<float>(), static_cast<std::size_t>(tensor.volume())))
-    value *= static_cast<float>(factor);
-}
-
 /// The part of `count` elements that this rank of a group looks at.
 Interval balanced_part(Index count, const Communicator& group) {
   return {count * group.rank() / group.size(), count * (group.rank() + 1) / group.size()};
@@ -23,6 +18,7 @@ Interval balanced_part(Index count, const Communicator& group) {
 
 WeightUpdate::WeightUpdate(const RunContext& context, Stream stream)
     : plan_(context.plan),
+      backend_(context.backend),
       grid_(context.grid),
       replica_pair_(context.replica_pair),
       parameters_(context.parameters),
@@ -43,7 +39,7 @@ void WeightUpdate::start_bucket(std::size_t b) {
   const Timed timed(Profile::Part::exchange);
   const Bucket& bucket = plan_.buckets[b];
   const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype), stream_);
-  if (unscale_ != 1) scale_by(dw, unscale_);
+  if (unscale_ != 1) backend_.axpby(unscale_, dw, 0, dw, stream_);
   sums_[b] = dw;
   if (bucket.axes == 0 || dw.volume() == 0) return;
   Communicator& group = grid_.along(bucket.axes);
@@ -65,7 +61,7 @@ void WeightUpdate::progress() {
 }
 
 void WeightUpdate::wait() {
-  for (auto& request : traveling_) request.wait();
+  for (auto& request : traveling_) request.wait(stream_);
   traveling_.clear();
 }
 
@@ -91,7 +87,7 @@ void WeightUpdate::each_statistic(int layer, Visit&& visit) {
     if (!plan_.layers[i]->weights[w].trained) visit(parameters_.layer(i).master[w].local);
 }
 
-bool WeightUpdate::finite() const {
+void WeightUpdate::mark_not_finite(const Tensor& mark) const {
   for (std::size_t b = 0; b < sums_.size(); ++b) {
     const Tensor& sum = sums_[b];
     if (!sum || sum.volume() == 0) continue;
@@ -99,9 +95,8 @@ bool WeightUpdate::finite() const {
     const bool equal = !plan_.sharded_optimizer && bucket.axes != 0;
     Interval mine{0, sum.volume()};
     if (equal) mine = balanced_part(sum.volume(), grid_.along(bucket.axes));
-    if (!is_finite(Tensor::view(sum, mine.lo, "F", Box(Shape{{'F', mine.extent()}})))) return false;
+    backend_.mark_not_finite(Tensor::view(sum, mine.lo, "F", Box(Shape{{'F', mine.extent()}})), mark, stream_);
   }
-  return true;
 }
 
 void WeightUpdate::show_sums(Inspector& inspector) const {
@@ -131,7 +126,8 @@ void WeightUpdate::restore_statistics() {
 void WeightUpdate::add_replicas(int group) {
   const Timed timed(Profile::Part::exchange);
   const auto add = [&](const Tensor& t) {
-    if (t.volume() > 0) replica_pair_->all_reduce(t.data(), t.volume(), t.dtype(), ReduceOp::sum, stream_).wait();
+    if (t.volume() > 0)
+      replica_pair_->all_reduce(t.data(), t.volume(), t.dtype(), ReduceOp::sum, stream_).wait(stream_);
   };
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (group_of(plan_.buckets[b]) != group) continue;
@@ -162,15 +158,15 @@ void WeightUpdate::step(int group, Moment moment) {
 }
 
 /// Returns the part of each weight that this rank updates, one per entry of the bucket. A part may be empty.
-std::vector<Piece> WeightUpdate::pieces(std::size_t b) const {
+std::vector<WeightPiece> WeightUpdate::pieces(std::size_t b) const {
   const auto& flat = parameters_.bucket(b);
   const auto& entries = plan_.buckets[b].entries;
-  std::vector<Piece> pieces;
+  std::vector<WeightPiece> pieces;
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const auto& spec =
         plan_.layers[static_cast<std::size_t>(entries[e].layer)]->weights[static_cast<std::size_t>(entries[e].weight)];
     const Interval mine = intersect({flat.offsets[e], flat.offsets[e + 1]}, flat.share);
-    Piece piece{.dtype = flat.w.dtype(), .count = mine.extent(), .decays = spec.decay};
+    WeightPiece piece{.dtype = flat.w.dtype(), .count = mine.extent(), .decays = spec.decay};
     if (piece.count > 0) {
       const Index size = size_of(piece.dtype), local = (mine.lo - flat.share.lo) * size;
       piece.dw = sums_[b].data() + local;
@@ -182,28 +178,24 @@ std::vector<Piece> WeightUpdate::pieces(std::size_t b) const {
   return pieces;
 }
 
-/// Returns the scale of each weight. |w| and |direction| are summed over all ranks that hold parts of w.
-std::vector<double> WeightUpdate::scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces) {
+/// Returns the squares of |w| and |direction| of each weight, summed over all ranks that hold parts of w; no tensor if
+/// the method needs none.
+Tensor WeightUpdate::norms(std::size_t b, Moment moment, std::span<const WeightPiece> pieces) {
   const auto& optimizer = plan_.workload.optimizer;
-  std::vector<double> scales(pieces.size(), 1);
-  if (!optimizer.needs_norms()) return scales;
-  std::vector<Squares> squares(pieces.size());
-  for (std::size_t e = 0; e < pieces.size(); ++e) prepare(optimizer, moment, pieces[e], squares[e]);
+  if (!optimizer.needs_norms()) return {};
+  const Box box(Shape{{'N', static_cast<Index>(pieces.size())}, {'C', 2}});
+  const Tensor squares = parameters_.bucket(b).w.beside(DType::f64, "NC", box, MemoryClass::workspace);
+  backend_.update_norms(optimizer, moment, pieces, squares, stream_);
   if (const AxisSet axes = plan_.norm_axes(plan_.buckets[b]); axes != 0) {
     label(plan_.buckets[b], "norms");
-    grid_.along(axes)
-        .all_reduce(squares.data(), 2 * static_cast<Index>(squares.size()), DType::f64, ReduceOp::sum, stream_)
-        .wait();
+    grid_.along(axes).all_reduce(squares.data(), squares.volume(), DType::f64, ReduceOp::sum, stream_).wait(stream_);
   }
-  for (std::size_t e = 0; e < pieces.size(); ++e)
-    if (pieces[e].decays) scales[e] = scale(optimizer, squares[e]);
-  return scales;
+  return squares;
 }
 
 void WeightUpdate::apply_bucket(std::size_t b, Moment moment) {
   const auto pieces = this->pieces(b);
-  const auto scales = this->scales(b, moment, pieces);
-  for (std::size_t e = 0; e < pieces.size(); ++e) apply(plan_.workload.optimizer, moment, pieces[e], scales[e]);
+  backend_.update(plan_.workload.optimizer, moment, pieces, norms(b, moment, pieces), stream_);
   sums_[b] = {};
 }
 

@@ -2,7 +2,6 @@
 
 #include "partita/comm/counting.hpp"
 #include "partita/train/run/layer_runner.hpp"
-#include "src/train/run/update.hpp"
 
 #include <optional>
 #include <vector>
@@ -40,8 +39,9 @@ class WeightUpdate {
   void clear_statistics(int layer);
   /// Multiplies the gradients by 1/scale, in the master dtype, before they are summed. `scale` is a power of two.
   void unscale(double scale) { unscale_ = 1 / scale; }
-  /// After the sums: true if this rank's part of them is finite. Of equal sums, each rank looks at another part.
-  bool finite() const;
+  /// After the sums: sets the f64 number `mark` to 1 if this rank's part of them is not finite. Of equal sums, each
+  /// rank looks at another part.
+  void mark_not_finite(const Tensor& mark) const;
   /// Shows the sums to an inspector.
   void show_sums(Inspector& inspector) const;
   /// Ends a step without an update.
@@ -63,10 +63,11 @@ class WeightUpdate {
   template <class Visit>
   void each_statistic(int layer, Visit&& visit);
   int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
-  std::vector<Piece> pieces(std::size_t b) const;
-  std::vector<double> scales(std::size_t b, Moment moment, const std::vector<Piece>& pieces);
+  std::vector<WeightPiece> pieces(std::size_t b) const;
+  Tensor norms(std::size_t b, Moment moment, std::span<const WeightPiece> pieces);
 
   const Plan& plan_;
+  Backend& backend_;
   const ProcessGrid& grid_;
   Communicator* replica_pair_;  // this rank and the one with the other replica
   Parameters& parameters_;

@@ -16,13 +16,13 @@ namespace {
 
 /// Scores of `rows` rows with some equal numbers, and labels.
 struct Drawn {
-  Drawn(Index rows, Index classes, DType dtype) : scores(dtype, "NC", Box(Shape{{'N', rows}, {'C', classes}})) {
+  Drawn(Index rows, Index classes, DType dtype)
+      : scores(dtype, "NC", Box(Shape{{'N', rows}, {'C', classes}})), labels(DType::i32, "N", Box(Shape{{'N', rows}})) {
     for (Index i = 0; i < rows * classes; ++i) scores.set(i, static_cast<double>(Random(1, 2).bits(i) % 7));
     for (Index i = 0; i < rows; ++i)
-      labels.push_back(static_cast<std::int32_t>(Random(1, 3).bits(i) % static_cast<std::uint32_t>(classes)));
+      labels.set(i, static_cast<double>(Random(1, 3).bits(i) % static_cast<std::uint32_t>(classes)));
   }
-  Tensor scores;
-  std::vector<std::int32_t> labels;
+  Tensor scores, labels;
 };
 
 /// Returns the classes of a row from the largest score to the smallest; of equal scores the first class comes first.
@@ -43,7 +43,7 @@ TEST(ClassCounts, AreThoseOfAPlainLoop) {
     double right = 0, among5 = 0;
     for (Index row = 0; row < rows; ++row) {
       const auto order = best_first(drawn.scores, row, classes);
-      const auto label = drawn.labels[static_cast<std::size_t>(row)];
+      const auto label = static_cast<Index>(drawn.labels.get(row));
       ++matrix[static_cast<std::size_t>(label)][static_cast<std::size_t>(order[0])];
       right += order[0] == label ? 1 : 0;
       among5 += std::find(order.begin(), order.begin() + 5, label) != order.begin() + 5 ? 1 : 0;
@@ -59,11 +59,12 @@ TEST(ClassCounts, AreThoseOfAPlainLoop) {
 }
 
 TEST(ClassCounts, MeanIouLeavesOutClassesThatDoNotOccur) {
-  const Tensor scores(DType::f64, "NC", Box(Shape{{'N', 4}, {'C', 4}}));
+  const Tensor scores(DType::f64, "NC", Box(Shape{{'N', 4}, {'C', 4}})), labels(DType::i32, "N", Box(Shape{{'N', 4}}));
   const std::vector<Index> predictions{0, 0, 1, 2};
   for (Index row = 0; row < 4; ++row) scores.set(4 * row + predictions[static_cast<std::size_t>(row)], 1);
+  for (Index row = 1; row < 4; ++row) labels.set(row, 1);
   ClassCounts counts(4);
-  counts.add(scores, std::vector<std::int32_t>{0, 1, 1, 1});  // class 0: 1/2, 1: 1/3, 2: 0/1; class 3 does not occur
+  counts.add(scores, labels);  // class 0: 1/2, 1: 1/3, 2: 0/1; class 3 does not occur
   EXPECT_DOUBLE_EQ(counts.mean_iou(), (1.0 / 2 + 1.0 / 3 + 0) / 3);
   EXPECT_FALSE(counts.has_top5());
 }

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "partita/base/optimizer.hpp"
 #include "partita/layouts/redistribution.hpp"
 #include "partita/model/model.hpp"
-#include "partita/model/optimizer.hpp"
 #include "partita/strategies/declare/strategy.hpp"
 #include "partita/strategies/plan/gradient_bucket.hpp"
 #include "partita/strategies/schedule/schedule.hpp"

@@ -37,8 +37,9 @@ struct KernelCall {
   bool training = true;
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
-  double* loss = nullptr;     ///< where a loss layer writes the mean loss of this microbatch
-  double* correct = nullptr;  ///< where a loss layer writes the fraction of right predictions
+  /// two f64 zeros, to which a loss layer adds the mean loss of this microbatch and its number of right predictions,
+  /// both summed over ranks
+  const Tensor& result;
   /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
   const HaloPart *x_halo = nullptr, *dy_halo = nullptr;
 

@@ -21,9 +21,9 @@ class ClassCounts {
   explicit ClassCounts(Index classes = 0);
 
   /// Adds the predictions of one rank: for each row of channels of `scores`, the class with the largest score (the
-  /// first if several are equal) and the row's label.
-  /// @pre There is one label per row, and each label is a class.
-  void add(const Tensor& scores, std::span<const std::int32_t> labels);
+  /// first if several are equal) and the row's label (i32).
+  /// @pre There is one label per row, and each label is a class. Both tensors lie in the memory of the CPU.
+  void add(const Tensor& scores, const Tensor& labels);
   /// Sums the counts of all ranks. Collective: every rank of `world` calls it, once, with the same number of classes.
   void sum(Communicator& world);
 

@@ -91,6 +91,9 @@ class Executor {
   void perform(const Action& action, const StepOp& op, const Reader& read, double rate);
   void perform_on_layer(const Action& action, const StepOp& op);
   void free_previous(int microbatch);
+  double share(int microbatch) const;
+  Tensor result(int microbatch) const;
+  void read_results();
 
   RunContext context_;
   const Plan& plan_;
@@ -101,7 +104,12 @@ class Executor {
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
   std::unique_ptr<StageExchange> stages_;  // null if there is one stage
+  // For each microbatch the loss and the number of right predictions, and at last whether a gradient is not finite: f64
+  // numbers on the device, which the CPU reads once a step.
+  Tensor results_;
+  std::vector<int> losses_;  // the microbatches whose loss this rank has computed in this step, in order
   StepResult result_;
+  bool finite_ = true;  // the gradients that this rank has looked at
   Index step_ = 0;
   bool keep_ = false, failed_ = false;
   Inspector* inspector_ = nullptr;              // while a step is repeated

@@ -48,7 +48,7 @@ struct Microbatch {
   Work work;
   std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
   std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
-  StepResult result;
+  Tensor result;  ///< two f64 numbers: the loss, and the number of right predictions (KernelCall::result)
 };
 
 /// Everything that a rank needs to run a plan.

@@ -1,5 +1,5 @@
 // Compares every method of the optimizer with its paper's formulas, one number at a time.
-#include "src/train/run/update.hpp"
+#include "test/support/functors.hpp"
 
 #include <gtest/gtest.h>
 
@@ -63,32 +63,35 @@ class Plain {
   std::vector<double> w_, v_ = std::vector<double>(elements), m_ = v_, s_ = v_;
 };
 
-/// A step in two pieces, as two ranks that share it would take it.
+/// A step of one weight in two pieces, as two ranks that share it would take it: the squares of both are added.
 template <class T>
-void step(const Optimizer& o, double rate, int t, const std::vector<T>& dw, std::vector<T>& w,
+void step(Backend& backend, const Optimizer& o, double rate, int t, const std::vector<T>& dw, std::vector<T>& w,
           std::vector<T> (&state)[2]) {
   const std::size_t states = o.states().size();
-  Squares squares;
-  double factor = 1;
-  const auto each = [&](auto&& f) {
-    for (const auto& [lo, hi] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, elements}}) {
-      Piece piece{.dtype = sizeof(T) == 8 ? DType::f64 : DType::f32, .count = static_cast<Index>(hi - lo)};
-      piece.dw = reinterpret_cast<const std::byte*>(dw.data() + lo);
-      piece.w = reinterpret_cast<std::byte*>(w.data() + lo);
-      for (std::size_t k = 0; k < states; ++k) piece.state[k] = reinterpret_cast<std::byte*>(state[k].data() + lo);
-      f(piece);
-    }
-  };
-  if (o.needs_norms()) {
-    each([&](const Piece& piece) { prepare(o, {rate, t - 1}, piece, squares); });
-    factor = scale(o, squares);
+  std::vector<WeightPiece> pieces;
+  for (const auto& [lo, hi] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, elements}}) {
+    WeightPiece piece{.dtype = sizeof(T) == 8 ? DType::f64 : DType::f32, .count = static_cast<Index>(hi - lo)};
+    piece.dw = reinterpret_cast<const std::byte*>(dw.data() + lo);
+    piece.w = reinterpret_cast<std::byte*>(w.data() + lo);
+    for (std::size_t k = 0; k < states; ++k) piece.state[k] = reinterpret_cast<std::byte*>(state[k].data() + lo);
+    pieces.push_back(piece);
   }
-  each([&](const Piece& piece) { apply(o, {rate, t - 1}, piece, factor); });
+  Tensor squares;
+  if (o.needs_norms()) {
+    squares = Tensor(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 2}}));
+    backend.update_norms(o, {rate, t - 1}, pieces, squares, {});
+    for (Index i = 0; i < 2; ++i) {
+      const double both = squares.get(i) + squares.get(i + 2);
+      squares.set(i, both);
+      squares.set(i + 2, both);
+    }
+  }
+  backend.update(o, {rate, t - 1}, pieces, squares, {});
 }
 
 template <class T>
-void expect_formulas(const Optimizer& o, double tolerance) {
-  SCOPED_TRACE(o.print());
+void expect_formulas(Backend& backend, const Optimizer& o, double tolerance) {
+  SCOPED_TRACE(fmt::format("{} by {}", o.print(), backend.name()));
   Plain plain({0.5, -1, 2, 0, 0.25});
   std::vector<T> w(plain.w().begin(), plain.w().end()), state[2] = {std::vector<T>(elements), std::vector<T>(elements)};
   for (int t = 1; t <= 4; ++t) {
@@ -97,30 +100,55 @@ void expect_formulas(const Optimizer& o, double tolerance) {
       dw.push_back(std::sin(static_cast<double>(t) + 2.0 * static_cast<double>(i)));
     const double rate = 0.1 / t;
     plain.step(o, rate, t, dw);
-    step(o, rate, t, std::vector<T>(dw.begin(), dw.end()), w, state);
+    step(backend, o, rate, t, std::vector<T>(dw.begin(), dw.end()), w, state);
     for (std::size_t i = 0; i < elements; ++i)
       EXPECT_NEAR(static_cast<double>(w[i]), plain.w()[i], tolerance) << "element " << i << " after step " << t;
   }
 }
 
 TEST(Update, FollowsThePapers) {
-  for (const Method method :
-       {Method::sgd, Method::adagrad, Method::rmsprop, Method::adam, Method::adamw, Method::lars, Method::lamb}) {
-    Optimizer o = optimizer_of(method);
-    expect_formulas<double>(o, 1e-14);
-    expect_formulas<float>(o, 1e-6);
-    o.momentum = 0;
-    expect_formulas<double>(o, 1e-14);
+  for (const auto& backend : test::all_types()) {
+    for (const Method method :
+         {Method::sgd, Method::adagrad, Method::rmsprop, Method::adam, Method::adamw, Method::lars, Method::lamb}) {
+      Optimizer o = optimizer_of(method);
+      expect_formulas<double>(*backend, o, 1e-14);
+      expect_formulas<float>(*backend, o, 1e-6);
+      o.momentum = 0;
+      expect_formulas<double>(*backend, o, 1e-14);
+    }
+    Optimizer nesterov = optimizer_of(Method::sgd);
+    nesterov.nesterov = true;
+    expect_formulas<double>(*backend, nesterov, 1e-14);
   }
-  Optimizer nesterov = optimizer_of(Method::sgd);
-  nesterov.nesterov = true;
-  expect_formulas<double>(nesterov, 1e-14);
 }
 
-TEST(Update, AWeightOfZerosIsNotScaledAway) {
-  EXPECT_EQ(scale(optimizer_of(Method::lamb), {0, 4}), 1);
-  EXPECT_EQ(scale(optimizer_of(Method::lars), {4, 0}), 1);
-  EXPECT_EQ(scale(optimizer_of(Method::lamb), {4, 16}), 0.5);
+/// Returns how far a step of rate 1 moves a weight of 0 with gradient 3, given these squares.
+double moved(Backend& backend, Method method, bool decays, double squares_w, double squares_direction) {
+  Optimizer o = optimizer_of(method);
+  o.weight_decay = 0;
+  o.momentum = 0;
+  double w = 0, dw = 3, first = 3, second = 3;
+  const Tensor squares(DType::f64, "NC", Box(Shape{{'N', 1}, {'C', 2}}));
+  squares.set(0, squares_w);
+  squares.set(1, squares_direction);
+  WeightPiece piece{.count = 1, .decays = decays};
+  piece.dw = reinterpret_cast<const std::byte*>(&dw);
+  piece.w = reinterpret_cast<std::byte*>(&w);
+  piece.state = {reinterpret_cast<std::byte*>(&first), reinterpret_cast<std::byte*>(&second)};
+  backend.update(o, {1, 0}, {&piece, 1}, squares, {});
+  return -w;
+}
+
+TEST(Update, AWeightOfNormZeroIsNotScaled) {
+  for (const auto& backend : test::all_types())
+    for (const Method method : {Method::lars, Method::lamb}) {
+      const double whole = moved(*backend, method, false, 4, 16);  // what does not decay is not scaled
+      EXPECT_GT(whole, 0);
+      EXPECT_EQ(moved(*backend, method, true, 0, 4), whole);
+      EXPECT_EQ(moved(*backend, method, true, 4, 0), whole);
+      const double scale = method == Method::lars ? 0.02 * 2 / 4 : 0.5;
+      EXPECT_NEAR(moved(*backend, method, true, 4, 16), scale * whole, 1e-15);
+    }
 }
 
 }  // namespace

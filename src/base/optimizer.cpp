@@ -1,4 +1,4 @@
-#include "partita/model/optimizer.hpp"
+#include "partita/base/optimizer.hpp"
 
 #include "partita/base/error.hpp"
 

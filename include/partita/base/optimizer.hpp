@@ -31,7 +31,7 @@ Method parse_method(const std::string& text);
 /// The default learning rate: 0.05 for sgd and lars, 0.01 for adagrad, 0.001 for the others.
 double usual_rate(Method method);
 
-/// The optimizer's settings. It is a pure value: src/train/run/update.hpp does the work. lars and lamb scale a step by
+/// The optimizer's settings. It is a pure value: Backend::update does the work. lars and lamb scale a step by
 /// norms of the whole weight, however it is sharded. Biases and the weights of normalizations have neither weight decay
 /// nor this scale.
 struct Optimizer {
@@ -57,6 +57,12 @@ struct Optimizer {
   void check() const;
   /// e.g. "sgd rate 0.05 momentum 0.9 nesterov".
   std::string print() const;
+};
+
+/// The learning rate of a step, and its number from 0.
+struct Moment {
+  double rate = 0;
+  Index step = 0;
 };
 
 /// Parses "none", "linear" or "cosine". Throws Error for another word.

@@ -1,0 +1,20 @@
+#include "src/backend/cuda/instantiate.cuh"
+#include "src/backend/functors/moves.hpp"
+
+namespace partita {
+
+PARTITA_RAGGED(CopyElement<std::uint16_t>)
+PARTITA_RAGGED(CopyElement<std::uint32_t>)
+PARTITA_RAGGED(CopyElement<std::uint64_t>)
+#define PARTITA_MOVES(T)                             \
+  PARTITA_RAGGED(AddElement<T>)                      \
+  PARTITA_RAGGED(ConvertElement<double, T>)          \
+  PARTITA_RAGGED(ConvertElement<float, T>)           \
+  PARTITA_RAGGED(ConvertElement<Eigen::bfloat16, T>) \
+  PARTITA_RAGGED(ConvertElement<Eigen::half, T>)     \
+  PARTITA_RAGGED(ConvertElement<std::int32_t, T>)    \
+  PARTITA_RAGGED(ConvertElement<T, std::int32_t>)
+PARTITA_FOR_TYPES(PARTITA_MOVES)
+PARTITA_RAGGED(ConvertElement<std::int32_t, std::int32_t>)
+
+}  // namespace partita

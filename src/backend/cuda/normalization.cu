@@ -1,0 +1,17 @@
+#include "src/backend/cuda/instantiate.cuh"
+#include "src/backend/functors/normalization.hpp"
+
+namespace partita {
+
+#define PARTITA_NORMALIZATION(T)                      \
+  PARTITA_COLUMNS(2, ChannelMoments<T>, KeepNumbers)  \
+  PARTITA_COLUMNS(2, GradientMoments<T>, KeepNumbers) \
+  PARTITA_EACH(GroupChannels<T>)                      \
+  PARTITA_EACH(AddParts<T>)                           \
+  PARTITA_EACH(GivenStatistics<T>)                    \
+  PARTITA_EACH(NormForward<T>)                        \
+  PARTITA_EACH(NormBackward<T>)
+PARTITA_FOR_TYPES(PARTITA_NORMALIZATION)
+PARTITA_EACH(NormStatistics)
+
+}  // namespace partita

@@ -1,0 +1,137 @@
+#pragma once
+
+#include "partita/base/dispatch.hpp"
+#include "src/backend/alike.hpp"
+#include "src/backend/functor_backend/functor_backend.hpp"
+#include "src/backend/functors/normalization.hpp"
+
+namespace partita {
+
+inline NormNumbers numbers_in(const Tensor& tensor, Index count) {
+  require(tensor.dtype() == DType::f64 && tensor.names() == "SNC" && tensor.extent('S') == count,
+          "numbers of a normalization must be an f64 tensor S N C");
+  return {device_data<double>(tensor), tensor.extent('N'), tensor.extent('C')};
+}
+
+/// Returns x cut into the parts and groups that its numbers have.
+inline NormParts parts_of(const Tensor& x, const NormNumbers& numbers) {
+  const Index channels = x.extent('C'), count = numbers.parts, groups = numbers.channels;
+  require(x.find('C') >= 0, "x must have channels");
+  require(count == 1 || count == x.extent('N'), "a part must be all of x or one sample");
+  require(groups == 0 ? channels == 0 : channels % groups == 0,
+          "there must be one number for each channel or group of channels");
+  return {count, x.volume() > 0 ? x.volume() / channels / count : 0, channels, groups == 0 ? 1 : channels / groups};
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::channel_sums(const Tensor& x, const Tensor& sums, Stream stream) {
+  const NormNumbers to = numbers_in(sums, 2);
+  const NormParts size = parts_of(x, to);
+  require(to.channels == size.channels, "there must be one sum per channel");
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.template reduce_columns<double, 2>(size.count, size.rows, size.channels,
+                                               ChannelMoments<T>{device_data<T>(x), size}, KeepNumbers{to}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics,
+                                                     const Tensor& sums, Stream stream) {
+  const NormNumbers to = numbers_in(sums, 2), of = numbers_in(statistics, 3);
+  const NormParts size = parts_of(x, of);
+  check_alike(x, dy);
+  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.template reduce_columns<double, 2>(size.count, size.rows, size.channels,
+                                               GradientMoments<T>{device_data<T>(x), device_data<T>(dy), size, of},
+                                               KeepNumbers{to}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped,
+                                              Stream stream) {
+  const NormNumbers from = numbers_in(sums, 2), to = numbers_in(grouped, 2);
+  require(from.parts == to.parts, "a group must keep its part");
+  dispatch_float(scale ? scale.dtype() : DType::f64, [&](auto t) {
+    using T = decltype(t);
+    const Index a_group = to.channels == 0 ? 1 : from.channels / to.channels;
+    launch_.for_each(2 * to.parts, to.channels,
+                     GroupChannels<T>{from, to, scale ? device_data<T>(scale) : nullptr, a_group}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) {
+  const NormNumbers from = numbers_in(sums, 2);
+  require(total.volume() == from.channels, "there must be one entry per channel");
+  dispatch_float(total.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(1, from.channels, AddParts<T>{from, s, device_data<T>(total)}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::norm_statistics(const Tensor& sums, Index count, double epsilon,
+                                               const Tensor& statistics, Stream stream) {
+  const NormNumbers from = numbers_in(sums, 2), to = numbers_in(statistics, 3);
+  require(from.parts == to.parts && from.channels == to.channels, "sums and statistics must be of the same channels");
+  launch_.for_each(to.parts, to.channels, NormStatistics{from, to, static_cast<double>(count), epsilon}, stream);
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::given_statistics(const Tensor& mean, const Tensor& variance, double epsilon,
+                                                const Tensor& statistics, Stream stream) {
+  const NormNumbers to = numbers_in(statistics, 3);
+  require(to.parts == 1, "given statistics are those of all of x");
+  require(mean.volume() == to.channels && variance.volume() == to.channels && mean.dtype() == variance.dtype(),
+          "there must be one mean and one variance per channel, in one dtype");
+  dispatch_float(mean.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(1, to.channels, GivenStatistics<T>{device_data<T>(mean), device_data<T>(variance), to, epsilon},
+                     stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale,
+                                            const Tensor& shift, const Tensor& y, Stream stream) {
+  const NormNumbers of = numbers_in(statistics, 3);
+  const NormParts size = parts_of(x, of);
+  check_alike(x, y);
+  for (const Tensor* vector : {&scale, &shift})
+    require(vector->volume() == size.channels && vector->dtype() == x.dtype(),
+            "there must be one scale and one shift per channel, in x's dtype");
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(
+        size.count * size.rows, size.channels,
+        NormForward<T>{device_data<T>(x), size, of, device_data<T>(scale), device_data<T>(shift), device_data<T>(y)},
+        stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics,
+                                             const Tensor& sums, bool scaled, const Tensor& scale, Index count,
+                                             const Tensor& dx, Stream stream) {
+  const NormNumbers of = numbers_in(statistics, 3), totals = numbers_in(sums, 2);
+  const NormParts size = parts_of(x, of);
+  check_alike(x, dy);
+  check_alike(x, dx);
+  require(scale.volume() == size.channels && scale.dtype() == x.dtype(),
+          "there must be one scale per channel, in x's dtype");
+  require(totals.parts == of.parts && totals.channels == of.channels, "sums and statistics must be of the same groups");
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(
+        size.count * size.rows, size.channels,
+        NormBackward<T>{device_data<T>(x), device_data<T>(dy), size, of, totals, scaled, device_data<T>(scale),
+                        count > 0 ? static_cast<double>(count) : 1.0, device_data<T>(dx)},
+        stream);
+  });
+}
+
+}  // namespace partita

@@ -1,0 +1,148 @@
+#pragma once
+
+#include "partita/base/accumulator.hpp"
+#include "src/backend/functors/launcher.hpp"
+
+#include <cmath>
+
+namespace partita {
+
+/// Numbers S N C of a normalization (norm_numbers).
+struct NormNumbers {
+  double* data;
+  Index parts, channels;
+  PARTITA_HOST_DEVICE double& operator()(Index s, Index part, Index c) const {
+    return data[(s * parts + part) * channels + c];
+  }
+};
+
+/// x as parts of consecutive rows of channels, which are the innermost dimension.
+struct NormParts {
+  Index count, rows, channels;  // parts, rows of a part, channels of a row
+  Index a_group;                // channels of a group
+  PARTITA_HOST_DEVICE Index offset(Index part, Index row, Index c) const { return (part * rows + row) * channels + c; }
+};
+
+/// x and x^2
+template <class T>
+struct ChannelMoments {
+  const T* x;
+  NormParts size;
+  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index part, Index row, Index c) const {
+    const auto value = static_cast<double>(x[size.offset(part, row, c)]);
+    return {{value, value * value}};
+  }
+};
+
+/// dy and dy * xhat
+template <class T>
+struct GradientMoments {
+  const T *x, *dy;
+  NormParts size;
+  NormNumbers statistics;
+  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index part, Index row, Index c) const {
+    const Index at = size.offset(part, row, c), g = c / size.a_group;
+    const auto gradient = static_cast<double>(dy[at]);
+    return {{gradient, gradient * (static_cast<double>(x[at]) - statistics(0, part, g)) * statistics(2, part, g)}};
+  }
+};
+
+struct KeepNumbers {
+  NormNumbers to;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index c, const Sums<double, 2>& sums) const {
+    to(0, part, c) = sums.of[0];
+    to(1, part, c) = sums.of[1];
+  }
+};
+
+/// The sum over the channels of a group. A row is a number of a part, a column a group.
+template <class T>
+struct GroupChannels {
+  NormNumbers from, to;
+  const T* scale;  // null: 1
+  Index a_group;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index g) const {
+    const Index s = row / from.parts, part = row % from.parts;
+    double sum = 0;
+    for (Index c = g * a_group; c < (g + 1) * a_group; ++c)
+      sum += from(s, part, c) * (scale == nullptr ? 1.0 : static_cast<double>(scale[c]));
+    to(s, part, g) = sum;
+  }
+};
+
+template <class T>
+struct AddParts {
+  NormNumbers from;
+  Index s;
+  T* total;
+  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index c) const {
+    double sum = 0;
+    for (Index part = 0; part < from.parts; ++part) sum += from(s, part, c);
+    total[c] = static_cast<T>(static_cast<double>(total[c]) + sum);
+  }
+};
+
+struct NormStatistics {
+  NormNumbers from, to;
+  double count, epsilon;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    const double mean = count > 0 ? from(0, part, g) / count : 0;
+    const double spread = count > 0 ? from(1, part, g) / count - mean * mean : 1;
+    const double variance = spread < 0 ? 0 : spread;  // rounding may leave less than 0; NaN stays
+    to(0, part, g) = mean;
+    to(1, part, g) = variance;
+    to(2, part, g) = 1 / std::sqrt(variance + epsilon);
+  }
+};
+
+template <class T>
+struct GivenStatistics {
+  const T *mean, *variance;
+  NormNumbers to;
+  double epsilon;
+  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index c) const {
+    to(0, 0, c) = static_cast<double>(mean[c]);
+    to(1, 0, c) = static_cast<double>(variance[c]);
+    to(2, 0, c) = 1 / std::sqrt(to(1, 0, c) + epsilon);
+  }
+};
+
+/// Sorted by x: y = factor * x + offset. A row counts over all parts.
+template <class T>
+struct NormForward {
+  using A = Accumulator<T>;
+  const T* x;
+  NormParts size;
+  NormNumbers statistics;
+  const T *scale, *shift;
+  T* y;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
+    const Index part = row / size.rows, g = c / size.a_group, at = row * size.channels + c;
+    const double factor = static_cast<double>(scale[c]) * statistics(2, part, g);
+    const double offset = static_cast<double>(shift[c]) - statistics(0, part, g) * factor;
+    y[at] = static_cast<T>(static_cast<A>(factor) * static_cast<A>(x[at]) + static_cast<A>(offset));
+  }
+};
+
+/// Sorted by dy and x: dx = a * dy + b * x + c. A row counts over all parts.
+template <class T>
+struct NormBackward {
+  using A = Accumulator<T>;
+  const T *x, *dy;
+  NormParts size;
+  NormNumbers statistics, sums;
+  bool scaled;
+  const T* scale;
+  double count;
+  T* dx;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index channel) const {
+    const Index part = row / size.rows, g = channel / size.a_group, at = row * size.channels + channel;
+    const double r = statistics(2, part, g), a = static_cast<double>(scale[channel]) * r, of_sums = scaled ? r : a;
+    const double b = -of_sums * r * sums(1, part, g) / count;
+    const double c = -of_sums * sums(0, part, g) / count - b * statistics(0, part, g);
+    dx[at] = static_cast<T>(static_cast<A>(a) * static_cast<A>(dy[at]) + static_cast<A>(b) * static_cast<A>(x[at]) +
+                            static_cast<A>(c));
+  }
+};
+
+}  // namespace partita

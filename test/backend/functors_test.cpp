@@ -1,0 +1,198 @@
+// The functors give what the reference gives, where no other test of the backends compares both with a definition.
+#include "test/support/functors.hpp"
+#include "test/support/naive.hpp"
+
+#include <gtest/gtest.h>
+
+namespace partita::test {
+namespace {
+
+using naive::Generator;
+
+constexpr std::array<std::string_view, 6> names{"", "", "NC", "NCW", "NCHW", "NCDHW"};
+
+/// Boxes that do not begin at the origin, with 1 to 3 spatial dimensions; some extents are 1, and one box is empty.
+std::vector<Box> boxes() {
+  std::vector<Box> all;
+  for (int dims = 3; dims <= 5; ++dims)
+    for (const Index channels : {1, 5}) {
+      Box box(dims);
+      for (int d = 0; d < dims; ++d) box[d] = {d + 1, d + 3 + d % 2};
+      box[1] = {2, 2 + channels};
+      all.push_back(box);
+      box[dims - 1] = {1, 2};
+      all.push_back(box);
+    }
+  all.push_back(Box(Shape{{'N', 0}, {'C', 3}, {'H', 2}}));
+  return all;
+}
+
+std::string_view names_of(const Box& box) { return names[static_cast<std::size_t>(box.dims())]; }
+
+Tensor copy_of(const Tensor& tensor) { return extract(tensor, tensor.box(), MemoryClass::workspace, {}); }
+
+void expect_near(const Tensor& found, const Tensor& expected, double tolerance) {
+  ASSERT_EQ(found.box(), expected.box());
+  for (Index i = 0; i < found.volume(); ++i)
+    ASSERT_NEAR(found.get(i), expected.get(i), tolerance * (1 + std::abs(expected.get(i)))) << "element " << i;
+}
+
+class Functors : public testing::TestWithParam<DType> {
+ protected:
+  double tolerance() const {
+    return GetParam() == DType::f64 ? 1e-13 : GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::bf16 ? 1e-2 : 2e-3;
+  }
+  std::unique_ptr<Backend> reference = make_reference_backend(), functors = make_functor_backend();
+  Generator random{17};
+};
+INSTANTIATE_TEST_SUITE_P(DTypes, Functors, testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16));
+
+TEST_P(Functors, DropoutDrawsTheSameNumbers) {
+  for (const Box& box : boxes()) {
+    SCOPED_TRACE(box.print());
+    Shape whole;
+    for (int d = 0; d < box.dims(); ++d) whole.push_back({names_of(box)[static_cast<std::size_t>(d)], box[d].hi + 1});
+    const Tensor x = random.tensor(GetParam(), names_of(box), box), y = x.like(box), other = x.like(box);
+    const Random numbers(3, hash_text("dropout"), 5);
+    reference->dropout(0.4, numbers, 1000, whole, x, y, {});
+    functors->dropout(0.4, numbers, 1000, whole, x, other, {});
+    expect_near(other, y, 0);
+  }
+}
+
+TEST_P(Functors, SpatialSumsAndTheirAdjoints) {
+  for (const Box& box : boxes()) {
+    SCOPED_TRACE(box.print());
+    Box flat(2);
+    flat[0] = box[0];
+    flat[1] = box[1];
+    const Tensor x = random.tensor(GetParam(), names_of(box), box), y(GetParam(), "NC", flat), other = y.like(flat);
+    reference->spatial_sum(x, 0.3, y, {});
+    functors->spatial_sum(x, 0.3, other, {});
+    expect_near(other, y, tolerance());
+    const Tensor dx = x.like(box), other_dx = x.like(box);
+    reference->spatial_spread(y, 0.3, dx, {});
+    functors->spatial_spread(y, 0.3, other_dx, {});
+    expect_near(other_dx, dx, 0);
+  }
+}
+
+/// A resampling of one dimension, the inputs that a part of its outputs reads, and that part.
+struct Dimension {
+  Resampling how;
+  Interval in, out;
+};
+
+Dimension drawn_dimension(Generator& random) {
+  Dimension dim;
+  dim.how.kind = static_cast<Resampling::Kind>(random.draw(0, 2));
+  dim.how.inputs = random.draw(1, 5);
+  dim.how.factor = dim.how.kind == Resampling::Kind::crop ? 1 : random.draw(1, 4);
+  dim.how.first = dim.how.kind == Resampling::Kind::crop ? random.draw(0, dim.how.inputs - 1) : 0;
+  const Index outputs = dim.how.inputs * dim.how.factor - dim.how.first, lo = random.draw(0, outputs - 1);
+  dim.out = {lo, random.draw(lo + 1, outputs)};
+  dim.in = random.one_in(2) ? Interval{0, dim.how.inputs} : dim.how.inputs_of(dim.out);
+  return dim;
+}
+
+TEST_P(Functors, ResamplingAndItsAdjoint) {
+  for (int drawn = 0; drawn < 120; ++drawn) {
+    const int spatial = 1 + drawn % 3;
+    Box in(spatial + 2), out(spatial + 2);
+    in[0] = out[0] = {1, 3};
+    in[1] = out[1] = {2, 5};
+    std::vector<Resampling> dims;
+    for (int d = 0; d < spatial; ++d) {
+      const Dimension dim = drawn_dimension(random);
+      dims.push_back(dim.how);
+      in[d + 2] = dim.in;
+      out[d + 2] = dim.out;
+    }
+    SCOPED_TRACE(fmt::format("{} from {}", out.print(), in.print()));
+    const Tensor x = random.tensor(GetParam(), names_of(in), in), dy = random.tensor(GetParam(), names_of(out), out);
+    const Tensor y = dy.like(out), other = dy.like(out), dx = copy_of(x), other_dx = copy_of(x);
+    reference->resample_forward(dims, x, y, {});
+    functors->resample_forward(dims, x, other, {});
+    expect_near(other, y, tolerance());
+    reference->resample_backward(dims, dy, dx, {});
+    functors->resample_backward(dims, dy, other_dx, {});
+    expect_near(other_dx, dx, tolerance());
+  }
+}
+
+TEST_P(Functors, BlocksMoveIntoChannelsAndBack) {
+  for (int drawn = 0; drawn < 60; ++drawn) {
+    const int spatial = 1 + drawn % 3;
+    Box in(spatial + 2), out(spatial + 2);
+    in[0] = out[0] = {1, 3};
+    in[1] = {2, 5};
+    Index per = 1;
+    std::vector<Index> block;
+    for (int d = 0; d < spatial; ++d) {
+      block.push_back(random.draw(1, 3));
+      per *= block.back();
+      const Index lo = random.draw(0, 2), hi = lo + random.draw(1, 2);
+      out[d + 2] = {lo, hi};
+      in[d + 2] = {lo * block.back(), hi * block.back()};
+    }
+    out[1] = {0, 3 * per};
+    SCOPED_TRACE(fmt::format("{} from {}", out.print(), in.print()));
+    const Tensor x = random.tensor(GetParam(), names_of(in), in), y(GetParam(), names_of(out), out),
+                 other = y.like(out);
+    reference->space_to_depth(block, x, y, {});
+    functors->space_to_depth(block, x, other, {});
+    expect_near(other, y, 0);
+    const Tensor dx = x.like(in);
+    functors->depth_to_space(block, y, dx, {});
+    expect_near(dx, x, 0);
+  }
+}
+
+TEST_P(Functors, DiceAndDifferences) {
+  for (const Box& box : boxes()) {
+    SCOPED_TRACE(box.print());
+    const Index samples = box.extent(0), channels = box.extent(1);
+    const Tensor x = random.tensor(GetParam(), names_of(box), box),
+                 target = random.tensor(GetParam(), names_of(box), box);
+    const Tensor labels(DType::i32, "F", Box(Shape{{'F', x.volume() / channels}}));
+    for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, channels - 1)));
+    std::vector<Tensor> sums, results, gradients;
+    for (Backend* backend : {reference.get(), functors.get()}) {
+      sums.push_back(norm_numbers(x, 2, samples, channels, MemoryClass::workspace));
+      results.emplace_back(DType::f64, "F", Box(Shape{{'F', 2}}));
+      gradients.push_back(x.like(box));
+      backend->overlap_forward(x, labels, sums.back(), results.back(), {});
+      const Tensor overlaps = copy_of(sums.back());
+      backend->overlap_loss(sums.back(), 7, 0.5, {}, {});  // without a result
+      copy_box(overlaps, sums.back(), overlaps.box(), {});
+      backend->overlap_loss(sums.back(), 7, 0.5, results.back(), {});
+      backend->overlap_backward(x, labels, sums.back(), gradients.back(), {});
+      for (const bool absolute : {false, true}) {
+        results.emplace_back(DType::f64, "F", Box(Shape{{'F', 2}}));
+        gradients.push_back(x.like(box));
+        backend->difference_forward(absolute, x, target, 3, results.back(), {});
+        backend->difference_backward(absolute, x, target, 0.25, gradients.back(), {});
+      }
+    }
+    expect_near(sums[1], sums[0], 1e-12);
+    for (std::size_t i = 0; i < 3; ++i) {
+      expect_near(results[i + 3], results[i], 1e-12);
+      expect_near(gradients[i + 3], gradients[i], tolerance());
+    }
+  }
+}
+
+// A label that is no class must not read memory that is not the tensor's.
+TEST(FunctorLabels, ALabelThatIsNoClassGivesNoLoss) {
+  const auto backend = make_functor_backend();
+  const Tensor x(DType::f32, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
+  for (const double wrong : {-1.0, 3.0, 1e9}) {
+    const Tensor labels(DType::i32, "N", Box(Shape{{'N', 2}})), result(DType::f64, "F", Box(Shape{{'F', 2}}));
+    labels.set(1, wrong);
+    backend->cross_entropy_forward(x, labels, 1, result, {});
+    EXPECT_TRUE(std::isnan(result.get(0)));
+  }
+}
+
+}  // namespace
+}  // namespace partita::test

@@ -1,0 +1,98 @@
+// The functors that move boxes on a GPU give the bits that the CPU's loops give.
+#include "src/backend/functor_backend/moves.hpp"
+#include "test/support/functors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+namespace partita {
+namespace {
+
+constexpr Index elements = 2048;
+
+/// Drawn numbers in every type. Some are infinite or NaN, some lie between two numbers of a shorter type.
+Tensor drawn(DType dtype, std::mt19937_64& random) {
+  const Tensor tensor(dtype, "F", Box(Shape{{'F', elements}}));
+  std::normal_distribution<double> normal;
+  for (Index i = 0; i < elements; ++i) {
+    const double value = normal(random) * std::pow(2.0, static_cast<double>(random() % 40) - 20);
+    tensor.set(i, dtype == DType::i32 ? std::round(1000 * value) : value);
+  }
+  if (dtype != DType::i32) {
+    tensor.set(5, std::numeric_limits<double>::infinity());
+    tensor.set(6, std::numeric_limits<double>::quiet_NaN());
+  }
+  return tensor;
+}
+
+/// A move of a drawn box between two tensors, from and to drawn places.
+BoxMove drawn_move(const Tensor& from, const Tensor& to, bool add, std::mt19937_64& random) {
+  BoxMove move{.from_type = from.dtype(), .to_type = to.dtype(), .add = add};
+  Index reach_from = 1, reach_to = 1;
+  for (int d = 0; d < static_cast<int>(random() % 5); ++d) {
+    const Index extent = 1 + static_cast<Index>(random() % 4);
+    const auto at = static_cast<std::size_t>(move.dims++);
+    move.extent[at] = extent;
+    move.from_stride[at] = reach_from + static_cast<Index>(random() % 2);
+    move.to_stride[at] = reach_to + static_cast<Index>(random() % 2);
+    reach_from = extent * move.from_stride[at];
+    reach_to = extent * move.to_stride[at];
+  }
+  move.from = from.data() + static_cast<Index>(random() % 8) * size_of(from.dtype());
+  move.to = to.data() + static_cast<Index>(random() % 8) * size_of(to.dtype());
+  return move;
+}
+
+TEST(Moves, AreThoseOfTheCpuBitForBit) {
+  std::mt19937_64 random(7);
+  const std::array all{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32};
+  for (int round = 0; round < 400; ++round) {
+    const DType from_type = all[random() % 5], to_type = all[random() % 5];
+    const bool adds = from_type == to_type && from_type != DType::i32 && round % 2 == 0;
+    const bool overflows = to_type == DType::i32 && from_type != DType::i32;  // not defined for what is not finite
+    const Tensor from = drawn(overflows ? DType::i32 : from_type, random), to = drawn(to_type, random);
+    const Tensor other = to.like(to.box());
+    std::memcpy(other.data(), to.data(), static_cast<std::size_t>(to.bytes()));
+    const BoxMove move = drawn_move(from, to, adds, random);
+    BoxMove same = move;
+    same.to = other.data() + (static_cast<std::byte*>(move.to) - to.data());
+    host_device().move({&move, 1}, {});
+    run_moves(test::HostLauncher{}, {&same, 1}, {});
+    EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0)
+        << name(from.dtype()) << " to " << name(to_type) << (adds ? ", added" : "");
+  }
+}
+
+/// Counts how often it starts a kernel.
+struct CountingLauncher : test::HostLauncher {
+  template <class F>
+  void for_ragged(const Lengths& lengths, const F& f, Stream stream) const {
+    ++*launches;
+    HostLauncher::for_ragged(lengths, f, stream);
+  }
+  int* launches;
+};
+
+TEST(Moves, OfTheSameTypesShareALaunch) {
+  const Tensor from(DType::f32, "F", Box(Shape{{'F', 100}})), to = from.like(from.box());
+  const Tensor wide = from.like(DType::f64);
+  for (Index i = 0; i < 100; ++i) from.set(i, static_cast<double>(i));
+  std::vector<BoxMove> moves;
+  for (Index i = 0; i < 70; ++i)
+    moves.push_back(
+        {.from = from.data() + 4 * i, .to = to.data() + 4 * i, .from_type = DType::f32, .to_type = DType::f32});
+  for (Index i = 0; i < 5; ++i)
+    moves.push_back({.from = from.data() + 4 * i, .to = wide.data() + 8 * i, .from_type = DType::f32});
+  int launches = 0;
+  CountingLauncher launch;
+  launch.launches = &launches;
+  run_moves(launch, moves, {});
+  EXPECT_EQ(launches, 3 + 1);  // 70 moves in three batches, and the conversions
+  for (Index i = 0; i < 100; ++i) EXPECT_EQ(to.get(i), i < 70 ? static_cast<double>(i) : 0);
+  for (Index i = 0; i < 100; ++i) EXPECT_EQ(wide.get(i), i < 5 ? static_cast<double>(i) : 0);
+}
+
+}  // namespace
+}  // namespace partita

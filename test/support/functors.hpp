@@ -1,0 +1,76 @@
+#pragma once
+
+#include "src/backend/functor_backend/convolution.hpp"
+#include "src/backend/functor_backend/elementwise.hpp"
+#include "src/backend/functor_backend/losses.hpp"
+#include "src/backend/functor_backend/normalization.hpp"
+#include "src/backend/functor_backend/pooling.hpp"
+#include "src/backend/functor_backend/resampling.hpp"
+#include "src/backend/functor_backend/updates.hpp"
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+namespace partita::test {
+
+/// Runs functors on the CPU, one call after the other.
+struct HostLauncher {
+  template <class F>
+  void for_each(Index rows, Index columns, const F& f, Stream) const {
+    for (Index row = 0; row < rows; ++row)
+      for (Index column = 0; column < columns; ++column) f(row, column);
+  }
+  template <class F>
+  void for_ragged(const Lengths& lengths, const F& f, Stream) const {
+    for (Index group = 0; group < lengths.groups; ++group)
+      for (Index i = 0; i < lengths[group]; ++i) f(group, i);
+  }
+  template <class A, std::size_t K, class Value, class Finish>
+  void reduce(Index groups, Index length, const Value& value, const Finish& finish, Stream) const {
+    for (Index group = 0; group < groups; ++group) {
+      Sums<A, K> sums;
+      for (Index i = 0; i < length; ++i) sums += value(group, i);
+      finish(group, sums);
+    }
+  }
+  template <class A, std::size_t K, class Value, class Finish>
+  void reduce_ragged(const Lengths& lengths, const Value& value, const Finish& finish, Stream) const {
+    for (Index group = 0; group < lengths.groups; ++group) {
+      Sums<A, K> sums;
+      for (Index i = 0; i < lengths[group]; ++i) sums += value(group, i);
+      finish(group, sums);
+    }
+  }
+  template <class A, std::size_t K, class Value, class Finish>
+  void reduce_columns(Index parts, Index rows, Index columns, const Value& value, const Finish& finish, Stream) const {
+    for (Index part = 0; part < parts; ++part)
+      for (Index column = 0; column < columns; ++column) {
+        Sums<A, K> sums;
+        for (Index row = 0; row < rows; ++row) sums += value(part, row, column);
+        finish(part, column, sums);
+      }
+  }
+  template <class Value, class Finish>
+  void largest(Index groups, Index length, const Value& value, const Finish& finish, Stream) const {
+    for (Index group = 0; group < groups; ++group) {
+      double largest = -std::numeric_limits<double>::infinity();
+      for (Index i = 0; i < length; ++i)
+        if (const double next = value(group, i); !(next <= largest)) largest = next;
+      finish(group, largest);
+    }
+  }
+};
+
+/// The kernels that run on a GPU, here on the CPU.
+inline std::unique_ptr<Backend> make_functor_backend() { return std::make_unique<FunctorBackend<HostLauncher>>(); }
+
+/// The backends that compute in every type: the reference and the functors.
+inline std::vector<std::unique_ptr<Backend>> all_types() {
+  std::vector<std::unique_ptr<Backend>> all;
+  all.push_back(make_reference_backend());
+  all.push_back(make_functor_backend());
+  return all;
+}
+
+}  // namespace partita::test
