@@ -12,12 +12,12 @@
 //     1 |.FFFFFFFF...BBBBBBBBBBBBBBBB..|
 //     2 |..FFFFFFFFBBBBBBBBBBBBBBBB....|
 //
-// 1f1b: bubble rate 0.200; ranks 0, 4 and 6 hold 855.1 KiB, 822.4 KiB and 1.9 MiB
+// 1f1b: bubble rate 0.200; ranks 0, 4 and 6 hold 855.3 KiB, 822.5 KiB and 1.9 MiB
 //     0 |FFF....BBFBBFBBFBBFBBFBB.BB.BB|
 //     1 |.FF..BBFBBFBBFBBFBBFBBFBB.BB..|
 //     2 |..FBBFBBFBBFBBFBBFBBFBBFBB....|
 //
-// zb-h1: bubble rate 0.077; ranks 0, 4 and 6 hold 887.1 KiB, 886.4 KiB and 2.5 MiB
+// zb-h1: bubble rate 0.077; ranks 0, 4 and 6 hold 887.3 KiB, 886.5 KiB and 2.5 MiB
 //     0 |FFF..IWFIWFIWFIWFIWFIWIWIW|
 //     1 |.FF.IFIWFIWFIWFIWFIWFIWIWW|
 //     2 |..FIFIFIWFIWFIWFIWFIWFIWWW|

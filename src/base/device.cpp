@@ -62,17 +62,20 @@ void copy(const BoxMove& move) {
   });
 }
 
-void add(const BoxMove& move) {
+void combine(const BoxMove& move) {
   require(move.from_type == move.to_type, "a sum must keep the dtype");
-  dispatch_float(move.to_type, [&](auto t) {
+  dispatch(move.to_type, [&](auto t) {
     using T = decltype(t);
-    using A = Accumulator<T>;
+    using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
     const auto* source = static_cast<const T*>(move.from);
     auto* target = static_cast<T*>(move.to);
     for_runs(move, [&](Index from, Index to, Index length) {
       const T* x = source + from;
       T* y = target + to;
-      for (Index i = 0; i < length; ++i) y[i] = static_cast<T>(static_cast<A>(y[i]) + static_cast<A>(x[i]));
+      if (move.combine == Combine::add)
+        for (Index i = 0; i < length; ++i) y[i] = static_cast<T>(static_cast<A>(y[i]) + static_cast<A>(x[i]));
+      else
+        for (Index i = 0; i < length; ++i) y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
     });
   });
 }
@@ -99,11 +102,16 @@ class HostDevice final : public Device {
   void zero(void* data, std::size_t bytes, Stream) override { std::memset(data, 0, bytes); }
   void move(std::span<const BoxMove> moves, Stream) override {
     for (const BoxMove& each : moves)
-      each.add ? add(each) : each.from_type == each.to_type ? partita::copy(each) : convert(each);
+      each.combine != Combine::replace ? combine(each)
+      : each.from_type == each.to_type ? partita::copy(each)
+                                       : convert(each);
   }
   void copy(const void* from, void* to, std::size_t bytes, Stream) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  Stream make_stream(Priority) override { return {}; }
+  Event record(Stream) override { return {}; }
+  void wait(Stream, const Event&) override {}
   void finish(Stream) override {}
 };
 

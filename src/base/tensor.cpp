@@ -158,7 +158,7 @@ void unpack(const std::byte* in, const Box& part, const Tensor& to, bool add, St
   BoxMove move = with_packed(to, part, &BoxMove::from_stride);
   move.from = in;
   move.to = first_of(to, part);
-  move.add = add;
+  if (add) move.combine = Combine::add;
   to.device().move({&move, 1}, stream);
 }
 
@@ -198,7 +198,7 @@ void add_box(const Tensor& from, const Tensor& to, const Box& part, Stream strea
   require(from.dtype() == to.dtype(), "a sum must keep the dtype");
   if (part.empty()) return;
   BoxMove move = between(from, to, part);
-  move.add = true;
+  move.combine = Combine::add;
   to.device().move({&move, 1}, stream);
 }
 

@@ -1,6 +1,7 @@
 #include "partita/comm/threads.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/comm/peer_failed.hpp"
 #include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
@@ -19,12 +20,6 @@ namespace partita {
 namespace {
 
 using Message = std::vector<std::byte>;
-
-/// Thrown on a rank because another rank failed. The exception of the other rank is the one to report.
-class PeerFailed : public CommunicationError {
- public:
-  using CommunicationError::CommunicationError;
-};
 
 /// Identifies one message to a rank. Sender and receiver number the messages of their pair in the order in which they
 /// list them, so that a rank may wait for its requests in any order.

@@ -28,8 +28,8 @@ Tensor drawn(DType dtype, std::mt19937_64& random) {
 }
 
 /// A move of a drawn box between two tensors, from and to drawn places.
-BoxMove drawn_move(const Tensor& from, const Tensor& to, bool add, std::mt19937_64& random) {
-  BoxMove move{.from_type = from.dtype(), .to_type = to.dtype(), .add = add};
+BoxMove drawn_move(const Tensor& from, const Tensor& to, Combine combine, std::mt19937_64& random) {
+  BoxMove move{.from_type = from.dtype(), .to_type = to.dtype(), .combine = combine};
   Index reach_from = 1, reach_to = 1;
   for (int d = 0; d < static_cast<int>(random() % 5); ++d) {
     const Index extent = 1 + static_cast<Index>(random() % 4);
@@ -50,18 +50,20 @@ TEST(Moves, AreThoseOfTheCpuBitForBit) {
   const std::array all{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32};
   for (int round = 0; round < 400; ++round) {
     const DType from_type = all[random() % 5], to_type = all[random() % 5];
-    const bool adds = from_type == to_type && from_type != DType::i32 && round % 2 == 0;
+    const Combine combine = from_type == to_type
+                                ? std::array{Combine::replace, Combine::add, Combine::largest}[random() % 3]
+                                : Combine::replace;
     const bool overflows = to_type == DType::i32 && from_type != DType::i32;  // not defined for what is not finite
     const Tensor from = drawn(overflows ? DType::i32 : from_type, random), to = drawn(to_type, random);
     const Tensor other = to.like(to.box());
     std::memcpy(other.data(), to.data(), static_cast<std::size_t>(to.bytes()));
-    const BoxMove move = drawn_move(from, to, adds, random);
+    const BoxMove move = drawn_move(from, to, combine, random);
     BoxMove same = move;
     same.to = other.data() + (static_cast<std::byte*>(move.to) - to.data());
     host_device().move({&move, 1}, {});
     run_moves(test::HostLauncher{}, {&same, 1}, {});
     EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0)
-        << name(from.dtype()) << " to " << name(to_type) << (adds ? ", added" : "");
+        << name(from.dtype()) << " to " << name(to_type) << ", combined as " << static_cast<int>(combine);
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <numeric>
 #include <random>
@@ -52,13 +54,15 @@ TEST(HostDevice, MovesEveryElementOfABoxOnce) {
     BoxMove move{.from = from.data(), .to = to.data(), .from_type = DType::f32, .to_type = DType::f32};
     for (std::size_t d = 0; d < extent.size(); ++d) move.push(extent[d], from_stride[d], to_stride[d]);
     auto expected = to;
-    const bool adds = drawn % 2 == 0;
-    move.add = adds;
+    move.combine = std::array{Combine::replace, Combine::add, Combine::largest}[static_cast<std::size_t>(drawn % 3)];
     for (const auto& [a, b] : offsets(extent, from_stride, to_stride))
       expected[static_cast<std::size_t>(b)] =
-          from[static_cast<std::size_t>(a)] + (adds ? expected[static_cast<std::size_t>(b)] : 0);
+          move.combine == Combine::largest
+              ? std::max(from[static_cast<std::size_t>(a)], expected[static_cast<std::size_t>(b)])
+              : from[static_cast<std::size_t>(a)] +
+                    (move.combine == Combine::add ? expected[static_cast<std::size_t>(b)] : 0);
     BoxMove converts = move;
-    converts.add = false;
+    converts.combine = Combine::replace;
     converts.to = wide.data();
     converts.to_type = DType::f64;
     const BoxMove both[] = {move, converts};
@@ -102,6 +106,9 @@ class OtherDevice final : public Device {
     host_device().copy(from, to, bytes, stream);
     streams.push_back(stream.native);
   }
+  Stream make_stream(Priority) override { return {}; }
+  Event record(Stream) override { return {}; }
+  void wait(Stream, const Event&) override {}
   void finish(Stream stream) override {
     host_device().finish(stream);
     waits.push_back(stream.native);

@@ -5,10 +5,14 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 
 namespace partita {
+
+/// What a move does with the old content of its target. Sums are rounded once. NaN is the largest.
+enum class Combine : std::uint8_t { replace, add, largest };
 
 /// Moves the elements of a box from one place to another: copies, packs, unpacks, adds or converts them. Element
 /// (i, j, ...) of the source goes to element (i, j, ...) of the target. The slowest dimension comes first; strides are
@@ -17,13 +21,22 @@ struct BoxMove {
   const void* from = nullptr;
   void* to = nullptr;
   DType from_type = DType::f64, to_type = DType::f64;
-  bool add = false;  ///< to += from instead of to = from; both have the same type, and each sum is rounded once
+  Combine combine = Combine::replace;  ///< unless it replaces, both have the same type
   int dims = 0;
   std::array<Index, max_dims> extent{}, from_stride{}, to_stride{};
 
   /// Adds a dimension that is faster than those before. It is merged into the one before where both are contiguous.
   void push(Index elements, Index from_step, Index to_step);
 };
+
+/// A moment in a stream: it has passed when the device has done everything that was in the stream before it. A
+/// default-constructed event has passed.
+struct Event {
+  std::shared_ptr<void> native;
+};
+
+/// Which streams a device serves first, if several have work.
+enum class Priority : std::uint8_t { normal, high };
 
 /// The processor in whose memory tensors lie, and which computes on them. A device belongs to an allocator, and its
 /// tensors follow. Operations on a device run in the order of their stream.
@@ -46,8 +59,15 @@ class Device {
   virtual void zero(void* data, std::size_t bytes, Stream stream) = 0;
   /// Runs the moves. No target overlaps another one or a source.
   virtual void move(std::span<const BoxMove> moves, Stream stream) = 0;
-  /// Copies `bytes` bytes from or to memory of this device; the other side may be memory of the CPU.
+  /// Copies `bytes` bytes from or to memory of this device; the other side may be memory of the CPU or, where the two
+  /// devices can reach each other, of another device of the same kind.
   virtual void copy(const void* from, void* to, std::size_t bytes, Stream stream) = 0;
+  /// Makes a stream, which lives as long as the device.
+  virtual Stream make_stream(Priority priority) = 0;
+  /// Returns the moment when everything that is in the stream now is done.
+  virtual Event record(Stream stream) = 0;
+  /// Lets the stream wait for an event, of this or another device of the same kind. The CPU goes on.
+  virtual void wait(Stream stream, const Event& event) = 0;
   /// Makes the CPU wait until all operations on the stream are done.
   virtual void finish(Stream stream) = 0;
 };

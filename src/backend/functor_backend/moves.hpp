@@ -24,10 +24,14 @@ template <class Launcher>
 void run_batch(const Launcher& launch, std::span<const BoxMove> moves, Stream stream) {
   const MoveBatch batch = batch_of(moves);
   const BoxMove& first = moves.front();
-  if (first.add) {
+  if (first.combine != Combine::replace) {
     require(first.from_type == first.to_type, "a sum must keep the dtype");
-    return dispatch_float(first.to_type,
-                          [&](auto t) { launch.for_ragged(batch.lengths, AddElement<decltype(t)>{batch}, stream); });
+    return dispatch(first.to_type, [&](auto t) {
+      if (first.combine == Combine::add)
+        launch.for_ragged(batch.lengths, CombineElement<decltype(t), Combine::add>{batch}, stream);
+      else
+        launch.for_ragged(batch.lengths, CombineElement<decltype(t), Combine::largest>{batch}, stream);
+    });
   }
   if (first.from_type != first.to_type)
     return dispatch(first.from_type, [&](auto s) {
@@ -47,7 +51,7 @@ template <class Launcher>
 void run_moves(const Launcher& launch, std::span<const BoxMove> moves, Stream stream) {
   while (!moves.empty()) {
     const auto same = [first = moves.front()](const BoxMove& move) {
-      return move.from_type == first.from_type && move.to_type == first.to_type && move.add == first.add;
+      return move.from_type == first.from_type && move.to_type == first.to_type && move.combine == first.combine;
     };
     const auto end = std::find_if_not(moves.begin(), moves.end(), same);
     const auto count = std::min(static_cast<std::size_t>(end - moves.begin()), static_cast<std::size_t>(Lengths::most));

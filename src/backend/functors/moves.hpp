@@ -6,7 +6,7 @@
 
 namespace partita {
 
-/// As many moves of boxes as fit into a kernel's arguments. All have the same types, and all add or none does.
+/// As many moves of boxes as fit into a kernel's arguments. All have the same types and combine in the same way.
 struct MoveBatch {
   Lengths lengths{};
   std::array<BoxMove, Lengths::most> of{};
@@ -35,15 +35,20 @@ struct CopyElement {
   }
 };
 
-template <class T>
-struct AddElement {
+/// Adds an element, or keeps the larger one; NaN is the largest.
+template <class T, Combine combine>
+struct CombineElement {
   MoveBatch moves;
   PARTITA_HOST_DEVICE void operator()(Index group, Index i) const {
-    using A = Accumulator<T>;
+    using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
     const BoxMove& move = moves.of[static_cast<std::size_t>(group)];
     const MoveOffsets at(move, i);
+    const T from = static_cast<const T*>(move.from)[at.from];
     T& to = static_cast<T*>(move.to)[at.to];
-    to = static_cast<T>(static_cast<A>(to) + static_cast<A>(static_cast<const T*>(move.from)[at.from]));
+    if constexpr (combine == Combine::add)
+      to = static_cast<T>(static_cast<A>(to) + static_cast<A>(from));
+    else
+      to = from > to || from != from ? from : to;
   }
 };
 

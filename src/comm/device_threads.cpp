@@ -1,0 +1,301 @@
+#include "partita/comm/device_threads.hpp"
+
+#include "partita/base/memory.hpp"
+#include "src/comm/meeting_board.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <exception>
+#include <numeric>
+
+namespace partita {
+
+namespace {
+
+/// What the communicators of one rank share: its device, the stream of its messages, and the board where all ranks
+/// meet. The last communicator of the rank leaves the board.
+class RankOnBoard {
+ public:
+  RankOnBoard(std::shared_ptr<MeetingBoard> its_board, Device& its_device, int its_rank)
+      : board(std::move(its_board)),
+        device(its_device),
+        stream(its_device.make_stream(Priority::high)),
+        rank(its_rank),
+        allocator_(std::make_shared<Allocator>(its_device, 0, stream)),
+        exceptions_(std::uncaught_exceptions()) {}
+  ~RankOnBoard() { board->leave(rank, std::uncaught_exceptions() > exceptions_); }
+  RankOnBoard(const RankOnBoard&) = delete;
+  RankOnBoard& operator=(const RankOnBoard&) = delete;
+
+  /// Returns memory of the device for values that arrive to be added.
+  Tensor room(Index count, DType dtype) const {
+    return {dtype, "F", Box(Shape{{'F', count}}), allocator_, MemoryClass::workspace, Fill::none};
+  }
+
+  std::shared_ptr<MeetingBoard> board;
+  Device& device;
+  Stream stream;
+  int rank;  // in the world
+
+ private:
+  std::shared_ptr<Allocator> allocator_;
+  int exceptions_;
+};
+
+/// The messages of an exchange that has started.
+class Passages : public Request::State {
+ public:
+  struct Message {
+    Passage passage;
+    int peer;  // in the world
+  };
+
+  explicit Passages(std::shared_ptr<RankOnBoard> me) : me_(std::move(me)) {}
+  /// While an exception unwinds, nobody waits, and the buffers are about to go.
+  ~Passages() override {
+    for (; waited_ < messages_.size(); ++waited_) me_->board->withdraw(messages_[waited_].passage);
+  }
+  Passages(const Passages&) = delete;
+  Passages& operator=(const Passages&) = delete;
+  void add(Message message) { messages_.push_back(std::move(message)); }
+  bool empty() const { return messages_.empty(); }
+  void wait(Stream stream) override {
+    for (; waited_ < messages_.size(); ++waited_)
+      me_->device.wait(stream, me_->board->done(messages_[waited_].passage, messages_[waited_].peer));
+  }
+
+ private:
+  std::shared_ptr<RankOnBoard> me_;
+  std::vector<Message> messages_;
+  std::size_t waited_ = 0;
+};
+
+/// A collective whose last copy and sum are in the stream of the rank's messages.
+class Enqueued : public Request::State {
+ public:
+  explicit Enqueued(std::shared_ptr<RankOnBoard> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {}
+  void wait(Stream stream) override { me_->device.wait(stream, done_); }
+
+ private:
+  std::shared_ptr<RankOnBoard> me_;
+  Event done_;
+};
+
+class DeviceThreads : public Communicator {
+ public:
+  /// `members` are the world ranks of the communicator. `id` differs from the id of every other communicator that has
+  /// two of these members.
+  DeviceThreads(std::shared_ptr<RankOnBoard> me, std::shared_ptr<Communicator> threads, std::vector<int> id,
+                std::vector<int> members)
+      : me_(std::move(me)),
+        threads_(std::move(threads)),
+        id_(std::move(id)),
+        members_(std::move(members)),
+        sent_(members_.size()),
+        received_(members_.size()) {}
+
+  int rank() const override { return threads_->rank(); }
+  int size() const override { return threads_->size(); }
+
+  Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
+    const Event ready = me_->device.record(stream);
+    auto messages = std::make_unique<Passages>(me_);
+    for (const auto& [peer, data] : sends)
+      if (!data.empty()) messages->add(start(peer, true, {const_cast<std::byte*>(data.data()), data.size(), ready}));
+    for (const auto& [peer, data] : recvs)
+      if (!data.empty()) messages->add(start(peer, false, {data.data(), data.size(), ready}));
+    if (messages->empty()) return {};
+    return Request(std::move(messages));
+  }
+
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
+    me_->device.wait(me_->stream, me_->device.record(stream));
+    if (count > 0) reduce_by_doubling(data, count, dtype, op);
+    return enqueued();
+  }
+
+  Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {
+    me_->device.wait(me_->stream, me_->device.record(stream));
+    const Blocks out(all, counts, dtype);
+    const auto mine = out[rank()];
+    copy(local, mine.data(), mine.size());
+    swap_all([&](int) { return mine; }, [&](int from) { return out[from]; });
+    return enqueued();
+  }
+
+  Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
+                         Stream stream) override {
+    me_->device.wait(me_->stream, me_->device.record(stream));
+    const Index mine = counts[static_cast<std::size_t>(rank())];
+    const Blocks from(const_cast<void*>(all), counts, dtype);
+    const Tensor room = me_->room(mine * size(), dtype);
+    const Blocks parts(room.data(), std::vector<Index>(counts.size(), mine), dtype);
+    copy(from[rank()].data(), parts[rank()].data(), from[rank()].size());
+    swap_all([&](int to) { return from[to]; }, [&](int r) { return parts[r]; });
+    for (int r = 1; r < size(); ++r)
+      combine(parts[r].data(), parts[0].data(), mine, dtype, ReduceOp::sum);  // in rank order
+    copy(parts[0].data(), local, parts[0].size());
+    return enqueued();
+  }
+
+  Request broadcast(void* data, Index count, DType dtype, int root, Stream stream) override {
+    me_->device.wait(me_->stream, me_->device.record(stream));
+    const std::span<std::byte> bytes(static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype)));
+    std::vector<Send> sends;
+    std::vector<Recv> recvs;
+    for (int to = 0; to < size(); ++to)
+      if (rank() == root && to != root) sends.push_back({to, bytes});
+    if (rank() != root) recvs.push_back({root, bytes});
+    exchange(sends, recvs, me_->stream).wait(me_->stream);
+    return enqueued();
+  }
+
+  Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
+                     std::span<const Index> recv_counts, DType dtype, Stream stream) override {
+    me_->device.wait(me_->stream, me_->device.record(stream));
+    const Blocks out(const_cast<void*>(send), send_counts, dtype), in(recv, recv_counts, dtype);
+    copy(out[rank()].data(), in[rank()].data(), out[rank()].size());
+    swap_all([&](int to) { return out[to]; }, [&](int from) { return in[from]; });
+    return enqueued();
+  }
+
+  std::shared_ptr<Communicator> split(int color, int key) override {
+    auto part = threads_->split(color, key);
+    std::vector<std::int32_t> members(static_cast<std::size_t>(part->size()));
+    const std::int32_t mine = me_->rank;
+    part->all_gather(&mine, members.data(), std::vector<Index>(members.size(), 1), DType::i32, {}).wait();
+    auto id = id_;
+    id.insert(id.end(), {splits_++, color});
+    return std::make_shared<DeviceThreads>(me_, std::move(part), std::move(id),
+                                           std::vector<int>(members.begin(), members.end()));
+  }
+
+ private:
+  /// A buffer divided into consecutive blocks of `counts` elements.
+  class Blocks {
+   public:
+    Blocks(void* data, std::span<const Index> counts, DType dtype)
+        : data_(static_cast<std::byte*>(data)), bounds_(counts.size() + 1) {
+      for (std::size_t i = 0; i < counts.size(); ++i) bounds_[i + 1] = bounds_[i] + counts[i] * size_of(dtype);
+    }
+    std::span<std::byte> operator[](int block) const {
+      const auto at = static_cast<std::size_t>(block);
+      return {data_ + bounds_[at], static_cast<std::size_t>(bounds_[at + 1] - bounds_[at])};
+    }
+
+   private:
+    std::byte* data_;
+    std::vector<Index> bounds_;
+  };
+
+  Request enqueued() { return Request(std::make_unique<Enqueued>(me_)); }
+
+  /// Brings this rank's side of a message to the board. If the other side is there, starts the copy.
+  Passages::Message start(int peer, bool sends, const Side& mine) {
+    require(peer >= 0 && peer < size() && peer != rank(), "a message must go to another rank of the communicator");
+    const auto at = static_cast<std::size_t>(peer);
+    const int other_rank = members_[at];
+    Passage passage{id_, me_->rank, other_rank, 0};
+    if (!sends) std::swap(passage.from, passage.to);
+    passage.number = sends ? sent_[at]++ : received_[at]++;
+    Side other;
+    if (me_->board->meet(passage, sends, mine, other)) {
+      const Side &from = sends ? mine : other, &to = sends ? other : mine;
+      try {
+        me_->board->tell(passage, copy_when_ready(from, to));
+      } catch (...) {
+        me_->board->tell(passage, {});  // so that the other side does not wait for this rank, which fails
+        throw;
+      }
+    }
+    return {passage, other_rank};
+  }
+
+  Event copy_when_ready(const Side& from, const Side& to) {
+    me_->device.wait(me_->stream, from.ready);
+    me_->device.wait(me_->stream, to.ready);
+    me_->device.copy(from.data, to.data, from.bytes, me_->stream);
+    return me_->device.record(me_->stream);
+  }
+
+  /// Exchanges a block with every other rank.
+  template <class Out, class In>
+  void swap_all(const Out& out, const In& in) {
+    std::vector<Send> sends;
+    std::vector<Recv> recvs;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      sends.push_back({peer, out(peer)});
+      recvs.push_back({peer, in(peer)});
+    }
+    exchange(sends, recvs, me_->stream).wait(me_->stream);
+  }
+
+  void copy(const void* from, void* to, std::size_t bytes) {
+    if (bytes > 0 && from != to) me_->device.copy(from, to, bytes, me_->stream);
+  }
+
+  /// to += from, or the larger of both
+  void combine(const void* from, void* to, Index count, DType dtype, ReduceOp op) {
+    if (count == 0) return;
+    BoxMove move{.from = from, .to = to, .from_type = dtype, .to_type = dtype};
+    move.combine = op == ReduceOp::sum ? Combine::add : Combine::largest;
+    move.push(count, 1, 1);
+    me_->device.move({&move, 1}, me_->stream);
+  }
+
+  /// The recursive doubling of textbook::all_reduce, which combines in the same order.
+  void reduce_by_doubling(void* data, Index count, DType dtype, ReduceOp op) {
+    const std::span<std::byte> mine(static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype)));
+    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size())));
+    const auto swap = [&](int peer, std::span<const std::byte> out, std::span<std::byte> in) {
+      const Send send{peer, out};
+      const Recv recv{peer, in};
+      exchange({&send, 1}, {&recv, 1}, me_->stream).wait(me_->stream);
+    };
+    if (rank() >= core) {
+      swap(rank() - core, mine, {});
+      return swap(rank() - core, {}, mine);
+    }
+    const Tensor room = me_->room(count, dtype);
+    const std::span<std::byte> other(room.data(), mine.size());
+    const bool doubled = rank() + core < size();
+    if (doubled) {
+      swap(rank() + core, {}, other);
+      combine(other.data(), data, count, dtype, op);
+    }
+    for (int bit = 1; bit < core; bit *= 2) {
+      swap(rank() ^ bit, mine, other);
+      combine(other.data(), data, count, dtype, op);
+    }
+    if (doubled) swap(rank() + core, mine, {});
+  }
+
+  std::shared_ptr<RankOnBoard> me_;
+  std::shared_ptr<Communicator> threads_;  // the same ranks, in the memory of the CPU
+  std::vector<int> id_;
+  std::vector<int> members_;
+  std::vector<Index> sent_, received_;  // number of messages so far, by peer
+  int splits_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device) {
+  // The first rank makes the board; the others copy its pointer. It keeps its own until all have one.
+  auto board = threads.rank() == 0 ? std::make_shared<MeetingBoard>() : nullptr;
+  auto* address = &board;
+  std::array<std::int32_t, sizeof(address) / sizeof(std::int32_t)> words{};
+  if (threads.rank() == 0) words = std::bit_cast<decltype(words)>(address);
+  threads.broadcast(words.data(), words.size(), DType::i32, 0, {}).wait();
+  if (threads.rank() != 0) board = *std::bit_cast<decltype(address)>(words);
+  std::int32_t all = 1;
+  threads.all_reduce(&all, 1, DType::i32, ReduceOp::sum, {}).wait();
+  std::vector<int> everyone(static_cast<std::size_t>(threads.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  auto me = std::make_shared<RankOnBoard>(std::move(board), device, threads.rank());
+  return std::make_shared<DeviceThreads>(std::move(me), borrow(threads), std::vector<int>{}, std::move(everyone));
+}
+
+}  // namespace partita

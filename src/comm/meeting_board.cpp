@@ -1,0 +1,67 @@
+#include "src/comm/meeting_board.hpp"
+
+#include "partita/base/error.hpp"
+#include "src/comm/peer_failed.hpp"
+
+namespace partita {
+
+bool MeetingBoard::meet(const Passage& passage, bool sends, const Side& mine, Side& other) {
+  const std::scoped_lock lock(mutex_);
+  const auto [at, comes_first] = meetings_.try_emplace(passage);
+  Meeting& meeting = at->second;
+  if (comes_first) {
+    meeting.sender_first = sends;
+    meeting.first = mine;
+    return false;
+  }
+  require(!meeting.met && meeting.sender_first != sends, "a message must have a sender and a receiver");
+  if (meeting.first.bytes != mine.bytes)
+    throw CommunicationError(fmt::format("rank {} expected {} bytes from rank {}, but received {}", passage.to,
+                                         sends ? meeting.first.bytes : mine.bytes, passage.from,
+                                         sends ? mine.bytes : meeting.first.bytes));
+  meeting.met = true;
+  other = meeting.first;
+  return true;
+}
+
+void MeetingBoard::tell(const Passage& passage, Event done) {
+  const std::scoped_lock lock(mutex_);
+  Meeting& meeting = meetings_.at(passage);
+  meeting.told = true;
+  meeting.done = std::move(done);
+  changed_.notify_all();
+}
+
+Event MeetingBoard::done(const Passage& passage, int peer) {
+  std::unique_lock lock(mutex_);
+  const auto at = meetings_.find(passage);
+  require(at != meetings_.end(), "a rank must start an exchange before it waits for it");
+  Meeting& meeting = at->second;
+  changed_.wait(lock, [&] { return meeting.told || !failure_.empty() || (gone_.contains(peer) && !meeting.met); });
+  if (!meeting.told) {
+    if (!failure_.empty()) throw PeerFailed(failure_);
+    throw CommunicationError(fmt::format("a message from rank {} to rank {} cannot arrive: rank {} has finished",
+                                         passage.from, passage.to, peer));
+  }
+  Event done = meeting.done;
+  if (++meeting.asked == 2) meetings_.erase(at);
+  return done;
+}
+
+void MeetingBoard::withdraw(const Passage& passage) {
+  std::unique_lock lock(mutex_);
+  const auto at = meetings_.find(passage);
+  if (at == meetings_.end()) return;
+  Meeting& meeting = at->second;
+  changed_.wait(lock, [&] { return !meeting.met || meeting.told; });
+  if (!meeting.met || ++meeting.asked == 2) meetings_.erase(at);
+}
+
+void MeetingBoard::leave(int rank, bool failed) {
+  const std::scoped_lock lock(mutex_);
+  gone_.insert(rank);
+  if (failed && failure_.empty()) failure_ = fmt::format("rank {} failed", rank);
+  changed_.notify_all();
+}
+
+}  // namespace partita
