@@ -134,6 +134,8 @@ void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, 
 void ReferenceBackend::group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) {
   const Numbers from(sums, 2), to(grouped, 2);
   require(from.parts == to.parts, "a group must keep its part");
+  require(to.channels == 0 ? from.channels == 0 : from.channels % to.channels == 0, "groups must divide the channels");
+  if (scale) check_channels(scale, from.channels);
   const auto factors = scale ? values_of(scale) : std::vector<double>(static_cast<std::size_t>(from.channels), 1.0);
   grouped.zero(stream);
   for (Index s = 0; s < 2; ++s)

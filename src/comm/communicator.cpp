@@ -10,8 +10,9 @@ namespace partita {
 
 Request& Request::operator=(Request&& other) {  // NOLINT(performance-noexcept-move-constructor)
   if (this != &other) {
-    wait();
+    wait(stream_);
     state_ = std::move(other.state_);
+    stream_ = other.stream_;
   }
   return *this;
 }
@@ -20,7 +21,7 @@ Request::~Request() {
   // While an exception unwinds, this rank has failed. Its peers may never send what it would wait for.
   if (state_ == nullptr || std::uncaught_exceptions() > 0) return;
   try {
-    wait();
+    wait(stream_);
   } catch (const std::exception&) {
     // A destructor cannot report the failure. The next operation on the broken communicator does.
   }

@@ -78,7 +78,7 @@ class PackedExchange : public Request::State {
 }  // namespace
 
 Request Communicator::exchange_boxes(const BoxExchange& boxes, Stream stream) {
-  return Request(std::make_unique<PackedExchange>(boxes, *this, stream));
+  return Request(std::make_unique<PackedExchange>(boxes, *this, stream), stream);
 }
 
 }  // namespace partita

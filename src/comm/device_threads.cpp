@@ -2,8 +2,8 @@
 
 #include "partita/base/memory.hpp"
 #include "src/comm/meeting_board.hpp"
+#include "src/comm/textbook/blocks.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <exception>
@@ -54,15 +54,26 @@ class Passages : public Request::State {
   explicit Passages(std::shared_ptr<RankOnBoard> me) : me_(std::move(me)) {}
   /// While an exception unwinds, nobody waits, and the buffers are about to go.
   ~Passages() override {
-    for (; waited_ < messages_.size(); ++waited_) me_->board->withdraw(messages_[waited_].passage);
+    if (waited_ == messages_.size()) return;
+    std::vector<Event> under_way;
+    for (; waited_ < messages_.size(); ++waited_) under_way.push_back(me_->board->withdraw(messages_[waited_].passage));
+    try {
+      for (const Event& copied : under_way) me_->device.wait(me_->stream, copied);
+      me_->device.finish(me_->stream);
+    } catch (const std::exception&) {
+      // The rank has failed already, and its exception is on the way.
+    }
   }
   Passages(const Passages&) = delete;
   Passages& operator=(const Passages&) = delete;
   void add(Message message) { messages_.push_back(std::move(message)); }
   bool empty() const { return messages_.empty(); }
   void wait(Stream stream) override {
-    for (; waited_ < messages_.size(); ++waited_)
-      me_->device.wait(stream, me_->board->done(messages_[waited_].passage, messages_[waited_].peer));
+    while (waited_ < messages_.size()) {
+      const Event copied = me_->board->done(messages_[waited_].passage, messages_[waited_].peer);
+      ++waited_;
+      me_->device.wait(stream, copied);
+    }
   }
 
  private:
@@ -106,37 +117,38 @@ class DeviceThreads : public Communicator {
     for (const auto& [peer, data] : recvs)
       if (!data.empty()) messages->add(start(peer, false, {data.data(), data.size(), ready}));
     if (messages->empty()) return {};
-    return Request(std::move(messages));
+    return Request(std::move(messages), stream);
   }
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
     if (count > 0) reduce_by_doubling(data, count, dtype, op);
-    return enqueued();
+    return enqueued(stream);
   }
 
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const Blocks out(all, counts, dtype);
+    const auto out = textbook::blocks(all, counts, dtype);
     const auto mine = out[rank()];
     copy(local, mine.data(), mine.size());
     swap_all([&](int) { return mine; }, [&](int from) { return out[from]; });
-    return enqueued();
+    return enqueued(stream);
   }
 
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
                          Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
     const Index mine = counts[static_cast<std::size_t>(rank())];
-    const Blocks from(const_cast<void*>(all), counts, dtype);
+    const auto from = textbook::blocks(all, counts, dtype);
     const Tensor room = me_->room(mine * size(), dtype);
-    const Blocks parts(room.data(), std::vector<Index>(counts.size(), mine), dtype);
+    const std::vector<Index> same(counts.size(), mine);
+    const auto parts = textbook::blocks(static_cast<void*>(room.data()), same, dtype);
     copy(from[rank()].data(), parts[rank()].data(), from[rank()].size());
     swap_all([&](int to) { return from[to]; }, [&](int r) { return parts[r]; });
     for (int r = 1; r < size(); ++r)
       combine(parts[r].data(), parts[0].data(), mine, dtype, ReduceOp::sum);  // in rank order
     copy(parts[0].data(), local, parts[0].size());
-    return enqueued();
+    return enqueued(stream);
   }
 
   Request broadcast(void* data, Index count, DType dtype, int root, Stream stream) override {
@@ -148,16 +160,17 @@ class DeviceThreads : public Communicator {
       if (rank() == root && to != root) sends.push_back({to, bytes});
     if (rank() != root) recvs.push_back({root, bytes});
     exchange(sends, recvs, me_->stream).wait(me_->stream);
-    return enqueued();
+    return enqueued(stream);
   }
 
   Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
                      std::span<const Index> recv_counts, DType dtype, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const Blocks out(const_cast<void*>(send), send_counts, dtype), in(recv, recv_counts, dtype);
+    const auto out = textbook::blocks(send, send_counts, dtype);
+    const auto in = textbook::blocks(recv, recv_counts, dtype);
     copy(out[rank()].data(), in[rank()].data(), out[rank()].size());
     swap_all([&](int to) { return out[to]; }, [&](int from) { return in[from]; });
-    return enqueued();
+    return enqueued(stream);
   }
 
   std::shared_ptr<Communicator> split(int color, int key) override {
@@ -172,24 +185,7 @@ class DeviceThreads : public Communicator {
   }
 
  private:
-  /// A buffer divided into consecutive blocks of `counts` elements.
-  class Blocks {
-   public:
-    Blocks(void* data, std::span<const Index> counts, DType dtype)
-        : data_(static_cast<std::byte*>(data)), bounds_(counts.size() + 1) {
-      for (std::size_t i = 0; i < counts.size(); ++i) bounds_[i + 1] = bounds_[i] + counts[i] * size_of(dtype);
-    }
-    std::span<std::byte> operator[](int block) const {
-      const auto at = static_cast<std::size_t>(block);
-      return {data_ + bounds_[at], static_cast<std::size_t>(bounds_[at + 1] - bounds_[at])};
-    }
-
-   private:
-    std::byte* data_;
-    std::vector<Index> bounds_;
-  };
-
-  Request enqueued() { return Request(std::make_unique<Enqueued>(me_)); }
+  Request enqueued(Stream stream) { return Request(std::make_unique<Enqueued>(me_), stream); }
 
   /// Brings this rank's side of a message to the board. If the other side is there, starts the copy.
   Passages::Message start(int peer, bool sends, const Side& mine) {
@@ -205,7 +201,7 @@ class DeviceThreads : public Communicator {
       try {
         me_->board->tell(passage, copy_when_ready(from, to));
       } catch (...) {
-        me_->board->tell(passage, {});  // so that the other side does not wait for this rank, which fails
+        me_->board->cancel(passage);
         throw;
       }
     }
@@ -282,19 +278,24 @@ class DeviceThreads : public Communicator {
 
 }  // namespace
 
-std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device) {
+std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device,
+                                                  std::chrono::milliseconds limit) {
   // The first rank makes the board; the others copy its pointer. It keeps its own until all have one.
-  auto board = threads.rank() == 0 ? std::make_shared<MeetingBoard>() : nullptr;
+  auto board = threads.rank() == 0 ? std::make_shared<MeetingBoard>(limit) : nullptr;
   auto* address = &board;
   std::array<std::int32_t, sizeof(address) / sizeof(std::int32_t)> words{};
   if (threads.rank() == 0) words = std::bit_cast<decltype(words)>(address);
   threads.broadcast(words.data(), words.size(), DType::i32, 0, {}).wait();
   if (threads.rank() != 0) board = *std::bit_cast<decltype(address)>(words);
-  std::int32_t all = 1;
-  threads.all_reduce(&all, 1, DType::i32, ReduceOp::sum, {}).wait();
+  const auto barrier = [&threads] {
+    std::int32_t all = 1;
+    threads.all_reduce(&all, 1, DType::i32, ReduceOp::sum, {}).wait();
+  };
+  barrier();
+  auto me = std::make_shared<RankOnBoard>(std::move(board), device, threads.rank());
+  barrier();  // a rank whose device fails has not left the board, since it never was there
   std::vector<int> everyone(static_cast<std::size_t>(threads.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
-  auto me = std::make_shared<RankOnBoard>(std::move(board), device, threads.rank());
   return std::make_shared<DeviceThreads>(std::move(me), borrow(threads), std::vector<int>{}, std::move(everyone));
 }
 

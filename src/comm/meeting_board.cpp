@@ -37,24 +37,45 @@ Event MeetingBoard::done(const Passage& passage, int peer) {
   const auto at = meetings_.find(passage);
   require(at != meetings_.end(), "a rank must start an exchange before it waits for it");
   Meeting& meeting = at->second;
-  changed_.wait(lock, [&] { return meeting.told || !failure_.empty() || (gone_.contains(peer) && !meeting.met); });
+  const auto over = [&] { return meeting.told || !failure_.empty() || (gone_.contains(peer) && !meeting.met); };
+  bool in_time = true;
+  if (limit_.count() > 0)
+    in_time = changed_.wait_for(lock, limit_, over);
+  else
+    changed_.wait(lock, over);
   if (!meeting.told) {
     if (!failure_.empty()) throw PeerFailed(failure_);
+    if (!in_time)
+      throw CommunicationError(
+          fmt::format("rank {} has waited {} s for rank {} to start message {} from rank {} to "
+                      "rank {}; do all ranks use their communicators in one order?",
+                      passage.from == peer ? passage.to : passage.from, std::chrono::duration<double>(limit_).count(),
+                      peer, passage.number, passage.from, passage.to));
     throw CommunicationError(fmt::format("a message from rank {} to rank {} cannot arrive: rank {} has finished",
                                          passage.from, passage.to, peer));
   }
+  if (meeting.failed) throw PeerFailed(fmt::format("rank {} failed", peer));
   Event done = meeting.done;
   if (++meeting.asked == 2) meetings_.erase(at);
   return done;
 }
 
-void MeetingBoard::withdraw(const Passage& passage) {
+void MeetingBoard::cancel(const Passage& passage) {
+  const std::scoped_lock lock(mutex_);
+  Meeting& meeting = meetings_.at(passage);
+  meeting.told = meeting.failed = true;
+  changed_.notify_all();
+}
+
+Event MeetingBoard::withdraw(const Passage& passage) {
   std::unique_lock lock(mutex_);
   const auto at = meetings_.find(passage);
-  if (at == meetings_.end()) return;
+  if (at == meetings_.end()) return {};
   Meeting& meeting = at->second;
   changed_.wait(lock, [&] { return !meeting.met || meeting.told; });
+  Event done = meeting.done;
   if (!meeting.met || ++meeting.asked == 2) meetings_.erase(at);
+  return done;
 }
 
 void MeetingBoard::leave(int rank, bool failed) {

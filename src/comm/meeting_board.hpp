@@ -2,10 +2,10 @@
 
 #include "partita/base/device.hpp"
 
+#include <chrono>
 #include <compare>
 #include <condition_variable>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -33,26 +33,33 @@ struct Side {
 /// the copy is done.
 class MeetingBoard {
  public:
+  /// `limit` is how long a side waits for the other one; 0: for ever.
+  explicit MeetingBoard(std::chrono::milliseconds limit) : limit_(limit) {}
   /// Leaves a side for the other one, or takes what the other one has left. Returns true if it took it into `other`.
   bool meet(const Passage& passage, bool sends, const Side& mine, Side& other);
   /// Tells both sides when the copy is done.
   void tell(const Passage& passage, Event done);
+  /// Tells the other side that the copy has failed.
+  void cancel(const Passage& passage);
   /// Waits until the copy of a message has been started, and returns when it is done. Throws CommunicationError if
-  /// `peer` can start it no more. Each side calls it once.
+  /// `peer` can start it no more, or has not started it in time. Each side calls it once.
   Event done(const Passage& passage, int peer);
-  /// Takes a side back, since its buffer is about to go: its rank has failed. Waits if the other side has begun to copy.
-  void withdraw(const Passage& passage);
+  /// Takes a side back, since its rank has failed and its buffer is about to go. Waits if the other side has begun to
+  /// copy.
+  /// Returns when that copy is done.
+  Event withdraw(const Passage& passage);
   /// Records that a rank starts nothing more: it has finished, or it has failed.
   void leave(int rank, bool failed);
 
  private:
   struct Meeting {
-    bool met = false, sender_first = false, told = false;
+    bool met = false, sender_first = false, told = false, failed = false;
     Side first;
     Event done;
     int asked = 0;  // sides that know when it is done
   };
 
+  std::chrono::milliseconds limit_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Passage, Meeting> meetings_;

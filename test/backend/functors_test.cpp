@@ -182,15 +182,42 @@ TEST_P(Functors, DiceAndDifferences) {
   }
 }
 
-// A label that is no class must not read memory that is not the tensor's.
+// A label that is no class must neither read memory that is not the tensor's nor count as right.
 TEST(FunctorLabels, ALabelThatIsNoClassGivesNoLoss) {
   const auto backend = make_functor_backend();
-  const Tensor x(DType::f32, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
+  const Tensor x(DType::f32, "NCH", Box(Shape{{'N', 1}, {'C', 3}, {'H', 2}}));
+  x.set(0, 1);
   for (const double wrong : {-1.0, 3.0, 1e9}) {
-    const Tensor labels(DType::i32, "N", Box(Shape{{'N', 2}})), result(DType::f64, "F", Box(Shape{{'F', 2}}));
+    const Tensor labels(DType::i32, "NH", Box(Shape{{'N', 1}, {'H', 2}})),
+        result(DType::f64, "F", Box(Shape{{'F', 2}}));
     labels.set(1, wrong);
     backend->cross_entropy_forward(x, labels, 1, result, {});
     EXPECT_TRUE(std::isnan(result.get(0)));
+    EXPECT_EQ(result.get(1), 1);
+    const Tensor sums = norm_numbers(x, 2, 1, 3, MemoryClass::workspace);
+    result.zero({});
+    backend->overlap_forward(x, labels, sums, result, {});
+    backend->overlap_loss(sums, 1, 1, result, {});
+    EXPECT_TRUE(std::isnan(result.get(0)));
+    EXPECT_EQ(result.get(1), 1);
+  }
+}
+
+TEST_P(Functors, CrossEntropyAndItsGradient) {
+  for (const Box& box : boxes()) {
+    SCOPED_TRACE(box.print());
+    const Tensor x = random.tensor(GetParam(), names_of(box), box);
+    const Tensor labels(DType::i32, "F", Box(Shape{{'F', x.volume() / box.extent(1)}}));
+    for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, box.extent(1) - 1)));
+    std::vector<Tensor> results, gradients;
+    for (Backend* backend : {reference.get(), functors.get()}) {
+      results.emplace_back(DType::f64, "F", Box(Shape{{'F', 2}}));
+      gradients.push_back(x.like(box));
+      backend->cross_entropy_forward(x, labels, 5, results.back(), {});
+      backend->cross_entropy_backward(x, labels, 0.75, gradients.back(), {});
+    }
+    expect_near(results[1], results[0], 1e-12);
+    expect_near(gradients[1], gradients[0], tolerance());
   }
 }
 

@@ -18,7 +18,7 @@ Tensor drawn(DType dtype, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   for (Index i = 0; i < elements; ++i) {
     const double value = normal(random) * std::pow(2.0, static_cast<double>(random() % 40) - 20);
-    tensor.set(i, dtype == DType::i32 ? std::round(1000 * value) : value);
+    tensor.set(i, dtype == DType::i32 ? static_cast<double>(random() % 2000001) - 1e6 : value);
   }
   if (dtype != DType::i32) {
     tensor.set(5, std::numeric_limits<double>::infinity());

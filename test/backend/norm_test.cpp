@@ -95,7 +95,7 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
   }
 }
 
-TEST_P(Norm, GradientsOfBiasesAreSumsOfEachChannel) {
+TEST_P(Norm, BiasesAreAddedToAndSummedOverEachChannel) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
     Generator random(5);
@@ -112,6 +112,13 @@ TEST_P(Norm, GradientsOfBiasesAreSumsOfEachChannel) {
         const double total = bias[c] + sums[c];
         EXPECT_NEAR(db.get(static_cast<Index>(c)), total, tolerance(GetParam()) * (1 + std::abs(total)));
       }
+      const Tensor y = extract(dy, box, MemoryClass::workspace, {});
+      for (std::size_t c = 0; c < sums.size(); ++c) bias[c] = db.get(static_cast<Index>(c));
+      backend->bias_forward(db, y, {});
+      naive::for_elements(y, [&](const naive::At& at, Index i) {
+        const double expected = dy.get(i) + bias[static_cast<std::size_t>(at[1] - box[1].lo)];
+        EXPECT_NEAR(y.get(i), expected, tolerance(GetParam()) * (1 + std::abs(expected)));
+      });
       backend->bias_backward(dy, db, Write::over, {});
       for (std::size_t c = 0; c < sums.size(); ++c)
         EXPECT_NEAR(db.get(static_cast<Index>(c)), sums[c], tolerance(GetParam()) * (1 + std::abs(sums[c])));
@@ -159,7 +166,7 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
         const Tensor sums = drawn_numbers(random, x, 2, parts, channels);
         const Tensor scale = random.tensor(DType::f32, "C", Box(Shape{{'C', channels}})),
                      total = scale.like(DType::f64);
-        for (const Index groups : {channels, channels / 3}) {
+        for (const Index groups : {channels, channels == 0 ? 0 : std::max<Index>(channels / 3, 1)}) {
           for (const bool scales : {false, true}) {
             const Tensor grouped = norm_numbers(x, 2, parts, groups, MemoryClass::workspace);
             backend->group_channels(sums, scales ? scale : Tensor(), grouped, {});
@@ -180,6 +187,67 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
           EXPECT_NEAR(total.get(c), sum, 1e-14);
         }
       }
+  }
+}
+
+// The mean of squares may be below the square of the mean, by rounding; then the variance is 0.
+TEST(NormNumbers, StatisticsAreTheirFormulas) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Tensor x(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
+    const Tensor sums = norm_numbers(x, 2, 2, 3, MemoryClass::workspace),
+                 found = norm_numbers(x, 3, 2, 3, MemoryClass::workspace);
+    const std::array first{6.0, 0.0, -3.0, 9.0, 3.0, 0.3}, second{18.0, 6.0, 3.0, 26.0, 3.0 - 1e-15, 12.0};
+    for (Index i = 0; i < 6; ++i) {
+      sums.set(i, first[static_cast<std::size_t>(i)]);
+      sums.set(i + 6, second[static_cast<std::size_t>(i)]);
+    }
+    for (const Index count : {3, 0}) {
+      backend->norm_statistics(sums, count, 0.25, found, {});
+      for (Index i = 0; i < 6; ++i) {
+        const double mean = count == 0 ? 0 : first[static_cast<std::size_t>(i)] / 3;
+        const double variance = count == 0 ? 1 : std::max(second[static_cast<std::size_t>(i)] / 3 - mean * mean, 0.0);
+        EXPECT_DOUBLE_EQ(found.get(i), mean);
+        EXPECT_NEAR(found.get(i + 6), variance, 1e-15);
+        EXPECT_GE(found.get(i + 6), 0);
+        EXPECT_NEAR(found.get(i + 12), 1 / std::sqrt(variance + 0.25), 1e-15);
+      }
+    }
+  }
+}
+
+TEST(NormNumbers, GivenStatisticsAreTakenAsTheyAre) {
+  for (const auto& backend : test::all_types())
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      SCOPED_TRACE(backend->name());
+      const Tensor mean(dtype, "C", Box(Shape{{'C', 3}})), variance = mean.like(mean.box());
+      for (Index c = 0; c < 3; ++c) {
+        mean.set(c, static_cast<double>(c) - 1);
+        variance.set(c, static_cast<double>(c * c));
+      }
+      const Tensor found = norm_numbers(mean, 3, 1, 3, MemoryClass::workspace);
+      backend->given_statistics(mean, variance, 0.25, found, {});
+      for (Index c = 0; c < 3; ++c) {
+        EXPECT_EQ(found.get(c), mean.get(c));
+        EXPECT_EQ(found.get(c + 3), variance.get(c));
+        EXPECT_DOUBLE_EQ(found.get(c + 6), 1 / std::sqrt(variance.get(c) + 0.25));
+      }
+    }
+}
+
+TEST(NormNumbers, ThereMayBeNoChannels) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    const Tensor x(DType::f32, "NCH", Box(Shape{{'N', 2}, {'C', 0}, {'H', 3}})), y = x.like(x.box());
+    const Tensor none(DType::f32, "C", Box(Shape{{'C', 0}}));
+    const Tensor sums = norm_numbers(x, 2, 1, 0, MemoryClass::workspace),
+                 of = norm_numbers(x, 3, 1, 0, MemoryClass::workspace);
+    backend->channel_sums(x, sums, {});
+    backend->norm_statistics(sums, 6, 0.1, of, {});
+    backend->norm_forward(x, of, none, none, y, {});
+    backend->channel_gradient_sums(x, y, of, sums, {});
+    backend->norm_backward(x, y, of, sums, false, none, 6, y, {});
+    EXPECT_EQ(y.volume(), 0);
   }
 }
 

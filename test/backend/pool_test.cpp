@@ -103,11 +103,12 @@ TEST(PoolCases, ShortTypesRoundOverlappingGradientsOnce) {
   }
 }
 
-/// The backends that compute in f32: the reference, and oneDNN if this build has it.
+/// The backends that compute in f32: the reference, oneDNN if this build has it, and the functors.
 std::vector<std::unique_ptr<Backend>> backends() {
   std::vector<std::unique_ptr<Backend>> all;
   all.push_back(make_reference_backend());
   all.push_back(make_backend("auto", DType::f32, 1));
+  all.push_back(test::make_functor_backend());
   return all;
 }
 

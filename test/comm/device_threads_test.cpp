@@ -9,7 +9,7 @@ using namespace partita;
 using namespace partita::test;
 
 TEST(DeviceThreads, EveryVerbAgreesWithArithmetic) {
-  for (int ranks = 1; ranks <= 9; ++ranks)
+  for (const int ranks : {1, 2, 3, 5, 8})
     run_threads(ranks, [](Communicator& comm) { check_transport(*make_device_threads(comm, host_device())); });
 }
 
@@ -20,6 +20,7 @@ TEST(DeviceThreads, SumInTheOrderOfThreads) {
       const auto device = make_device_threads(comm, host_device());
       auto values = block(comm.rank(), 64);
       for (auto& x : values) x = std::sin(x) * std::pow(10.0, 3 * (comm.rank() % 5));
+      const auto drawn = values;
       auto other = values;
       comm.all_reduce(values.data(), 64, DType::f64, ReduceOp::sum, {}).wait();
       device->all_reduce(other.data(), 64, DType::f64, ReduceOp::sum, {}).wait();
@@ -27,8 +28,8 @@ TEST(DeviceThreads, SumInTheOrderOfThreads) {
       const auto counts = uneven_counts(comm.size());
       const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
       std::vector<double> share(mine), other_share(mine);
-      comm.reduce_scatter(values.data(), share.data(), counts, DType::f64, {}).wait();
-      device->reduce_scatter(values.data(), other_share.data(), counts, DType::f64, {}).wait();
+      comm.reduce_scatter(drawn.data(), share.data(), counts, DType::f64, {}).wait();
+      device->reduce_scatter(drawn.data(), other_share.data(), counts, DType::f64, {}).wait();
       EXPECT_EQ(share, other_share);
     });
 }

@@ -56,7 +56,7 @@ struct HostLauncher {
     for (Index group = 0; group < groups; ++group) {
       double largest = -std::numeric_limits<double>::infinity();
       for (Index i = 0; i < length; ++i)
-        if (const double next = value(group, i); !(next <= largest)) largest = next;
+        if (const double next = value(group, i); next > largest || next != next) largest = next;
       finish(group, largest);
     }
   }

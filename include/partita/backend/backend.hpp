@@ -53,7 +53,7 @@ struct WeightPiece {
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// Returns "reference" or "onednn".
+  /// Returns e.g. "reference" or "onednn".
   virtual std::string_view name() const = 0;
   /// Returns all that decides which of its algorithms is the fastest on one processor: the name and, for a backend that
   /// uses a library, the library's version and the instructions that it may use.
@@ -166,7 +166,8 @@ class Backend {
 
   // Losses. `result` holds two f64 numbers: each call adds the loss to result[0], and the number of right predictions
   // to result[1]. x[N C ...] is read as rows of channels, in the order of x's memory. labels (i32) has one number for
-  // each row, in the same order. A prediction is right if the label's entry is the largest of its row.
+  // each row, in the same order. A prediction is right if the label's entry is the largest of its row. A label that is
+  // no channel gives an Error, or on a device a loss that is NaN.
 
   /// The loss is the sum over rows of -log softmax(x)[label] / count.
   virtual void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,

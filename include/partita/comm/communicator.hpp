@@ -56,7 +56,8 @@ class Request {
   };
 
   Request() = default;
-  explicit Request(std::unique_ptr<State> state) : state_(std::move(state)) {}
+  /// `stream` is the one on which the communication was started. The destructor waits on it.
+  explicit Request(std::unique_ptr<State> state, Stream stream = {}) : state_(std::move(state)), stream_(stream) {}
   Request(Request&&) = default;
   Request& operator=(Request&& other);  // NOLINT(performance-noexcept-move-constructor): waiting may fail
   ~Request();
@@ -70,6 +71,7 @@ class Request {
 
  private:
   std::unique_ptr<State> state_;
+  Stream stream_;
 };
 
 /// A transport failed, e.g. because a peer died or a message was lost. It is not a mistake of the user, and the job

@@ -3,6 +3,7 @@
 #include "partita/base/device.hpp"
 #include "partita/comm/communicator.hpp"
 
+#include <chrono>
 #include <memory>
 
 namespace partita {
@@ -12,9 +13,11 @@ namespace partita {
 /// communicator, as soon as both sides have started the exchange, and nothing makes a device wait but events.
 /// Collectives combine in the same order as those of run_threads().
 ///
-/// If a rank fails, by an exception, the others' communication fails too.
+/// If a rank fails, by an exception, the others' communication fails too. With a `limit`, it also fails if a rank has
+/// not started its side of a message in that time.
 /// Collective: every rank of `threads` calls it.
-/// @pre `threads` is a communicator of run_threads(), and `device` outlives the result.
-std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device);
+/// @pre `threads` is a communicator of run_threads(). It and `device` outlive the result and its splits.
+std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device,
+                                                  std::chrono::milliseconds limit = {});
 
 }  // namespace partita

@@ -46,14 +46,14 @@ __global__ void __launch_bounds__(threads) ragged_kernel(Lengths lengths, F f) {
 /// Combines the values of all threads of a block in a fixed order. The first thread gets the result.
 template <class V, class Combine>
 __device__ V of_block(V mine, Combine combine) {
-  __shared__ unsigned char memory[threads * sizeof(V)];
+  __shared__ __align__(16) unsigned char memory[threads * sizeof(V)];
   V* all = reinterpret_cast<V*>(memory);
   all[threadIdx.x] = mine;
   for (unsigned half = threads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) combine(all[threadIdx.x], all[threadIdx.x + half]);
   }
-  return all[0];
+  return all[threadIdx.x];
 }
 
 struct AddTo {
@@ -66,7 +66,7 @@ struct AddTo {
 /// NaN counts as larger than every number.
 struct LargerOf {
   __device__ void operator()(double& to, double value) const {
-    if (!(value <= to)) to = value;
+    if (value > to || value != value) to = value;
   }
 };
 
@@ -114,7 +114,7 @@ __global__ void finish_groups_kernel(Index groups, Index count, V start, Combine
 template <class V, class Value, class Finish>
 __global__ void __launch_bounds__(threads)
     columns_kernel(Index rows, Index columns, Value value, Finish finish, V* parts) {
-  __shared__ unsigned char memory[threads * sizeof(V)];
+  __shared__ __align__(16) unsigned char memory[threads * sizeof(V)];
   V* all = reinterpret_cast<V*>(memory);
   const Index lane = threadIdx.x % tile_columns, first = threadIdx.x / tile_columns, part = blockIdx.z;
   const Index column = static_cast<Index>(blockIdx.x) * tile_columns + lane, stripes = gridDim.y;
@@ -187,6 +187,7 @@ void CudaLauncher::for_each(Index rows, Index columns, const F& f, Stream stream
 
 template <class F>
 void CudaLauncher::for_ragged(const Lengths& lengths, const F& f, Stream stream) const {
+  static_assert(sizeof(Lengths) + sizeof(F) <= 32000, "a kernel's arguments must fit into 32 KiB");
   const Index longest = cuda::longest(lengths);
   if (longest == 0) return;
   const dim3 grid(cuda::blocks_for(longest), static_cast<unsigned>(lengths.groups));

@@ -9,7 +9,7 @@ namespace partita {
 
 template <class T>
 ConvArrays<T> conv_arrays(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& y) {
-  require(x.dtype() == w.dtype() && x.dtype() == y.dtype(), "x, w and y must have the same dtype");
+  static_cast<void>(ConvGeometry(windows, x, w, y));  // checks them
   const Index channels = x.box().extent(1), filters = y.box().extent(1), a_group = w.box().extent(1);
   const Index groups = a_group == 0 || channels == 0 ? 1 : channels / a_group;
   return {three(windows),    lattice_of(x), lattice_of(y), device_data<T>(x), device_data<T>(w),

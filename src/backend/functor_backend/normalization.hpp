@@ -55,6 +55,8 @@ void FunctorBackend<Launcher>::group_channels(const Tensor& sums, const Tensor& 
                                               Stream stream) {
   const NormNumbers from = numbers_in(sums, 2), to = numbers_in(grouped, 2);
   require(from.parts == to.parts, "a group must keep its part");
+  require(to.channels == 0 ? from.channels == 0 : from.channels % to.channels == 0, "groups must divide the channels");
+  require(!scale || scale.volume() == from.channels, "there must be one scale per channel");
   dispatch_float(scale ? scale.dtype() : DType::f64, [&](auto t) {
     using T = decltype(t);
     const Index a_group = to.channels == 0 ? 1 : from.channels / to.channels;

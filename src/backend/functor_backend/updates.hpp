@@ -39,6 +39,7 @@ void for_batches(const Optimizer& optimizer, Moment moment, std::span<const Weig
   pieces.front().dtype == DType::f64 ? run(double{}) : run(float{});
 }
 
+/// The type of a batch's weights, for decltype.
 template <class T>
 T type_of(const UpdateBatch<T>&);
 

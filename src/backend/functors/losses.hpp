@@ -15,10 +15,12 @@ struct SoftmaxRows {
   double *largest, *log_sum, *hit;  // by row; hit is 1 if the label's entry is the first of the largest ones
 };
 
+PARTITA_HOST_DEVICE inline bool is_channel(Index label, Index channels) { return label >= 0 && label < channels; }
+
 /// The entry of a row's label; NaN if the label is no channel, so that the loss is NaN.
 template <class T>
 PARTITA_HOST_DEVICE double labeled_entry(const T* row, Index label, Index channels) {
-  return label >= 0 && label < channels ? static_cast<double>(row[label]) : std::numeric_limits<double>::quiet_NaN();
+  return is_channel(label, channels) ? static_cast<double>(row[label]) : std::numeric_limits<double>::quiet_NaN();
 }
 
 template <class T>
@@ -33,7 +35,8 @@ struct KeepLargest {
   PARTITA_HOST_DEVICE void operator()(Index row, double largest) const { to.largest[row] = largest; }
 };
 
-/// exp(x - largest), and whether the entry comes before the label's: it is larger, or as large and earlier.
+/// exp(x - largest), and whether the entry keeps the label's from being the prediction: it is not smaller, or not
+/// smaller and later. So it does if the label's entry is NaN or no channel.
 template <class T>
 struct RowExponential {
   const T* x;
@@ -44,7 +47,7 @@ struct RowExponential {
     const T* entries = x + row * channels;
     const Index label = labels[row];
     const double value = static_cast<double>(entries[c]), mine = labeled_entry(entries, label, channels);
-    const bool before = c < label ? value >= mine : value > mine;
+    const bool before = c < label ? !(value < mine) : c > label && !(value <= mine);
     return {{std::exp(value - of.largest[row]), before ? 1.0 : 0.0}};
   }
 };
@@ -105,6 +108,7 @@ struct Overlap {
   PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index sample, Index place, Index c) const {
     const Index row = sample * rows + place;
     const double p = std::exp(static_cast<double>(x[row * channels + c]) - of.log_sum[row]);
+    if (!is_channel(labels[row], channels)) return {{p, std::numeric_limits<double>::quiet_NaN()}};
     return c == labels[row] ? Sums<double, 2>{{p, p + 1}} : Sums<double, 2>{{0, p}};
   }
 };
@@ -144,7 +148,7 @@ struct AddLoss {
   }
 };
 
-/// With d = dL/dp: dx = p (d - sum d p). A column is a row of channels, which one call computes.
+/// With d = dL/dp: dx = p (d - sum d p), for all channels of a row.
 template <class T>
 struct OverlapGradient {
   const T* x;
@@ -153,7 +157,7 @@ struct OverlapGradient {
   const double *common, *both;
   T* dx;
   Index rows, channels;  // of a sample
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index row) const {
+  PARTITA_HOST_DEVICE void operator()(Index /*one*/, Index row) const {
     double mean = 0;
     for (Index c = 0; c < channels; ++c) mean += derivative(row, c) * probability(row, c);
     for (Index c = 0; c < channels; ++c)

@@ -158,9 +158,9 @@ void Executor::start_step(Index step) {
   if (context_.guard != nullptr && plan_.workload.training) start_guarded();
   result_ = {};
   losses_.clear();
+  for (auto& m : microbatches_) m = {};
   results_ = Tensor(DType::f64, "F", Box(Shape{{'F', 2 * Index{plan_.microbatches} + 1}}), context_.allocator,
                     MemoryClass::workspace);
-  for (auto& m : microbatches_) m = {};
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
     replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
 }

@@ -3,7 +3,6 @@
 #include "partita/comm/counting.hpp"
 #include "partita/train/run/layer_runner.hpp"
 
-#include <optional>
 #include <vector>
 
 namespace partita {

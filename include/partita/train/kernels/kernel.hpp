@@ -55,7 +55,7 @@ class Kernel {
   virtual ~Kernel() = default;
   /// The local convolutions that it will run, for which a backend may have several algorithms.
   virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*ahead*/) const { return {}; }
-  /// Writes all of y. The previous content of y is undefined. A loss has no y and writes its numbers to the call.
+  /// Writes all of y. The previous content of y is undefined. A loss has no y, and adds its numbers to call.result.
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.
   virtual void start_backward(const KernelCall& /*call*/, const Tensor& /*dy*/) const {}

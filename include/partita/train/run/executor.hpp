@@ -109,7 +109,7 @@ class Executor {
   Tensor results_;
   std::vector<int> losses_;  // the microbatches whose loss this rank has computed in this step, in order
   StepResult result_;
-  bool finite_ = true;  // the gradients that this rank has looked at
+  bool finite_ = true;  // whether the gradients are finite at which this rank has looked
   Index step_ = 0;
   bool keep_ = false, failed_ = false;
   Inspector* inspector_ = nullptr;              // while a step is repeated

@@ -1,0 +1,294 @@
+#pragma once
+
+#include "partita/base/device.hpp"
+#include "partita/base/error.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace partita::test {
+
+/// Bytes of memory that an operation reads or writes.
+struct Access {
+  std::uintptr_t begin = 0, end = 0;
+  bool writes = false;
+};
+
+/// A device that does everything as late as its rules allow, in a random legal order: operations run only when the CPU
+/// waits for a stream. So a missing event gives wrong numbers. Besides, it finds every pair of operations that touch
+/// the same bytes, one of them writing, without an order between them (races). Its memory is closed to the CPU outside
+/// of operations. The ranks of a test share one device, or one engine.
+class LazyDevice final : public Device {
+ public:
+  explicit LazyDevice(unsigned seed) : random_(seed) {}
+  ~LazyDevice() override {
+    for (const auto& [data, bytes] : blocks_) munmap(data, bytes);
+  }
+
+  std::string_view name() const override { return "lazy"; }
+  bool host() const override { return false; }
+
+  void* allocate(std::size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("allocate");
+    void* data = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return nullptr;
+    blocks_[data] = std::max<std::size_t>(bytes, 1);
+    return data;
+  }
+  void release(void* data) override {
+    const std::scoped_lock lock(mutex_);
+    const auto at = blocks_.find(data);
+    require(at != blocks_.end(), "memory must be released once");
+    run_all();  // a device frees memory when it has done everything
+    munmap(data, at->second);
+    blocks_.erase(at);
+  }
+
+  Stream make_stream(Priority) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("make_stream");
+    streams_.emplace_back();
+    return {reinterpret_cast<void*>(streams_.size() - 1)};
+  }
+  Event record(Stream stream) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("record");
+    auto moment = std::make_shared<Moment>();
+    moment->stream = number_of(stream);
+    of(stream).items.push_back({.marks = moment, .host = host_clock()});
+    return {moment};
+  }
+  void wait(Stream stream, const Event& event) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("wait");
+    const auto moment = std::static_pointer_cast<Moment>(event.native);
+    if (!moment || moment->stream == number_of(stream)) return;
+    Item item{.host = host_clock()};
+    (++waits_ == forgotten_ ? item.forgets : item.awaits) = moment;
+    of(stream).items.push_back(std::move(item));
+  }
+  void finish(Stream stream) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("finish");
+    drain(stream);
+    if (!race_.empty()) fail("{}", race_);
+  }
+
+  void zero(void* data, std::size_t bytes, Stream stream) override {
+    enqueue("zero", stream, {range(data, bytes, true)}, [=] { host_device().zero(data, bytes, {}); });
+  }
+  /// As CUDA does with memory of the CPU that is not pinned: it reads such memory at once, and writes it before it
+  /// returns.
+  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
+    std::vector<std::byte> values;
+    if (!owns(from)) values.assign(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
+    const bool reads_cpu = !owns(from), writes_cpu = !owns(to);
+    std::vector<Access> accesses;
+    if (!reads_cpu) accesses.push_back(range(from, bytes, false));
+    if (!writes_cpu) accesses.push_back(range(to, bytes, true));
+    enqueue("copy", stream, std::move(accesses), [=, held = std::move(values)] {
+      host_device().copy(reads_cpu ? static_cast<const void*>(held.data()) : from, to, bytes, {});
+    });
+    if (writes_cpu) finish_now(stream);
+  }
+  void move(std::span<const BoxMove> moves, Stream stream) override {
+    std::vector<Access> accesses;
+    for (const BoxMove& move : moves) add_rows(move, accesses);
+    enqueue("move", stream, std::move(accesses),
+            [all = std::vector<BoxMove>(moves.begin(), moves.end())] { host_device().move(all, {}); });
+  }
+  /// Adds an operation to a stream.
+  void enqueue(std::string what, Stream stream, std::vector<Access> accesses, std::function<void()> run) {
+    const std::scoped_lock lock(mutex_);
+    count_call(what);
+    of(stream).items.push_back({std::move(what), std::move(accesses), std::move(run), {}, {}, {}, host_clock()});
+  }
+
+  /// Of the calls of wait() that order two streams, number `call` does nothing.
+  void forget_wait(int call) { forgotten_ = call; }
+  /// True if the call would have ordered more than the stream knew from other events.
+  bool missed() const { return missed_; }
+  int waits() const { return waits_; }
+  /// From now on, call number `call` of the device throws Error.
+  void fail_at(int call) { failing_ = call; }
+  int calls() const { return calls_; }
+
+  /// Does everything that is left. Throws Error if there was a race.
+  void check() {
+    const std::scoped_lock lock(mutex_);
+    run_all();
+    if (!race_.empty()) fail("{}", race_);
+  }
+
+  static Access range(const void* data, std::size_t bytes, bool writes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    return {begin, begin + bytes, writes};
+  }
+
+ private:
+  /// For each stream, how many of its operations have happened before.
+  using Clock = std::vector<Index>;
+  struct Moment {
+    bool passed = false;
+    std::size_t stream = 0;
+    Clock clock;
+  };
+  struct Item {
+    std::string what{};
+    std::vector<Access> accesses{};
+    std::function<void()> run{};
+    std::shared_ptr<Moment> marks{}, awaits{}, forgets{};
+    Clock host{};  // what the CPU knew to be done when it added the item
+  };
+  struct Queue {
+    std::deque<Item> items;
+    Clock clock;
+  };
+  /// An operation that ran, for each byte range that it touched.
+  struct Trace {
+    Access access;
+    std::size_t stream = 0;
+    Index number = 0;
+    std::string what;
+  };
+
+  /// True for memory of the device.
+  bool owns(const void* data) {
+    const std::scoped_lock lock(mutex_);
+    auto at = blocks_.upper_bound(const_cast<void*>(data));
+    if (at == blocks_.begin()) return false;
+    --at;
+    return static_cast<const std::byte*>(data) < static_cast<const std::byte*>(at->first) + at->second;
+  }
+  void finish_now(Stream stream) {
+    const std::scoped_lock lock(mutex_);
+    drain(stream);
+  }
+  void drain(Stream stream) {
+    Queue& queue = of(stream);
+    while (!queue.items.empty()) run_one();
+    merge(host_clocks_[std::this_thread::get_id()], queue.clock);
+  }
+
+  static bool knows(const Clock& clock, const Moment& moment) {
+    if (!moment.passed) return false;
+    for (std::size_t s = 0; s < moment.clock.size(); ++s)
+      if (moment.clock[s] > (s < clock.size() ? clock[s] : 0)) return false;
+    return true;
+  }
+  static void merge(Clock& to, const Clock& from) {
+    if (to.size() < from.size()) to.resize(from.size());
+    for (std::size_t s = 0; s < from.size(); ++s) to[s] = std::max(to[s], from[s]);
+  }
+  static std::size_t number_of(Stream stream) { return reinterpret_cast<std::size_t>(stream.native); }
+  Queue& of(Stream stream) { return streams_.at(number_of(stream)); }
+  Clock host_clock() { return host_clocks_[std::this_thread::get_id()]; }
+
+  void count_call(std::string_view what) {
+    if (++calls_ == failing_) fail("the call {} of the device fails: {}", calls_, what);
+  }
+  static bool blocked(const Queue& queue) {
+    return queue.items.empty() || (queue.items.front().awaits && !queue.items.front().awaits->passed);
+  }
+  void run_all() {
+    while (std::any_of(streams_.begin(), streams_.end(), [](const Queue& queue) { return !queue.items.empty(); }))
+      run_one();
+  }
+  /// Runs the first item of a drawn stream that may go on.
+  void run_one() {
+    std::vector<std::size_t> ready;
+    for (std::size_t s = 0; s < streams_.size(); ++s)
+      if (!blocked(streams_[s])) ready.push_back(s);
+    require(!ready.empty(), "a stream waits for an event that never passes");
+    const std::size_t stream = ready[random_() % ready.size()];
+    Queue& queue = streams_[stream];
+    Item item = std::move(queue.items.front());
+    queue.items.pop_front();
+    merge(queue.clock, item.host);
+    if (item.awaits) merge(queue.clock, item.awaits->clock);
+    if (item.forgets) missed_ = missed_ || !knows(queue.clock, *item.forgets);
+    if (item.marks) {
+      item.marks->passed = true;
+      item.marks->clock = queue.clock;
+    }
+    if (!item.run) return;
+    if (queue.clock.size() <= stream) queue.clock.resize(stream + 1);
+    ++queue.clock[stream];
+    for (const Access& access : item.accesses) note(access, stream, item.what);
+    open(PROT_READ | PROT_WRITE);
+    item.run();
+    open(PROT_NONE);
+  }
+
+  /// Remembers the access, and notes a race with an earlier one that the stream does not know to be done.
+  void note(const Access& access, std::size_t stream, const std::string& what) {
+    if (access.begin == access.end) return;
+    const Clock& clock = streams_[stream].clock;
+    for (const Trace& other : traces_)
+      if (other.access.begin < access.end && access.begin < other.access.end &&
+          (other.access.writes || access.writes) && other.stream != stream &&
+          (other.stream >= clock.size() || clock[other.stream] < other.number) && race_.empty())
+        race_ = fmt::format("a race: '{}' on stream {} and '{}' on stream {} touch the same bytes, without an event",
+                            other.what, other.stream, what, stream);
+    // A write that covers an older access, and comes after it, stands for it.
+    std::erase_if(traces_, [&](const Trace& other) {
+      return access.writes && access.begin <= other.access.begin && other.access.end <= access.end;
+    });
+    traces_.push_back({access, stream, clock[stream], what});
+  }
+
+  void open(int protection) {
+    for (const auto& [data, bytes] : blocks_) mprotect(data, bytes, protection);
+  }
+
+  /// Adds what a move touches, run by run along its fastest dimension.
+  static void add_rows(const BoxMove& move, std::vector<Access>& accesses) {
+    const auto dims = static_cast<std::size_t>(move.dims);
+    Index rows = 1;
+    for (std::size_t d = 0; d + 1 < dims; ++d) rows *= move.extent[d];
+    for (Index row = 0; row < rows; ++row) {
+      Index from = 0, to = 0, rest = row;
+      for (std::size_t d = dims > 0 ? dims - 1 : 0; d-- > 0; rest /= move.extent[d]) {
+        from += rest % move.extent[d] * move.from_stride[d];
+        to += rest % move.extent[d] * move.to_stride[d];
+      }
+      const Index count = dims > 0 ? move.extent[dims - 1] : 1;
+      const Index from_step = dims > 0 ? move.from_stride[dims - 1] : 1,
+                  to_step = dims > 0 ? move.to_stride[dims - 1] : 1;
+      add_run(move.from, move.from_type, from, count, from_step, false, accesses);
+      add_run(move.to, move.to_type, to, count, to_step, true, accesses);
+    }
+  }
+  static void add_run(const void* base, DType dtype, Index first, Index count, Index step, bool writes,
+                      std::vector<Access>& accesses) {
+    const auto size = static_cast<std::size_t>(size_of(dtype));
+    const auto* data = static_cast<const std::byte*>(base);
+    if (step == 1)
+      return accesses.push_back(range(data + first * size_of(dtype), static_cast<std::size_t>(count) * size, writes));
+    for (Index i = 0; i < count; ++i)
+      accesses.push_back(range(data + (first + i * step) * size_of(dtype), size, writes));
+  }
+
+  std::mutex mutex_;
+  std::mt19937 random_;
+  std::map<void*, std::size_t> blocks_;
+  std::deque<Queue> streams_{1};  // stream 0 is the one without a name
+  std::map<std::thread::id, Clock> host_clocks_;
+  std::vector<Trace> traces_;
+  std::string race_;
+  bool missed_ = false;
+  int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0;
+};
+
+}  // namespace partita::test
