@@ -1,7 +1,7 @@
 #include "partita/comm/device_threads.hpp"
 
 #include "partita/base/memory.hpp"
-#include "src/comm/meeting_board.hpp"
+#include "src/comm/rendezvous.hpp"
 #include "src/comm/textbook/blocks.hpp"
 
 #include <array>
@@ -13,27 +13,27 @@ namespace partita {
 
 namespace {
 
-/// What the communicators of one rank share: its device, the stream of its messages, and the board where all ranks
-/// meet. The last communicator of the rank leaves the board.
-class RankOnBoard {
+/// What the communicators of one rank share: its device, the stream of its messages, and the place where all ranks
+/// meet. The rank leaves that place with its last communicator.
+class DeviceRank {
  public:
-  RankOnBoard(std::shared_ptr<MeetingBoard> its_board, Device& its_device, int its_rank)
-      : board(std::move(its_board)),
+  DeviceRank(std::shared_ptr<Rendezvous> its_rendezvous, Device& its_device, int its_rank)
+      : rendezvous(std::move(its_rendezvous)),
         device(its_device),
         stream(its_device.make_stream(Priority::high)),
         rank(its_rank),
         allocator_(std::make_shared<Allocator>(its_device, 0, stream)),
         exceptions_(std::uncaught_exceptions()) {}
-  ~RankOnBoard() { board->leave(rank, std::uncaught_exceptions() > exceptions_); }
-  RankOnBoard(const RankOnBoard&) = delete;
-  RankOnBoard& operator=(const RankOnBoard&) = delete;
+  ~DeviceRank() { rendezvous->leave(rank, std::uncaught_exceptions() > exceptions_); }
+  DeviceRank(const DeviceRank&) = delete;
+  DeviceRank& operator=(const DeviceRank&) = delete;
 
   /// Returns memory of the device for values that arrive to be added.
   Tensor room(Index count, DType dtype) const {
     return {dtype, "F", Box(Shape{{'F', count}}), allocator_, MemoryClass::workspace, Fill::none};
   }
 
-  std::shared_ptr<MeetingBoard> board;
+  std::shared_ptr<Rendezvous> rendezvous;
   Device& device;
   Stream stream;
   int rank;  // in the world
@@ -44,19 +44,20 @@ class RankOnBoard {
 };
 
 /// The messages of an exchange that has started.
-class Passages : public Request::State {
+class PendingMessages : public Request::State {
  public:
   struct Message {
-    Passage passage;
+    MessageKey key;
     int peer;  // in the world
   };
 
-  explicit Passages(std::shared_ptr<RankOnBoard> me) : me_(std::move(me)) {}
+  explicit PendingMessages(std::shared_ptr<DeviceRank> me) : me_(std::move(me)) {}
   /// While an exception unwinds, nobody waits, and the buffers are about to go.
-  ~Passages() override {
+  ~PendingMessages() override {
     if (waited_ == messages_.size()) return;
     std::vector<Event> under_way;
-    for (; waited_ < messages_.size(); ++waited_) under_way.push_back(me_->board->withdraw(messages_[waited_].passage));
+    for (; waited_ < messages_.size(); ++waited_)
+      under_way.push_back(me_->rendezvous->withdraw(messages_[waited_].key));
     try {
       for (const Event& copied : under_way) me_->device.wait(me_->stream, copied);
       me_->device.finish(me_->stream);
@@ -64,20 +65,20 @@ class Passages : public Request::State {
       // The rank has failed already, and its exception is on the way.
     }
   }
-  Passages(const Passages&) = delete;
-  Passages& operator=(const Passages&) = delete;
+  PendingMessages(const PendingMessages&) = delete;
+  PendingMessages& operator=(const PendingMessages&) = delete;
   void add(Message message) { messages_.push_back(std::move(message)); }
   bool empty() const { return messages_.empty(); }
   void wait(Stream stream) override {
     while (waited_ < messages_.size()) {
-      const Event copied = me_->board->done(messages_[waited_].passage, messages_[waited_].peer);
+      const Event copied = me_->rendezvous->done(messages_[waited_].key, messages_[waited_].peer);
       ++waited_;
       me_->device.wait(stream, copied);
     }
   }
 
  private:
-  std::shared_ptr<RankOnBoard> me_;
+  std::shared_ptr<DeviceRank> me_;
   std::vector<Message> messages_;
   std::size_t waited_ = 0;
 };
@@ -85,11 +86,11 @@ class Passages : public Request::State {
 /// A collective whose last copy and sum are in the stream of the rank's messages.
 class Enqueued : public Request::State {
  public:
-  explicit Enqueued(std::shared_ptr<RankOnBoard> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {}
+  explicit Enqueued(std::shared_ptr<DeviceRank> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {}
   void wait(Stream stream) override { me_->device.wait(stream, done_); }
 
  private:
-  std::shared_ptr<RankOnBoard> me_;
+  std::shared_ptr<DeviceRank> me_;
   Event done_;
 };
 
@@ -97,7 +98,7 @@ class DeviceThreads : public Communicator {
  public:
   /// `members` are the world ranks of the communicator. `id` differs from the id of every other communicator that has
   /// two of these members.
-  DeviceThreads(std::shared_ptr<RankOnBoard> me, std::shared_ptr<Communicator> threads, std::vector<int> id,
+  DeviceThreads(std::shared_ptr<DeviceRank> me, std::shared_ptr<Communicator> threads, std::vector<int> id,
                 std::vector<int> members)
       : me_(std::move(me)),
         threads_(std::move(threads)),
@@ -111,7 +112,7 @@ class DeviceThreads : public Communicator {
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     const Event ready = me_->device.record(stream);
-    auto messages = std::make_unique<Passages>(me_);
+    auto messages = std::make_unique<PendingMessages>(me_);
     for (const auto& [peer, data] : sends)
       if (!data.empty()) messages->add(start(peer, true, {const_cast<std::byte*>(data.data()), data.size(), ready}));
     for (const auto& [peer, data] : recvs)
@@ -187,28 +188,28 @@ class DeviceThreads : public Communicator {
  private:
   Request enqueued(Stream stream) { return Request(std::make_unique<Enqueued>(me_), stream); }
 
-  /// Brings this rank's side of a message to the board. If the other side is there, starts the copy.
-  Passages::Message start(int peer, bool sends, const Side& mine) {
+  /// Starts this rank's side of a message. If the other rank has started its own, starts the copy.
+  PendingMessages::Message start(int peer, bool sends, const Endpoint& mine) {
     require(peer >= 0 && peer < size() && peer != rank(), "a message must go to another rank of the communicator");
     const auto at = static_cast<std::size_t>(peer);
     const int other_rank = members_[at];
-    Passage passage{id_, me_->rank, other_rank, 0};
-    if (!sends) std::swap(passage.from, passage.to);
-    passage.number = sends ? sent_[at]++ : received_[at]++;
-    Side other;
-    if (me_->board->meet(passage, sends, mine, other)) {
-      const Side &from = sends ? mine : other, &to = sends ? other : mine;
+    MessageKey key{id_, me_->rank, other_rank, 0};
+    if (!sends) std::swap(key.from, key.to);
+    key.number = sends ? sent_[at]++ : received_[at]++;
+    Endpoint other;
+    if (me_->rendezvous->meet(key, sends, mine, other)) {
+      const Endpoint &from = sends ? mine : other, &to = sends ? other : mine;
       try {
-        me_->board->tell(passage, copy_when_ready(from, to));
+        me_->rendezvous->tell(key, copy_when_ready(from, to));
       } catch (...) {
-        me_->board->cancel(passage);
+        me_->rendezvous->cancel(key);
         throw;
       }
     }
-    return {passage, other_rank};
+    return {key, other_rank};
   }
 
-  Event copy_when_ready(const Side& from, const Side& to) {
+  Event copy_when_ready(const Endpoint& from, const Endpoint& to) {
     me_->device.wait(me_->stream, from.ready);
     me_->device.wait(me_->stream, to.ready);
     me_->device.copy(from.data, to.data, from.bytes, me_->stream);
@@ -268,7 +269,7 @@ class DeviceThreads : public Communicator {
     if (doubled) swap(rank() + core, mine, {});
   }
 
-  std::shared_ptr<RankOnBoard> me_;
+  std::shared_ptr<DeviceRank> me_;
   std::shared_ptr<Communicator> threads_;  // the same ranks, in the memory of the CPU
   std::vector<int> id_;
   std::vector<int> members_;
@@ -280,20 +281,20 @@ class DeviceThreads : public Communicator {
 
 std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device,
                                                   std::chrono::milliseconds limit) {
-  // The first rank makes the board; the others copy its pointer. It keeps its own until all have one.
-  auto board = threads.rank() == 0 ? std::make_shared<MeetingBoard>(limit) : nullptr;
-  auto* address = &board;
+  // The first rank makes the rendezvous; the others copy its pointer. It keeps its own until all have one.
+  auto rendezvous = threads.rank() == 0 ? std::make_shared<Rendezvous>(limit) : nullptr;
+  auto* address = &rendezvous;
   std::array<std::int32_t, sizeof(address) / sizeof(std::int32_t)> words{};
   if (threads.rank() == 0) words = std::bit_cast<decltype(words)>(address);
   threads.broadcast(words.data(), words.size(), DType::i32, 0, {}).wait();
-  if (threads.rank() != 0) board = *std::bit_cast<decltype(address)>(words);
+  if (threads.rank() != 0) rendezvous = *std::bit_cast<decltype(address)>(words);
   const auto barrier = [&threads] {
     std::int32_t all = 1;
     threads.all_reduce(&all, 1, DType::i32, ReduceOp::sum, {}).wait();
   };
   barrier();
-  auto me = std::make_shared<RankOnBoard>(std::move(board), device, threads.rank());
-  barrier();  // a rank whose device fails has not left the board, since it never was there
+  auto me = std::make_shared<DeviceRank>(std::move(rendezvous), device, threads.rank());
+  barrier();  // a rank whose device fails before it is there cannot leave: this makes the others fail
   std::vector<int> everyone(static_cast<std::size_t>(threads.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   return std::make_shared<DeviceThreads>(std::move(me), borrow(threads), std::vector<int>{}, std::move(everyone));

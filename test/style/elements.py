@@ -5,9 +5,16 @@ import re
 
 import sources
 
-ROOMS = ["distconv", "src/tensor", "src/matmul", "src/train"]
+ROOMS = ["distconv", "src/comm", "src/tensor", "src/matmul", "src/train"]
 # Files that work in the memory of the CPU, and what for.
 HOST = {
+    "src/comm/communicator.cpp": "texts on which ranks agree",
+    "src/comm/mpi_communicator.cpp": "a transport between the memory of CPUs",
+    "src/comm/shared_memory/": "a transport between the memory of CPUs",
+    "src/comm/solo.cpp": "a stand-in for ranks that are not there",
+    "src/comm/textbook/": "collectives in the memory of CPUs",
+    "src/comm/threads.cpp": "a transport between the memory of CPUs",
+    "src/comm/witness.cpp": "addresses of sockets",
     "src/tensor/dist_tensor.cpp": "first weights, and tensors of tests",
     "src/train/data/": "samples, as they come from files",
     "src/train/files/": "bytes of files",

@@ -28,19 +28,11 @@ struct HostLauncher {
   }
   template <class A, std::size_t K, class Value, class Finish>
   void reduce(Index groups, Index length, const Value& value, const Finish& finish, Stream) const {
-    for (Index group = 0; group < groups; ++group) {
-      Sums<A, K> sums;
-      for (Index i = 0; i < length; ++i) sums += value(group, i);
-      finish(group, sums);
-    }
+    for (Index group = 0; group < groups; ++group) finish(group, sum_of<A, K>(group, length, value));
   }
   template <class A, std::size_t K, class Value, class Finish>
   void reduce_ragged(const Lengths& lengths, const Value& value, const Finish& finish, Stream) const {
-    for (Index group = 0; group < lengths.groups; ++group) {
-      Sums<A, K> sums;
-      for (Index i = 0; i < lengths[group]; ++i) sums += value(group, i);
-      finish(group, sums);
-    }
+    for (Index group = 0; group < lengths.groups; ++group) finish(group, sum_of<A, K>(group, lengths[group], value));
   }
   template <class A, std::size_t K, class Value, class Finish>
   void reduce_columns(Index parts, Index rows, Index columns, const Value& value, const Finish& finish, Stream) const {
@@ -59,6 +51,14 @@ struct HostLauncher {
         if (const double next = value(group, i); next > largest || next != next) largest = next;
       finish(group, largest);
     }
+  }
+
+ private:
+  template <class A, std::size_t K, class Value>
+  static Sums<A, K> sum_of(Index group, Index length, const Value& value) {
+    Sums<A, K> sums;
+    for (Index i = 0; i < length; ++i) sums += value(group, i);
+    return sums;
   }
 };
 

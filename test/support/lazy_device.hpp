@@ -55,10 +55,10 @@ class LazyDevice final : public Device {
     blocks_.erase(at);
   }
 
-  Stream make_stream(Priority) override {
+  Stream make_stream(Priority priority) override {
     const std::scoped_lock lock(mutex_);
     count_call("make_stream");
-    streams_.emplace_back();
+    streams_.emplace_back().priority = priority;
     return {reinterpret_cast<void*>(streams_.size() - 1)};
   }
   Event record(Stream stream) override {
@@ -75,7 +75,9 @@ class LazyDevice final : public Device {
     const auto moment = std::static_pointer_cast<Moment>(event.native);
     if (!moment || moment->stream == number_of(stream)) return;
     Item item{.host = host_clock()};
-    (++waits_ == forgotten_ ? item.forgets : item.awaits) = moment;
+    const bool kind =
+        forgets_kind_ && of(stream).priority == waiter_ && streams_.at(moment->stream).priority == awaited_;
+    (++waits_ == forgotten_ || kind ? item.forgets : item.awaits) = moment;
     of(stream).items.push_back(std::move(item));
   }
   void finish(Stream stream) override {
@@ -117,7 +119,13 @@ class LazyDevice final : public Device {
 
   /// Of the calls of wait() that order two streams, number `call` does nothing.
   void forget_wait(int call) { forgotten_ = call; }
-  /// True if the call would have ordered more than the stream knew from other events.
+  /// No stream of priority `waiter` waits for an event of another stream, of priority `awaited`.
+  void forget_waits(Priority waiter, Priority awaited) {
+    forgets_kind_ = true;
+    waiter_ = waiter;
+    awaited_ = awaited;
+  }
+  /// True if a call that did nothing would have ordered more than the stream knew from other events.
   bool missed() const { return missed_; }
   int waits() const { return waits_; }
   /// From now on, call number `call` of the device throws Error.
@@ -154,6 +162,7 @@ class LazyDevice final : public Device {
   struct Queue {
     std::deque<Item> items;
     Clock clock;
+    Priority priority = Priority::normal;
   };
   /// An operation that ran, for each byte range that it touched.
   struct Trace {
@@ -287,7 +296,8 @@ class LazyDevice final : public Device {
   std::map<std::thread::id, Clock> host_clocks_;
   std::vector<Trace> traces_;
   std::string race_;
-  bool missed_ = false;
+  bool missed_ = false, forgets_kind_ = false;
+  Priority waiter_ = Priority::normal, awaited_ = Priority::normal;
   int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0;
 };
 

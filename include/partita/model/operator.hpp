@@ -170,7 +170,7 @@ class Operator {
   virtual KernelKind kernel_kind() const { return KernelKind::others; }
   /// True if the result depends on how a batch is split into microbatches, as batch statistics do.
   virtual bool depends_on_microbatches() const { return false; }
-  /// True for the layer that ends a training step. Its kernel returns a number, the loss; its output tensor stays zero.
+  /// True for the layer that ends a training step. Its kernel computes a number, the loss; its output stays zero.
   virtual bool is_loss() const { return false; }
   /// The target of a loss with input x. The loss is a mean over all of it.
   virtual Target target(const Shape& /*x*/) const { return {}; }

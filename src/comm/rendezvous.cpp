@@ -1,13 +1,13 @@
-#include "src/comm/meeting_board.hpp"
+#include "src/comm/rendezvous.hpp"
 
 #include "partita/base/error.hpp"
 #include "src/comm/peer_failed.hpp"
 
 namespace partita {
 
-bool MeetingBoard::meet(const Passage& passage, bool sends, const Side& mine, Side& other) {
+bool Rendezvous::meet(const MessageKey& key, bool sends, const Endpoint& mine, Endpoint& other) {
   const std::scoped_lock lock(mutex_);
-  const auto [at, comes_first] = meetings_.try_emplace(passage);
+  const auto [at, comes_first] = meetings_.try_emplace(key);
   Meeting& meeting = at->second;
   if (comes_first) {
     meeting.sender_first = sends;
@@ -16,25 +16,25 @@ bool MeetingBoard::meet(const Passage& passage, bool sends, const Side& mine, Si
   }
   require(!meeting.met && meeting.sender_first != sends, "a message must have a sender and a receiver");
   if (meeting.first.bytes != mine.bytes)
-    throw CommunicationError(fmt::format("rank {} expected {} bytes from rank {}, but received {}", passage.to,
-                                         sends ? meeting.first.bytes : mine.bytes, passage.from,
+    throw CommunicationError(fmt::format("rank {} expected {} bytes from rank {}, but received {}", key.to,
+                                         sends ? meeting.first.bytes : mine.bytes, key.from,
                                          sends ? mine.bytes : meeting.first.bytes));
   meeting.met = true;
   other = meeting.first;
   return true;
 }
 
-void MeetingBoard::tell(const Passage& passage, Event done) {
+void Rendezvous::tell(const MessageKey& key, Event done) {
   const std::scoped_lock lock(mutex_);
-  Meeting& meeting = meetings_.at(passage);
+  Meeting& meeting = meetings_.at(key);
   meeting.told = true;
   meeting.done = std::move(done);
   changed_.notify_all();
 }
 
-Event MeetingBoard::done(const Passage& passage, int peer) {
+Event Rendezvous::done(const MessageKey& key, int peer) {
   std::unique_lock lock(mutex_);
-  const auto at = meetings_.find(passage);
+  const auto at = meetings_.find(key);
   require(at != meetings_.end(), "a rank must start an exchange before it waits for it");
   Meeting& meeting = at->second;
   const auto over = [&] { return meeting.told || !failure_.empty() || (gone_.contains(peer) && !meeting.met); };
@@ -49,10 +49,10 @@ Event MeetingBoard::done(const Passage& passage, int peer) {
       throw CommunicationError(
           fmt::format("rank {} has waited {} s for rank {} to start message {} from rank {} to "
                       "rank {}; do all ranks use their communicators in one order?",
-                      passage.from == peer ? passage.to : passage.from, std::chrono::duration<double>(limit_).count(),
-                      peer, passage.number, passage.from, passage.to));
-    throw CommunicationError(fmt::format("a message from rank {} to rank {} cannot arrive: rank {} has finished",
-                                         passage.from, passage.to, peer));
+                      key.from == peer ? key.to : key.from, std::chrono::duration<double>(limit_).count(), peer,
+                      key.number, key.from, key.to));
+    throw CommunicationError(
+        fmt::format("a message from rank {} to rank {} cannot arrive: rank {} has finished", key.from, key.to, peer));
   }
   if (meeting.failed) throw PeerFailed(fmt::format("rank {} failed", peer));
   Event done = meeting.done;
@@ -60,16 +60,16 @@ Event MeetingBoard::done(const Passage& passage, int peer) {
   return done;
 }
 
-void MeetingBoard::cancel(const Passage& passage) {
+void Rendezvous::cancel(const MessageKey& key) {
   const std::scoped_lock lock(mutex_);
-  Meeting& meeting = meetings_.at(passage);
+  Meeting& meeting = meetings_.at(key);
   meeting.told = meeting.failed = true;
   changed_.notify_all();
 }
 
-Event MeetingBoard::withdraw(const Passage& passage) {
+Event Rendezvous::withdraw(const MessageKey& key) {
   std::unique_lock lock(mutex_);
-  const auto at = meetings_.find(passage);
+  const auto at = meetings_.find(key);
   if (at == meetings_.end()) return {};
   Meeting& meeting = at->second;
   changed_.wait(lock, [&] { return !meeting.met || meeting.told; });
@@ -78,7 +78,7 @@ Event MeetingBoard::withdraw(const Passage& passage) {
   return done;
 }
 
-void MeetingBoard::leave(int rank, bool failed) {
+void Rendezvous::leave(int rank, bool failed) {
   const std::scoped_lock lock(mutex_);
   gone_.insert(rank);
   if (failed && failure_.empty()) failure_ = fmt::format("rank {} failed", rank);
