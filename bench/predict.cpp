@@ -196,29 +196,29 @@ class Measurements {
   const bench::SteadyCores& cores() const { return cores_; }
 
   /// Returns the strategies of a subject and, last, the one that the planner chooses. While the chosen plan has kernels
-  /// that were not measured, all cases are measured again together with it, and the planner chooses again. If that does
-  /// not end after a few turns, because plans are close to each other, returns the cheapest plan that was chosen
-  /// before.
+  /// that were not measured, those are measured too, and the planner chooses again. If that does not end after a few
+  /// turns, because plans are close to each other, returns the cheapest plan that was chosen before.
   std::vector<Case> cases(const Subject& subject) {
     constexpr int turns = 3;
     KernelTimes alone;  // times on one rank, to place the stage boundaries
     std::vector<Case> all;
     for (const auto& name : subject.strategies)
       all.push_back(bound(subject, name, balanced(subject, strategy_of(name), alone)));
-    std::vector<Case> measured = all;
+    std::vector<KernelTimes> each_round(rounds);
+    std::vector<Case> missing = all, chosen;
     for (int turn = 1;; ++turn) {
-      const KernelTimes times = measure(subject, measured);
+      const KernelTimes times = measure(subject, missing, each_round);
       Case planned = as_planned(subject, times);
       const bool known = ranks_to_measure(planned.plan, times).empty();
       if (known || turn > turns) {
         const auto cheaper = [&](const Case& a, const Case& b) {
           return estimate(a.plan, machine_, times).seconds < estimate(b.plan, machine_, times).seconds;
         };
-        const auto before = measured.begin() + static_cast<std::ptrdiff_t>(all.size());
-        all.push_back(known ? std::move(planned) : *std::min_element(before, measured.end(), cheaper));
+        all.push_back(known ? std::move(planned) : *std::min_element(chosen.begin(), chosen.end(), cheaper));
         return all;
       }
-      measured.push_back(std::move(planned));
+      chosen.push_back(planned);
+      missing = {std::move(planned)};
     }
   }
 
@@ -229,7 +229,8 @@ class Measurements {
     std::vector<StepTimer> timers;
     for (const auto& each : cases)
       timers.emplace_back(subject.model, each.strategy, subject.workload(), options_, *world_);
-    const KernelTimes times = measure(subject, cases, [&](std::size_t which) {
+    std::vector<KernelTimes> each_round(rounds);
+    const KernelTimes times = measure(subject, cases, each_round, [&](std::size_t which) {
       steps[which].emplace_back();
       cores_.run([&] { steps[which].back() = median(undisturbed_seconds(timers[which].run(step_budget))); });
     });
@@ -257,14 +258,13 @@ class Measurements {
     const auto found = plan_strategies(subject.model, subject.workload(), machine_, times, options);
     return bound(subject, "as planned", found.front().strategy);
   }
-  /// Measures the local work of each rank and returns the medians over several rounds. Each round goes through all
-  /// cases: if each case were measured on its own, other load on the machine could favor one of them. Calls `beside`
-  /// with each case in each round.
-  KernelTimes measure(const Subject& subject, const std::vector<Case>& cases,
+  /// Measures the local work of each rank that `times`, one for each round, lack, and returns the medians over the
+  /// rounds. Each round goes through all cases: if each case were measured on its own, other load on the machine could
+  /// favor one of them. Calls `beside` with each case in each round.
+  KernelTimes measure(const Subject& subject, const std::vector<Case>& cases, std::vector<KernelTimes>& times,
                       const std::function<void(std::size_t)>& beside = {}) {
     MeasureOptions options = options_;
     options.budget = options_.budget / rounds;
-    std::vector<KernelTimes> times(rounds);
     for (std::size_t round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const std::size_t which = (round + i) % cases.size();  // another case is first in each round
