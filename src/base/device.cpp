@@ -6,6 +6,8 @@
 
 namespace partita {
 
+Device& Device::staging() { return host_device(); }
+
 void BoxMove::push(Index elements, Index from_step, Index to_step) {
   if (elements == 1) return;
   if (dims > 0) {

@@ -145,9 +145,11 @@ std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>&
                                                Fill fill) {
   const std::size_t size = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
   void* data = self->take(size, memory, bytes);
+  std::shared_ptr<std::byte> buffer(static_cast<std::byte*>(data), [self, size, memory, bytes](std::byte* p) {
+    self->give_back(p, size, memory, bytes);
+  });
   if (fill == Fill::zeros) self->device_.zero(data, size, self->stream_);
-  return {static_cast<std::byte*>(data),
-          [self, size, memory, bytes](std::byte* p) { self->give_back(p, size, memory, bytes); }};
+  return buffer;
 }
 
 std::shared_ptr<const void> Allocator::account(const std::shared_ptr<Allocator>& self, Index bytes,

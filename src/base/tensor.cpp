@@ -97,12 +97,20 @@ void Tensor::zero(Stream stream) const { device().zero(data(), static_cast<std::
 
 Tensor on_host(const Tensor& tensor, Stream stream) {
   Device& device = tensor.device();
+  Tensor here = tensor;
+  if (!device.host()) {
+    here = Tensor(tensor.dtype(), tensor.names(), tensor.box());
+    device.copy(tensor.data(), here.data(), static_cast<std::size_t>(tensor.bytes()), stream);
+  }
   device.finish(stream);
-  if (device.host()) return tensor;
-  const Tensor copy(tensor.dtype(), tensor.names(), tensor.box());
-  device.copy(tensor.data(), copy.data(), static_cast<std::size_t>(tensor.bytes()), stream);
-  device.finish(stream);
-  return copy;
+  return here;
+}
+
+void from_host(const Tensor& from, const Tensor& to, Stream stream) {
+  require(from.device().host() && from.box() == to.box() && from.names() == to.names() && from.dtype() == to.dtype(),
+          "a tensor of the CPU must hold what it is copied to");
+  if (from.data() != to.data() && to.bytes() > 0)
+    to.device().copy(from.data(), to.data(), static_cast<std::size_t>(to.bytes()), stream);
 }
 
 std::vector<double> read(const Tensor& tensor, Stream stream) {

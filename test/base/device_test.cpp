@@ -140,7 +140,7 @@ TEST(Device, TensorsOfAnAllocatorMoveOnItsDeviceAndStream) {
   EXPECT_TRUE(device.waits.empty());
   EXPECT_EQ(read(x, stream), std::vector<double>(24, 0));
   EXPECT_EQ(device.streams, std::vector<void*>(10, &queue));
-  EXPECT_EQ(device.waits, std::vector<void*>(2, &queue));
+  EXPECT_EQ(device.waits, std::vector<void*>{&queue});
   EXPECT_DEATH(x.as<float>(), "the CPU may not access a tensor in the memory of a device");
 }
 

@@ -2,8 +2,7 @@
 
 #include "partita/base/device.hpp"
 #include "partita/base/error.hpp"
-
-#include <sys/mman.h>
+#include "test/support/device_memory.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -14,6 +13,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace partita::test {
@@ -31,9 +31,6 @@ struct Access {
 class LazyDevice final : public Device {
  public:
   explicit LazyDevice(unsigned seed) : random_(seed) {}
-  ~LazyDevice() override {
-    for (const auto& [data, bytes] : blocks_) munmap(data, bytes);
-  }
 
   std::string_view name() const override { return "lazy"; }
   bool host() const override { return false; }
@@ -41,18 +38,12 @@ class LazyDevice final : public Device {
   void* allocate(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
     count_call("allocate");
-    void* data = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) return nullptr;
-    blocks_[data] = std::max<std::size_t>(bytes, 1);
-    return data;
+    return arena_.allocate(bytes);
   }
   void release(void* data) override {
     const std::scoped_lock lock(mutex_);
-    const auto at = blocks_.find(data);
-    require(at != blocks_.end(), "memory must be released once");
     run_all();  // a device frees memory when it has done everything
-    munmap(data, at->second);
-    blocks_.erase(at);
+    arena_.release(data);
   }
 
   Stream make_stream(Priority priority) override {
@@ -90,12 +81,11 @@ class LazyDevice final : public Device {
   void zero(void* data, std::size_t bytes, Stream stream) override {
     enqueue("zero", stream, {range(data, bytes, true)}, [=] { host_device().zero(data, bytes, {}); });
   }
-  /// As CUDA does with memory of the CPU that is not pinned: it reads such memory at once, and writes it before it
-  /// returns.
+  Device& staging() override { return staging_; }
   void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
+    const bool reads_cpu = !owns(from) && !staging_.owns(from), writes_cpu = !owns(to) && !staging_.owns(to);
     std::vector<std::byte> values;
-    if (!owns(from)) values.assign(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
-    const bool reads_cpu = !owns(from), writes_cpu = !owns(to);
+    if (reads_cpu) values.assign(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
     std::vector<Access> accesses;
     if (!reads_cpu) accesses.push_back(range(from, bytes, false));
     if (!writes_cpu) accesses.push_back(range(to, bytes, true));
@@ -110,11 +100,22 @@ class LazyDevice final : public Device {
     enqueue("move", stream, std::move(accesses),
             [all = std::vector<BoxMove>(moves.begin(), moves.end())] { host_device().move(all, {}); });
   }
+  /// Returns the block of memory that holds an address; empty if it does not lie on the device.
+  std::span<std::byte> block_of(const void* address) {
+    const std::scoped_lock lock(mutex_);
+    return arena_.block_of(address);
+  }
+  /// The number of blocks that are not released.
+  std::size_t blocks() {
+    const std::scoped_lock lock(mutex_);
+    return arena_.blocks();
+  }
   /// Adds an operation to a stream.
   void enqueue(std::string what, Stream stream, std::vector<Access> accesses, std::function<void()> run) {
     const std::scoped_lock lock(mutex_);
     count_call(what);
-    of(stream).items.push_back({std::move(what), std::move(accesses), std::move(run), {}, {}, {}, host_clock()});
+    of(stream).items.push_back(
+        {std::move(what), merged(std::move(accesses)), std::move(run), {}, {}, {}, host_clock()});
   }
 
   /// Of the calls of wait() that order two streams, number `call` does nothing.
@@ -131,6 +132,12 @@ class LazyDevice final : public Device {
   /// From now on, call number `call` of the device throws Error.
   void fail_at(int call) { failing_ = call; }
   int calls() const { return calls_; }
+
+  /// How often this thread has waited for a stream that had something to do.
+  int host_waits() {
+    const std::scoped_lock lock(mutex_);
+    return host_waits_[std::this_thread::get_id()];
+  }
 
   /// Does everything that is left. Throws Error if there was a race.
   void check() {
@@ -169,24 +176,19 @@ class LazyDevice final : public Device {
     Access access;
     std::size_t stream = 0;
     Index number = 0;
-    std::string what;
+    std::shared_ptr<const std::string> what;
   };
 
   /// True for memory of the device.
-  bool owns(const void* data) {
-    const std::scoped_lock lock(mutex_);
-    auto at = blocks_.upper_bound(const_cast<void*>(data));
-    if (at == blocks_.begin()) return false;
-    --at;
-    return static_cast<const std::byte*>(data) < static_cast<const std::byte*>(at->first) + at->second;
-  }
+  bool owns(const void* data) { return !block_of(data).empty(); }
   void finish_now(Stream stream) {
     const std::scoped_lock lock(mutex_);
     drain(stream);
   }
   void drain(Stream stream) {
     Queue& queue = of(stream);
-    while (!queue.items.empty()) run_one();
+    if (!queue.items.empty()) ++host_waits_[std::this_thread::get_id()];
+    run_until([&] { return queue.items.empty(); });
     merge(host_clocks_[std::this_thread::get_id()], queue.clock);
   }
 
@@ -195,6 +197,18 @@ class LazyDevice final : public Device {
     for (std::size_t s = 0; s < moment.clock.size(); ++s)
       if (moment.clock[s] > (s < clock.size() ? clock[s] : 0)) return false;
     return true;
+  }
+  /// Returns the same bytes in as few ranges as possible.
+  static std::vector<Access> merged(std::vector<Access> accesses) {
+    const auto order = [](const Access& access) { return std::tuple(access.writes, access.begin, access.end); };
+    std::sort(accesses.begin(), accesses.end(), [&](const Access& a, const Access& b) { return order(a) < order(b); });
+    std::vector<Access> few;
+    for (const Access& access : accesses)
+      if (!few.empty() && few.back().writes == access.writes && access.begin <= few.back().end)
+        few.back().end = std::max(few.back().end, access.end);
+      else
+        few.push_back(access);
+    return few;
   }
   static void merge(Clock& to, const Clock& from) {
     if (to.size() < from.size()) to.resize(from.size());
@@ -211,8 +225,15 @@ class LazyDevice final : public Device {
     return queue.items.empty() || (queue.items.front().awaits && !queue.items.front().awaits->passed);
   }
   void run_all() {
-    while (std::any_of(streams_.begin(), streams_.end(), [](const Queue& queue) { return !queue.items.empty(); }))
-      run_one();
+    run_until([&] {
+      return std::all_of(streams_.begin(), streams_.end(), [](const Queue& queue) { return queue.items.empty(); });
+    });
+  }
+  template <class Done>
+  void run_until(Done&& done) {
+    arena_.open(true);
+    while (!done()) run_one();
+    arena_.open(false);
   }
   /// Runs the first item of a drawn stream that may go on.
   void run_one() {
@@ -234,31 +255,41 @@ class LazyDevice final : public Device {
     if (!item.run) return;
     if (queue.clock.size() <= stream) queue.clock.resize(stream + 1);
     ++queue.clock[stream];
-    for (const Access& access : item.accesses) note(access, stream, item.what);
-    open(PROT_READ | PROT_WRITE);
+    const auto what = std::make_shared<const std::string>(item.what);
+    for (const Access& access : item.accesses) note(access, stream, what);
     item.run();
-    open(PROT_NONE);
   }
 
   /// Remembers the access, and notes a race with an earlier one that the stream does not know to be done.
-  void note(const Access& access, std::size_t stream, const std::string& what) {
+  void note(const Access& access, std::size_t stream, const std::shared_ptr<const std::string>& what) {
     if (access.begin == access.end) return;
+    auto& traces = traces_[arena_.block_of(reinterpret_cast<const void*>(access.begin)).data()];
     const Clock& clock = streams_[stream].clock;
-    for (const Trace& other : traces_)
+    for (const Trace& other : traces)
       if (other.access.begin < access.end && access.begin < other.access.end &&
           (other.access.writes || access.writes) && other.stream != stream &&
           (other.stream >= clock.size() || clock[other.stream] < other.number) && race_.empty())
         race_ = fmt::format("a race: '{}' on stream {} and '{}' on stream {} touch the same bytes, without an event",
-                            other.what, other.stream, what, stream);
+                            *other.what, other.stream, *what, stream);
     // A write that covers an older access, and comes after it, stands for it.
-    std::erase_if(traces_, [&](const Trace& other) {
+    std::erase_if(traces, [&](const Trace& other) {
       return access.writes && access.begin <= other.access.begin && other.access.end <= access.end;
     });
-    traces_.push_back({access, stream, clock[stream], what});
+    traces.push_back({access, stream, clock[stream], what});
+    if (++noted_ % 1024 == 0) forget_known();
   }
-
-  void open(int protection) {
-    for (const auto& [data, bytes] : blocks_) mprotect(data, bytes, protection);
+  /// Drops accesses that everything which is to come knows to be done.
+  void forget_known() {
+    Clock all = host_clocks_.empty() ? Clock() : host_clocks_.begin()->second;
+    const auto meet = [&all](const Clock& clock) {
+      for (std::size_t s = 0; s < all.size(); ++s) all[s] = std::min(all[s], s < clock.size() ? clock[s] : 0);
+    };
+    for (const auto& [thread, clock] : host_clocks_) meet(clock);
+    for (const Queue& queue : streams_)
+      if (!queue.items.empty()) meet(queue.clock);
+    for (auto& [block, traces] : traces_)
+      std::erase_if(traces,
+                    [&](const Trace& trace) { return trace.stream < all.size() && trace.number <= all[trace.stream]; });
   }
 
   /// Adds what a move touches, run by run along its fastest dimension.
@@ -291,11 +322,14 @@ class LazyDevice final : public Device {
 
   std::mutex mutex_;
   std::mt19937 random_;
-  std::map<void*, std::size_t> blocks_;
+  Arena arena_;
+  StagingMemory staging_;
   std::deque<Queue> streams_{1};  // stream 0 is the one without a name
   std::map<std::thread::id, Clock> host_clocks_;
-  std::vector<Trace> traces_;
+  std::map<std::thread::id, int> host_waits_;
+  std::map<const std::byte*, std::vector<Trace>> traces_;  // by the block of memory that they lie in
   std::string race_;
+  Index noted_ = 0;
   bool missed_ = false, forgets_kind_ = false;
   Priority waiter_ = Priority::normal, awaited_ = Priority::normal;
   int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0;

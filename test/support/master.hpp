@@ -88,6 +88,14 @@ inline Workload workload_of(const RandomCase& drawn) {
   return {.batch = drawn.batch, .dtype = DType::f64, .training = true, .optimizer = drawn.optimizer};
 }
 
+/// Calls change(copy) with a copy of a tensor in the memory of the CPU, and stores what it makes of it.
+template <class Change>
+void change_on_host(const Tensor& tensor, Change&& change) {
+  const Tensor copy = on_host(tensor, tensor.stream());
+  change(copy);
+  from_host(copy, tensor, tensor.stream());
+}
+
 /// Draws random values for weights that start at zero, such as biases. A zero bias next to padding makes exact ties (in
 /// a maximum, or at the kink of a ReLU), which rounding would break differently on every grid.
 inline void draw_biases(Trainer& trainer) {
@@ -98,7 +106,9 @@ inline void draw_biases(Trainer& trainer) {
       if (trainer.parameters().layer(i).master.empty()) continue;  // the layer belongs to another stage
       if (!spec.trained || spec.init != Init::zeros) continue;
       const Random random(9, 100 * i + j);
-      fill(trainer.parameters().layer(i).master[j].local, spec.shape, [&](Index k) { return 0.1 * random.normal(k); });
+      change_on_host(trainer.parameters().layer(i).master[j].local, [&](const Tensor& weight) {
+        fill(weight, spec.shape, [&](Index k) { return 0.1 * random.normal(k); });
+      });
     }
 }
 
@@ -108,10 +118,11 @@ inline void nudge_weights(Trainer& trainer) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (std::size_t j = 0; j < layers[i]->weights.size(); ++j) {
       if (!layers[i]->weights[j].trained || trainer.parameters().layer(i).master.empty()) continue;
-      Tensor& weight = trainer.parameters().layer(i).master[j].local;
       const Random random(11, 100 * i + j);
-      for (Index k = 0; k < weight.volume(); ++k)
-        weight.set(k, std::nextafter(weight.get(k), random.normal(k) < 0 ? -1e9 : 1e9));
+      change_on_host(trainer.parameters().layer(i).master[j].local, [&](const Tensor& weight) {
+        for (Index k = 0; k < weight.volume(); ++k)
+          weight.set(k, std::nextafter(weight.get(k), random.normal(k) < 0 ? -1e9 : 1e9));
+      });
     }
 }
 
@@ -119,11 +130,14 @@ enum class Weights { drawn, nudged };
 /// Whether all outputs are kept, so that tests can compare them, or released when no layer needs them any more.
 enum class Outputs { kept, released };
 
-/// Trains a case for `steps` steps on one rank of `comm`, evaluates it, and returns the rank's results.
-/// Collective: every rank of `comm` calls it.
+/// Where the ranks of a test compute; {}: on the CPU.
+using ProcessorOf = std::function<Processor(Communicator&)>;
 
+/// Trains a case for `steps` steps on one rank of `comm`, evaluates it, and returns the rank's results, in the memory
+/// of the CPU. Collective: every rank of `comm` calls it.
 inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap,
-                           Weights weights = Weights::drawn, Outputs outputs = Outputs::kept) {
+                           Weights weights = Weights::drawn, Outputs outputs = Outputs::kept,
+                           const ProcessorOf& processor = {}) {
   const Shape scores = drawn.model.shapes(1)[static_cast<std::size_t>(drawn.model.layers().back().inputs[0])];
   DrawnData data(sample_of(drawn.model), drawn.model.layers().back().op->target(scores), steps * drawn.batch,
                  scores['C']);
@@ -131,10 +145,12 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   options.batch = drawn.batch;
   options.dtype = DType::f64;
   options.seed = 3;
-  options.backend = "reference";
   options.overlap = overlap;
   options.optimizer = workload_of(drawn).optimizer;
-  Trainer trainer(drawn.model, strategy, options, comm);
+  Trainer trainer(
+      drawn.model, strategy, options, comm,
+      processor ? processor(comm) : Processor{host_device(), borrow(comm), make_backend("reference", DType::f64, 1)});
+  const auto here = [](const Tensor& tensor) { return on_host(tensor, tensor.stream()); };
   Executor& executor = trainer.executor(drawn.batch, true);
   executor.keep_outputs(outputs == Outputs::kept);
   draw_biases(trainer);
@@ -146,15 +162,16 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
     result.losses.push_back(trainer.step(data, samples).loss);
   }
   for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
-    result.outputs.push_back(executor.output(i));
+    result.outputs.push_back(here(executor.output(i)));
     for (const auto& dw : trainer.parameters().layer(i).gradient)
       result.gradients[fmt::format("gradient {} of layer {}", &dw - trainer.parameters().layer(i).gradient.data(), i)] =
-          dw;
+          here(dw);
   }
   result.counted = trainer.counter().by_label();
   result.memory = trainer.peak_memory();
   trainer.counter().set_label("checkpoint");  // gathering a sharded optimizer state is not part of a step
   result.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), true);
+  for (auto& each : result.weights) each.tensor.local = here(each.tensor.local);
   const EpochReport evaluated = trainer.evaluate(data, {});
   result.evaluation = evaluated.loss;
   if (evaluated.counts.classes() > 0) {

@@ -60,7 +60,8 @@ class Device {
   /// Runs the moves. No target overlaps another one or a source.
   virtual void move(std::span<const BoxMove> moves, Stream stream) = 0;
   /// Copies `bytes` bytes from or to memory of this device; the other side may be memory of the CPU or, where the two
-  /// devices can reach each other, of another device of the same kind.
+  /// devices can reach each other, of another device of the same kind. Memory of the CPU that is not of `staging` has
+  /// been read, or written, when the call returns.
   virtual void copy(const void* from, void* to, std::size_t bytes, Stream stream) = 0;
   /// Makes a stream, which lives as long as the device.
   virtual Stream make_stream(Priority priority) = 0;
@@ -70,9 +71,12 @@ class Device {
   virtual void wait(Stream stream, const Event& event) = 0;
   /// Makes the CPU wait until all operations on the stream are done.
   virtual void finish(Stream stream) = 0;
+  /// Returns memory of the CPU from which, and to which, copies run in the order of their stream, while the CPU goes
+  /// on.
+  virtual Device& staging();
 };
 
-/// The CPU.
+/// The CPU. Its `staging` is its own memory.
 Device& host_device();
 
 }  // namespace partita

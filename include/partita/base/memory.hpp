@@ -76,6 +76,8 @@ class Allocator {
 
   /// The device in whose memory the buffers lie.
   Device& device() const { return device_; }
+  /// The stream in whose order buffers are zeroed and used again.
+  Stream stream() const { return stream_; }
   /// Returns the bytes in use now.
   MemoryUse now() const;
   /// Returns the maximum number of bytes in use at any one time, separately for each class.

@@ -51,6 +51,8 @@ class Tensor {
 
   /// The device in whose memory the elements lie.
   Device& device() const { return allocator_ ? allocator_->device() : host_device(); }
+  /// The stream in whose order the memory is used again.
+  Stream stream() const { return allocator_ ? allocator_->stream() : Stream(); }
   /// The address of the first element, on the device.
   std::byte* data() const { return data_.get(); }
   /// The elements, for the CPU. Ends the process if they lie in memory that the CPU may not access.
@@ -97,6 +99,9 @@ class Tensor {
 /// Returns a tensor that the CPU can access: `tensor` itself, or a copy if it lies in the memory of a device. The CPU
 /// waits until the stream has computed it.
 Tensor on_host(const Tensor& tensor, Stream stream);
+/// Overwrites the elements of `to` with those of a tensor of the CPU: the same box, dtype and memory order. If `from`
+/// does not lie in the device's `staging`, the call returns when it has been read.
+void from_host(const Tensor& from, const Tensor& to, Stream stream);
 /// Returns all elements in memory order. The CPU waits until the stream has computed them.
 std::vector<double> read(const Tensor& tensor, Stream stream);
 

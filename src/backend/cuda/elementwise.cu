@@ -6,7 +6,7 @@ namespace partita {
 #define PARTITA_ELEMENTWISE(T)                  \
   PARTITA_EACH(AddBias<T>)                      \
   PARTITA_COLUMNS(1, ElementOf<T>, KeepBias<T>) \
-  PARTITA_EACH(Dropout<T>)                      \
+  PARTITA_EACH(DropElements<T>)                 \
   PARTITA_EACH(Axpby<double, T>)                \
   PARTITA_EACH(Axpby<float, T>)                 \
   PARTITA_EACH(Axpby<Eigen::bfloat16, T>)       \

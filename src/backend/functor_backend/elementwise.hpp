@@ -92,7 +92,8 @@ void FunctorBackend<Launcher>::dropout(double rate, const Random& random, Index 
     const auto keep = static_cast<Accumulator<T>>(static_cast<T>(1 / (1 - rate)));
     launch_.for_each(
         1, y.volume(),
-        Dropout<T>{device_data<T>(x), device_data<T>(y), rate, random, first, global_index(y, whole), keep}, stream);
+        DropElements<T>{device_data<T>(x), device_data<T>(y), rate, random, first, global_index(y, whole), keep},
+        stream);
   });
 }
 

@@ -82,7 +82,7 @@ struct GlobalIndex {
 
 /// y = x / (1 - rate) or 0
 template <class T>
-struct Dropout {
+struct DropElements {
   using A = Accumulator<T>;
   const T* x;
   T* y;

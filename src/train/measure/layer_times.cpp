@@ -91,7 +91,7 @@ class Alone {
                                  plan_.axis_sets(stage_), asynchronous, &stand_ins_)),
         world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_)),
         parameters_(plan_, rank, 1, allocator_),
-        executor_({plan_, grid_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
+        executor_({plan_, grid_, *world_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
     const Shape images = plan_.layers.front()->shape;
     const Target target = executor_.target();
     batch_ = {Tensor(plan_.workload.dtype, images.names(), executor_.images(), allocator_, MemoryClass::activations),

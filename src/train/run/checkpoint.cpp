@@ -57,7 +57,8 @@ bool sends(const Layout& layout, int rank) {
 
 /// Returns the whole tensor on rank 0 of the world, and an empty tensor on other ranks.
 Tensor collect(const DistTensor& tensor, Communicator& world) {
-  const auto& [layout, local] = tensor;
+  const Layout& layout = tensor.layout;
+  const Tensor local = on_host(tensor.local, tensor.local.stream());
   std::vector<Send> out;
   std::vector<Recv> in;
   std::vector<Tensor> boxes;
@@ -198,8 +199,9 @@ class Reader {
   }
 
   void read(const NamedTensor& named) const {
-    const Tensor& local = named.tensor.local;
-    if (local.box().empty()) return;
+    const Tensor& target = named.tensor.local;
+    if (target.box().empty()) return;
+    const Tensor local = target.device().host() ? target : Tensor(target.dtype(), target.names(), target.box());
     hdf5::explained(in("cannot read tensor '" + named.name + "'"), [&] {
       const Handle data = hdf5::open_data(file_, named.name);
       from_logical(local, [&](std::byte* place) {
@@ -207,6 +209,7 @@ class Reader {
                       hdf5::selected_space(data, local.box()), H5P_DEFAULT, place));
       });
     });
+    from_host(local, target, target.stream());
   }
 
  private:

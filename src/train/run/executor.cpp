@@ -36,7 +36,7 @@ class Resetting {
 Executor::Executor(RunContext context)
     : context_(std::move(context)),
       plan_(context_.plan),
-      rank_{context_.backend, context_.grid.world(), context_.overlap, {}},
+      rank_{context_.backend, context_.grid.world(), context_.overlap, context_.allocator->stream()},
       stage_(plan_.stage_of_rank(context_.world.rank())),
       program_(plan_, stage_),
       microbatches_(static_cast<std::size_t>(plan_.microbatches)),
@@ -149,7 +149,7 @@ std::string Executor::inspect(const Reader& read, Index step) {
   Inspector inspector(plan_, context_.parameters, context_.backend, rank_.stream);
   const Resetting resetting(inspector_, &inspector);
   run(read, step, 0);
-  return inspector.first(context_.world);
+  return inspector.first(context_.control);
 }
 
 void Executor::start_step(Index step) {

@@ -8,12 +8,11 @@ namespace partita {
 namespace {
 
 void draw(const WeightSpec& spec, const std::string& layer, std::uint64_t seed, const Tensor& w) {
+  if (spec.init == Init::zeros) return;
   const Random random(seed, hash_text(layer + "/" + spec.name));
-  switch (spec.init) {
-    case Init::zeros: return;
-    case Init::ones: return fill(w, spec.shape, [](Index) { return 1.0; });
-    case Init::normal: return fill(w, spec.shape, [&](Index i) { return spec.deviation * random.normal(i); });
-  }
+  const Tensor drawn = w.device().host() ? w : Tensor(w.dtype(), w.names(), w.box());
+  fill(drawn, spec.shape, [&](Index i) { return spec.init == Init::ones ? 1.0 : spec.deviation * random.normal(i); });
+  from_host(drawn, w, w.stream());
 }
 
 Tensor flat_tensor(DType dtype, Index elements, const std::shared_ptr<Allocator>& allocator, MemoryClass memory) {
@@ -87,7 +86,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
       const bool rounded = spec.trained && dtype != master;
       layers_[i].compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
     }
-  refresh({});
+  refresh(allocator->stream());
 }
 
 Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share,
@@ -96,7 +95,7 @@ Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Ten
   Tensor whole = flat.w.like(flat.w.box(), MemoryClass::workspace);
   Communicator& group = grid.along(bucket.axes);
   const auto counts = balanced_counts(whole.volume(), group.size());
-  group.all_gather(share.data(), whole.data(), counts, whole.dtype(), {}).wait();
+  group.all_gather(share.data(), whole.data(), counts, whole.dtype(), whole.stream()).wait(whole.stream());
   return whole;
 }
 
@@ -169,7 +168,7 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
         const Box box(Shape{{'F', mine.extent()}});
         const Tensor from = Tensor::view(whole, mine.lo - flat.offsets[e], "F", box),
                      to = Tensor::view(flat.state[k], mine.lo - flat.share.lo, "F", box);
-        if (from.data() != to.data()) copy_box(from, to, box, {});
+        if (from.data() != to.data()) copy_box(from, to, box, to.stream());
       }
     }
   }

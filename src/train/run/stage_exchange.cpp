@@ -99,7 +99,7 @@ StepResult StageExchange::share(const StepResult& result) {
                      context_.grid.rank() == 0;
   std::array sums{tells ? result.loss : 0, tells ? result.accuracy : 0};
   context_.counter.set_label(context_.plan.layers.back().name, "loss to all stages");
-  context_.world.all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, stream_).wait();
+  context_.control.all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, {}).wait();
   return {sums[0], sums[1]};
 }
 

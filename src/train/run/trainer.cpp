@@ -58,30 +58,37 @@ void check_ranks(const Strategy& strategy, int ranks) {
 }
 
 Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world)
+    : Trainer(std::move(model), std::move(strategy), options, world,
+              {host_device(), borrow(world), make_backend(options.backend, options.dtype, options.threads)}) {}
+
+Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world, Processor processor)
     : model_(std::move(model)),
       strategy_(std::move(strategy)),
       options_(std::move(options)),
       counter_(std::make_shared<TrafficCounter>()),
       world_(world),
-      allocator_(std::make_shared<Allocator>(options_.memory_limit)),
+      allocator_(std::make_shared<Allocator>(processor.device, options_.memory_limit,
+                                             processor.device.make_stream(Priority::normal))),
+      host_allocator_(on_cpu() ? allocator_ : std::make_shared<Allocator>(processor.device.staging())),
+      backend_(std::move(processor.backend)),
       memory_(options_.batch, options_.training, options_.may_skip(),
               [this](Index batch, bool training) -> const Plan& { return bound(batch, training).plan; }),
-      held_data_(std::make_unique<HeldData>(allocator_)) {
+      held_data_(std::make_unique<HeldData>(host_allocator_)) {
   check_ranks(strategy_, world_.size());
-  backend_ = make_backend(options_.backend, options_.dtype, options_.threads);
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit);
   check_agreement(world_, "plans or options", plan.hash() ^ hash_text(print(options_)));
   strategy_ = pin_weight_layouts(std::move(strategy_), plan);
-  counted_ = counting(world_, counter_);
+  control_ = counting(world_, counter_);
+  between_ = counting(std::move(processor.between), counter_);
   stage_ = plan.stage_of_rank(world_.rank());
-  const auto stage_world = plan.grids.size() == 1 ? counted_ : counted_->split(stage_, world_.rank());
+  const auto stage_world = plan.grids.size() == 1 ? between_ : between_->split(stage_, world_.rank());
   grid_ =
       std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
   if (plan.second_replica) {  // stages s and p-1-s, rank by rank
     const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
     const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
-    replica_pair_ = counted_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
+    replica_pair_ = between_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
   }
   held_ = state_memory(plan, world_.rank());
   count_shared_memory();
@@ -107,9 +114,9 @@ void Trainer::prepare(Bound& entry, Plan plan) {
   for (std::size_t i = 0; i < entry.plan.layers.size(); ++i)
     for (const auto& item : step_traffic(entry.plan, static_cast<int>(i), world_.rank()))
       if (item.purpose == Purpose::update) entry.of_update += item.traffic;
-  entry.executor =
-      std::make_unique<Executor>(RunContext{entry.plan, *grid_, *counted_, replica_pair_.get(), *backend_, *parameters_,
-                                            *counter_, allocator_, options_.seed, options_.overlap, guard_.get()});
+  entry.executor = std::make_unique<Executor>(RunContext{entry.plan, *grid_, *between_, *control_, replica_pair_.get(),
+                                                         *backend_, *parameters_, *counter_, allocator_, options_.seed,
+                                                         options_.overlap, guard_.get()});
   if (options_.dtype == DType::f32)  // in which alone backends have a choice
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,
@@ -125,7 +132,7 @@ void Trainer::count_classes(Bound& entry) {
     if (counts_.classes() == 0) return;  // predict() runs the plan too, without targets
     const Layout& x = executor.plan().layers_of(microbatch).back()->at.x[0];
     if (representative_rank(x.grid(), grid_->rank(), x.replicated()) != grid_->rank()) return;
-    counts_.add(on_host(scores, {}), on_host(target, {}));
+    counts_.add(on_host(scores, stream()), on_host(target, stream()));
   });
 }
 
@@ -133,14 +140,24 @@ Trainer::~Trainer() = default;
 
 Executor& Trainer::executor(Index batch, bool training) { return *bound(batch, training).executor; }
 
-/// Zeros for what this rank brings to a microbatch.
+/// Zeros in the memory of the CPU for what this rank brings to a microbatch.
 Batch Trainer::empty_batch(const Executor& executor, int microbatch) const {
   const auto made = [&](const Shape& shape, const Box& box, DType dtype) {
-    return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations);
+    return Tensor(dtype, shape.names(), box, host_allocator_, MemoryClass::activations);
   };
   const Target target = executor.target(microbatch);
   return {made(executor.plan().layers.front()->shape, executor.images(microbatch), options_.dtype),
           made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
+}
+
+/// Returns a part of a batch as a tensor of the device. Until the step ends, the part stays where it is.
+Tensor Trainer::on_device(const Tensor& of_batch) {
+  if (on_cpu()) return of_batch;
+  const Tensor there(of_batch.dtype(), of_batch.names(), of_batch.box(), allocator_, MemoryClass::activations,
+                     Fill::none);
+  from_host(of_batch, there, stream());
+  traveling_.push_back(of_batch);
+  return there;
 }
 
 Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment) {
@@ -155,7 +172,7 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   });
   write_samples<float>(
       batch.target, [&](Index n, std::span<float> values) { read_checked_target(data, samples[n], answer, values); });
-  return batch;
+  return {on_device(batch.images), on_device(batch.target)};
 }
 
 StepResult Trainer::run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate) {
@@ -223,7 +240,7 @@ EpochReport Trainer::train_epoch(Dataset& data, const Progress& progress) {
   total_steps_ = end;
   epoch_ = step_ / batches(data.size(), options_.batch) + 1;
   const Adding order(held_[MemoryClass::data], RunMemory::order_bytes(data.size(), true));
-  return pass(data, SampleOrder::shuffled(data.size(), options_.seed, epoch_, allocator_), true, progress);
+  return pass(data, SampleOrder::shuffled(data.size(), options_.seed, epoch_, host_allocator_), true, progress);
 }
 
 void Trainer::prepare(Dataset& data) {

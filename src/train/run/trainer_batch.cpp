@@ -47,16 +47,12 @@ void Trainer::check(const LocalBatch& batch, bool training) {
     block.check_labels(loss.name, loss->input_shapes[0].has('C') ? loss->input_shapes[0]['C'] : 0);
 }
 
-namespace {
-
-Executor::Reader reader_of(const LocalBatch& batch) {
-  return [&batch](int microbatch) {
+Executor::Reader Trainer::reader_of(const LocalBatch& batch) {
+  return [this, &batch](int microbatch) {
     const auto j = static_cast<std::size_t>(microbatch);
-    return Batch{batch.images[j].tensor, batch.targets[j].tensor};
+    return Batch{on_device(batch.images[j].tensor), on_device(batch.targets[j].tensor)};
   };
 }
-
-}  // namespace
 
 StepResult Trainer::step(const LocalBatch& batch) {
   if (!options_.training) throw AgreedError("this trainer evaluates only; set TrainerOptions::training");
@@ -74,12 +70,14 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
   check(batch, false);
   auto& bound = this->bound(batch.samples, false);
   const std::vector<Tensor> values = bound.executor->predict(reader_of(batch), step_);
+  traveling_.clear();
   predicted_ += bound.predicted;
   predict_memory(bound);
   std::vector<SampleBlock> blocks;
   for (int j = 0; j < bound.plan.microbatches; ++j)
     if (const Tensor& mine = values[static_cast<std::size_t>(j)]; mine.box().dims() > 0)
-      blocks.push_back({bound.plan.samples(j).lo, bound.plan.layers_of(j).back()->input_shapes[0], mine});
+      blocks.push_back(
+          {bound.plan.samples(j).lo, bound.plan.layers_of(j).back()->input_shapes[0], on_host(mine, stream())});
   return blocks;
 }
 

@@ -57,7 +57,7 @@ bool is_state(const CheckpointFile& file, const std::string& name) {
 void Trainer::check_weights() {
   std::string wrong;
   for (const auto& [name, tensor] : weights())
-    if (wrong.empty() && !is_finite(*backend_, tensor.local, {}))
+    if (wrong.empty() && !is_finite(*backend_, tensor.local, stream()))
       wrong = fmt::format(
           "weight '{}' is not finite on rank {} after {}; it is not saved; try a lower --rate or a --warm-up", name,
           world_.rank(), counted(step_, "step"));
@@ -79,7 +79,7 @@ void Trainer::save(const std::string& path) {
   predict_checkpoint(true, true);
   auto attributes = record.attributes();
   for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *counted_);
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *control_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
@@ -98,9 +98,9 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
   });
   predict_checkpoint(optimizer, false);
   const auto named = parameters_->named(plan(), *grid_, optimizer);
-  file.load(named, *counted_);
+  file.load(named, *control_);
   if (optimizer) parameters_->keep_state(plan(), named);
-  parameters_->refresh({});
+  parameters_->refresh(stream());
   if (!optimizer) return;
   for (const auto& [key, text] : file.attributes())
     if (key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
@@ -134,8 +134,8 @@ LoadedWeights Trainer::load_weights(const CheckpointFile& file, const std::vecto
   predict_checkpoint(false, false);
   auto named = weights();
   std::erase_if(named, [&](const NamedTensor& tensor) { return !known.contains(tensor.name); });
-  file.load(named, *counted_);
-  parameters_->refresh({});
+  file.load(named, *control_);
+  parameters_->refresh(stream());
   return result;
 }
 

@@ -8,8 +8,9 @@
 
 namespace partita {
 
-/// Counts the memory that this rank's communicators share with other ranks.
+/// Counts the memory of the CPU that this rank's communicators share with other ranks.
 void Trainer::count_shared_memory() {
+  if (!on_cpu()) return;
   shared_memory_.reset();
   held_[MemoryClass::shared] = world_.shared_bytes() + grid_->shared_bytes() +
                                (grid_->world().size() < world_.size() ? grid_->world().shared_bytes() : 0) +
@@ -20,7 +21,7 @@ void Trainer::count_shared_memory() {
 
 MemoryUse Trainer::predicted_held() const {
   MemoryUse held = held_;
-  held[MemoryClass::data] += held_data_->predicted();
+  held[MemoryClass::data] = on_cpu() ? held_[MemoryClass::data] + held_data_->predicted() : 0;
   return held;
 }
 
@@ -37,7 +38,7 @@ void Trainer::predict_memory(Bound& bound) {
 /// Includes a checkpoint in the prediction.
 void Trainer::predict_checkpoint(bool optimizer, bool saved) {
   MemoryUse held = predicted_held();
-  held[MemoryClass::workspace] += checkpoint_bytes(plan(), world_.rank(), optimizer, saved);
+  held[MemoryClass::workspace] += checkpoint_bytes(plan(), world_.rank(), optimizer, saved && on_cpu());
   predicted_memory_.include(holding(held));
 }
 
@@ -51,7 +52,7 @@ void Trainer::hold(Dataset& data, const SampleOrder& order, bool training, const
   const auto list = [&](Index count, Box (*box_of)(const Plan&, int, int)) {
     return Announced([&](Index batch, bool trains) -> const Plan& { return bound(batch, trains).plan; }, order,
                      options_.batch, training, count,
-                     [&](const Plan& plan, int microbatch) { return box_of(plan, microbatch, rank); }, allocator_);
+                     [&](const Plan& plan, int microbatch) { return box_of(plan, microbatch, rank); }, host_allocator_);
   };
   agree_or_throw(world_, [&] {
     held_data_->expect(data, RunMemory::data_bytes(data, share, augmentation));
@@ -62,6 +63,7 @@ void Trainer::hold(Dataset& data, const SampleOrder& order, bool training, const
     }
     held_data_->settle(data);
   });
+  if (!on_cpu()) return;
   MemoryUse listing = predicted_held();
   listing[MemoryClass::data] += RunMemory::list_bytes(data, share);
   predicted_memory_.include(holding(listing));

@@ -57,12 +57,13 @@ struct RunContext {
   const Plan& plan;
   const ProcessGrid& grid;  ///< grid of the rank's stage
   Communicator& world;      ///< the ranks of all stages
+  Communicator& control;    ///< the same ranks, for numbers of the CPU; `world` itself if tensors lie there
   Communicator*
       replica_pair;  ///< this rank and the one with the other replica of its weights; null if there is one replica
   Backend& backend;
   Parameters& parameters;
   TrafficCounter& counter;
-  std::shared_ptr<Allocator> allocator;
+  std::shared_ptr<Allocator> allocator;  ///< of tensors; the rank computes on its stream
   std::uint64_t seed = 0;
   bool overlap = true;         ///< compute while messages travel
   StepGuard* guard = nullptr;  ///< decides whether a step updates the weights; null: always

@@ -8,6 +8,7 @@
 #include "partita/train/run/class_counts.hpp"
 #include "partita/train/run/executor.hpp"
 #include "partita/train/run/local_batch.hpp"
+#include "partita/train/run/processor.hpp"
 #include "partita/train/run/run_memory.hpp"
 
 #include <functional>
@@ -92,6 +93,8 @@ class Trainer {
   /// cannot be bound, or if the plan passes the memory limit.
   /// @pre `world` outlives the trainer.
   Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world);
+  /// As above, on a device. TrainerOptions::backend and threads do not matter.
+  Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world, Processor processor);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -183,8 +186,8 @@ class Trainer {
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
   /// The most that they held so far, in bytes.
   MemoryPeak peak_memory() const { return {allocator_->peak(), allocator_->peak_total()}; }
-  /// What peak_memory() is by prediction: the peak over all plans that this rank has run so far, with the data sets and
-  /// the memory that the rank shares with others. Batches of make_batch() are not part of it.
+  /// What peak_memory() is by prediction: the peak over all plans that this rank has run so far; on the CPU with the
+  /// data sets and the memory that the rank shares with others. Batches of make_batch() are not part of it.
   const MemoryPeak& predicted_memory() const { return predicted_memory_; }
   Parameters& parameters() { return *parameters_; }
   /// The weights of this rank's stage by names, "conv1/weight".
@@ -207,7 +210,11 @@ class Trainer {
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
   void count_classes(Bound& entry);
+  bool on_cpu() const { return allocator_->device().host(); }
+  Stream stream() const { return allocator_->stream(); }
   Batch empty_batch(const Executor& executor, int microbatch) const;
+  Tensor on_device(const Tensor& of_batch);
+  Executor::Reader reader_of(const LocalBatch& batch);
   Batch read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment);
   void hold(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
@@ -227,8 +234,11 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<TrafficCounter> counter_;
   Communicator& world_;
-  std::shared_ptr<Allocator> allocator_;
-  std::shared_ptr<Communicator> counted_;       // world_, counted
+  std::shared_ptr<Allocator> allocator_;        // of tensors on the device
+  std::shared_ptr<Allocator> host_allocator_;   // of samples; the same on the CPU
+  std::vector<Tensor> traveling_;               // what is on its way to the device in this step
+  std::shared_ptr<Communicator> control_;       // world_, counted
+  std::shared_ptr<Communicator> between_;       // the same ranks, between their devices, counted
   int stage_ = 0;                               // of this rank
   std::shared_ptr<Communicator> replica_pair_;  // the two ranks that hold both replicas of a weight
   std::unique_ptr<ProcessGrid> grid_;           // of the stage

@@ -1,0 +1,210 @@
+// A trainer on the test double of a device: its batches, predictions and checkpoints are those of the CPU, the CPU
+// waits once a step, a missing event is found, and a call that fails ends the run with one message.
+#include "partita/base/philox.hpp"
+#include "partita/comm/threads.hpp"
+#include "partita/train/run/trainer.hpp"
+#include "test/support/cases.hpp"
+#include "test/support/error_of.hpp"
+#include "test/support/lazy_backend.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+using namespace partita;
+using namespace partita::test;
+
+namespace {
+
+constexpr Index samples = 5;
+
+/// Extents that no grid here divides.
+Model net() {
+  Model m("net");
+  auto t = m.input("in", {.channels = 2, .spatial = {5, 3}});
+  t = m.conv("conv1", t, {.filters = 3, .kernel = 3, .padding = 1});
+  t = m.relu("relu", m.batch_norm("norm", t));
+  t = m.max_pool("pool", t, {.window = 2});
+  t = m.linear("fc", t, {.features = 3});
+  m.softmax_cross_entropy("loss", t);
+  return m;
+}
+
+TrainerOptions options() {
+  TrainerOptions o;
+  o.batch = samples;
+  o.dtype = DType::f64;
+  o.optimizer.rate = 0.05;
+  o.optimizer.momentum = 0.9;
+  o.backend = "reference";
+  return o;
+}
+
+std::vector<Strategy> strategies() {
+  std::vector<Strategy> all(6);
+  all[1] = Strategy("data=2").layer("*", {.output = "N@data"}).optimizer_state(Strategy::OptimizerState::sharded);
+  all[2] = Strategy("y=2").layer("*", {.output = "H@y"});
+  all[3] = Strategy("c=2").layer("*", {.output = "C@c"});
+  all[4] = Strategy("data=2 y=2").layer("*", {.output = "N@data H@y"}).schedule(ScheduleKind::gpipe, 2);
+  all[5] = Strategy().group({"in", "norm"}).group({"relu", "loss"}).schedule(ScheduleKind::one_f_one_b, 3);
+  return all;
+}
+
+void fill_batch(const LocalBatch& batch) {
+  batch.fill_images([](Index sample, const Box& box, std::span<double> values) {
+    Index next = 0;
+    for (double& value : values) value = Random(7, 1).normal(100 * sample + box[1].lo + 31 * box[0].lo + next++);
+  });
+  batch.fill_targets([](Index sample, const Box&, std::span<double> values) {
+    for (double& value : values) value = static_cast<double>(sample % 3);
+  });
+}
+
+/// Trains two steps on a device, or on the CPU if there is none. Returns the losses and this rank's predictions.
+std::vector<double> train(const Strategy& strategy, Communicator& comm, LazyDevice* device) {
+  Trainer trainer(net(), strategy, options(), comm,
+                  device != nullptr ? lazy_processor(comm, *device)
+                                    : Processor{host_device(), borrow(comm), make_reference_backend()});
+  const LocalBatch batch = trainer.make_batch(samples);
+  fill_batch(batch);
+  std::vector<double> numbers;
+  for (int step = 0; step < 2; ++step) numbers.push_back(trainer.step(batch).loss);
+  const LocalBatch other = trainer.make_batch(3, false);
+  fill_batch(other);
+  for (const auto& block : trainer.predict(other))
+    block.read([&](Index, const Box&, std::span<const double> values) {
+      numbers.insert(numbers.end(), values.begin(), values.end());
+    });
+  return numbers;
+}
+
+/// Runs on thread ranks; returns the numbers of rank 0.
+std::vector<double> train(const Strategy& strategy, LazyDevice* device) {
+  std::vector<double> numbers;
+  run_threads(strategy.ranks(), [&](Communicator& comm) {
+    const auto mine = train(strategy, comm, device);
+    if (comm.rank() == 0) numbers = mine;
+  });
+  if (device != nullptr) device->check();
+  return numbers;
+}
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Deletes a file when a test ends.
+struct TemporaryFile {
+  std::string path = (std::filesystem::temp_directory_path() / fmt::format("device_test_{}.h5", getpid())).string();
+  ~TemporaryFile() { std::filesystem::remove(path); }
+};
+
+}  // namespace
+
+TEST(Device, TrainsAndPredictsOnOwnTensorsAsTheCpuDoes) {
+  for (const Strategy& strategy : strategies()) {
+    SCOPED_TRACE(strategy.print());
+    const auto expected = train(strategy, nullptr);
+    for (unsigned seed = 1; seed <= (lengthy() ? 200U : 5U); ++seed) {
+      LazyDevice device(seed);
+      const auto found = train(strategy, &device);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-12) << "number " << i;
+      EXPECT_EQ(device.blocks(), 0U) << "blocks of memory were not released";
+    }
+  }
+}
+
+TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
+  const TemporaryFile of_cpu{}, of_device{of_cpu.path + ".device"};
+  for (const Strategy& strategy : strategies()) {
+    SCOPED_TRACE(strategy.print());
+    LazyDevice device(3);
+    run_threads(strategy.ranks(), [&](Communicator& comm) {
+      Trainer cpu(net(), strategy, options(), comm);
+      const LocalBatch batch = cpu.make_batch(samples);
+      fill_batch(batch);
+      cpu.step(batch);
+      cpu.save(of_cpu.path);
+      Trainer there(net(), strategy, options(), comm, lazy_processor(comm, device));
+      there.load(of_cpu.path, true);
+      there.save(of_device.path);
+      Trainer back(net(), strategy, options(), comm);
+      back.load(of_device.path, true);
+      const auto first = cpu.parameters().named(cpu.plan(), cpu.grid(), true);
+      const auto last = back.parameters().named(back.plan(), back.grid(), true);
+      ASSERT_EQ(first.size(), last.size());
+      for (std::size_t i = 0; i < first.size(); ++i)
+        EXPECT_EQ(read(first[i].tensor.local, {}), read(last[i].tensor.local, {})) << first[i].name;
+    });
+    device.check();
+  }
+}
+
+TEST(Device, IsWaitedForOnceAStep) {
+  for (const Strategy& strategy : strategies()) {
+    SCOPED_TRACE(strategy.print());
+    LazyDevice device(4);
+    run_threads(strategy.ranks(), [&](Communicator& comm) {
+      Trainer trainer(net(), strategy, options(), comm, lazy_processor(comm, device));
+      const LocalBatch batch = trainer.make_batch(samples);
+      fill_batch(batch);
+      trainer.step(batch);  // the first step makes what later ones use again
+      const int before = device.host_waits();
+      for (int step = 0; step < 3; ++step) trainer.step(batch);
+      EXPECT_EQ(device.host_waits() - before, 3) << "on rank " << comm.rank();
+    });
+  }
+}
+
+TEST(Device, AMissingEventIsFoundInATraining) {
+  int missing = 0, races = 0;
+  for (std::size_t s = 1; s < strategies().size(); ++s) {
+    const Strategy strategy = strategies()[s];
+    SCOPED_TRACE(strategy.print());
+    LazyDevice whole(5);
+    const auto expected = train(strategy, &whole);
+    std::mt19937 random(static_cast<unsigned>(s));
+    for (int i = 0; i < (lengthy() ? 100 : 12); ++i) {
+      LazyDevice device(random());
+      device.forget_wait(1 + static_cast<int>(random() % static_cast<unsigned>(whole.waits())));
+      std::vector<double> found;
+      const std::string message = message_of([&] { found = train(strategy, &device); });
+      if (device.missed()) ++missing;
+      if (!message.empty()) {
+        EXPECT_TRUE(device.missed()) << message;
+        EXPECT_NE(message.find("a race: '"), std::string::npos) << message;
+        ++races;
+      } else {  // memory that nobody had used before needs no order
+        ASSERT_EQ(found.size(), expected.size());
+        for (std::size_t k = 0; k < found.size(); ++k) ASSERT_NEAR(found[k], expected[k], 1e-12) << "number " << k;
+      }
+    }
+  }
+  EXPECT_GE(2 * races, missing) << "most events that were not waited for must be noticed";
+  EXPECT_GE(races, 10);
+}
+
+TEST(Device, ACallThatFailsEndsTheRunWithOneMessage) {
+  for (const std::size_t s : {1U, 2U, 5U}) {
+    const Strategy strategy = strategies()[s];
+    SCOPED_TRACE(strategy.print());
+    LazyDevice whole(6);
+    train(strategy, &whole);
+    constexpr int calls = 40;
+    for (int i = 0; i < calls; ++i) {
+      const int failing = 1 + i * (whole.calls() - 1) / calls;
+      LazyDevice device(static_cast<unsigned>(i));
+      device.fail_at(failing);
+      const std::string message = message_of([&] { train(strategy, &device); });
+      EXPECT_EQ(message.find(fmt::format("the call {} of the device fails", failing)), 0U) << message;
+      EXPECT_EQ(device.blocks(), 0U) << "blocks of memory were not released after call " << failing;
+    }
+  }
+}
