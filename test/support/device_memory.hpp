@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
@@ -59,7 +60,7 @@ class Arena {
   std::size_t blocks() const { return blocks_.size(); }
 
  private:
-  static constexpr std::size_t page = 4096, most = std::size_t{1} << 30;
+  static constexpr std::size_t page = 4096, most = std::size_t{1} << 28;
   struct Block {
     std::size_t bytes = 0, size = 0;
   };
@@ -71,9 +72,11 @@ class Arena {
   std::map<std::size_t, std::vector<std::byte*>> released_;
 };
 
-/// Memory of the CPU from which and to which a device copies in the order of its streams.
+/// Memory of the CPU from which and to which a device copies in the order of its streams. Before it is released, the
+/// device does everything, as CUDA does.
 class StagingMemory final : public Device {
  public:
+  explicit StagingMemory(std::function<void()> finish_all) : finish_all_(std::move(finish_all)) {}
   std::string_view name() const override { return "staging"; }
   bool host() const override { return true; }
   void* allocate(std::size_t bytes) override {
@@ -83,6 +86,7 @@ class StagingMemory final : public Device {
     return data;
   }
   void release(void* data) override {
+    finish_all_();
     const std::scoped_lock lock(mutex_);
     blocks_.erase(static_cast<std::byte*>(data));
     host_device().release(data);
@@ -104,6 +108,7 @@ class StagingMemory final : public Device {
   void finish(Stream) override {}
 
  private:
+  std::function<void()> finish_all_;
   mutable std::mutex mutex_;
   std::map<std::byte*, std::size_t> blocks_;
 };

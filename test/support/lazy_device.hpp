@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace partita::test {
@@ -114,6 +115,7 @@ class LazyDevice final : public Device {
   void enqueue(std::string what, Stream stream, std::vector<Access> accesses, std::function<void()> run) {
     const std::scoped_lock lock(mutex_);
     count_call(what);
+    of(stream).unwaited = true;
     of(stream).items.push_back(
         {std::move(what), merged(std::move(accesses)), std::move(run), {}, {}, {}, host_clock()});
   }
@@ -133,7 +135,7 @@ class LazyDevice final : public Device {
   void fail_at(int call) { failing_ = call; }
   int calls() const { return calls_; }
 
-  /// How often this thread has waited for a stream that had something to do.
+  /// How often this thread has waited for a stream to which operations had been added.
   int host_waits() {
     const std::scoped_lock lock(mutex_);
     return host_waits_[std::this_thread::get_id()];
@@ -170,6 +172,7 @@ class LazyDevice final : public Device {
     std::deque<Item> items;
     Clock clock;
     Priority priority = Priority::normal;
+    bool unwaited = false;  // something was added since the CPU has waited for it
   };
   /// An operation that ran, for each byte range that it touched.
   struct Trace {
@@ -187,7 +190,7 @@ class LazyDevice final : public Device {
   }
   void drain(Stream stream) {
     Queue& queue = of(stream);
-    if (!queue.items.empty()) ++host_waits_[std::this_thread::get_id()];
+    if (std::exchange(queue.unwaited, false)) ++host_waits_[std::this_thread::get_id()];
     run_until([&] { return queue.items.empty(); });
     merge(host_clocks_[std::this_thread::get_id()], queue.clock);
   }
@@ -323,7 +326,10 @@ class LazyDevice final : public Device {
   std::mutex mutex_;
   std::mt19937 random_;
   Arena arena_;
-  StagingMemory staging_;
+  StagingMemory staging_{[this] {
+    const std::scoped_lock lock(mutex_);
+    run_all();
+  }};
   std::deque<Queue> streams_{1};  // stream 0 is the one without a name
   std::map<std::thread::id, Clock> host_clocks_;
   std::map<std::thread::id, int> host_waits_;
