@@ -72,7 +72,7 @@ class Device {
   /// Makes the CPU wait until all operations on the stream are done.
   virtual void finish(Stream stream) = 0;
   /// Returns memory of the CPU from which, and to which, copies run in the order of their stream, while the CPU goes
-  /// on.
+  /// on. Its `release` waits until the device has done everything.
   virtual Device& staging();
 };
 

@@ -4,7 +4,6 @@
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "test/support/cases.hpp"
-#include "test/support/error_of.hpp"
 #include "test/support/lazy_backend.hpp"
 
 #include <gtest/gtest.h>
