@@ -2,6 +2,7 @@
 
 #include "partita/base/device.hpp"
 #include "partita/base/error.hpp"
+#include "test/support/access_history.hpp"
 #include "test/support/device_memory.hpp"
 
 #include <algorithm>
@@ -18,12 +19,6 @@
 #include <vector>
 
 namespace partita::test {
-
-/// Bytes of memory that an operation reads or writes.
-struct Access {
-  std::uintptr_t begin = 0, end = 0;
-  bool writes = false;
-};
 
 /// A device that does everything as late as its rules allow, in a random legal order: operations run only when the CPU
 /// waits for a stream. So a missing event gives wrong numbers. Besides, it finds every pair of operations that touch
@@ -44,6 +39,8 @@ class LazyDevice final : public Device {
   void release(void* data) override {
     const std::scoped_lock lock(mutex_);
     run_all();  // a device frees memory when it has done everything
+    const Access block = range(data, arena_.block_of(data).size(), true);
+    history_.forget(block.begin, block.end);
     arena_.release(data);
   }
 
@@ -154,8 +151,6 @@ class LazyDevice final : public Device {
   }
 
  private:
-  /// For each stream, how many of its operations have happened before.
-  using Clock = std::vector<Index>;
   struct Moment {
     bool passed = false;
     std::size_t stream = 0;
@@ -173,13 +168,6 @@ class LazyDevice final : public Device {
     Clock clock;
     Priority priority = Priority::normal;
     bool unwaited = false;  // something was added since the CPU has waited for it
-  };
-  /// An operation that ran, for each byte range that it touched.
-  struct Trace {
-    Access access;
-    std::size_t stream = 0;
-    Index number = 0;
-    std::shared_ptr<const std::string> what;
   };
 
   /// True for memory of the device.
@@ -258,41 +246,16 @@ class LazyDevice final : public Device {
     if (!item.run) return;
     if (queue.clock.size() <= stream) queue.clock.resize(stream + 1);
     ++queue.clock[stream];
-    const auto what = std::make_shared<const std::string>(item.what);
-    for (const Access& access : item.accesses) note(access, stream, what);
+    const Operation operation{stream, queue.clock[stream], std::make_shared<const std::string>(item.what)};
+    for (const Access& access : item.accesses) note(access, operation, queue.clock);
     item.run();
   }
-
-  /// Remembers the access, and notes a race with an earlier one that the stream does not know to be done.
-  void note(const Access& access, std::size_t stream, const std::shared_ptr<const std::string>& what) {
-    if (access.begin == access.end) return;
-    auto& traces = traces_[arena_.block_of(reinterpret_cast<const void*>(access.begin)).data()];
-    const Clock& clock = streams_[stream].clock;
-    for (const Trace& other : traces)
-      if (other.access.begin < access.end && access.begin < other.access.end &&
-          (other.access.writes || access.writes) && other.stream != stream &&
-          (other.stream >= clock.size() || clock[other.stream] < other.number) && race_.empty())
-        race_ = fmt::format("a race: '{}' on stream {} and '{}' on stream {} touch the same bytes, without an event",
-                            *other.what, other.stream, *what, stream);
-    // A write that covers an older access, and comes after it, stands for it.
-    std::erase_if(traces, [&](const Trace& other) {
-      return access.writes && access.begin <= other.access.begin && other.access.end <= access.end;
-    });
-    traces.push_back({access, stream, clock[stream], what});
-    if (++noted_ % 1024 == 0) forget_known();
-  }
-  /// Drops accesses that everything which is to come knows to be done.
-  void forget_known() {
-    Clock all = host_clocks_.empty() ? Clock() : host_clocks_.begin()->second;
-    const auto meet = [&all](const Clock& clock) {
-      for (std::size_t s = 0; s < all.size(); ++s) all[s] = std::min(all[s], s < clock.size() ? clock[s] : 0);
-    };
-    for (const auto& [thread, clock] : host_clocks_) meet(clock);
-    for (const Queue& queue : streams_)
-      if (!queue.items.empty()) meet(queue.clock);
-    for (auto& [block, traces] : traces_)
-      std::erase_if(traces,
-                    [&](const Trace& trace) { return trace.stream < all.size() && trace.number <= all[trace.stream]; });
+  /// Remembers the access, and notes a race with an earlier one.
+  void note(const Access& access, const Operation& operation, const Clock& clock) {
+    const auto other = history_.add(access, operation, clock);
+    if (!other || !race_.empty()) return;
+    race_ = fmt::format("a race: '{}' on stream {} and '{}' on stream {} touch the same bytes, without an event",
+                        *other->what, other->stream, *operation.what, operation.stream);
   }
 
   /// Adds what a move touches, run by run along its fastest dimension.
@@ -333,9 +296,8 @@ class LazyDevice final : public Device {
   std::deque<Queue> streams_{1};  // stream 0 is the one without a name
   std::map<std::thread::id, Clock> host_clocks_;
   std::map<std::thread::id, int> host_waits_;
-  std::map<const std::byte*, std::vector<Trace>> traces_;  // by the block of memory that they lie in
+  AccessHistory history_;
   std::string race_;
-  Index noted_ = 0;
   bool missed_ = false, forgets_kind_ = false;
   Priority waiter_ = Priority::normal, awaited_ = Priority::normal;
   int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0;

@@ -58,7 +58,7 @@ TEST(DeviceMaster, EveryStrategyTrainsToTheSerialResult) {
     check_case(seed);
     return;
   }
-  const std::uint64_t count = number_from_environment("PARTITA_CASES", lengthy() ? 2000 : sanitized ? 10 : 200);
+  const std::uint64_t count = number_from_environment("PARTITA_CASES", lengthy() ? 2000 : sanitized ? 30 : 200);
   std::uint64_t magnifying = 0;
   for (std::uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
   EXPECT_LE(magnifying, std::max<std::uint64_t>(count / 100, 1))
