@@ -61,22 +61,60 @@ class InPlace {
   std::vector<Sides> sides_;  // of the rank, and of those that make the same block of C
 };
 
-/// The slabs in which an operand travels. They cut dimension `cut`; if it is -1, the operand travels as a whole.
-struct Slabs {
-  int cut;
-  std::vector<Interval> slabs;
-  Index element_size;
+/// The slabs in which an operand travels. They cut one dimension, or none: then the operand travels as a whole.
+class Slabs {
+ public:
+  Slabs(const ProductPlan& plan, const ProductOperand& operand, Index element_size)
+      : cut_(plan.cut_dim(operand)), slabs_(plan.slabs(operand)), element_size_(element_size) {
+    std::sort(slabs_.begin(), slabs_.end(), [](Interval a, Interval b) { return a.lo < b.lo; });
+  }
 
   /// Returns the messages and bytes of a box that travels in them.
   Traffic traffic(const Box& box, const InPlace& in_place) const {
-    if (cut < 0) return in_place.has({}) ? Traffic{} : Traffic{1, box.volume() * element_size};
+    if (cut_ < 0) return in_place.has({}) ? Traffic{} : Traffic{1, box.volume() * element_size_};
+    const Interval cut = box[cut_];
+    const Index row = box.volume() / box.extent(cut_) * element_size_;
     Traffic sum;
-    const Index row = box.volume() / box.extent(cut) * element_size;
-    for (const Interval slab : slabs)
-      if (const Interval part = intersect(box[cut], slab); !part.empty() && !in_place.has(slab))
+    const auto first =
+        std::partition_point(slabs_.begin(), slabs_.end(), [&](Interval slab) { return slab.hi <= cut.lo; });
+    for (auto slab = first; slab != slabs_.end() && slab->lo < cut.hi; ++slab)
+      if (const Interval part = intersect(cut, *slab); !part.empty() && !in_place.has(*slab))
         sum += {1, part.extent() * row};
     return sum;
   }
+
+ private:
+  int cut_;
+  std::vector<Interval> slabs_;  // in ascending order; they do not overlap
+  Index element_size_;
+};
+
+/// Adds up what a rank sends to each peer and receives from it.
+class PeerSums {
+ public:
+  /// Adds the traffic of each transfer of a list, in which peers ascend.
+  template <class TrafficOf>
+  void add(const std::vector<Transfer>& list, Traffic PeerTraffic::*side, const TrafficOf& traffic_of) {
+    const auto before = std::ssize(parts_);
+    for (const auto& transfer : list)
+      if (const Traffic traffic = traffic_of(transfer); traffic.messages > 0)
+        parts_.emplace_back(PeerTraffic{transfer.peer, {}, {}}).*side = traffic;
+    std::inplace_merge(parts_.begin(), parts_.begin() + before, parts_.end(),
+                       [](const auto& a, const auto& b) { return a.peer < b.peer; });
+  }
+  /// Returns one entry per peer, in ascending order.
+  std::vector<PeerTraffic> sums() const {
+    std::vector<PeerTraffic> peers;
+    for (const PeerTraffic& part : parts_) {
+      PeerTraffic& sum = traffic_with(peers, part.peer);
+      sum.sent += part.sent;
+      sum.received += part.received;
+    }
+    return peers;
+  }
+
+ private:
+  std::vector<PeerTraffic> parts_;  // peers ascend
 };
 
 }  // namespace
@@ -92,12 +130,9 @@ TransferPlan ProductPlan::sum(int rank, Interval slab) const {
 
 // The sender of an element is the same in whatever slab it travels. Therefore one plan of all slabs together is enough.
 std::vector<PeerTraffic> ProductPlan::traffic(int rank, Index element_size) const {
-  std::vector<PeerTraffic> peers;
-  const auto add = [&](int peer, Traffic PeerTraffic::*side, Traffic traffic) {
-    if (traffic.messages > 0) traffic_with(peers, peer).*side += traffic;
-  };
+  PeerSums peers;
   for (const auto& [operand, used] : {std::pair(&a, &a_used), std::pair(&b, &b_used)}) {
-    const Slabs all{cut_dim(*operand), slabs(*operand), element_size};
+    const Slabs all(*this, *operand, element_size);
     const TransferPlan whole = plan_transfer(operand->layout, *used, rank);
     const AxisSet deciding = InPlace::deciding(*this, *operand, *used);
     std::map<int, InPlace> decided;  // by the first of the ranks that decide together
@@ -105,15 +140,17 @@ std::vector<PeerTraffic> ProductPlan::traffic(int rank, Index element_size) cons
       const int first = representative_rank(use.grid(), receiver, deciding);
       return decided.try_emplace(first, *this, each, use, first).first->second;
     };
-    for (const auto& [peer, box] : whole.sends) add(peer, &PeerTraffic::sent, all.traffic(box, in_place(peer)));
-    for (const auto& [peer, box] : whole.recvs) add(peer, &PeerTraffic::received, all.traffic(box, in_place(rank)));
+    peers.add(whole.sends, &PeerTraffic::sent, [&](const auto& to) { return all.traffic(to.box, in_place(to.peer)); });
+    peers.add(whole.recvs, &PeerTraffic::received,
+              [&](const auto& from) { return all.traffic(from.box, in_place(rank)); });
   }
-  if (!sums_slabs) return peers;
-  const Slabs all{cut_dim(c), slabs(c), element_size};
+  if (!sums_slabs) return peers.sums();
+  const Slabs all(*this, c, element_size);
   const TransferPlan whole = plan_transfer(c.layout, c_made, rank);
-  for (const auto& [peer, box] : whole.recvs) add(peer, &PeerTraffic::sent, all.traffic(box, InPlace()));
-  for (const auto& [peer, box] : whole.sends) add(peer, &PeerTraffic::received, all.traffic(box, InPlace()));
-  return peers;
+  const auto traffic_of = [&](const auto& transfer) { return all.traffic(transfer.box, InPlace()); };
+  peers.add(whole.recvs, &PeerTraffic::sent, traffic_of);
+  peers.add(whole.sends, &PeerTraffic::received, traffic_of);
+  return peers.sums();
 }
 
 }  // namespace partita

@@ -76,6 +76,7 @@ bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& ter
     return false;
   const bool exchange = terms.routes[static_cast<std::size_t>(mine.route)].verb == Verb::exchange;
   if (!exchange && (mine.messages != other.messages || mine.bytes != other.bytes)) return false;
+  if (mine.first == other.first) return true;
   for (int i = 0; i < mine.end - mine.first; ++i)
     if (!within(terms.options[static_cast<std::size_t>(mine.first + i)],
                 terms.options[static_cast<std::size_t>(other.first + i)], terms, exchange))
@@ -217,12 +218,16 @@ Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
 }
 
 Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const Span> spans) {
-  const auto first = static_cast<int>(terms_.options.size());
   const auto messages = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
-  add_options(item.verb, spans, bytes / messages, terms_);
+  const auto [known, added] = options_.try_emplace({item.verb, bytes / messages, {spans.begin(), spans.end()}});
+  auto& [first, end] = known->second;
+  if (added) {
+    first = static_cast<int>(terms_.options.size());
+    add_options(item.verb, spans, bytes / messages, terms_);
+    end = static_cast<int>(terms_.options.size());
+  }
   const Span& top = spans.back();
-  return {number({item.verb, top.level, top.ranks, top.inside}), messages, bytes, first,
-          static_cast<int>(terms_.options.size())};
+  return {number({item.verb, top.level, top.ranks, top.inside}), messages, bytes, first, end};
 }
 
 // A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.

@@ -50,6 +50,13 @@ class CostTermBuilder {
   Movement exchange(const PlannedTraffic& item, int world_rank);
   Movement collective(const PlannedTraffic& item, std::span<const Span> spans);
   int number(const Route& route);
+  /// All that the options of a collective depend on.
+  struct Collective {
+    Verb verb;
+    double bytes;
+    std::vector<Span> spans;
+    auto operator<=>(const Collective&) const = default;
+  };
   /// What one rank does for one microbatch of a layer.
   struct LayerWork {
     KernelTerm kernel;
@@ -70,6 +77,7 @@ class CostTermBuilder {
   CostTerms terms_;
   std::map<std::pair<int, AxisSet>, std::vector<int>> ranks_;  // by stage and irregular axes: the examined ranks
   std::vector<Span> spans_;                                    // of the collective that is being priced
+  std::map<Collective, std::pair<int, int>> options_;          // where the options of each collective stand
 };
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 #include "partita/base/grid.hpp"
 #include "partita/strategies/machine/machine.hpp"
 
+#include <compare>
 #include <vector>
 
 namespace partita {
@@ -32,6 +33,7 @@ struct Span {
   double groups = 1;  ///< collectives of the same kind that share a unit of the level below, and run at the same time
   /// Units of the level below that hold ranks of the collective.
   int units() const { return (ranks + inside - 1) / inside; }
+  auto operator<=>(const Span&) const = default;
 };
 
 /// Counts the ranks in [lo, end) among those that differ from `origin` only along `axes`, where axes before `axis` are
