@@ -1,10 +1,9 @@
 #include "partita/backend/conv_problem.hpp"
 
 #include "src/backend/geometry.hpp"
+#include "src/backend/hash_words.hpp"
 
 #include <fmt/ranges.h>
-
-#include <bit>
 
 namespace partita {
 
@@ -48,11 +47,6 @@ std::string ConvProblem::print() const {
                      each(&Side::pad_lo), each(&Side::pad_hi));
 }
 
-std::size_t ConvProblemHash::operator()(const ConvProblem& problem) const {
-  std::uint64_t h = 0xCBF29CE484222325;
-  for (const auto word : std::bit_cast<std::array<std::uint64_t, sizeof(ConvProblem) / sizeof(std::uint64_t)>>(problem))
-    h = (h ^ word) * 0x9E3779B97F4A7C15;
-  return static_cast<std::size_t>(h ^ (h >> 32));
-}
+std::size_t ConvProblemHash::operator()(const ConvProblem& problem) const { return hash_words(problem); }
 
 }  // namespace partita

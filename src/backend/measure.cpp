@@ -10,18 +10,17 @@ namespace partita {
 
 namespace {
 
-/// The arrays of one problem, filled with ones.
+/// The arrays of one problem, filled with zeros.
 class Arrays {
  public:
-  explicit Arrays(const ConvProblem& problem) : pass_(problem.pass) {
+  Arrays(const ConvProblem& problem, const Backend& backend)
+      : pass_(problem.pass), allocator_(std::make_shared<Allocator>(backend.device())) {
     static constexpr std::string_view x_names = "NCDHW", w_names = "FCDHW";
     const auto unused = static_cast<std::size_t>(3 - problem.spatial);
     const auto array = [&](std::string_view names, Index first, Index second, Index ConvProblem::Side::*extent) {
       Shape shape{{names[0], first}, {names[1], second}};
       for (std::size_t d = unused; d < 3; ++d) shape.push_back({names[d + 2], problem.sides[d].*extent});
-      Tensor tensor(DType::f32, shape.names(), Box(shape), allocator_, MemoryClass::workspace, Fill::none);
-      std::fill_n(tensor.as<float>(), tensor.volume(), 1.0F);
-      return tensor;
+      return Tensor(backend.chosen_dtype(), shape.names(), Box(shape), allocator_, MemoryClass::workspace);
     };
     x_ = array(x_names, problem.batch, problem.channels, &ConvProblem::Side::in);
     w_ = array(w_names, problem.filters, problem.channels / problem.groups, &ConvProblem::Side::kernel);
@@ -32,15 +31,13 @@ class Arrays {
     }
     if (problem.with_bias != 0) {
       const Shape filters{{'F', problem.filters}};
-      bias_ = Tensor(DType::f32, "F", Box(filters), allocator_, MemoryClass::workspace);
+      bias_ = Tensor(backend.chosen_dtype(), "F", Box(filters), allocator_, MemoryClass::workspace);
     }
     require(ConvProblem(pass_, windows_, x_.box(), w_.box(), y_.box(), static_cast<bool>(bias_)) == problem,
             "the arrays must describe the same problem");
   }
 
-  std::size_t bytes() const {
-    return sizeof(float) * static_cast<std::size_t>(x_.volume() + w_.volume() + y_.volume());
-  }
+  std::size_t bytes() const { return static_cast<std::size_t>(x_.bytes() + w_.bytes() + y_.bytes()); }
 
   void run(Backend& backend) const {
     switch (pass_) {
@@ -52,7 +49,7 @@ class Arrays {
 
  private:
   ConvPass pass_;
-  std::shared_ptr<Allocator> allocator_ = std::make_shared<Allocator>();
+  std::shared_ptr<Allocator> allocator_;
   std::vector<Window> windows_;
   Tensor x_, w_, y_, bias_;
 };
@@ -63,9 +60,9 @@ class Arrays {
 /// stay in the caches, as those of small layers do.
 class Rotation {
  public:
-  explicit Rotation(const ConvProblem& problem) {
+  Rotation(const ConvProblem& problem, const Backend& backend) {
     constexpr std::size_t much = std::size_t{32} << 20, most = 16;
-    do sets_.emplace_back(problem);
+    do sets_.emplace_back(problem, backend);
     while (sets_.size() < most && sets_.size() * sets_.front().bytes() < much);
   }
   const Arrays& next() { return sets_[at_++ % sets_.size()]; }
@@ -104,11 +101,14 @@ double least_median(const std::vector<Candidate>& all) {
 void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, const RunTimer& timer) {
   constexpr double enough = 0.05, much = 1;  // seconds, in all runs of the fastest candidate
   constexpr int few = 3, most = 15;
-  Rotation rotation(problem);
+  const int at_once = backend.device().host() ? 1 : 8;  // a kernel may be shorter than the time to start it
+  Rotation rotation(problem, backend);
   const auto run = [&](const Candidate& candidate) {
-    const Arrays& arrays = rotation.next();
     backend.choose(problem, candidate.algorithm);
-    return timer([&] { arrays.run(backend); });
+    return timer([&] {
+      for (int i = 0; i < at_once; ++i) rotation.next().run(backend);
+      backend.device().finish({});
+    });
   };
   for (const auto& candidate : all) run(candidate);  // warm-up: creates what later runs reuse
   for (int round = 1;; ++round) {

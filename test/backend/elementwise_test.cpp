@@ -37,7 +37,7 @@ TEST(Activation, KeepsWhatIsNotANumber) {
          {Kind::relu, Kind::leaky_relu, Kind::elu, Kind::sigmoid, Kind::tanh, Kind::gelu, Kind::silu}) {
       const auto backend = make_backend(name, DType::f32, 1);
       const Activation f{kind, 0.5};
-      const Tensor x(DType::f32, "NC", box), y = x.like(box), dy = x.like(box), dx = x.like(box);
+      const Tensor x = test::tensor(DType::f32, "NC", box), y = x.like(box), dy = x.like(box), dx = x.like(box);
       x.set(0, std::numeric_limits<double>::quiet_NaN());
       dy.set(0, 1);
       backend->activation_forward(f, x, y, {});
@@ -53,10 +53,10 @@ TEST(Difference, KeepsWhatIsNotANumber) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
     const Box box(Shape{{'N', 1}, {'C', 1}});
-    const Tensor x(DType::f32, "NC", box), target = x.like(box), dx = x.like(box);
+    const Tensor x = test::tensor(DType::f32, "NC", box), target = x.like(box), dx = x.like(box);
     x.set(0, std::numeric_limits<double>::quiet_NaN());
     for (const bool absolute : {false, true}) {
-      const Tensor result(DType::f64, "F", Box(Shape{{'F', 2}}));
+      const Tensor result = test::tensor(DType::f64, "F", Box(Shape{{'F', 2}}));
       backend->difference_forward(absolute, x, target, 1, result, {});
       EXPECT_TRUE(std::isnan(result.get(0)));
       backend->difference_backward(absolute, x, target, 1, dx, {});
@@ -91,7 +91,7 @@ TEST(Activation, HasTheKnownValues) {
           Known{{Kind::gelu},
                 {-0.045500263896358417, -0.15426876936299344, 0, 0.34573123063700656, 1.9544997361036416}},
           Known{{Kind::silu}, {-0.2384058440442351, -0.1887703343990727, 0, 0.3112296656009273, 1.7615941559557649}}}) {
-      const Tensor x(DType::f64, "NC", rows_box(1, 5)), y = x.like(x.box());
+      const Tensor x = test::tensor(DType::f64, "NC", rows_box(1, 5)), y = x.like(x.box());
       for (Index i = 0; i < 5; ++i) x.set(i, std::array{-2.0, -0.5, 0.0, 0.5, 2.0}[static_cast<std::size_t>(i)]);
       backend->activation_forward(f, x, y, {});
       for (Index i = 0; i < 5; ++i) EXPECT_NEAR(y.get(i), want[static_cast<std::size_t>(i)], 1e-15) << name(f.kind);
@@ -128,7 +128,8 @@ TEST(CrossEntropy, IsItsDefinition) {
     for (const Index rows : {0, 1, 7})
       for (const Index channels : {1, 2, 10}) {
         const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
-        const Tensor labels(DType::i32, "N", Box(Shape{{'N', rows}})), result(DType::f64, "F", Box(Shape{{'F', 2}}));
+        const Tensor labels = test::tensor(DType::i32, "N", Box(Shape{{'N', rows}})),
+                     result = test::tensor(DType::f64, "F", Box(Shape{{'F', 2}}));
         for (Index n = 0; n < rows; ++n) labels.set(n, static_cast<double>(random.draw(0, channels - 1)));
         double want = 0, hits = 3;
         result.set(0, 2);  // not zero, as the kernel must add
@@ -157,10 +158,11 @@ TEST(CrossEntropy, IsItsDefinition) {
 TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const Tensor x(DType::f32, "NC", rows_box(2, 3)), dx = x.like(x.box());
+    const Tensor x = test::tensor(DType::f32, "NC", rows_box(2, 3)), dx = x.like(x.box());
     const std::array<double, 6> values{1e4, 1e4, -1e4, -2e4, -2e4, -2e4};
     for (Index i = 0; i < 6; ++i) x.set(i, values[static_cast<std::size_t>(i)]);
-    const Tensor labels(DType::i32, "N", Box(Shape{{'N', 2}})), result(DType::f64, "F", Box(Shape{{'F', 2}}));
+    const Tensor labels = test::tensor(DType::i32, "N", Box(Shape{{'N', 2}})),
+                 result = test::tensor(DType::f64, "F", Box(Shape{{'F', 2}}));
     labels.set(1, 1);
     backend->cross_entropy_forward(x, labels, 1, result, {});
     EXPECT_NEAR(result.get(0), std::log(2.0) + std::log(3.0), 1e-12);
@@ -194,12 +196,12 @@ TEST(Axpby, IsItsDefinitionInEveryType) {
 TEST(NotFinite, MarksEveryTypeAndPlace) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const Tensor mark(DType::f64, "F", Box(Shape{{'F', 1}}));
+    const Tensor mark = test::tensor(DType::f64, "F", Box(Shape{{'F', 1}}));
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
       for (const Index place : {0, 17, 32})
         for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
                                  std::numeric_limits<double>::quiet_NaN()}) {
-          const Tensor x(dtype, "F", Box(Shape{{'F', 33}}));
+          const Tensor x = test::tensor(dtype, "F", Box(Shape{{'F', 33}}));
           for (Index i = 0; i < 33; ++i) x.set(i, i % 2 == 0 ? 6e4 : -6e-5);
           mark.set(0, 0);
           backend->mark_not_finite(x, mark, {});

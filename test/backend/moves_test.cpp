@@ -14,7 +14,7 @@ constexpr Index elements = 2048;
 
 /// Drawn numbers in every type. Some are infinite or NaN, some lie between two numbers of a shorter type.
 Tensor drawn(DType dtype, std::mt19937_64& random) {
-  const Tensor tensor(dtype, "F", Box(Shape{{'F', elements}}));
+  const Tensor tensor = test::tensor(dtype, "F", Box(Shape{{'F', elements}}));
   std::normal_distribution<double> normal;
   for (Index i = 0; i < elements; ++i) {
     const double value = normal(random) * std::pow(2.0, static_cast<double>(random() % 40) - 20);
@@ -78,7 +78,7 @@ struct CountingLauncher : test::HostLauncher {
 };
 
 TEST(Moves, OfTheSameTypesShareALaunch) {
-  const Tensor from(DType::f32, "F", Box(Shape{{'F', 100}})), to = from.like(from.box());
+  const Tensor from = test::tensor(DType::f32, "F", Box(Shape{{'F', 100}})), to = from.like(from.box());
   const Tensor wide = from.like(DType::f64);
   for (Index i = 0; i < 100; ++i) from.set(i, static_cast<double>(i));
   std::vector<BoxMove> moves;

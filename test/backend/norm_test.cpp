@@ -162,7 +162,7 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
     Generator random(4);
     for (const Index parts : {0, 1, 3})
       for (const Index channels : {0, 1, 6}) {
-        const Tensor x(DType::f64, "NC", Box(Shape{{'N', parts}, {'C', channels}}));
+        const Tensor x = test::tensor(DType::f64, "NC", Box(Shape{{'N', parts}, {'C', channels}}));
         const Tensor sums = drawn_numbers(random, x, 2, parts, channels);
         const Tensor scale = random.tensor(DType::f32, "C", Box(Shape{{'C', channels}})),
                      total = scale.like(DType::f64);
@@ -194,7 +194,7 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
 TEST(NormNumbers, StatisticsAreTheirFormulas) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const Tensor x(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
+    const Tensor x = test::tensor(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
     const Tensor sums = norm_numbers(x, 2, 2, 3, MemoryClass::workspace),
                  found = norm_numbers(x, 3, 2, 3, MemoryClass::workspace);
     const std::array first{6.0, 0.0, -3.0, 9.0, 3.0, 0.3}, second{18.0, 6.0, 3.0, 26.0, 3.0 - 1e-15, 12.0};
@@ -220,7 +220,7 @@ TEST(NormNumbers, GivenStatisticsAreTakenAsTheyAre) {
   for (const auto& backend : test::all_types())
     for (const DType dtype : {DType::f64, DType::f32}) {
       SCOPED_TRACE(backend->name());
-      const Tensor mean(dtype, "C", Box(Shape{{'C', 3}})), variance = mean.like(mean.box());
+      const Tensor mean = test::tensor(dtype, "C", Box(Shape{{'C', 3}})), variance = mean.like(mean.box());
       for (Index c = 0; c < 3; ++c) {
         mean.set(c, static_cast<double>(c) - 1);
         variance.set(c, static_cast<double>(c * c));
@@ -238,8 +238,8 @@ TEST(NormNumbers, GivenStatisticsAreTakenAsTheyAre) {
 TEST(NormNumbers, ThereMayBeNoChannels) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const Tensor x(DType::f32, "NCH", Box(Shape{{'N', 2}, {'C', 0}, {'H', 3}})), y = x.like(x.box());
-    const Tensor none(DType::f32, "C", Box(Shape{{'C', 0}}));
+    const Tensor x = test::tensor(DType::f32, "NCH", Box(Shape{{'N', 2}, {'C', 0}, {'H', 3}})), y = x.like(x.box());
+    const Tensor none = test::tensor(DType::f32, "C", Box(Shape{{'C', 0}}));
     const Tensor sums = norm_numbers(x, 2, 1, 0, MemoryClass::workspace),
                  of = norm_numbers(x, 3, 1, 0, MemoryClass::workspace);
     backend->channel_sums(x, sums, {});

@@ -52,7 +52,7 @@ TEST_P(Pool, IsTheNaiveLoops) {
       }());
       for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // gives equal maxima
       const Tensor x = extract(global, c.x, MemoryClass::workspace, {});
-      const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked(DType::i32, names, c.conv.y);
+      const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked = test::tensor(DType::i32, names, c.conv.y);
       Array want(c.conv.y_extents), position(c.conv.y_extents);
       naive::pool(c.pooling, c.conv.windows, whole(global, c.conv.x_extents), want, position);
       backend->pool_forward(c.pooling, x, y, picked, {});
@@ -76,7 +76,7 @@ TEST_P(Pool, GradientIsTheAdjoint) {
       const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
       SCOPED_TRACE(c.conv.text);
       const Tensor x = random.tensor(DType::f64, names, c.x), dy = random.tensor(DType::f64, names, c.conv.y);
-      const Tensor y = dy.like(c.conv.y), picked(DType::i32, names, c.conv.y),
+      const Tensor y = dy.like(c.conv.y), picked = test::tensor(DType::i32, names, c.conv.y),
                    dx = random.tensor(DType::f64, names, c.x);
       const double before = dot(x, dx);
       backend->pool_forward(c.pooling, x, y, picked, {});
@@ -94,7 +94,7 @@ TEST(PoolCases, ShortTypesRoundOverlappingGradientsOnce) {
     const std::vector<Window> slides{{.kernel = 3, .pad_lo = 1, .pad_hi = 1}};
     const Pooling pooling{PoolKind::average, slides, true};
     const Box box(Shape{{'N', 1}, {'C', 2}, {'W', 5}});
-    const Tensor dy(DType::bf16, "NCW", box), dx(DType::bf16, "NCW", box);
+    const Tensor dy = test::tensor(DType::bf16, "NCW", box), dx = test::tensor(DType::bf16, "NCW", box);
     for (Index i = 0; i < dy.volume(); ++i) dy.set(i, 1 + static_cast<double>(i) / 64);
     for (Index i = 0; i < dx.volume(); ++i) dx.set(i, 2);
     backend->pool_backward(pooling, dy, {}, dx, {});
@@ -117,9 +117,10 @@ TEST(PoolCases, NotANumberIsTheMaximumWhereverItIs) {
   const std::vector<Window> slides{{.kernel = 3, .stride = 3}};
   for (const auto& backend : backends())
     for (int at = 0; at < 4; ++at) {  // at 3: none
-      const Tensor x(DType::f32, "NCW", Box(Shape{{'N', 1}, {'C', 1}, {'W', 3}}));
+      const Tensor x = test::tensor(DType::f32, "NCW", Box(Shape{{'N', 1}, {'C', 1}, {'W', 3}}));
       const Box one(Shape{{'N', 1}, {'C', 1}, {'W', 1}});
-      const Tensor y(DType::f32, "NCW", one), picked(DType::i32, "NCW", one), dx = x.like(x.box());
+      const Tensor y = test::tensor(DType::f32, "NCW", one), picked = test::tensor(DType::i32, "NCW", one),
+                   dx = x.like(x.box());
       for (int i = 0; i < 3; ++i) x.set(i, i == at ? nan : 2 - i);
       backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});
       EXPECT_EQ(std::isnan(y.get(0)), at < 3) << backend->name() << ", NaN at " << at;
@@ -135,7 +136,8 @@ TEST(PoolCases, AllPaddingPicksNothing) {
     SCOPED_TRACE(backend->name());
     const std::vector<Window> slides{{.kernel = 2, .stride = 2, .pad_lo = 2}};
     const Box in(Shape{{'N', 1}, {'C', 1}, {'W', 2}});
-    const Tensor x(DType::f32, "NCW", in), y(DType::f32, "NCW", in), picked(DType::i32, "NCW", in), dx = x.like(in);
+    const Tensor x = test::tensor(DType::f32, "NCW", in), y = test::tensor(DType::f32, "NCW", in),
+                 picked = test::tensor(DType::i32, "NCW", in), dx = x.like(in);
     x.set(0, -3);
     x.set(1, -2);
     backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});

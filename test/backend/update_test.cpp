@@ -63,22 +63,40 @@ class Plain {
   std::vector<double> w_, v_ = std::vector<double>(elements), m_ = v_, s_ = v_;
 };
 
+/// Numbers in memory that a backend can access.
+template <class T>
+class Numbers {
+ public:
+  explicit Numbers(const std::vector<T>& values)
+      : tensor_(test::tensor(sizeof(T) == 8 ? DType::f64 : DType::f32, "F",
+                             Box(Shape{{'F', static_cast<Index>(values.size())}}))) {
+    std::copy(values.begin(), values.end(), tensor_.as<T>());
+  }
+  std::byte* at(std::size_t i) const { return reinterpret_cast<std::byte*>(tensor_.as<T>() + i); }
+  void read(std::vector<T>& values) const { std::copy_n(tensor_.as<T>(), values.size(), values.begin()); }
+
+ private:
+  Tensor tensor_;
+};
+
 /// A step of one weight in two pieces, as two ranks that share it would take it: the squares of both are added.
 template <class T>
 void step(Backend& backend, const Optimizer& o, double rate, int t, const std::vector<T>& dw, std::vector<T>& w,
           std::vector<T> (&state)[2]) {
   const std::size_t states = o.states().size();
+  const Numbers<T> of_dw(dw), of_w(w);
+  const std::array of_state{Numbers<T>(state[0]), Numbers<T>(state[1])};
   std::vector<WeightPiece> pieces;
   for (const auto& [lo, hi] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, elements}}) {
     WeightPiece piece{.dtype = sizeof(T) == 8 ? DType::f64 : DType::f32, .count = static_cast<Index>(hi - lo)};
-    piece.dw = reinterpret_cast<const std::byte*>(dw.data() + lo);
-    piece.w = reinterpret_cast<std::byte*>(w.data() + lo);
-    for (std::size_t k = 0; k < states; ++k) piece.state[k] = reinterpret_cast<std::byte*>(state[k].data() + lo);
+    piece.dw = of_dw.at(lo);
+    piece.w = of_w.at(lo);
+    for (std::size_t k = 0; k < states; ++k) piece.state[k] = of_state[k].at(lo);
     pieces.push_back(piece);
   }
   Tensor squares;
   if (o.needs_norms()) {
-    squares = Tensor(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 2}}));
+    squares = test::tensor(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 2}}));
     backend.update_norms(o, {rate, t - 1}, pieces, squares, {});
     for (Index i = 0; i < 2; ++i) {
       const double both = squares.get(i) + squares.get(i + 2);
@@ -87,6 +105,8 @@ void step(Backend& backend, const Optimizer& o, double rate, int t, const std::v
     }
   }
   backend.update(o, {rate, t - 1}, pieces, squares, {});
+  of_w.read(w);
+  for (std::size_t k = 0; k < 2; ++k) of_state[k].read(state[k]);
 }
 
 template <class T>
@@ -127,16 +147,18 @@ double moved(Backend& backend, Method method, bool decays, double squares_w, dou
   Optimizer o = optimizer_of(method);
   o.weight_decay = 0;
   o.momentum = 0;
-  double w = 0, dw = 3, first = 3, second = 3;
-  const Tensor squares(DType::f64, "NC", Box(Shape{{'N', 1}, {'C', 2}}));
+  std::vector<double> w{0};
+  const Numbers<double> of_w(w), dw({3}), first({3}), second({3});
+  const Tensor squares = test::tensor(DType::f64, "NC", Box(Shape{{'N', 1}, {'C', 2}}));
   squares.set(0, squares_w);
   squares.set(1, squares_direction);
   WeightPiece piece{.count = 1, .decays = decays};
-  piece.dw = reinterpret_cast<const std::byte*>(&dw);
-  piece.w = reinterpret_cast<std::byte*>(&w);
-  piece.state = {reinterpret_cast<std::byte*>(&first), reinterpret_cast<std::byte*>(&second)};
+  piece.dw = dw.at(0);
+  piece.w = of_w.at(0);
+  piece.state = {first.at(0), second.at(0)};
   backend.update(o, {1, 0}, {&piece, 1}, squares, {});
-  return -w;
+  of_w.read(w);
+  return -w[0];
 }
 
 TEST(Update, AWeightOfNormZeroIsNotScaled) {

@@ -14,7 +14,8 @@ MESON = (ROOT / "meson.build").read_text()
 OPTIONS = set(re.findall(r"^option\('(\w+)'", (ROOT / "meson_options.txt").read_text(), re.M))
 # The names in meson.build, and those of Spack's packages.
 DEPENDENCIES = {"mpi": "mpi", "boost_program_options": "boost", "eigen3": "eigen", "fmt": "fmt", "hdf5_names": "hdf5",
-                "nlohmann_json": "nlohmann-json", "dnnl": "onednn", "tomlplusplus": "tomlplusplus", "zlib": "zlib-api"}
+                "nlohmann_json": "nlohmann-json", "dnnl": "onednn", "tomlplusplus": "tomlplusplus", "zlib": "zlib-api",
+                "cudart_static": "cuda", "cudnn_graph.h": "cudnn", "nccl.h": "nccl"}
 # A spec: a name or a compiler, versions, variants and settings, as in "boost@1.70:+program_options cxxstd=20".
 SPEC = re.compile(r"%?[a-z][\w-]*|(%?[a-z][\w-]*)?(@[\d.]*:?[\d.]*)?([+~]\w+)*( \w+=[\w.]+)*")
 BUILD_ONLY = {"c", "cxx", "meson", "ninja", "pkgconfig", "python"}
@@ -82,7 +83,7 @@ def check_spack():
         assert f"{theirs}" in MESON, f"meson.build does not name {theirs}"
         assert ours in names, f"the recipe does not depend on {ours}"
     named = set(re.findall(r"(?:dependency|find_library)\('([\w-]+)'", MESON))
-    known = set(DEPENDENCIES) | {"mpich", "ompi", "boost", "threads", "gomp"}
+    known = set(DEPENDENCIES) | {"mpich", "ompi", "boost", "threads", "gomp", "dl"}
     assert named <= known, f"meson.build needs {named - known}; add it to the recipe and to this test"
     assert names == set(DEPENDENCIES.values()) | BUILD_ONLY, names
     variants = [arguments[0] for arguments, _ in calls["variant"]]

@@ -19,6 +19,17 @@ std::string error_of(F&& f) {
   return "";
 }
 
+/// Returns the message of the exception, of any kind, that `f` throws, or "" if it throws none.
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 /// Expects `f` to throw an Error whose message contains each of `parts`.
 template <class F>
 void expect_error(F&& f, std::initializer_list<std::string_view> parts) {

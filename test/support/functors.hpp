@@ -7,6 +7,7 @@
 #include "src/backend/functor_backend/pooling.hpp"
 #include "src/backend/functor_backend/resampling.hpp"
 #include "src/backend/functor_backend/updates.hpp"
+#include "test/support/card.hpp"
 
 #include <limits>
 #include <memory>
@@ -65,11 +66,12 @@ struct HostLauncher {
 /// The kernels that run on a GPU, here on the CPU.
 inline std::unique_ptr<Backend> make_functor_backend() { return std::make_unique<FunctorBackend<HostLauncher>>(); }
 
-/// The backends that compute in every type: the reference and the functors.
+/// The backends that compute in every type: the reference, the functors and, in a run on a card, its backend.
 inline std::vector<std::unique_ptr<Backend>> all_types() {
   std::vector<std::unique_ptr<Backend>> all;
   all.push_back(make_reference_backend());
   all.push_back(make_functor_backend());
+  if (card() != nullptr) all.push_back(make_cuda_backend(*card()));
   return all;
 }
 

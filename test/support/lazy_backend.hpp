@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/comm/device_threads.hpp"
+#include "partita/comm/staged.hpp"
 #include "partita/train/run/processor.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/lazy_device.hpp"
@@ -306,6 +307,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
 inline Processor lazy_processor(Communicator& threads, LazyDevice& device) {
   return {device, make_device_threads(threads, device, std::chrono::seconds(60)),
           std::make_unique<LazyBackend>(device)};
+}
+/// The same with messages that pass through the memory of the CPU.
+inline Processor staged_processor(Communicator& threads, LazyDevice& device) {
+  return {device, make_staged(threads, device), std::make_unique<LazyBackend>(device)};
 }
 
 }  // namespace partita::test

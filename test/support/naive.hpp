@@ -2,6 +2,7 @@
 
 #include "partita/backend/backend.hpp"
 #include "partita/base/error.hpp"
+#include "test/support/card.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -157,7 +158,7 @@ class Generator {
 
   /// Returns a tensor with elements that are uniform in [-1, 1).
   Tensor tensor(DType dtype, std::string_view names, const Box& box) {
-    Tensor t(dtype, names, box);
+    Tensor t = test::tensor(dtype, names, box);
     for (Index i = 0; i < t.volume(); ++i) t.set(i, real());
     return t;
   }

@@ -58,6 +58,8 @@ class Backend {
   /// Returns all that decides which of its algorithms is the fastest on one processor: the name and, for a backend that
   /// uses a library, the library's version and the instructions that it may use.
   virtual std::string describe() const { return std::string(name()); }
+  /// The device in whose memory the tensors of all calls lie.
+  virtual Device& device() const { return host_device(); }
   /// Throws Error if the backend cannot compute in `dtype`; the message names a backend that can.
   virtual void check(DType dtype) const = 0;
 
@@ -71,6 +73,9 @@ class Backend {
   /// problem it keeps all algorithms that were chosen for that problem, so that a caller can try them in turns. This
   /// call drops all but the last one, and the scratch memory of the kernels.
   virtual void forget_tried() {}
+
+  /// The dtype whose convolutions have algorithms() to choose from.
+  virtual DType chosen_dtype() const { return DType::f32; }
 
   // Convolution: x[N C ...], w[F C ...], bias[F] (may be empty), y[N C ...]. The n-th channel of y is computed with the
   // n-th filter (F) of w. If w has fewer channels than x, the convolution is grouped: the channels of x are split into

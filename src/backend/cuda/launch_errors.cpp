@@ -1,14 +1,11 @@
-#include "partita/base/error.hpp"
-#include "src/backend/cuda/launcher.hpp"
+#include "src/backend/cuda/launch_errors.hpp"
 
-#include <cuda_runtime.h>
+#include "partita/base/error.hpp"
+#include "src/backend/cuda/errors.hpp"
 
 namespace partita::cuda {
 
-void check_launch() {
-  if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess)
-    fail("a kernel could not start on the GPU: {}", cudaGetErrorString(code));
-}
+void check_launch() { check(cudaGetLastError(), "start a kernel"); }
 
 void check_count(Index count, Index most) {
   if (count > most)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "src/backend/cuda/launch_errors.hpp"
 #include "src/backend/cuda/launcher.hpp"
 
 #include <cuda_runtime.h>
@@ -12,11 +13,6 @@
 namespace partita {
 
 namespace cuda {
-
-/// Throws Error if the kernel that was started last could not start.
-void check_launch();
-/// Throws Error if a kernel would have more blocks, sums or parts than a GPU can number.
-void check_count(Index count, Index most);
 
 constexpr int threads = 256;      // of a block
 constexpr int tile_columns = 32;  // of a block that adds up columns; its other threads share the rows

@@ -4,6 +4,7 @@
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/support/command_line.hpp"
+#include "src/cli/support/device_options.hpp"
 #include "src/cli/support/optimizer_options.hpp"
 #include "src/cli/support/option_values.hpp"
 #include "src/cli/support/options_file.hpp"
@@ -24,7 +25,8 @@ namespace {
 namespace po = boost::program_options;
 
 struct Texts {  // values that are parsed after Boost has read them
-  std::string batch_norm = "synchronized", dtype = "f32", decay = "none", method = "sgd", memory_limit, on_nan = "stop";
+  std::string batch_norm = "synchronized", dtype = "f32", decay = "none", method = "sgd", memory_limit, workspace,
+              on_nan = "stop";
 };
 
 /// `plan` has no options for a strategy, because it searches for one. `calibrate` has no memory limit, because it runs
@@ -94,6 +96,7 @@ po::options_description measure_options(Options& o) {
 po::options_description run_options(Options& o, Texts& texts) {
   po::options_description group = measure_options(o);
   add_dtype(group, texts);
+  add_device_options(group, o.device);
   auto add = group.add_options();
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "finish each halo exchange before computing, instead of overlapping the two");

@@ -2,6 +2,7 @@
 
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "partita/train/run/rank_device.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "src/cli/support/watch_options.hpp"
 
@@ -35,6 +36,7 @@ struct Options {
   std::string data_dir;
   Index samples = 0;  ///< size of the synthetic data set; 0: the default size
   TrainerOptions trainer;
+  DeviceOptions device;                 ///< train, evaluate
   std::string json, save, load, trace;  ///< files; "" for none
   WatchOptions watch;                   ///< train
   bool new_run = false;                 ///< take weights alone from the checkpoint

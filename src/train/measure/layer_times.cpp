@@ -219,7 +219,7 @@ class Measurement {
     Alone alone(layer_by_layer(part_.plan, part_.layers, split), part_.rank, backend_, world_.asynchronous());
     KernelReport report;
     KernelChoices choices;
-    if (part_.plan.workload.dtype == DType::f32)
+    if (part_.plan.workload.dtype == backend_.chosen_dtype())
       choose_kernels(backend_, alone.executor().problems(),
                      KernelCache(options_.kernel_folder, backend_, options_.threads), world_, {}, choices, report);
     barrier(world_);

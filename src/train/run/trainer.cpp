@@ -117,7 +117,7 @@ void Trainer::prepare(Bound& entry, Plan plan) {
   entry.executor = std::make_unique<Executor>(RunContext{entry.plan, *grid_, *between_, *control_, replica_pair_.get(),
                                                          *backend_, *parameters_, *counter_, allocator_, options_.seed,
                                                          options_.overlap, guard_.get()});
-  if (options_.dtype == DType::f32)  // in which alone backends have a choice
+  if (options_.dtype == backend_->chosen_dtype())
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);

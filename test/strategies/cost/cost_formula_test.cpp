@@ -13,8 +13,8 @@
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/random_case.hpp"
+#include "test/support/source_folder.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 
@@ -25,10 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path examples() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
-  return fs::path(source == nullptr ? "." : source) / "examples";
-}
+fs::path examples() { return source_folder() / "examples"; }
 
 /// Returns the example machines and four more, with one to three levels.
 std::vector<Machine> machines() {

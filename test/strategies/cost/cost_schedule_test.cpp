@@ -8,8 +8,8 @@
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/random_case.hpp"
+#include "test/support/source_folder.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 
 using namespace partita;
@@ -55,10 +55,7 @@ void expect_whole(const Cost& cost, const std::string& what) {
     EXPECT_GE(part, -1e-12 * cost.seconds) << what;
 }
 
-fs::path strategies() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; by hand start in the top folder
-  return fs::path(source == nullptr ? "." : source) / "examples" / "strategies";
-}
+fs::path strategies() { return source_folder() / "examples" / "strategies"; }
 
 }  // namespace
 

@@ -2,10 +2,10 @@
 
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "test/support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -21,10 +21,7 @@ inline Machine round_machine(double overlap = 0) {
 }
 
 /// Returns the DGX H100 of the examples.
-inline Machine dgx_h100() {
-  const char* source = std::getenv("PARTITA_SOURCE");
-  return Machine::load(std::string(source == nullptr ? "." : source) + "/examples/machines/dgx-h100.toml");
-}
+inline Machine dgx_h100() { return Machine::load((source_folder() / "examples/machines/dgx-h100.toml").string()); }
 
 /// Returns round_machine() with nodes of `ranks_a_node` ranks, and a network of 10 us and 0.1 GB/s between them.
 inline Machine clustered_machine(int ranks_a_node, double links) {

@@ -1,6 +1,7 @@
 #include "partita/strategies/machine/machine.hpp"
 
 #include "test/strategies/machine/machine_text.hpp"
+#include "test/support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +13,7 @@ using namespace partita::test;
 
 namespace {
 
-std::string folder() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
-  return std::string(source == nullptr ? "." : source) + "/examples/machines/";
-}
+std::string folder() { return (source_folder() / "examples/machines/").string(); }
 
 void expect_same(const Constant& a, const Constant& b, const std::string& what) {
   EXPECT_EQ(a.value, b.value) << what;

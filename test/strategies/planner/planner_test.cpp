@@ -14,6 +14,7 @@
 #include "test/strategies/planner/variants.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/source_folder.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -135,8 +136,7 @@ std::string model_of(const std::filesystem::path& file) {
 }
 
 TEST(Planner, NeverWorseThanWhatShips) {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
-  const auto examples = std::filesystem::path(source == nullptr ? "." : source) / "examples";
+  const auto examples = source_folder() / "examples";
   const Machine machine = Machine::load((examples / "machines/dgx-a100.toml").string());
   const Workload workload{.batch = 32, .optimizer = {}};
   std::map<std::pair<std::string, int>, double> best;  // by model and ranks

@@ -4,10 +4,10 @@
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "test/support/master.hpp"
+#include "test/support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 namespace partita::test {
@@ -15,10 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path strategies() {
-  const char* source = std::getenv("PARTITA_SOURCE");  // set by the build; to run by hand, start in the top folder
-  return fs::path(source == nullptr ? "." : source) / "examples" / "strategies";
-}
+fs::path strategies() { return source_folder() / "examples" / "strategies"; }
 
 struct Reduced {
   ModelSize size;

@@ -1,6 +1,7 @@
 // The master test on a device: every strategy trains on the test double of a device to the same result as one rank on
 // the CPU, moves the predicted bytes, holds the predicted memory, and no two operations race. PARTITA_SEED=n runs only
 // that case, PARTITA_CASES=n sets the number of cases.
+#include "test/support/card.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/lazy_backend.hpp"
 #include "test/support/master.hpp"
@@ -10,13 +11,22 @@ using namespace partita::test;
 
 namespace {
 
+/// A rank on the card of PARTITA_DEVICE, which all thread ranks share.
+Processor card_processor(Communicator& threads) {
+  return {*card(), make_device_threads(threads, *card(), std::chrono::seconds(60)),
+          make_cuda_backend(*card(), {.dtype = DType::f64})};
+}
+
+/// Every fifth case, messages pass through the memory of the CPU.
 std::vector<RankResult> run_on_device(const RandomCase& drawn, unsigned seed, Outputs outputs) {
+  const auto processor = seed % 5 == 0 ? staged_processor : lazy_processor;
   LazyDevice device(seed);
   std::vector<RankResult> results(static_cast<std::size_t>(drawn.strategy.ranks()));
   run_threads(drawn.strategy.ranks(), [&](Communicator& comm) {
     results[static_cast<std::size_t>(comm.rank())] =
-        run_rank(drawn, drawn.strategy, comm, true, Weights::drawn, outputs,
-                 [&](Communicator& threads) { return lazy_processor(threads, device); });
+        run_rank(drawn, drawn.strategy, comm, true, Weights::drawn, outputs, [&](Communicator& threads) {
+          return card() != nullptr ? card_processor(threads) : processor(threads, device);
+        });
   });
   device.check();
   EXPECT_EQ(device.blocks(), 0U) << "blocks of memory were not released";

@@ -4,6 +4,7 @@
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "test/support/cases.hpp"
+#include "test/support/error_of.hpp"
 #include "test/support/lazy_backend.hpp"
 
 #include <gtest/gtest.h>
@@ -87,15 +88,6 @@ std::vector<double> train(const Strategy& strategy, LazyDevice* device) {
   });
   if (device != nullptr) device->check();
   return numbers;
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// Deletes a file when a test ends.

@@ -1,7 +1,9 @@
 #include "src/cli/verbs/info/build.hpp"
 
 #include "partita/backend/backend.hpp"
+#include "partita/backend/cuda.hpp"
 #include "partita/comm/mpi.hpp"
+#include "partita/comm/nccl.hpp"
 #include "src/cli/version.hpp"
 
 #include <hdf5.h>
@@ -33,15 +35,22 @@ std::string hdf5_version() {
 }  // namespace
 
 FactGroup versions() {
-  const std::string onednn = onednn_version();
   FactGroup group{"Versions", "versions", {}};
   auto& facts = group.facts;
   facts.emplace_back("Partita", "partita", version);
   facts.emplace_back("compiler", "compiler", compiler());
   facts.emplace_back("MPI", "mpi", mpi_version());
   facts.emplace_back("HDF5", "hdf5", hdf5_version());
-  facts.emplace_back("oneDNN", "onednn", onednn.empty() ? "not in this build" : onednn,
-                     onednn.empty() ? Json() : Json(onednn));
+  const auto version_or = [&](const char* name, const char* key, const std::string& found, const char* none) {
+    facts.emplace_back(name, key, found.empty() ? none : found, found.empty() ? Json() : Json(found));
+  };
+  version_or("oneDNN", "onednn", onednn_version(), "not in this build");
+  const CudaVersions cuda = cuda_versions();
+  version_or("CUDA", "cuda", cuda.runtime, "not in this build");
+  version_or("  driver", "cuda_driver", cuda.driver, "none");
+  version_or("cuDNN", "cudnn", cuda.cudnn, "not in this build");
+  version_or("cuBLASLt", "cublaslt", cuda.cublas, "not in this build");
+  version_or("NCCL", "nccl", nccl_version(), "not in this build");
   facts.emplace_back("Eigen", "eigen",
                      fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION));
   facts.emplace_back("Boost", "boost",

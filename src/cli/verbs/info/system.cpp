@@ -1,5 +1,6 @@
 #include "src/cli/verbs/info/system.hpp"
 
+#include "partita/backend/cuda.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
@@ -65,6 +66,20 @@ std::vector<std::string> gpus() {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+/// What can compute, by the names that --device takes, and GPUs that cannot.
+std::string devices() {
+  std::string list = "cpu";
+  const auto cards = cuda_cards();
+  for (const CudaCard& card : cards)
+    list += fmt::format(", cuda:{} ({}, {}, compute capability {}.{}, {} multiprocessors, at {})", card.number,
+                        card.name, print_bytes(card.memory), card.major, card.minor, card.processors, card.bus);
+  if (cards.empty())
+    for (const auto& name : gpus())
+      list += fmt::format(", {} (not used: {})", name,
+                          have_cuda() ? "CUDA does not show it to this process" : "this build lacks CUDA");
+  return list;
 }
 
 /// A resource limit: what holds now, and what it can be raised to.
@@ -138,10 +153,7 @@ FactGroup hardware() {
   facts.push_back(bytes("memory", "memory", memory_line("MemTotal"), "unknown"));
   facts.push_back(bytes("  available", "memory_available", memory_line("MemAvailable"), "unknown"));
   facts.push_back(bytes("  limit", "memory_limit", group_limit(), "none for this control group"));
-  const auto found = gpus();
-  std::string list = "processor only";
-  for (const auto& name : found) list += ", " + name + " (not used)";
-  facts.emplace_back("devices", "devices", list);
+  facts.emplace_back("devices", "devices", devices());
   return group;
 }
 

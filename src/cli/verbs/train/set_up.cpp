@@ -65,6 +65,7 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
 
 Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
+  setup.device = make_rank_device(options.device, world);
   agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
     setup.checkpoint = open_checkpoint(options, setup.notes);

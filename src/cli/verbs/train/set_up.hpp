@@ -21,6 +21,7 @@ struct Setup {
   std::optional<CheckpointFile> checkpoint;           ///< of --load
   std::vector<std::string> notes;                     ///< about what it holds
   std::optional<std::uint64_t> replaceable;           ///< on rank 0: of check_replaceable()
+  std::unique_ptr<CudaDevice> device;                 ///< null: the rank computes on the CPU
 };
 
 /// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.

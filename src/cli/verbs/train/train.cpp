@@ -78,7 +78,7 @@ class Run {
         first_(world.rank() == 0),
         bar_(first_),
         checkpoints_(options, setup_.replaceable, world),
-        trainer_(setup_.model, setup_.strategy, trainer_options(), world),
+        trainer_(setup_.model, setup_.strategy, trainer_options(), world, processor()),
         best_(options.watch.patience) {}
 
   int operator()() {
@@ -100,6 +100,12 @@ class Run {
     trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
     trainer.requests = SignalWatch::take;
     return trainer;
+  }
+
+  Processor processor() const {
+    const TrainerOptions& trainer = options_.trainer;
+    if (setup_.device) return make_processor(*setup_.device, options_.device, trainer.dtype, world_);
+    return {host_device(), borrow(world_), make_backend(trainer.backend, trainer.dtype, trainer.threads)};
   }
 
   /// Passes each step of a pass over `data` to `show`, with the time since the previous step.

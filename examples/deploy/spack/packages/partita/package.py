@@ -17,6 +17,7 @@ class Partita(MesonPackage):
     version("0.1.0")
 
     variant("native", default=False, description="Compile for the processor of this machine (-march=native)")
+    variant("cuda", default=False, description="Build the backend for GPUs")
     variant("onednn", default=True, description="Build the fast CPU backend, which uses oneDNN")
 
     depends_on("c", type="build")
@@ -35,6 +36,9 @@ class Partita(MesonPackage):
     depends_on("tomlplusplus@3:")
     depends_on("zlib-api")
     depends_on("onednn@2.6:2 cpu_runtime=omp", when="+onednn")
+    depends_on("cuda@12.1:", when="+cuda")
+    depends_on("cudnn@9.11:", when="+cuda")
+    depends_on("nccl", when="+cuda")
 
     conflicts("%gcc@:11", msg="C++20 needs GCC 12 or later")
     conflicts("%clang@:13", msg="C++20 needs Clang 14 or later")
@@ -43,5 +47,6 @@ class Partita(MesonPackage):
         return [
             "-Dtests=false",
             "-Dnative=" + ("true" if self.spec.satisfies("+native") else "false"),
+            "-Dcuda=" + ("enabled" if self.spec.satisfies("+cuda") else "disabled"),
             "-Donednn=" + ("enabled" if self.spec.satisfies("+onednn") else "disabled"),
         ]

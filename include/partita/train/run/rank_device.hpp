@@ -1,0 +1,29 @@
+#pragma once
+
+#include "partita/backend/cuda.hpp"
+#include "partita/train/run/processor.hpp"
+
+#include <memory>
+#include <string>
+
+namespace partita {
+
+/// Where ranks compute.
+struct DeviceOptions {
+  std::string name = "cpu";  ///< "cpu", "cuda" (the ranks of a host take its cards in turns) or "cuda:N" (all: card N)
+  bool tf32 = false;         ///< CudaOptions::tf32
+  Index workspace = CudaOptions().workspace;  ///< CudaOptions::workspace
+};
+
+/// Throws Error if the name is none of those that DeviceOptions has.
+void check_device_name(const std::string& name);
+
+/// Makes the device on which a rank computes; null for the CPU. Throws Error, alike on every rank, if a rank finds no
+/// such card. Collective: every rank of `world` calls it.
+std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Communicator& world);
+
+/// Returns what a trainer needs to compute on a card. Tensors travel through the memory of the CPU.
+/// @pre `device` and `world` outlive the processor.
+Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world);
+
+}  // namespace partita

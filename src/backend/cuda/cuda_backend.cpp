@@ -1,0 +1,265 @@
+#include "partita/backend/cuda.hpp"
+
+#include "partita/base/error.hpp"
+#include "src/backend/cuda/errors.hpp"
+#include "src/backend/cuda/launcher.hpp"
+#include "src/backend/cuda/libraries/conv_plan.hpp"
+#include "src/backend/cuda/libraries/product.hpp"
+#include "src/backend/functor_backend/convolution.hpp"
+#include "src/backend/functor_backend/elementwise.hpp"
+#include "src/backend/functor_backend/losses.hpp"
+#include "src/backend/functor_backend/normalization.hpp"
+#include "src/backend/functor_backend/pooling.hpp"
+#include "src/backend/functor_backend/resampling.hpp"
+#include "src/backend/functor_backend/updates.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+namespace partita {
+
+namespace {
+
+using cuda::ConvCall;
+using cuda::ConvPlan;
+
+constexpr Index room_bytes = Index{1} << 20;  // for the sums of blocks
+
+/// Memory of a card that the kernels of one rank use in turns: a room for the sums of our own kernels, then the
+/// workspace of the libraries.
+class Workspace {
+ public:
+  Workspace(CudaDevice& device, Index bytes) : device_(device), bytes_(bytes) {
+    if (bytes < room_bytes) fail("the workspace must have at least 1 MiB, not {} bytes", bytes);
+    data_ = static_cast<std::byte*>(device.allocate(static_cast<std::size_t>(bytes)));
+    if (data_ == nullptr)
+      fail("card {} has no room for a workspace of {} MiB; choose a smaller --workspace", device.card(), bytes >> 20);
+  }
+  ~Workspace() { device_.release(data_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  std::byte* room() const { return data_; }
+  std::byte* libraries() const { return data_ + room_bytes; }
+  Index for_libraries() const { return bytes_ - room_bytes; }
+
+ private:
+  CudaDevice& device_;
+  Index bytes_;
+  std::byte* data_ = nullptr;
+};
+
+/// The largest power of two, up to 16, that divides all addresses.
+template <class... Pointers>
+Index alignment_of(const Pointers*... pointers) {
+  std::uintptr_t bits = 16;
+  ((bits |= reinterpret_cast<std::uintptr_t>(pointers)), ...);
+  return static_cast<Index>(bits & (~bits + 1));
+}
+
+/// The address of the first element of a box in a tensor, for all channels.
+void* at(const Tensor& tensor, const Box& box) {
+  const auto sides = sides_of(box);
+  const Index offset = lattice_of(tensor).offset({sides[0].lo, sides[1].lo, sides[2].lo, sides[3].lo});
+  return tensor.data() + offset * size_of(tensor.dtype());
+}
+
+/// The strides of N D H W. A dimension that the tensor lacks has one element, and may have any stride.
+std::array<Index, 4> strides_of(const Tensor& tensor) {
+  auto strides = lattice_of(tensor).strides;
+  for (Index& stride : strides)
+    if (stride == 0) stride = strides[0];
+  return strides;
+}
+
+class CudaBackend final : public FunctorBackend<CudaLauncher> {
+ public:
+  using Kernels = FunctorBackend<CudaLauncher>;
+
+  CudaBackend(CudaDevice& device, const CudaOptions& options)
+      : CudaBackend(device, options, std::make_unique<Workspace>(device, options.workspace)) {}
+  ~CudaBackend() override { cuda::cudnn().destroy(handle_); }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  std::string_view name() const override { return "cuda"; }
+  Device& device() const override { return device_; }
+  DType chosen_dtype() const override { return options_.dtype; }
+  std::string describe() const override {
+    const CudaVersions versions = cuda_versions();
+    const auto cards = cuda_cards();
+    return fmt::format("cuda, cuDNN {}, cuBLAS {}, {}, {}{}, workspace {}", versions.cudnn, versions.cublas,
+                       cards.at(static_cast<std::size_t>(device_.card())).name, partita::name(options_.dtype),
+                       options_.tf32 ? " with TF32" : "", options_.workspace);
+  }
+
+  std::vector<std::string_view> algorithms(const ConvProblem& problem) const override {
+    if (problem.empty()) return {};
+    const auto& names = offered(problem);
+    return {names.begin(), names.end()};
+  }
+  void choose(const ConvProblem& problem, std::string_view algorithm) override {
+    const auto& names = offered(problem);
+    if (std::find(names.begin(), names.end(), algorithm) == names.end())
+      fail("backend 'cuda' has no convolution algorithm named '{}' for {}", algorithm, problem.print());
+    chosen_[problem] = algorithm;
+    std::erase_if(plans_, [&](const auto& each) { return each.first.problem == problem; });
+  }
+
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override {
+    const ConvGeometry conv(windows, x, w, y);
+    const bool whole = conv.out == y.box();
+    const ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), bias && whole);
+    const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? bias.data() : nullptr};
+    if (conv.empty() || !can_run(problem, x, y, pointers)) return Kernels::conv_forward(windows, x, w, bias, y, stream);
+    if (!whole) y.zero(stream);
+    const bool adds_bias = run(problem, x, y, pointers, stream);
+    if (bias && !adds_bias) bias_forward(bias, y, stream);
+  }
+
+  void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                          Stream stream) override {
+    const ConvGeometry conv(windows, dx, w, dy);
+    const ConvProblem problem(ConvPass::backward_data, windows, dx.box(), w.box(), dy.box(), false);
+    const cuda::ConvPointers pointers{at(dx, conv.in), w.data(), at(dy, conv.out)};
+    if (conv.empty()) return dx.zero(stream);
+    if (!can_run(problem, dx, dy, pointers)) return Kernels::conv_backward_data(windows, dy, w, dx, stream);
+    if (conv.in != dx.box()) dx.zero(stream);
+    run(problem, dx, dy, pointers, stream);
+  }
+
+  // Engines need not be able to add to dw. So the new dw goes to the workspace first.
+  void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            Write write, Stream stream) override {
+    const ConvGeometry conv(windows, x, dw, dy);
+    if (conv.empty()) return write == Write::over ? dw.zero(stream) : void();
+    const ConvProblem problem(ConvPass::backward_filter, windows, x.box(), dw.box(), dy.box(), false);
+    void* result = write == Write::over ? dw.data() : workspace_->libraries() + room_for_sum(dw.bytes());
+    const cuda::ConvPointers pointers{at(x, conv.in), result, at(dy, conv.out)};
+    if (!can_run(problem, x, dy, pointers)) return Kernels::conv_backward_filter(windows, x, dy, dw, write, stream);
+    run(problem, x, dy, pointers, stream);
+    if (write == Write::over) return;
+    BoxMove sum{.from = result, .to = dw.data(), .from_type = dw.dtype(), .to_type = dw.dtype()};
+    sum.combine = Combine::add;
+    sum.push(dw.volume(), 1, 1);
+    device_.move({&sum, 1}, stream);
+  }
+
+  void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
+            Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override {
+    if (m == 0 || n == 0 || k == 0)
+      return Kernels::gemm(dtype, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+    const cuda::ProductCall call{.dtype = static_cast<Index>(dtype),
+                                 .transpose_a = transpose_a ? 1 : 0,
+                                 .transpose_b = transpose_b ? 1 : 0,
+                                 .m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .lda = lda,
+                                 .ldb = ldb,
+                                 .ldc = ldc,
+                                 .adds = beta == 0 ? 0 : 1,
+                                 .alignment_a = alignment_of(a),
+                                 .alignment_b = alignment_of(b),
+                                 .alignment_c = alignment_of(c)};
+    products_.run(call, alpha, a, b, beta, c, workspace_->libraries(),
+                  static_cast<std::size_t>(workspace_->for_libraries()), static_cast<cudaStream_t>(stream.native));
+  }
+
+ private:
+  CudaBackend(CudaDevice& device, const CudaOptions& options, std::unique_ptr<Workspace> workspace)
+      : Kernels(CudaLauncher(workspace->room(), room_bytes)),
+        device_(device),
+        options_(options),
+        workspace_(std::move(workspace)),
+        products_(options.tf32),
+        properties_(cuda::device_properties(device.card())) {
+    cuda::check(cuda::cudnn().create(&handle_), "start cuDNN");
+  }
+
+  /// Where a dw lies in the libraries' workspace while it is added: at its end.
+  Index room_for_sum(Index bytes) const {
+    constexpr Index line = 256;
+    const Index room = (bytes + line - 1) / line * line;
+    if (room > workspace_->for_libraries())
+      fail("the weights of a convolution have {} bytes, and the workspace has only {}; choose a larger --workspace",
+           bytes, workspace_->for_libraries());
+    return (workspace_->for_libraries() - room) / line * line;
+  }
+  cuda::EngineLimits limits(const ConvProblem& problem, DType dtype) const {
+    Index bytes = workspace_->for_libraries();
+    if (problem.pass == ConvPass::backward_filter) {
+      Index weights = problem.filters * (problem.channels / problem.groups);
+      for (const auto& side : problem.sides) weights *= side.kernel;
+      bytes = room_for_sum(weights * size_of(dtype));
+    }
+    return {options_.tf32, bytes};
+  }
+
+  /// The names of the engines that may be tried for a problem on dense tensors, the best by cuDNN's estimate first.
+  const std::vector<std::string>& offered(const ConvProblem& problem) const {
+    constexpr std::size_t most_tried = 6;
+    const auto [known, added] = offered_.try_emplace(problem);
+    if (!added) return known->second;
+    auto of = problem;
+    for (int bias = 0; bias < 2 && known->second.empty(); ++bias, of.with_bias = 0)
+      for (const auto& plan :
+           cuda::conv_plans(cuda::dense_call(of, options_.dtype), properties_, limits(of, options_.dtype), most_tried))
+        known->second.push_back(plan.name());
+    return known->second;
+  }
+
+  static ConvCall call_of(const ConvProblem& problem, const Tensor& x, const Tensor& y,
+                          const cuda::ConvPointers& pointers) {
+    return {problem, static_cast<Index>(x.dtype()), strides_of(x), strides_of(y),
+            alignment_of(pointers.x, pointers.w, pointers.y, pointers.bias)};
+  }
+  /// Returns the plan of a call; none if no engine can run it.
+  const std::optional<ConvPlan>& plan_of(const ConvCall& call) {
+    const auto [known, added] = plans_.try_emplace(call);
+    if (!added) return known->second;
+    const auto chosen = chosen_.find(call.problem);
+    known->second = cuda::conv_plan(call, properties_, limits(call.problem, static_cast<DType>(call.dtype)),
+                                    chosen == chosen_.end() ? "" : chosen->second);
+    return known->second;
+  }
+  static ConvCall without_bias(ConvCall call) {
+    call.problem.with_bias = 0;
+    return call;
+  }
+
+  bool can_run(const ConvProblem& problem, const Tensor& x, const Tensor& y, const cuda::ConvPointers& pointers) {
+    const ConvCall call = call_of(problem, x, y, pointers);
+    return plan_of(call) || plan_of(without_bias(call));
+  }
+  /// Runs a call that can_run() accepted. Returns true if it has added the bias.
+  bool run(const ConvProblem& problem, const Tensor& x, const Tensor& y, cuda::ConvPointers pointers, Stream stream) {
+    const ConvCall call = call_of(problem, x, y, pointers);
+    cuda::check(cuda::cudnn().set_stream(handle_, static_cast<cudaStream_t>(stream.native)), "use a stream");
+    const auto& plan = plan_of(call);
+    if (!plan) pointers.bias = nullptr;
+    (plan ? plan : plan_of(without_bias(call)))->run(handle_, pointers, workspace_->libraries());
+    return pointers.bias != nullptr;
+  }
+
+  CudaDevice& device_;
+  CudaOptions options_;
+  std::unique_ptr<Workspace> workspace_;
+  cuda::Products products_;
+  cuda::CudnnDescriptor properties_;
+  cudnnHandle_t handle_ = nullptr;
+  mutable std::unordered_map<ConvProblem, std::vector<std::string>, ConvProblemHash> offered_;
+  std::unordered_map<ConvProblem, std::string, ConvProblemHash> chosen_;
+  std::unordered_map<ConvCall, std::optional<ConvPlan>, HashWords> plans_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(CudaDevice& device, const CudaOptions& options) {
+  if (options.dtype == DType::i32) fail("backend 'cuda' computes in f64, f32, bf16 and f16, not in i32");
+  return std::make_unique<CudaBackend>(device, options);
+}
+
+}  // namespace partita

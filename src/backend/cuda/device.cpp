@@ -1,0 +1,217 @@
+#include "partita/backend/cuda.hpp"
+
+#include "partita/base/error.hpp"
+#include "src/backend/cuda/errors.hpp"
+#include "src/backend/cuda/launcher.hpp"
+#include "src/backend/functor_backend/moves.hpp"
+
+#include <mutex>
+
+namespace partita {
+
+namespace {
+
+using cuda::check;
+
+cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
+
+/// Pinned memory. The CPU uses it, and copies to and from a card run in the order of their stream.
+class PinnedMemory final : public Device {
+ public:
+  explicit PinnedMemory(int card) : card_(card) {}
+  std::string_view name() const override { return "pinned memory"; }
+  bool host() const override { return true; }
+  void* allocate(std::size_t bytes) override {
+    check(cudaSetDevice(card_), "use the card");
+    void* data = nullptr;
+    return cudaMallocHost(&data, bytes) == cudaSuccess ? data : nullptr;
+  }
+  void release(void* data) override {
+    cudaSetDevice(card_);
+    cudaDeviceSynchronize();
+    cudaFreeHost(data);
+  }
+  void zero(void* data, std::size_t bytes, Stream stream) override { host_device().zero(data, bytes, stream); }
+  void move(std::span<const BoxMove> moves, Stream stream) override { host_device().move(moves, stream); }
+  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
+    host_device().copy(from, to, bytes, stream);
+  }
+  Stream make_stream(Priority) override { return {}; }
+  Event record(Stream) override { return {}; }
+  void wait(Stream, const Event&) override {}
+  void finish(Stream) override {}
+
+ private:
+  int card_;
+};
+
+class Card final : public CudaDevice {
+ public:
+  explicit Card(int card) : card_(card), pinned_(card) {
+    int count = 0;
+    check(cudaGetDeviceCount(&count), "find a card");
+    if (card < 0 || card >= count) fail("there is no card {}: this process sees {}, counted from 0", card, count);
+    use();
+    reach_others(count);
+  }
+  ~Card() override {
+    cudaSetDevice(card_);
+    cudaDeviceSynchronize();
+    for (const cudaEvent_t event : idle_) cudaEventDestroy(event);
+    for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+  }
+  Card(const Card&) = delete;
+  Card& operator=(const Card&) = delete;
+
+  std::string_view name() const override { return "cuda"; }
+  bool host() const override { return false; }
+  int card() const override { return card_; }
+
+  void* allocate(std::size_t bytes) override {
+    use();
+    void* data = nullptr;
+    const cudaError_t code = cudaMalloc(&data, bytes);
+    if (code == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // else the next launch would report it again
+      return nullptr;
+    }
+    check(code, "allocate memory");
+    return data;
+  }
+  void release(void* data) override {
+    cudaSetDevice(card_);
+    cudaFree(data);  // waits until the card has done everything
+  }
+  void zero(void* data, std::size_t bytes, Stream stream) override {
+    use();
+    check(cudaMemsetAsync(data, 0, bytes, native(stream)), "set memory to zero");
+  }
+  void move(std::span<const BoxMove> moves, Stream stream) override {
+    use();
+    run_moves(CudaLauncher(nullptr, 0), moves, stream);
+  }
+  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
+    use();
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
+    if (is_pageable(from) || is_pageable(to)) finish(stream);
+  }
+  Stream make_stream(Priority priority) override {
+    use();
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "make a stream");
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::high ? highest : lowest),
+          "make a stream");
+    const std::scoped_lock lock(mutex_);
+    streams_.push_back(stream);
+    return {stream};
+  }
+  Event record(Stream stream) override {
+    use();
+    const cudaEvent_t event = take_event();
+    Event made{std::shared_ptr<void>(event, [this](void* used) { give_back(static_cast<cudaEvent_t>(used)); })};
+    check(cudaEventRecord(event, native(stream)), "record an event");
+    return made;
+  }
+  void wait(Stream stream, const Event& event) override {
+    if (event.native == nullptr) return;
+    use();
+    check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event.native.get()), 0), "wait for an event");
+  }
+  void finish(Stream stream) override {
+    use();
+    check(cudaStreamSynchronize(native(stream)), "finish the work");
+  }
+  Device& staging() override { return pinned_; }
+
+ private:
+  /// Each thread has a current card.
+  void use() const { check(cudaSetDevice(card_), "use the card"); }
+
+  /// Lets this card read and write the memory of the others, where their connection allows it.
+  void reach_others(int count) const {
+    for (int other = 0; other < count; ++other) {
+      int reaches = 0;
+      if (other != card_) check(cudaDeviceCanAccessPeer(&reaches, card_, other), "find other cards");
+      if (reaches == 0) continue;
+      const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+      if (code == cudaErrorPeerAccessAlreadyEnabled)
+        cudaGetLastError();
+      else
+        check(code, "reach another card");
+    }
+  }
+
+  /// True for memory of the CPU that is not pinned.
+  static bool is_pageable(const void* data) {
+    cudaPointerAttributes found{};
+    check(cudaPointerGetAttributes(&found, data), "look up an address");
+    return found.type == cudaMemoryTypeUnregistered;
+  }
+
+  /// Events are used again, since a step needs hundreds.
+  cudaEvent_t take_event() {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!idle_.empty()) {
+        const cudaEvent_t event = idle_.back();
+        idle_.pop_back();
+        return event;
+      }
+    }
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    return event;
+  }
+  void give_back(cudaEvent_t event) {
+    const std::scoped_lock lock(mutex_);
+    idle_.push_back(event);
+  }
+
+  int card_;
+  PinnedMemory pinned_;
+  std::mutex mutex_;
+  std::vector<cudaStream_t> streams_;
+  std::vector<cudaEvent_t> idle_;
+};
+
+/// Returns e.g. "13.0" for 13000.
+std::string version_of(int number) {
+  return number == 0 ? "" : fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+}  // namespace
+
+bool have_cuda() { return true; }
+
+CudaVersions cuda_versions() {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const std::size_t dnn = cuda::cudnn().get_version(), blas = cuda::cublaslt().get_version();
+  return {version_of(driver), version_of(runtime), fmt::format("{}.{}.{}", dnn / 10000, dnn % 10000 / 100, dnn % 100),
+          fmt::format("{}.{}.{}", blas / 10000, blas % 10000 / 100, blas % 100)};
+}
+
+std::vector<CudaCard> cuda_cards() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver) {
+    cudaGetLastError();
+    return {};
+  }
+  check(code, "find cards");
+  std::vector<CudaCard> cards;
+  for (int number = 0; number < count; ++number) {
+    cudaDeviceProp found{};
+    check(cudaGetDeviceProperties(&found, number), "describe a card");
+    cards.push_back({number, found.name, static_cast<Index>(found.totalGlobalMem), found.major, found.minor,
+                     found.multiProcessorCount,
+                     fmt::format("{:04x}:{:02x}:{:02x}.0", found.pciDomainID, found.pciBusID, found.pciDeviceID)});
+  }
+  return cards;
+}
+
+std::unique_ptr<CudaDevice> make_cuda_device(int card) { return std::make_unique<Card>(card); }
+
+}  // namespace partita

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "src/backend/cuda/libraries/cublaslt.hpp"
+#include "src/backend/cuda/libraries/cudnn.hpp"
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+
+// How calls of CUDA's libraries fail: with an Error that says what could not be done, and why.
+
+namespace partita::cuda {
+
+/// Throws Error if the call failed; `what` completes the sentence "CUDA cannot ...".
+void check(cudaError_t code, std::string_view what);
+void check(cublasStatus_t code, std::string_view what);
+void check(cudnnStatus_t code, std::string_view what);
+
+}  // namespace partita::cuda

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "partita/train/run/rank_device.hpp"
+
+#include <boost/program_options.hpp>
+
+namespace partita::cli {
+
+/// Adds the options that say where ranks compute. A notification stores them in `device`.
+void add_device_options(boost::program_options::options_description& group, DeviceOptions& device);
+
+}  // namespace partita::cli

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "partita/base/device.hpp"
+#include "src/comm/nccl_library.hpp"
+
+#include <memory>
+
+namespace partita {
+
+/// As make_nccl() (nccl.hpp), with this library, which outlives the result.
+std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, NcclLibrary& library);
+
+}  // namespace partita

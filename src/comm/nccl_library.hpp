@@ -1,0 +1,36 @@
+#pragma once
+
+#include "partita/base/types.hpp"
+#include "partita/comm/communicator.hpp"
+
+#include <array>
+
+namespace partita {
+
+/// The calls of NCCL that ranks make. A test can stand in for the library. A call that fails throws
+/// CommunicationError.
+class NcclLibrary {
+ public:
+  using Id = std::array<std::int32_t, 32>;
+  using Comm = void*;
+
+  virtual ~NcclLibrary() = default;
+  /// Returns a number by which ranks find each other. One rank asks for it, and tells the others.
+  virtual Id make_id() = 0;
+  /// Connects the ranks of `host`, which all pass the same id.
+  virtual Comm start(const Id& id, Communicator& host) = 0;
+  /// Ends a communicator. What is under way may be lost.
+  virtual void end(Comm comm) = 0;
+
+  /// The calls from group_start() to group_end() start together.
+  virtual void group_start() = 0;
+  virtual void group_end() = 0;
+  virtual void send(const void* from, Index count, DType dtype, int peer, Comm comm, Stream stream) = 0;
+  virtual void recv(void* to, Index count, DType dtype, int peer, Comm comm, Stream stream) = 0;
+  virtual void all_reduce(void* data, Index count, DType dtype, ReduceOp op, Comm comm, Stream stream) = 0;
+  /// Sums on the rank `root` alone.
+  virtual void reduce(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) = 0;
+  virtual void broadcast(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) = 0;
+};
+
+}  // namespace partita
