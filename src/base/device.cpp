@@ -1,5 +1,6 @@
 #include "partita/base/device.hpp"
 #include "partita/base/dispatch.hpp"
+#include "partita/base/memory.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -118,6 +119,8 @@ class HostDevice final : public Device {
 };
 
 }  // namespace
+
+std::string Device::memory_left() const { return machine_memory_left(); }
 
 Device& host_device() {
   static HostDevice device;

@@ -27,16 +27,22 @@ Index proc_bytes(const char* file, std::string_view row) {
 
 }  // namespace
 
-std::string out_of_memory_text(std::string_view what) {
+std::string machine_memory_left() {
   std::string text = fmt::format(
-      "out of memory: {}; this process holds {} in {} of addresses, and the machine has {} of {} left", what,
+      "this process holds {} in {} of addresses, and the machine has {} of {} left",
       print_bytes(proc_bytes("/proc/self/status", "VmRSS")), print_bytes(proc_bytes("/proc/self/status", "VmSize")),
       print_bytes(proc_bytes("/proc/meminfo", "MemAvailable")), print_bytes(proc_bytes("/proc/meminfo", "MemTotal")));
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     text += fmt::format("; its limit is {} of addresses (ulimit -v)", print_bytes(static_cast<Index>(limit.rlim_cur)));
-  return text +
-         "; use more ranks, a smaller --batch or `recompute` in the strategy, and let --memory-limit check the size";
+  return text;
+}
+
+std::string out_of_memory_text(std::string_view what, const Device& device) {
+  return fmt::format(
+      "out of memory: {}; {}; use more ranks, a smaller --batch or `recompute` in the strategy, and let --memory-limit "
+      "check the size",
+      what, device.memory_left());
 }
 
 std::string_view name(MemoryClass memory) {
@@ -100,9 +106,15 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
   } else {
     make_room(bytes);
     data = device_.allocate(size);
+    if (data == nullptr && kept_ > 0) {
+      give_back_kept();
+      data = device_.allocate(size);
+    }
     if (data == nullptr)
-      throw OutOfMemory(out_of_memory_text(fmt::format("{} for {} could not be allocated beside {} of tensors",
-                                                       print_bytes(bytes), name(memory), print_bytes(total_))));
+      throw OutOfMemory(
+          out_of_memory_text(fmt::format("{} for {} could not be allocated beside {} of tensors ({})",
+                                         print_bytes(bytes), name(memory), print_bytes(total_), now_.print()),
+                             device_));
   }
   count(memory, bytes);
   return data;
@@ -123,9 +135,14 @@ void Allocator::check_limit(MemoryClass memory, Index bytes) const {
          limit_, counted);
 }
 
-/// Gives kept memory back to the system if `bytes` fresh bytes would exceed the limit together with it.
+/// Gives kept memory back if `bytes` fresh bytes would exceed the limit together with it.
 void Allocator::make_room(Index bytes) {
-  if (limit_ == 0 || total_ + kept_ + bytes <= limit_) return;
+  if (limit_ > 0 && total_ + kept_ + bytes > limit_) give_back_kept();
+}
+
+/// Gives the memory of released buffers back to the device.
+/// @pre The mutex is locked.
+void Allocator::give_back_kept() {
   for (auto& [each, blocks] : released_) {
     for (void* block : blocks) device_.release(block);
     blocks.clear();

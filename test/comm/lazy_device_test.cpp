@@ -88,6 +88,25 @@ TEST(LazyDevice, DoesNotLetTheCpuTouchItsMemory) {
   EXPECT_DEATH(static_cast<void>(*static_cast<volatile std::byte*>(x.data())), "");
 }
 
+// Each block takes whole pages of 4096 bytes.
+TEST(LazyDevice, MemoryThatRunsOutIsNamedAfterKeptMemoryIsGivenBack) {
+  LazyDevice device(4);
+  device.limit_memory(3 * 4096);
+  const auto allocator = std::make_shared<Allocator>(device);
+  const auto flat = [&](Index elements, MemoryClass memory) {
+    return Tensor(DType::f64, "F", Box(Shape{{'F', elements}}), allocator, memory, Fill::none);
+  };
+  const Tensor weights = flat(100, MemoryClass::weights);
+  { const Tensor kept = flat(1000, MemoryClass::activations); }
+  const Tensor other = flat(200, MemoryClass::gradients);  // takes the place of what was kept
+  EXPECT_EQ(device.blocks(), 2U);
+  const std::string message = message_of([&] { flat(1000, MemoryClass::activations); });
+  EXPECT_EQ(message,
+            "out of memory: 7.8 KiB for activations could not be allocated beside 2.3 KiB of tensors (weights 800 B, "
+            "gradients 1.6 KiB); the lazy device has little left; use more ranks, a smaller --batch or `recompute` in "
+            "the strategy, and let --memory-limit check the size");
+}
+
 TEST_P(OnALazyDevice, AllVerbsAreRightInEveryOrder) {
   for (int seed = 0; seed < seeds(); ++seed)
     for (int p = 1; p <= 4; ++p) {

@@ -26,6 +26,9 @@ class Arena {
   /// Returns a block in which all numbers are NaN; null if there is no room.
   void* allocate(std::size_t bytes) {
     const std::size_t size = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+    std::size_t held = size;
+    for (const auto& [address, block] : blocks_) held += block.size;
+    if (held > limit_) return nullptr;
     auto& kept = released_[size];
     if (kept.empty() && used_ + size > most) return nullptr;
     std::byte* data = base_ + used_;
@@ -58,6 +61,8 @@ class Arena {
     return data < at->first + at->second.size ? std::span(at->first, at->second.bytes) : std::span<std::byte>();
   }
   std::size_t blocks() const { return blocks_.size(); }
+  /// From now on, blocks have `bytes` bytes at most, all together.
+  void limit(std::size_t bytes) { limit_ = bytes; }
 
  private:
   static constexpr std::size_t page = 4096, most = std::size_t{1} << 28;
@@ -67,7 +72,7 @@ class Arena {
   static void* map() { return mmap(nullptr, most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
 
   std::byte* base_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0, limit_ = most;
   std::map<std::byte*, Block> blocks_;
   std::map<std::size_t, std::vector<std::byte*>> released_;
 };

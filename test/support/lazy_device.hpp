@@ -44,6 +44,13 @@ class LazyDevice final : public Device {
     arena_.release(data);
   }
 
+  std::string memory_left() const override { return "the lazy device has little left"; }
+  /// From now on, all blocks together have at most this size.
+  void limit_memory(std::size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    arena_.limit(bytes);
+  }
+
   Stream make_stream(Priority priority) override {
     const std::scoped_lock lock(mutex_);
     count_call("make_stream");

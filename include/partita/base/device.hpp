@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace partita {
@@ -55,6 +56,8 @@ class Device {
   virtual void* allocate(std::size_t bytes) = 0;
   /// Gives memory back that `allocate` returned.
   virtual void release(void* data) = 0;
+  /// Returns how much memory there is, as a part of a sentence, e.g. "the machine has 3.1 GiB of 23.5 GiB left".
+  virtual std::string memory_left() const;
   /// Sets `bytes` bytes to zero.
   virtual void zero(void* data, std::size_t bytes, Stream stream) = 0;
   /// Runs the moves. No target overlaps another one or a source.

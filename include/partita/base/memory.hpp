@@ -51,9 +51,10 @@ class OutOfMemory : public std::bad_alloc {
   std::string message_;
 };
 
-/// Returns a message for memory that ran out: `what` failed, how much memory this process holds, how much the machine
-/// has left, and remedies.
-std::string out_of_memory_text(std::string_view what);
+/// Returns a message for memory of a device that ran out: `what` failed, how much there is, and remedies.
+std::string out_of_memory_text(std::string_view what, const Device& device = host_device());
+/// Returns how much memory this process holds, and how much the machine has left, as a part of a sentence.
+std::string machine_memory_left();
 
 /// Allocates buffers and counts their bytes per class: the bytes in use now, and the maximum so far.
 /// Each rank has one. A buffer may be released on any thread, and it keeps the allocator alive.
@@ -61,9 +62,9 @@ std::string out_of_memory_text(std::string_view what);
 /// as the step before, and fresh pages from the system cost more than most kernels that fill them.
 class Allocator {
  public:
-  /// `limit` is in bytes; 0 means no limit. Before an allocation would exceed the limit, kept memory is given back to
-  /// the system. `allocate` throws Error if the buffers in use would exceed the limit. Workspace does not count towards
-  /// it, because backends and messages may need more workspace than a plan predicts.
+  /// `limit` is in bytes; 0 means no limit. Before an allocation would exceed the limit, or fail, kept memory is given
+  /// back to the device. `allocate` throws Error if the buffers in use would exceed the limit. Workspace does not count
+  /// towards it, because backends and messages may need more workspace than a plan predicts.
   explicit Allocator(Index limit = 0) : Allocator(host_device(), limit) {}
   /// As above, in the memory of a device, which must outlive the allocator and its buffers. Buffers are zeroed, and
   /// used again, in the order of `stream`. Another stream waits for it before it uses a buffer, and it waits for the
@@ -97,6 +98,7 @@ class Allocator {
   void* take(std::size_t size, MemoryClass memory, Index bytes);
   void check_limit(MemoryClass memory, Index bytes) const;
   void make_room(Index bytes);
+  void give_back_kept();
   void count(MemoryClass memory, Index bytes);
   void give_back(void* data, std::size_t size, MemoryClass memory, Index bytes);
 

@@ -1,6 +1,7 @@
 #include "partita/backend/cuda.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/memory.hpp"
 #include "src/backend/cuda/errors.hpp"
 #include "src/backend/cuda/launcher.hpp"
 #include "src/backend/functor_backend/moves.hpp"
@@ -81,6 +82,13 @@ class Card final : public CudaDevice {
   void release(void* data) override {
     cudaSetDevice(card_);
     cudaFree(data);  // waits until the card has done everything
+  }
+  std::string memory_left() const override {
+    std::size_t left = 0, all = 0;
+    cudaSetDevice(card_);
+    if (cudaMemGetInfo(&left, &all) != cudaSuccess) return fmt::format("card {} does not answer", card_);
+    return fmt::format("card {} has {} of {} left", card_, print_bytes(static_cast<Index>(left)),
+                       print_bytes(static_cast<Index>(all)));
   }
   void zero(void* data, std::size_t bytes, Stream stream) override {
     use();

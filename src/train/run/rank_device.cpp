@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/comm/nccl.hpp"
 #include "partita/comm/staged.hpp"
 
 #include <unistd.h>
@@ -41,6 +42,12 @@ int card_of(const std::string& name) {
 
 }  // namespace
 
+CardTransport parse_transport(const std::string& name) {
+  if (name == "staged") return CardTransport::staged;
+  if (name == "nccl") return CardTransport::nccl;
+  fail("there is no transport '{}'; there are 'staged' and 'nccl'", name);
+}
+
 void check_device_name(const std::string& name) {
   if (name != "cpu") static_cast<void>(card_of(name));
 }
@@ -58,7 +65,8 @@ std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Commu
 }
 
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world) {
-  return {device, make_staged(world, device), make_cuda_backend(device, {dtype, options.tf32, options.workspace})};
+  auto between = options.transport == CardTransport::nccl ? make_nccl(world, device) : make_staged(world, device);
+  return {device, std::move(between), make_cuda_backend(device, {dtype, options.tf32, options.workspace})};
 }
 
 }  // namespace partita

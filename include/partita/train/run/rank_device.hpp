@@ -8,12 +8,22 @@
 
 namespace partita {
 
+/// How tensors travel between the cards of different ranks.
+enum class CardTransport : std::uint8_t {
+  staged,  ///< through the memory of the CPU, by the transport of the CPUs
+  nccl,    ///< by NCCL; each rank has a card of its own
+};
+
 /// Where ranks compute.
 struct DeviceOptions {
   std::string name = "cpu";  ///< "cpu", "cuda" (the ranks of a host take its cards in turns) or "cuda:N" (all: card N)
   bool tf32 = false;         ///< CudaOptions::tf32
   Index workspace = CudaOptions().workspace;  ///< CudaOptions::workspace
+  CardTransport transport = CardTransport::staged;
 };
+
+/// Returns the transport of this name: "staged" or "nccl". Throws Error for another name.
+CardTransport parse_transport(const std::string& name);
 
 /// Throws Error if the name is none of those that DeviceOptions has.
 void check_device_name(const std::string& name);
@@ -22,7 +32,8 @@ void check_device_name(const std::string& name);
 /// such card. Collective: every rank of `world` calls it.
 std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Communicator& world);
 
-/// Returns what a trainer needs to compute on a card. Tensors travel through the memory of the CPU.
+/// Returns what a trainer needs to compute on a card. Throws Error as make_cuda_backend() and make_nccl() do.
+/// Collective: every rank of `world` calls it.
 /// @pre `device` and `world` outlive the processor.
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world);
 
