@@ -316,6 +316,9 @@ void check(const Options& o) {
   if (o.trainer.decay_steps < 0) fail("--decay-steps {}: it must be 0 (the last step) or more", o.trainer.decay_steps);
   if (o.save_every < 0) fail("--save-every {}: it must be 0 (only after epochs) or more", o.save_every);
   if (o.save_every > 0 && o.save.empty()) fail("--save-every {}: it needs --save FILE", o.save_every);
+  if (o.device.name != "cpu" && o.given.contains("backend"))
+    fail("--backend {}: it chooses kernels of the CPU; leave it out with --device {}", o.trainer.backend,
+         o.device.name);
   check_threads(o.trainer.threads);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
   if (o.wait_note < 0) fail("--wait-note {}: it must be 0 (never) or more", o.wait_note);
