@@ -96,31 +96,29 @@ void convert(const BoxMove& move) {
   });
 }
 
-class HostDevice final : public Device {
+class HostDevice final : public HostMemory {
  public:
   std::string_view name() const override { return "cpu"; }
-  bool host() const override { return true; }
   void* allocate(std::size_t bytes) override { return std::aligned_alloc(64, bytes); }
   void release(void* data) override { std::free(data); }
-  void zero(void* data, std::size_t bytes, Stream) override { std::memset(data, 0, bytes); }
-  void move(std::span<const BoxMove> moves, Stream) override {
-    for (const BoxMove& each : moves)
-      each.combine != Combine::replace ? combine(each)
-      : each.from_type == each.to_type ? partita::copy(each)
-                                       : convert(each);
-  }
-  void copy(const void* from, void* to, std::size_t bytes, Stream) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
-  Stream make_stream(Priority) override { return {}; }
-  Event record(Stream) override { return {}; }
-  void wait(Stream, const Event&) override {}
-  void finish(Stream) override {}
 };
 
 }  // namespace
 
 std::string Device::memory_left() const { return machine_memory_left(); }
+
+void HostMemory::zero(void* data, std::size_t bytes, Stream) { std::memset(data, 0, bytes); }
+
+void HostMemory::move(std::span<const BoxMove> moves, Stream) {
+  for (const BoxMove& each : moves)
+    each.combine != Combine::replace ? combine(each)
+    : each.from_type == each.to_type ? partita::copy(each)
+                                     : convert(each);
+}
+
+void HostMemory::copy(const void* from, void* to, std::size_t bytes, Stream) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
 
 Device& host_device() {
   static HostDevice device;

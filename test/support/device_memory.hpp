@@ -79,11 +79,10 @@ class Arena {
 
 /// Memory of the CPU from which and to which a device copies in the order of its streams. Before it is released, the
 /// device does everything, as CUDA does.
-class StagingMemory final : public Device {
+class StagingMemory final : public HostMemory {
  public:
   explicit StagingMemory(std::function<void()> finish_all) : finish_all_(std::move(finish_all)) {}
   std::string_view name() const override { return "staging"; }
-  bool host() const override { return true; }
   void* allocate(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
     void* data = host_device().allocate(bytes);
@@ -102,15 +101,6 @@ class StagingMemory final : public Device {
     auto at = blocks_.upper_bound(const_cast<std::byte*>(data));
     return at != blocks_.begin() && data < (--at)->first + at->second;
   }
-  void zero(void* data, std::size_t bytes, Stream stream) override { host_device().zero(data, bytes, stream); }
-  void move(std::span<const BoxMove> moves, Stream stream) override { host_device().move(moves, stream); }
-  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
-    host_device().copy(from, to, bytes, stream);
-  }
-  Stream make_stream(Priority) override { return {}; }
-  Event record(Stream) override { return {}; }
-  void wait(Stream, const Event&) override {}
-  void finish(Stream) override {}
 
  private:
   std::function<void()> finish_all_;

@@ -79,6 +79,19 @@ class Device {
   virtual Device& staging();
 };
 
+/// Memory of the CPU. Every operation is done when its call returns, whatever its stream.
+class HostMemory : public Device {
+ public:
+  bool host() const final { return true; }
+  void zero(void* data, std::size_t bytes, Stream stream) override;
+  void move(std::span<const BoxMove> moves, Stream stream) override;
+  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override;
+  Stream make_stream(Priority) override { return {}; }
+  Event record(Stream) override { return {}; }
+  void wait(Stream, const Event&) override {}
+  void finish(Stream) override {}
+};
+
 /// The CPU. Its `staging` is its own memory.
 Device& host_device();
 

@@ -104,7 +104,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     if (std::find(names.begin(), names.end(), algorithm) == names.end())
       fail("backend 'cuda' has no convolution algorithm named '{}' for {}", algorithm, problem.print());
     chosen_[problem] = algorithm;
-    std::erase_if(plans_, [&](const auto& each) { return each.first.problem == problem; });
+    std::erase_if(ways_, [&](const auto& each) { return each.first.problem == problem; });
   }
 
   void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -113,10 +113,11 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const bool whole = conv.out == y.box();
     const ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), bias && whole);
     const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? bias.data() : nullptr};
-    if (conv.empty() || !can_run(problem, x, y, pointers)) return Kernels::conv_forward(windows, x, w, bias, y, stream);
+    const Way* way = conv.empty() ? nullptr : way_of(problem, x, y, pointers);
+    if (way == nullptr) return Kernels::conv_forward(windows, x, w, bias, y, stream);
     if (!whole) y.zero(stream);
-    const bool adds_bias = run(problem, x, y, pointers, stream);
-    if (bias && !adds_bias) bias_forward(bias, y, stream);
+    run(*way, pointers, stream);
+    if (bias && !way->adds_bias) bias_forward(bias, y, stream);
   }
 
   void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
@@ -125,9 +126,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const ConvProblem problem(ConvPass::backward_data, windows, dx.box(), w.box(), dy.box(), false);
     const cuda::ConvPointers pointers{at(dx, conv.in), w.data(), at(dy, conv.out)};
     if (conv.empty()) return dx.zero(stream);
-    if (!can_run(problem, dx, dy, pointers)) return Kernels::conv_backward_data(windows, dy, w, dx, stream);
+    const Way* way = way_of(problem, dx, dy, pointers);
+    if (way == nullptr) return Kernels::conv_backward_data(windows, dy, w, dx, stream);
     if (conv.in != dx.box()) dx.zero(stream);
-    run(problem, dx, dy, pointers, stream);
+    run(*way, pointers, stream);
   }
 
   // Engines need not be able to add to dw. So the new dw goes to the workspace first.
@@ -138,8 +140,9 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const ConvProblem problem(ConvPass::backward_filter, windows, x.box(), dw.box(), dy.box(), false);
     void* result = write == Write::over ? dw.data() : workspace_->libraries() + room_for_sum(dw.bytes());
     const cuda::ConvPointers pointers{at(x, conv.in), result, at(dy, conv.out)};
-    if (!can_run(problem, x, dy, pointers)) return Kernels::conv_backward_filter(windows, x, dy, dw, write, stream);
-    run(problem, x, dy, pointers, stream);
+    const Way* way = way_of(problem, x, dy, pointers);
+    if (way == nullptr) return Kernels::conv_backward_filter(windows, x, dy, dw, write, stream);
+    run(*way, pointers, stream);
     if (write == Write::over) return;
     BoxMove sum{.from = result, .to = dw.data(), .from_type = dw.dtype(), .to_type = dw.dtype()};
     sum.combine = Combine::add;
@@ -211,37 +214,34 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     return known->second;
   }
 
-  static ConvCall call_of(const ConvProblem& problem, const Tensor& x, const Tensor& y,
-                          const cuda::ConvPointers& pointers) {
-    return {problem, static_cast<Index>(x.dtype()), strides_of(x), strides_of(y),
-            alignment_of(pointers.x, pointers.w, pointers.y, pointers.bias)};
-  }
-  /// Returns the plan of a call; none if no engine can run it.
-  const std::optional<ConvPlan>& plan_of(const ConvCall& call) {
-    const auto [known, added] = plans_.try_emplace(call);
-    if (!added) return known->second;
-    const auto chosen = chosen_.find(call.problem);
-    known->second = cuda::conv_plan(call, properties_, limits(call.problem, static_cast<DType>(call.dtype)),
-                                    chosen == chosen_.end() ? "" : chosen->second);
-    return known->second;
-  }
-  static ConvCall without_bias(ConvCall call) {
-    call.problem.with_bias = 0;
-    return call;
-  }
+  /// How a call runs. Where no engine adds the bias, it is added afterwards.
+  struct Way {
+    ConvPlan plan;
+    bool adds_bias;
+  };
 
-  bool can_run(const ConvProblem& problem, const Tensor& x, const Tensor& y, const cuda::ConvPointers& pointers) {
-    const ConvCall call = call_of(problem, x, y, pointers);
-    return plan_of(call) || plan_of(without_bias(call));
+  /// Returns how a call runs; null if no engine can run it.
+  const Way* way_of(const ConvProblem& problem, const Tensor& x, const Tensor& y, const cuda::ConvPointers& pointers) {
+    const ConvCall call{problem, static_cast<Index>(x.dtype()), strides_of(x), strides_of(y),
+                        alignment_of(pointers.x, pointers.w, pointers.y, pointers.bias)};
+    const auto [known, added] = ways_.try_emplace(call);
+    if (added) known->second = find_way(call, limits(problem, x.dtype()));
+    return known->second ? &*known->second : nullptr;
   }
-  /// Runs a call that can_run() accepted. Returns true if it has added the bias.
-  bool run(const ConvProblem& problem, const Tensor& x, const Tensor& y, cuda::ConvPointers pointers, Stream stream) {
-    const ConvCall call = call_of(problem, x, y, pointers);
+  std::optional<Way> find_way(ConvCall call, const cuda::EngineLimits& limits) const {
+    const auto chosen = chosen_.find(call.problem);
+    const std::string name = chosen == chosen_.end() ? "" : chosen->second;
+    const bool bias = call.problem.with_bias != 0;
+    if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(*plan), bias};
+    if (!bias) return std::nullopt;
+    call.problem.with_bias = 0;
+    if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(*plan), false};
+    return std::nullopt;
+  }
+  void run(const Way& way, cuda::ConvPointers pointers, Stream stream) {
+    if (!way.adds_bias) pointers.bias = nullptr;
     cuda::check(cuda::cudnn().set_stream(handle_, static_cast<cudaStream_t>(stream.native)), "use a stream");
-    const auto& plan = plan_of(call);
-    if (!plan) pointers.bias = nullptr;
-    (plan ? plan : plan_of(without_bias(call)))->run(handle_, pointers, workspace_->libraries());
-    return pointers.bias != nullptr;
+    way.plan.run(handle_, pointers, workspace_->libraries());
   }
 
   CudaDevice& device_;
@@ -252,7 +252,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   cudnnHandle_t handle_ = nullptr;
   mutable std::unordered_map<ConvProblem, std::vector<std::string>, ConvProblemHash> offered_;
   std::unordered_map<ConvProblem, std::string, ConvProblemHash> chosen_;
-  std::unordered_map<ConvCall, std::optional<ConvPlan>, HashWords> plans_;
+  std::unordered_map<ConvCall, std::optional<Way>, HashWords> ways_;
 };
 
 }  // namespace

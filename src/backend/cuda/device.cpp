@@ -17,11 +17,10 @@ using cuda::check;
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
 
 /// Pinned memory. The CPU uses it, and copies to and from a card run in the order of their stream.
-class PinnedMemory final : public Device {
+class PinnedMemory final : public HostMemory {
  public:
   explicit PinnedMemory(int card) : card_(card) {}
   std::string_view name() const override { return "pinned memory"; }
-  bool host() const override { return true; }
   void* allocate(std::size_t bytes) override {
     check(cudaSetDevice(card_), "use the card");
     void* data = nullptr;
@@ -32,15 +31,6 @@ class PinnedMemory final : public Device {
     cudaDeviceSynchronize();
     cudaFreeHost(data);
   }
-  void zero(void* data, std::size_t bytes, Stream stream) override { host_device().zero(data, bytes, stream); }
-  void move(std::span<const BoxMove> moves, Stream stream) override { host_device().move(moves, stream); }
-  void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
-    host_device().copy(from, to, bytes, stream);
-  }
-  Stream make_stream(Priority) override { return {}; }
-  Event record(Stream) override { return {}; }
-  void wait(Stream, const Event&) override {}
-  void finish(Stream) override {}
 
  private:
   int card_;

@@ -76,7 +76,7 @@ TEST(ConvPlan, AnEngineRunsEveryConvolutionOfResNetInEveryType) {
 
 // Small, uneven and prime extents, padding on one side, dilation and groups, on boxes of larger tensors.
 TEST(ConvPlan, AnEngineRunsDrawnConvolutions) {
-  int ran = 0, all = 0;
+  int asked = 0;
   for (int spatial = 1; spatial <= 3; ++spatial) {
     naive::Generator random(static_cast<unsigned>(400 + spatial));
     for (int i = 0; i < 40; ++i) {
@@ -84,13 +84,11 @@ TEST(ConvPlan, AnEngineRunsDrawnConvolutions) {
       const ConvProblem problem(passes[static_cast<std::size_t>(i % 3)], c.slides, c.x, c.w, c.y, false);
       if (problem.empty()) continue;
       SCOPED_TRACE(problem.print());
-      ++all;
-      const bool runs = !plans(problem, DType::f32).empty();
-      ran += runs ? 1 : 0;
-      if (!runs) fmt::print("no engine: {}\n", problem.print());
+      ++asked;
+      EXPECT_FALSE(plans(problem, DType::f32).empty());
     }
   }
-  EXPECT_GE(ran, all * 9 / 10) << "of " << all;
+  EXPECT_GE(asked, 60) << "too few cases compute anything";
 }
 
 // The strides are those of tensors that hold more than the part that is read.

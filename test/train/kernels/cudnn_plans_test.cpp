@@ -52,6 +52,7 @@ TEST(CudnnPlans, NoWholeConvolutionIsRefused) {
   for (const auto& [name, batch] : subjects)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto all = problems(builtin_model(name, {}), Strategy(), batch, dtype);
+      EXPECT_GE(all.size(), 9U) << name;
       for (const auto& text : refused(all, dtype, lengthy() ? 1 : 9))
         ADD_FAILURE() << name << ", " << partita::name(dtype) << ": " << text;
     }
@@ -72,6 +73,7 @@ TEST(CudnnPlans, FewCutConvolutionsAreRefused) {
         }
       }
     }
+  EXPECT_GE(asked, 50U);
   EXPECT_LE(none * 50, asked) << none << " of " << asked;
 }
 

@@ -27,8 +27,9 @@ CudnnDescriptor& CudnnDescriptor::finalize() {
 
 bool CudnnDescriptor::try_finalize() {
   const cudnnStatus_t code = cudnn().finalize(native());
-  if (code != CUDNN_STATUS_SUCCESS && code < CUDNN_STATUS_NOT_SUPPORTED) check(code, "describe a convolution");
-  return code == CUDNN_STATUS_SUCCESS;
+  if (CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  check(code, "describe a convolution");
+  return true;
 }
 
 std::vector<CudnnDescriptor> CudnnDescriptor::get(cudnnBackendAttributeName_t name,
