@@ -96,19 +96,24 @@ double least_median(const std::vector<Candidate>& all) {
   return least;
 }
 
+/// How many runs of a problem are timed together. A kernel of a device may be shorter than the time to start it.
+int runs_at_once(const Backend& backend) { return backend.device().host() ? 1 : 8; }
+
 /// Runs all candidates in turns. Slow problems get fewer rounds. A candidate is dropped once it cannot win: even its
 /// shortest run is too long, whatever time its core lost to other processes.
 void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, const RunTimer& timer) {
   constexpr double enough = 0.05, much = 1;  // seconds, in all runs of the fastest candidate
   constexpr int few = 3, most = 15;
-  const int at_once = backend.device().host() ? 1 : 8;  // a kernel may be shorter than the time to start it
+  const int at_once = runs_at_once(backend);
   Rotation rotation(problem, backend);
   const auto run = [&](const Candidate& candidate) {
     backend.choose(problem, candidate.algorithm);
-    return timer([&] {
+    Timing timing = timer([&] {
       for (int i = 0; i < at_once; ++i) rotation.next().run(backend);
       backend.device().finish({});
     });
+    if (!backend.device().host()) timing.lost = 0;  // the thread sleeps while the device computes
+    return timing;
   };
   for (const auto& candidate : all) run(candidate);  // warm-up: creates what later runs reuse
   for (int round = 1;; ++round) {
@@ -140,6 +145,12 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, c
   backend.choose(problem, fastest->algorithm);
   backend.forget_tried();
   return fastest->algorithm;
+}
+
+double time_algorithm(Backend& backend, const ConvProblem& problem, std::string_view algorithm, const RunTimer& timer) {
+  std::vector<Candidate> one{{algorithm}};
+  race(one, problem, backend, timer);
+  return one.front().median() / runs_at_once(backend);
 }
 
 }  // namespace partita

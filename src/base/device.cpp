@@ -1,4 +1,6 @@
 #include "partita/base/device.hpp"
+
+#include "partita/base/clock.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/base/memory.hpp"
 
@@ -120,9 +122,21 @@ void HostMemory::copy(const void* from, void* to, std::size_t bytes, Stream) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+Event HostMemory::mark(Stream) { return {std::make_shared<double>(now())}; }
+
+double HostMemory::seconds(const Event& from, const Event& to) {
+  return *static_cast<const double*>(to.native.get()) - *static_cast<const double*>(from.native.get());
+}
+
 Device& host_device() {
   static HostDevice device;
   return device;
+}
+
+StreamClock::StreamClock(Device& device, Stream stream) : device_(&device), stream_(stream) {
+  device.finish(stream);
+  origin_ = device.mark(stream);
+  start_ = now();
 }
 
 }  // namespace partita

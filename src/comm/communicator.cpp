@@ -43,6 +43,8 @@ void agree_or_throw(Communicator& comm, const std::function<void()>& f) {
     f();
   } catch (const CommunicationError&) {
     throw;
+  } catch (const DeviceError&) {
+    throw;
   } catch (...) {
     message = message_of_exception();
   }

@@ -4,6 +4,7 @@
 #include "src/comm/rendezvous.hpp"
 #include "src/comm/textbook/blocks.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <exception>
@@ -17,29 +18,25 @@ namespace {
 /// meet. The rank leaves that place with its last communicator.
 class DeviceRank {
  public:
-  DeviceRank(std::shared_ptr<Rendezvous> its_rendezvous, Device& its_device, int its_rank)
+  DeviceRank(std::shared_ptr<Rendezvous> its_rendezvous, Device& its_device, int its_rank, Index room_bytes)
       : rendezvous(std::move(its_rendezvous)),
         device(its_device),
         stream(its_device.make_stream(Priority::high)),
         rank(its_rank),
-        allocator_(std::make_shared<Allocator>(its_device, 0, stream)),
+        room(DType::f64, "F", Box(Shape{{'F', room_bytes / size_of(DType::f64)}}),
+             std::make_shared<Allocator>(its_device, 0, stream), MemoryClass::shared, Fill::none),
         exceptions_(std::uncaught_exceptions()) {}
   ~DeviceRank() { rendezvous->leave(rank, std::uncaught_exceptions() > exceptions_); }
   DeviceRank(const DeviceRank&) = delete;
   DeviceRank& operator=(const DeviceRank&) = delete;
 
-  /// Returns memory of the device for values that arrive to be added.
-  Tensor room(Index count, DType dtype) const {
-    return {dtype, "F", Box(Shape{{'F', count}}), allocator_, MemoryClass::workspace, Fill::none};
-  }
-
   std::shared_ptr<Rendezvous> rendezvous;
   Device& device;
   Stream stream;
-  int rank;  // in the world
+  int rank;     // in the world
+  Tensor room;  // for values that arrive to be added
 
  private:
-  std::shared_ptr<Allocator> allocator_;
   int exceptions_;
 };
 
@@ -109,6 +106,7 @@ class DeviceThreads : public Communicator {
 
   int rank() const override { return threads_->rank(); }
   int size() const override { return threads_->size(); }
+  Index shared_bytes() const override { return id_.empty() ? me_->room.bytes() : 0; }  // the splits share it
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     const Event ready = me_->device.record(stream);
@@ -123,7 +121,11 @@ class DeviceThreads : public Communicator {
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    if (count > 0) reduce_by_doubling(data, count, dtype, op);
+    const auto all = textbook::buffer_of(data, count, dtype);
+    if (size() == 1) return enqueued(stream);
+    const std::size_t most = room_for(1);
+    for (std::size_t first = 0; first < all.size(); first += most)
+      reduce_by_doubling(piece(all, first, most), dtype, op);
     return enqueued(stream);
   }
 
@@ -139,16 +141,16 @@ class DeviceThreads : public Communicator {
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
                          Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const Index mine = counts[static_cast<std::size_t>(rank())];
     const auto from = textbook::blocks(all, counts, dtype);
-    const Tensor room = me_->room(mine * size(), dtype);
-    const std::vector<Index> same(counts.size(), mine);
-    const auto parts = textbook::blocks(static_cast<void*>(room.data()), same, dtype);
-    copy(from[rank()].data(), parts[rank()].data(), from[rank()].size());
-    swap_all([&](int to) { return from[to]; }, [&](int r) { return parts[r]; });
-    for (int r = 1; r < size(); ++r)
-      combine(parts[r].data(), parts[0].data(), mine, dtype, ReduceOp::sum);  // in rank order
-    copy(parts[0].data(), local, parts[0].size());
+    const auto to = textbook::buffer_of(local, counts[static_cast<std::size_t>(rank())], dtype);
+    const auto longest = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()) * size_of(dtype));
+    if (size() == 1) {
+      copy(all, local, to.size());
+      return enqueued(stream);
+    }
+    const std::size_t most = room_for(size());
+    for (std::size_t first = 0; first < longest; first += most)
+      sum_parts([&](int of) { return piece(from[of], first, most); }, piece(to, first, most), dtype);
     return enqueued(stream);
   }
 
@@ -234,17 +236,40 @@ class DeviceThreads : public Communicator {
   }
 
   /// to += from, or the larger of both
-  void combine(const void* from, void* to, Index count, DType dtype, ReduceOp op) {
-    if (count == 0) return;
-    BoxMove move{.from = from, .to = to, .from_type = dtype, .to_type = dtype};
+  void combine(const void* from, std::span<std::byte> to, DType dtype, ReduceOp op) {
+    if (to.empty()) return;
+    BoxMove move{.from = from, .to = to.data(), .from_type = dtype, .to_type = dtype};
     move.combine = op == ReduceOp::sum ? Combine::add : Combine::largest;
-    move.push(count, 1, 1);
+    move.push(static_cast<Index>(to.size()) / size_of(dtype), 1, 1);
     me_->device.move({&move, 1}, me_->stream);
   }
 
+  /// The bytes that each of `parts` arriving parts may have.
+  std::size_t room_for(int parts) const {
+    constexpr std::size_t widest = 8;  // bytes of an element
+    const auto bytes = static_cast<std::size_t>(me_->room.bytes()) / static_cast<std::size_t>(parts) / widest * widest;
+    require(bytes > 0, "the memory for arriving parts must hold one element of each rank");
+    return bytes;
+  }
+  template <class Byte>
+  static std::span<Byte> piece(std::span<Byte> of, std::size_t first, std::size_t most) {
+    return of.subspan(std::min(first, of.size())).first(std::min(most, of.size() - std::min(first, of.size())));
+  }
+
+  /// to = the sum of this rank's parts of all ranks, in rank order. `out` are this rank's parts for the others.
+  template <class Out>
+  void sum_parts(const Out& out, std::span<std::byte> to, DType dtype) {
+    const auto parts = [&](int of) {
+      return std::span(me_->room.data() + static_cast<std::size_t>(of) * room_for(size()), to.size());
+    };
+    copy(out(rank()).data(), parts(rank()).data(), to.size());
+    swap_all(out, parts);
+    for (int r = 1; r < size(); ++r) combine(parts(r).data(), parts(0), dtype, ReduceOp::sum);
+    copy(parts(0).data(), to.data(), to.size());
+  }
+
   /// The recursive doubling of textbook::all_reduce, which combines in the same order.
-  void reduce_by_doubling(void* data, Index count, DType dtype, ReduceOp op) {
-    const std::span<std::byte> mine(static_cast<std::byte*>(data), static_cast<std::size_t>(count * size_of(dtype)));
+  void reduce_by_doubling(std::span<std::byte> mine, DType dtype, ReduceOp op) {
     const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size())));
     const auto swap = [&](int peer, std::span<const std::byte> out, std::span<std::byte> in) {
       const Send send{peer, out};
@@ -255,16 +280,15 @@ class DeviceThreads : public Communicator {
       swap(rank() - core, mine, {});
       return swap(rank() - core, {}, mine);
     }
-    const Tensor room = me_->room(count, dtype);
-    const std::span<std::byte> other(room.data(), mine.size());
+    const std::span<std::byte> other(me_->room.data(), mine.size());
     const bool doubled = rank() + core < size();
     if (doubled) {
       swap(rank() + core, {}, other);
-      combine(other.data(), data, count, dtype, op);
+      combine(other.data(), mine, dtype, op);
     }
     for (int bit = 1; bit < core; bit *= 2) {
       swap(rank() ^ bit, mine, other);
-      combine(other.data(), data, count, dtype, op);
+      combine(other.data(), mine, dtype, op);
     }
     if (doubled) swap(rank() + core, mine, {});
   }
@@ -280,7 +304,7 @@ class DeviceThreads : public Communicator {
 }  // namespace
 
 std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device,
-                                                  std::chrono::milliseconds limit) {
+                                                  std::chrono::milliseconds limit, Index room) {
   // The first rank makes the rendezvous; the others copy its pointer. It keeps its own until all have one.
   auto rendezvous = threads.rank() == 0 ? std::make_shared<Rendezvous>(limit) : nullptr;
   auto* address = &rendezvous;
@@ -293,7 +317,8 @@ std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device&
     threads.all_reduce(&all, 1, DType::i32, ReduceOp::sum, {}).wait();
   };
   barrier();
-  auto me = std::make_shared<DeviceRank>(std::move(rendezvous), device, threads.rank());
+  if (threads.size() == 1) room = 0;
+  auto me = std::make_shared<DeviceRank>(std::move(rendezvous), device, threads.rank(), room);
   barrier();  // a rank whose device fails before it is there cannot leave: this makes the others fail
   std::vector<int> everyone(static_cast<std::size_t>(threads.size()));
   std::iota(everyone.begin(), everyone.end(), 0);

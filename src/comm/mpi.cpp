@@ -51,6 +51,8 @@ void abort_session() {
       throw;
     } catch (const Error& error) {
       open_session->abort(error.what(), 2);
+    } catch (const DeviceError& error) {
+      open_session->abort(error.what(), 3);
     } catch (...) {
       open_session->abort(message_of_exception(), EXIT_FAILURE);
     }

@@ -8,6 +8,7 @@
 #include <nccl.h>
 
 #include <bit>
+#include <cstdlib>
 
 namespace partita {
 
@@ -20,12 +21,15 @@ struct Calls {
   decltype(&ncclGetLastError) get_last_error = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
   decltype(&ncclCommInitRank) comm_init_rank = nullptr;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
   decltype(&ncclCommAbort) comm_abort = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclSend) send = nullptr;
   decltype(&ncclRecv) recv = nullptr;
   decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
   decltype(&ncclReduce) reduce = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
 };
@@ -40,12 +44,15 @@ const Calls& nccl() {
     library.find("ncclGetLastError", calls.get_last_error);
     library.find("ncclGetUniqueId", calls.get_unique_id);
     library.find("ncclCommInitRank", calls.comm_init_rank);
+    library.find("ncclCommGetAsyncError", calls.comm_get_async_error);
     library.find("ncclCommAbort", calls.comm_abort);
     library.find("ncclGroupStart", calls.group_start);
     library.find("ncclGroupEnd", calls.group_end);
     library.find("ncclSend", calls.send);
     library.find("ncclRecv", calls.recv);
     library.find("ncclAllReduce", calls.all_reduce);
+    library.find("ncclAllGather", calls.all_gather);
+    library.find("ncclReduceScatter", calls.reduce_scatter);
     library.find("ncclReduce", calls.reduce);
     library.find("ncclBroadcast", calls.broadcast);
     return calls;
@@ -55,7 +62,7 @@ const Calls& nccl() {
 
 void check(ncclResult_t code, std::string_view what) {
   if (code == ncclSuccess) return;
-  throw CommunicationError(
+  throw DeviceError(
       fmt::format("NCCL cannot {}: {} ({})", what, nccl().get_error_string(code), nccl().get_last_error(nullptr)));
 }
 
@@ -85,6 +92,11 @@ class Nccl final : public NcclLibrary {
     check(nccl().comm_init_rank(&comm, host.size(), std::bit_cast<ncclUniqueId>(id), host.rank()), "connect the ranks");
     return comm;
   }
+  std::string error(Comm comm) override {
+    ncclResult_t found = ncclSuccess;
+    nccl().comm_get_async_error(of(comm), &found);
+    return found == ncclSuccess || found == ncclInProgress ? "" : nccl().get_error_string(found);
+  }
   void end(Comm comm) override { nccl().comm_abort(of(comm)); }
 
   void group_start() override { check(nccl().group_start(), "start a group"); }
@@ -99,6 +111,12 @@ class Nccl final : public NcclLibrary {
     check(nccl().all_reduce(data, data, size(count), type_of(dtype), op == ReduceOp::sum ? ncclSum : ncclMax, of(comm),
                             native(stream)),
           "sum");
+  }
+  void all_gather(const void* local, void* all, Index count, DType dtype, Comm comm, Stream stream) override {
+    check(nccl().all_gather(local, all, size(count), type_of(dtype), of(comm), native(stream)), "gather");
+  }
+  void reduce_scatter(const void* all, void* local, Index count, DType dtype, Comm comm, Stream stream) override {
+    check(nccl().reduce_scatter(all, local, size(count), type_of(dtype), ncclSum, of(comm), native(stream)), "sum");
   }
   void reduce(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) override {
     check(nccl().reduce(from, to, size(count), type_of(dtype), ncclSum, root, of(comm), native(stream)), "sum");
@@ -119,9 +137,14 @@ std::string nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device) {
+bool have_nccl() { return true; }
+
+std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, std::chrono::milliseconds limit) {
+  // Halos and gradients have communicators of their own, whose kernels run at the same time. NCCL then keeps the order
+  // in which the CPU starts them, which is the same on all ranks, so that they cannot wait for each other in a circle.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   static Nccl library;
-  return make_nccl(host, device, library);
+  return make_nccl(host, device, library, limit);
 }
 
 }  // namespace partita
@@ -132,7 +155,9 @@ namespace partita {
 
 std::string nccl_version() { return ""; }
 
-std::shared_ptr<Communicator> make_nccl(Communicator&, Device&) {
+bool have_nccl() { return false; }
+
+std::shared_ptr<Communicator> make_nccl(Communicator&, Device&, std::chrono::milliseconds) {
   fail("this build lacks NCCL: install it beside the CUDA toolkit and configure again");
 }
 

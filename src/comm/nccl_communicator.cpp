@@ -1,26 +1,48 @@
 #include "src/comm/nccl_communicator.hpp"
 
+#include "src/comm/nccl_watch.hpp"
 #include "src/comm/textbook/blocks.hpp"
+#include "src/comm/watchdog.hpp"
+#include "src/comm/witness.hpp"
 
+#include <algorithm>
 #include <exception>
 
 namespace partita {
 
 namespace {
 
-/// What the communicators of one rank share: its device, the library, and the stream of all messages.
-struct NcclRank {
-  NcclRank(Device& its_device, NcclLibrary& its_library)
-      : device(its_device), library(its_library), stream(its_device.make_stream(Priority::high)) {}
+/// What the communicators of one rank share: its device, the library, the stream of all messages, and a thread that
+/// ends the job if a message is lost.
+class NcclRank {
+ public:
+  NcclRank(Device& its_device, NcclLibrary& its_library, std::chrono::milliseconds limit)
+      : device(its_device),
+        library(its_library),
+        stream(its_device.make_stream(Priority::high)),
+        watch(its_library, its_device),
+        thread_(limit.count() > 0 ? limit / NcclWatch::patience : std::chrono::seconds(1), [this, limit] {
+          const auto [found, error] = watch.look();
+          if (found == NcclWatch::Finding::failed) throw DeviceError(fmt::format("NCCL has failed: {}", error));
+          if (found == NcclWatch::Finding::lost && limit.count() > 0)
+            throw DeviceError(fmt::format(waited_too_long, limit.count() / 1000));
+        }) {}
+
   Device& device;
   NcclLibrary& library;
   Stream stream;
+  NcclWatch watch;
+
+ private:
+  Periodic thread_;
 };
 
 /// A communication in the stream of messages.
 class Enqueued final : public Request::State {
  public:
-  explicit Enqueued(std::shared_ptr<NcclRank> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {}
+  explicit Enqueued(std::shared_ptr<NcclRank> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {
+    me_->watch.started(done_);
+  }
   void wait(Stream stream) override { me_->device.wait(stream, done_); }
 
  private:
@@ -38,7 +60,8 @@ class NcclCommunicator final : public Communicator {
       if (host_->rank() == 0) id = me_->library.make_id();
     });
     host_->broadcast(id.data(), static_cast<Index>(id.size()), DType::i32, 0, {}).wait();
-    agree_or_throw(*host_, [&] { comm_ = me_->library.start(id, *host_); });
+    comm_ = me_->library.start(id, *host_);
+    me_->watch.add(comm_);
   }
   /// Ends after its messages, unless the rank has failed.
   ~NcclCommunicator() override {
@@ -47,7 +70,7 @@ class NcclCommunicator final : public Communicator {
     } catch (const std::exception&) {
       // A later call of the device reports it.
     }
-    me_->library.end(comm_);
+    me_->watch.end(comm_);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -71,6 +94,7 @@ class NcclCommunicator final : public Communicator {
 
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {
     return grouped(stream, [&] {
+      if (equal(counts)) return me_->library.all_gather(local, all, counts[0], dtype, comm_, me_->stream);
       each_block(all, counts, dtype, [&](int root, void* block, Index count) {
         me_->library.broadcast(root == rank() ? local : block, block, count, dtype, root, comm_, me_->stream);
       });
@@ -80,6 +104,7 @@ class NcclCommunicator final : public Communicator {
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
                          Stream stream) override {
     return grouped(stream, [&] {
+      if (equal(counts)) return me_->library.reduce_scatter(all, local, counts[0], dtype, comm_, me_->stream);
       each_block(const_cast<void*>(all), counts, dtype, [&](int root, const void* block, Index count) {
         me_->library.reduce(block, root == rank() ? local : nullptr, count, dtype, root, comm_, me_->stream);
       });
@@ -112,6 +137,10 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
+  static bool equal(std::span<const Index> counts) {
+    return counts[0] > 0 && std::all_of(counts.begin(), counts.end(), [&](Index count) { return count == counts[0]; });
+  }
+
   /// Runs `start`, whose calls come after what is in the stream now.
   template <class Start>
   Request grouped(Stream stream, Start&& start) {
@@ -148,8 +177,9 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, NcclLibrary& library) {
-  return std::make_shared<NcclCommunicator>(std::make_shared<NcclRank>(device, library), borrow(host));
+std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, NcclLibrary& library,
+                                        std::chrono::milliseconds limit) {
+  return std::make_shared<NcclCommunicator>(std::make_shared<NcclRank>(device, library, limit), borrow(host));
 }
 
 }  // namespace partita

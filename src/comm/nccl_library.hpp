@@ -7,8 +7,7 @@
 
 namespace partita {
 
-/// The calls of NCCL that ranks make. A test can stand in for the library. A call that fails throws
-/// CommunicationError.
+/// The calls of NCCL that ranks make. A test can stand in for the library. A call that fails throws DeviceError.
 class NcclLibrary {
  public:
   using Id = std::array<std::int32_t, 32>;
@@ -19,6 +18,8 @@ class NcclLibrary {
   virtual Id make_id() = 0;
   /// Connects the ranks of `host`, which all pass the same id.
   virtual Comm start(const Id& id, Communicator& host) = 0;
+  /// Returns what has failed since the start, perhaps on another rank; "" if nothing has. Other threads may call it.
+  virtual std::string error(Comm comm) = 0;
   /// Ends a communicator. What is under way may be lost.
   virtual void end(Comm comm) = 0;
 
@@ -28,6 +29,10 @@ class NcclLibrary {
   virtual void send(const void* from, Index count, DType dtype, int peer, Comm comm, Stream stream) = 0;
   virtual void recv(void* to, Index count, DType dtype, int peer, Comm comm, Stream stream) = 0;
   virtual void all_reduce(void* data, Index count, DType dtype, ReduceOp op, Comm comm, Stream stream) = 0;
+  /// Concatenates blocks of `count` elements.
+  virtual void all_gather(const void* local, void* all, Index count, DType dtype, Comm comm, Stream stream) = 0;
+  /// Sums; rank r gets block r, of `count` elements.
+  virtual void reduce_scatter(const void* all, void* local, Index count, DType dtype, Comm comm, Stream stream) = 0;
   /// Sums on the rank `root` alone.
   virtual void reduce(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) = 0;
   virtual void broadcast(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) = 0;

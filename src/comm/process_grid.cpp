@@ -14,13 +14,13 @@ ProcessGrid::ProcessGrid(Grid grid, std::shared_ptr<Communicator> world, const s
 }
 
 ProcessGrid ProcessGrid::alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous,
-                               std::vector<StandIn>* log) {
+                               std::vector<StandIn>* log, Device& device) {
   const int size = grid.size();
-  ProcessGrid made(std::move(grid), make_solo(rank, size, asynchronous, log));
+  ProcessGrid made(std::move(grid), make_solo(rank, size, asynchronous, log, device));
   for (const AxisSet axes : axis_sets) {
     const auto group = made.grid_.group(rank, axes);
     const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
-    made.groups_[axes] = make_solo(static_cast<int>(place), static_cast<int>(group.size()), asynchronous, log);
+    made.groups_[axes] = make_solo(static_cast<int>(place), static_cast<int>(group.size()), asynchronous, log, device);
   }
   return made;
 }

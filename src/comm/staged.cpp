@@ -88,8 +88,6 @@ class Staged final : public Communicator {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   bool asynchronous() const override { return host_->asynchronous(); }
-  Index shared_bytes() const override { return host_->shared_bytes(); }
-  Index shared_bytes_of(int ranks) const override { return host_->shared_bytes_of(ranks); }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     stage_->follow(stream);

@@ -92,30 +92,40 @@ Interval Plan::share(const Bucket& bucket, int rank) const {
   return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
 }
 
+namespace {
+
+void add_once(std::vector<AxisSet>& sets, AxisSet axes) {
+  if (axes != 0 && std::find(sets.begin(), sets.end(), axes) == sets.end()) sets.push_back(axes);
+}
+
+}  // namespace
+
 std::vector<AxisSet> Plan::axis_sets(int stage) const {
   std::vector<AxisSet> sets;
-  const auto add = [&](AxisSet axes) {
-    if (axes != 0 && std::find(sets.begin(), sets.end(), axes) == sets.end()) sets.push_back(axes);
-  };
   const auto add_steps = [&](const LayerPlan::Steps& steps) {
     for (const auto& step : steps)
-      if (step.verb != Verb::none && step.verb != Verb::exchange) add(step.axes);
+      if (step.verb != Verb::none && step.verb != Verb::exchange) add_once(sets, step.axes);
   };
   for (const auto* each : {&layers, &remainder_layers})
     for (const auto& layer : *each) {
       if (replica_on(layer.group, stage) < 0) continue;
       for (const auto& boundary : layer.sends_to_stages) add_steps(boundary.complete_sums);
       for (const auto& steps : layer->redistribute_input) add_steps(steps);
-      for (const auto& collective : layer->at.collectives) add(collective.axes);
+      for (const auto& collective : layer->at.collectives) add_once(sets, collective.axes);
       for (const auto& product : layer->at.products) add_steps(product.redistribute_c);
       add_steps(layer->redistribute_output);
       add_steps(layer->redistribute_dy);
       for (const auto& steps : layer->redistribute_dx) add_steps(steps);
     }
+  return sets;
+}
+
+std::vector<AxisSet> Plan::gradient_axis_sets(int stage) const {
+  std::vector<AxisSet> sets;
   for (const auto& bucket : buckets) {
     if (replica_on(layers[static_cast<std::size_t>(bucket.last())].group, stage) < 0) continue;
-    add(bucket.axes);
-    if (workload.optimizer.needs_norms()) add(norm_axes(bucket));
+    add_once(sets, bucket.axes);
+    if (workload.optimizer.needs_norms()) add_once(sets, norm_axes(bucket));
   }
   return sets;
 }

@@ -11,7 +11,6 @@ HOST = {
     "src/comm/communicator.cpp": "texts on which ranks agree",
     "src/comm/mpi_communicator.cpp": "a transport between the memory of CPUs",
     "src/comm/shared_memory/": "a transport between the memory of CPUs",
-    "src/comm/solo.cpp": "a stand-in for ranks that are not there",
     "src/comm/textbook/": "collectives in the memory of CPUs",
     "src/comm/threads.cpp": "a transport between the memory of CPUs",
     "src/comm/witness.cpp": "addresses of sockets",

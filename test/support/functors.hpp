@@ -9,14 +9,21 @@
 #include "src/backend/functor_backend/updates.hpp"
 #include "test/support/card.hpp"
 
+#include <array>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace partita::test {
 
-/// Runs functors on the CPU, one call after the other.
-struct HostLauncher {
+/// Runs functors on the CPU, one call after the other. The scratch memory is small, so that kernels run in chunks.
+class HostLauncher {
+ public:
+  std::span<std::byte> scratch() const {
+    thread_local std::array<double, 40> memory;
+    return std::as_writable_bytes(std::span(memory));
+  }
   template <class F>
   void for_each(Index rows, Index columns, const F& f, Stream) const {
     for (Index row = 0; row < rows; ++row)

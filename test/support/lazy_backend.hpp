@@ -6,76 +6,64 @@
 #include "test/support/functors.hpp"
 #include "test/support/lazy_device.hpp"
 
-#include <cstring>
 #include <initializer_list>
+#include <span>
 
 namespace partita::test {
 
-/// Adds functors to a lazy device's streams. What they touch is declared beforehand. If a verb has memory of its own,
-/// an address in a functor that was not declared belongs to it: the functor counts as writing that whole block. (The
-/// functors of the other verbs are not searched, since what lies between their members may look like an address.)
+/// Adds functors to a lazy device's streams. What they touch is declared beforehand. A verb that uses the scratch
+/// memory counts as writing all of it.
 class LazyLauncher {
  public:
-  struct Declared {
+  /// A few rows of a loss, so that it runs in chunks.
+  static constexpr std::size_t scratch_bytes = 320;
+  class Declared {
+   public:
+    explicit Declared(LazyDevice& its_device)
+        : device(its_device), scratch(static_cast<std::byte*>(its_device.allocate(scratch_bytes))) {}
+    ~Declared() { device.release(scratch); }
+    Declared(const Declared&) = delete;
+    Declared& operator=(const Declared&) = delete;
+
     LazyDevice& device;
+    std::byte* scratch;
     std::string what{};
     std::vector<Access> accesses{};
-    bool own_memory = false;
   };
 
   explicit LazyLauncher(std::shared_ptr<Declared> declared) : declared_(std::move(declared)) {}
 
+  std::span<std::byte> scratch() const { return {declared_->scratch, scratch_bytes}; }
+
   template <class F>
   void for_each(Index rows, Index columns, const F& f, Stream stream) const {
-    enqueue(
-        stream, [=] { HostLauncher().for_each(rows, columns, f, {}); }, f);
+    enqueue(stream, [=] { HostLauncher().for_each(rows, columns, f, {}); });
   }
   template <class F>
   void for_ragged(const Lengths& lengths, const F& f, Stream stream) const {
-    enqueue(
-        stream, [=] { HostLauncher().for_ragged(lengths, f, {}); }, f);
+    enqueue(stream, [=] { HostLauncher().for_ragged(lengths, f, {}); });
   }
   template <class A, std::size_t K, class Value, class Finish>
   void reduce(Index groups, Index length, const Value& value, const Finish& finish, Stream stream) const {
-    enqueue(
-        stream, [=] { HostLauncher().reduce<A, K>(groups, length, value, finish, {}); }, value, finish);
+    enqueue(stream, [=] { HostLauncher().reduce<A, K>(groups, length, value, finish, {}); });
   }
   template <class A, std::size_t K, class Value, class Finish>
   void reduce_ragged(const Lengths& lengths, const Value& value, const Finish& finish, Stream stream) const {
-    enqueue(
-        stream, [=] { HostLauncher().reduce_ragged<A, K>(lengths, value, finish, {}); }, value, finish);
+    enqueue(stream, [=] { HostLauncher().reduce_ragged<A, K>(lengths, value, finish, {}); });
   }
   template <class A, std::size_t K, class Value, class Finish>
   void reduce_columns(Index parts, Index rows, Index columns, const Value& value, const Finish& finish,
                       Stream stream) const {
-    enqueue(
-        stream, [=] { HostLauncher().reduce_columns<A, K>(parts, rows, columns, value, finish, {}); }, value, finish);
+    enqueue(stream, [=] { HostLauncher().reduce_columns<A, K>(parts, rows, columns, value, finish, {}); });
   }
   template <class Value, class Finish>
   void largest(Index groups, Index length, const Value& value, const Finish& finish, Stream stream) const {
-    enqueue(
-        stream, [=] { HostLauncher().largest(groups, length, value, finish, {}); }, value, finish);
+    enqueue(stream, [=] { HostLauncher().largest(groups, length, value, finish, {}); });
   }
 
  private:
-  template <class... Functors>
-  void enqueue(Stream stream, std::function<void()> run, const Functors&... functors) const {
-    std::vector<Access> accesses = declared_->accesses;
-    if (declared_->own_memory) (add_own(functors, accesses), ...);
-    declared_->device.enqueue(declared_->what, stream, std::move(accesses), std::move(run));
-  }
-  template <class F>
-  void add_own(const F& functor, std::vector<Access>& accesses) const {
-    std::array<std::uintptr_t, sizeof(F) / sizeof(std::uintptr_t)> words{};
-    std::memcpy(words.data(), static_cast<const void*>(&functor), sizeof(words));
-    for (const std::uintptr_t word : words) {
-      const auto declared = [word](const Access& access) {
-        return word == access.begin || (word > access.begin && word < access.end);
-      };
-      if (std::any_of(accesses.begin(), accesses.end(), declared)) continue;
-      const auto block = declared_->device.block_of(reinterpret_cast<const void*>(word));
-      if (!block.empty()) accesses.push_back(LazyDevice::range(block.data(), block.size(), true));
-    }
+  void enqueue(Stream stream, std::function<void()> run) const {
+    declared_->device.enqueue(declared_->what, stream, declared_->accesses, std::move(run));
   }
 
   std::shared_ptr<Declared> declared_;
@@ -86,9 +74,9 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
  public:
   using Kernels = FunctorBackend<LazyLauncher>;
   using Declared = LazyLauncher::Declared;
-  explicit LazyBackend(LazyDevice& device)
-      : LazyBackend(
-            std::make_shared<Declared>(Declared{.device = device, .what = {}, .accesses = {}, .own_memory = false})) {}
+  explicit LazyBackend(LazyDevice& device) : LazyBackend(std::make_shared<Declared>(device)) {}
+  Device& device() const override { return declared_->device; }
+  Index workspace() const override { return static_cast<Index>(LazyLauncher::scratch_bytes); }
 
   void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
                     const Tensor& y, Stream stream) override {
@@ -269,10 +257,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
   class Touching {
    public:
     using Tensors = std::initializer_list<std::reference_wrapper<const Tensor>>;
-    Touching(Declared& declared, const char* what, Tensors reads, Tensors writes, bool own_memory = false)
+    Touching(Declared& declared, const char* what, Tensors reads, Tensors writes, bool scratch = false)
         : declared_(declared) {
       declared_.what = what;
-      declared_.own_memory = own_memory;
+      if (scratch) add(declared_.scratch, Index{LazyLauncher::scratch_bytes}, true);
       for (const Tensor& each : reads) add(each.data(), each.bytes(), false);
       for (const Tensor& each : writes) add(each.data(), each.bytes(), true);
     }
@@ -303,14 +291,16 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
   std::shared_ptr<Declared> declared_;
 };
 
+/// Bytes of device_threads, so few that sums of buckets are formed in pieces.
+constexpr Index lazy_room = 1024;
 /// A rank of run_threads() that computes on a lazy device.
 inline Processor lazy_processor(Communicator& threads, LazyDevice& device) {
-  return {device, make_device_threads(threads, device, std::chrono::seconds(60)),
-          std::make_unique<LazyBackend>(device)};
+  const auto ranks = [&] { return make_device_threads(threads, device, std::chrono::seconds(60), lazy_room); };
+  return {device, ranks(), ranks(), std::make_unique<LazyBackend>(device)};
 }
 /// The same with messages that pass through the memory of the CPU.
 inline Processor staged_processor(Communicator& threads, LazyDevice& device) {
-  return {device, make_staged(threads, device), std::make_unique<LazyBackend>(device)};
+  return {device, make_staged(threads, device), make_staged(threads, device), std::make_unique<LazyBackend>(device)};
 }
 
 }  // namespace partita::test

@@ -76,6 +76,22 @@ class LazyDevice final : public Device {
     (++waits_ == forgotten_ || kind ? item.forgets : item.awaits) = moment;
     of(stream).items.push_back(std::move(item));
   }
+  /// Its clock counts operations, in microseconds.
+  Event mark(Stream stream) override { return record(stream); }
+  double seconds(const Event& from, const Event& to) override {
+    const std::scoped_lock lock(mutex_);
+    const auto time = [](const Event& event) {
+      const auto moment = std::static_pointer_cast<Moment>(event.native);
+      require(moment->passed, "a moment has no time before it has passed");
+      return 1e-6 * static_cast<double>(moment->time);
+    };
+    return time(to) - time(from);
+  }
+  bool passed(const Event& event) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("passed");
+    return event.native == nullptr || std::static_pointer_cast<Moment>(event.native)->passed;
+  }
   void finish(Stream stream) override {
     const std::scoped_lock lock(mutex_);
     count_call("finish");
@@ -161,6 +177,7 @@ class LazyDevice final : public Device {
   struct Moment {
     bool passed = false;
     std::size_t stream = 0;
+    Index time = 0;  // operations that the device had done
     Clock clock;
   };
   struct Item {
@@ -248,9 +265,11 @@ class LazyDevice final : public Device {
     if (item.forgets) missed_ = missed_ || !knows(queue.clock, *item.forgets);
     if (item.marks) {
       item.marks->passed = true;
+      item.marks->time = done_;
       item.marks->clock = queue.clock;
     }
     if (!item.run) return;
+    ++done_;
     if (queue.clock.size() <= stream) queue.clock.resize(stream + 1);
     ++queue.clock[stream];
     const Operation operation{stream, queue.clock[stream], std::make_shared<const std::string>(item.what)};
@@ -308,6 +327,7 @@ class LazyDevice final : public Device {
   bool missed_ = false, forgets_kind_ = false;
   Priority waiter_ = Priority::normal, awaited_ = Priority::normal;
   int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0;
+  Index done_ = 0;
 };
 
 }  // namespace partita::test

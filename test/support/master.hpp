@@ -147,9 +147,8 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   options.seed = 3;
   options.overlap = overlap;
   options.optimizer = workload_of(drawn).optimizer;
-  Trainer trainer(
-      drawn.model, strategy, options, comm,
-      processor ? processor(comm) : Processor{host_device(), borrow(comm), make_backend("reference", DType::f64, 1)});
+  Trainer trainer(drawn.model, strategy, options, comm,
+                  processor ? processor(comm) : cpu_processor(comm, make_backend("reference", DType::f64, 1)));
   const auto here = [](const Tensor& tensor) { return on_host(tensor, tensor.stream()); };
   Executor& executor = trainer.executor(drawn.batch, true);
   executor.keep_outputs(outputs == Outputs::kept);
@@ -170,7 +169,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   result.counted = trainer.counter().by_label();
   result.memory = trainer.peak_memory();
   trainer.counter().set_label("checkpoint");  // gathering a sharded optimizer state is not part of a step
-  result.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), true);
+  result.weights = trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), true);
   for (auto& each : result.weights) each.tensor.local = here(each.tensor.local);
   const EpochReport evaluated = trainer.evaluate(data, {});
   result.evaluation = evaluated.loss;

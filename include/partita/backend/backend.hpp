@@ -60,6 +60,8 @@ class Backend {
   virtual std::string describe() const { return std::string(name()); }
   /// The device in whose memory the tensors of all calls lie.
   virtual Device& device() const { return host_device(); }
+  /// The bytes of that memory that its kernels hold all the time.
+  virtual Index workspace() const { return 0; }
   /// Throws Error if the backend cannot compute in `dtype`; the message names a backend that can.
   virtual void check(DType dtype) const = 0;
 

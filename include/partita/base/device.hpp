@@ -72,6 +72,12 @@ class Device {
   virtual Event record(Stream stream) = 0;
   /// Lets the stream wait for an event, of this or another device of the same kind. The CPU goes on.
   virtual void wait(Stream stream, const Event& event) = 0;
+  /// Like record(), with the time at which the moment passes.
+  virtual Event mark(Stream stream) = 0;
+  /// Returns the seconds between two moments of mark(), which have passed.
+  virtual double seconds(const Event& from, const Event& to) = 0;
+  /// Returns true if an event has passed. The CPU does not wait.
+  virtual bool passed(const Event& event) = 0;
   /// Makes the CPU wait until all operations on the stream are done.
   virtual void finish(Stream stream) = 0;
   /// Returns memory of the CPU from which, and to which, copies run in the order of their stream, while the CPU goes
@@ -88,11 +94,32 @@ class HostMemory : public Device {
   void copy(const void* from, void* to, std::size_t bytes, Stream stream) override;
   Stream make_stream(Priority) override { return {}; }
   Event record(Stream) override { return {}; }
+  Event mark(Stream) override;
+  double seconds(const Event& from, const Event& to) override;
   void wait(Stream, const Event&) override {}
+  bool passed(const Event&) override { return true; }
   void finish(Stream) override {}
 };
 
 /// The CPU. Its `staging` is its own memory.
 Device& host_device();
+
+/// The clock of a stream: tells when the stream reached a moment, in seconds of now().
+class StreamClock {
+ public:
+  /// Waits for the stream, and sets the clock by that of the CPU.
+  StreamClock(Device& device, Stream stream);
+  Event mark() const { return device_->mark(stream_); }
+  /// Returns the time of a moment of mark(), which has passed.
+  double time(const Event& moment) const { return start_ + device_->seconds(origin_, moment); }
+  /// Waits until all moments so far have passed.
+  void finish() const { device_->finish(stream_); }
+
+ private:
+  Device* device_;
+  Stream stream_;
+  Event origin_;
+  double start_ = 0;
+};
 
 }  // namespace partita

@@ -20,6 +20,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A device, or the messages between devices, failed during a run. It is not a mistake of the user, and the job cannot
+/// go on. If nobody catches it, the exit status is 3.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Returns what the exception that is being handled says. If memory ran out, this is a sentence with sizes and
 /// remedies. For what is not a std::exception, or says nothing, it names the type. It is never empty.
 /// @pre A catch block calls it.

@@ -1,15 +1,18 @@
 #pragma once
 
+#include "partita/base/device.hpp"
+
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace partita {
 
-/// Measures where a rank's time goes. Every moment is charged to one part of one layer.
+/// Measures where a rank's time goes. Every moment is charged to one part of one layer. On a device, these are the
+/// moments of its stream, not those at which the CPU enqueued the work.
 class Profile {
  public:
   enum class Part : std::uint8_t {
@@ -20,8 +23,10 @@ class Profile {
   };
   using Seconds = std::array<double, 4>;  ///< seconds, indexed by Part
 
-  /// Measures the calling thread until the object is destroyed. A thread has at most one profile at a time.
-  Profile();
+  /// Measures the calling thread, and a stream to which it adds work, until the object is destroyed. A thread has at
+  /// most one profile at a time.
+  /// @pre `device` outlives the profile.
+  explicit Profile(Device& device = host_device(), Stream stream = {});
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
@@ -45,12 +50,22 @@ class Profile {
   void reset();
 
  private:
+  /// A moment at which another part or layer begins, and what the time before it is charged to.
+  struct Turn {
+    Event moment;
+    Seconds* layer;
+    Part part;
+  };
   void charge();
+  void read_times();
 
+  Device& device_;
+  Stream stream_;
   std::map<std::string, Seconds, std::less<>> seconds_;
   Seconds* layer_;
   Part part_ = Part::framework;
-  std::chrono::steady_clock::time_point since_;
+  Event since_;
+  std::vector<Turn> turns_;  // of a device, whose times are not known yet
 };
 
 /// Charges the time of a scope to `part`, if the calling thread has a profile.

@@ -95,10 +95,10 @@ class Communicator {
   /// ranks' own cores copy the messages, as between MPI ranks of one node: then computation hides nothing. Thread ranks
   /// return true, so that tests run the overlapping code.
   virtual bool asynchronous() const { return true; }
-  /// Returns the bytes of memory that this rank provides for all ranks of the communicator to share; 0 if they share
-  /// none.
+  /// Returns the bytes that this rank holds for the communicator in the memory where its buffers lie: memory that all
+  /// ranks share, or room for values that arrive. 0 if it holds none.
   virtual Index shared_bytes() const { return 0; }
-  /// Returns the bytes that this rank would provide if `ranks` of these ranks made a communicator of their own.
+  /// Returns the bytes that this rank would hold if `ranks` of these ranks made a communicator of their own.
   virtual Index shared_bytes_of(int /*ranks*/) const { return 0; }
 
   /// Sends and receives messages between pairs of ranks. Messages of one pair match in the order in which both ranks
@@ -146,7 +146,8 @@ class RunFailed : public AgreedError {
 };
 
 /// Calls f on every rank. If f throws an exception on some ranks, every rank throws AgreedError with the message of the
-/// lowest of them (message_of_exception). Collective: every rank of `comm` calls it.
+/// lowest of them (message_of_exception). A rank whose device or transport fails throws what f throws.
+/// Collective: every rank of `comm` calls it.
 /// @pre f does not communicate.
 void agree_or_throw(Communicator& comm, const std::function<void()>& f);
 

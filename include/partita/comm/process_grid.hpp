@@ -23,7 +23,7 @@ class ProcessGrid {
 
   /// Returns the process grid of one rank without the other ranks (see make_solo).
   static ProcessGrid alone(Grid grid, int rank, const std::vector<AxisSet>& axis_sets, bool asynchronous,
-                           std::vector<StandIn>* log = nullptr);
+                           std::vector<StandIn>* log = nullptr, Device& device = host_device());
 
   /// Makes communicators for further axis sets. Existing communicators stay. Collective: every rank of `world` calls
   /// it.

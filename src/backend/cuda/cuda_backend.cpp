@@ -27,11 +27,11 @@ using cuda::ConvPlan;
 constexpr Index room_bytes = Index{1} << 20;  // for the sums of blocks
 
 /// Memory of a card that the kernels of one rank use in turns: a room for the sums of our own kernels, then the
-/// workspace of the libraries.
+/// workspace of the libraries, which is the scratch memory of our own kernels too.
 class Workspace {
  public:
   Workspace(CudaDevice& device, Index bytes) : device_(device), bytes_(bytes) {
-    if (bytes < room_bytes) fail("the workspace must have at least 1 MiB, not {} bytes", bytes);
+    if (bytes < 2 * room_bytes) fail("the workspace must have at least 2 MiB, not {} bytes", bytes);
     data_ = static_cast<std::byte*>(device.allocate(static_cast<std::size_t>(bytes)));
     if (data_ == nullptr)
       fail("card {} has no room for a workspace of {} MiB; choose a smaller --workspace", device.card(), bytes >> 20);
@@ -43,6 +43,7 @@ class Workspace {
   std::byte* room() const { return data_; }
   std::byte* libraries() const { return data_ + room_bytes; }
   Index for_libraries() const { return bytes_ - room_bytes; }
+  std::span<std::byte> scratch() const { return {libraries(), static_cast<std::size_t>(for_libraries())}; }
 
  private:
   CudaDevice& device_;
@@ -86,6 +87,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   std::string_view name() const override { return "cuda"; }
   Device& device() const override { return device_; }
   DType chosen_dtype() const override { return options_.dtype; }
+  Index workspace() const override { return options_.workspace; }
   std::string describe() const override {
     const CudaVersions versions = cuda_versions();
     const auto cards = cuda_cards();
@@ -173,7 +175,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
 
  private:
   CudaBackend(CudaDevice& device, const CudaOptions& options, std::unique_ptr<Workspace> workspace)
-      : Kernels(CudaLauncher(workspace->room(), room_bytes)),
+      : Kernels(CudaLauncher(workspace->room(), room_bytes, workspace->scratch())),
         device_(device),
         options_(options),
         workspace_(std::move(workspace)),

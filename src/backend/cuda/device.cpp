@@ -15,6 +15,7 @@ namespace {
 using cuda::check;
 
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
+cudaEvent_t native(const Event& event) { return static_cast<cudaEvent_t>(event.native.get()); }
 
 /// Pinned memory. The CPU uses it, and copies to and from a card run in the order of their stream.
 class PinnedMemory final : public HostMemory {
@@ -48,7 +49,8 @@ class Card final : public CudaDevice {
   ~Card() override {
     cudaSetDevice(card_);
     cudaDeviceSynchronize();
-    for (const cudaEvent_t event : idle_) cudaEventDestroy(event);
+    for (const auto* idle : {&idle_, &idle_timed_})
+      for (const cudaEvent_t event : *idle) cudaEventDestroy(event);
     for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
   Card(const Card&) = delete;
@@ -86,7 +88,7 @@ class Card final : public CudaDevice {
   }
   void move(std::span<const BoxMove> moves, Stream stream) override {
     use();
-    run_moves(CudaLauncher(nullptr, 0), moves, stream);
+    run_moves(CudaLauncher(nullptr, 0, {}), moves, stream);
   }
   void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
     use();
@@ -104,17 +106,25 @@ class Card final : public CudaDevice {
     streams_.push_back(stream);
     return {stream};
   }
-  Event record(Stream stream) override {
+  Event record(Stream stream) override { return record(stream, idle_, cudaEventDisableTiming); }
+  Event mark(Stream stream) override { return record(stream, idle_timed_, cudaEventDefault); }
+  double seconds(const Event& from, const Event& to) override {
     use();
-    const cudaEvent_t event = take_event();
-    Event made{std::shared_ptr<void>(event, [this](void* used) { give_back(static_cast<cudaEvent_t>(used)); })};
-    check(cudaEventRecord(event, native(stream)), "record an event");
-    return made;
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, native(from), native(to)), "read the time of an event");
+    return static_cast<double>(milliseconds) * 1e-3;
   }
   void wait(Stream stream, const Event& event) override {
     if (event.native == nullptr) return;
     use();
-    check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event.native.get()), 0), "wait for an event");
+    check(cudaStreamWaitEvent(native(stream), native(event), 0), "wait for an event");
+  }
+  bool passed(const Event& event) override {
+    if (event.native == nullptr) return true;
+    use();
+    const cudaError_t code = cudaEventQuery(native(event));
+    if (code != cudaErrorNotReady) check(code, "look at an event");
+    return code == cudaSuccess;
   }
   void finish(Stream stream) override {
     use();
@@ -147,30 +157,36 @@ class Card final : public CudaDevice {
     return found.type == cudaMemoryTypeUnregistered;
   }
 
-  /// Events are used again, since a step needs hundreds.
-  cudaEvent_t take_event() {
+  /// Events are used again, since a step needs hundreds. `idle` are those of one kind.
+  Event record(Stream stream, std::vector<cudaEvent_t>& idle, unsigned flags) {
+    use();
+    const cudaEvent_t event = take_event(idle, flags);
+    Event made{std::shared_ptr<void>(event, [this, &idle](void* used) {
+      const std::scoped_lock lock(mutex_);
+      idle.push_back(static_cast<cudaEvent_t>(used));
+    })};
+    check(cudaEventRecord(event, native(stream)), "record an event");
+    return made;
+  }
+  cudaEvent_t take_event(std::vector<cudaEvent_t>& idle, unsigned flags) {
     {
       const std::scoped_lock lock(mutex_);
-      if (!idle_.empty()) {
-        const cudaEvent_t event = idle_.back();
-        idle_.pop_back();
+      if (!idle.empty()) {
+        const cudaEvent_t event = idle.back();
+        idle.pop_back();
         return event;
       }
     }
     cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    check(cudaEventCreateWithFlags(&event, flags), "make an event");
     return event;
-  }
-  void give_back(cudaEvent_t event) {
-    const std::scoped_lock lock(mutex_);
-    idle_.push_back(event);
   }
 
   int card_;
   PinnedMemory pinned_;
   std::mutex mutex_;
   std::vector<cudaStream_t> streams_;
-  std::vector<cudaEvent_t> idle_;
+  std::vector<cudaEvent_t> idle_, idle_timed_;
 };
 
 /// Returns e.g. "13.0" for 13000.

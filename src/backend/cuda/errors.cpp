@@ -15,8 +15,15 @@ std::string_view remedy(cudaError_t code) {
     case cudaErrorNoDevice: return "; no card is visible, see CUDA_VISIBLE_DEVICES";
     case cudaErrorNoKernelImageForDevice:
       return "; this build has no code for the card, which needs compute capability 8.0";
+    case cudaErrorInvalidDevice: return "; there is no such card";
     default: return "";
   }
+}
+
+/// Throws Error for what a user can mend before a run, DeviceError for what fails in it.
+[[noreturn]] void report(bool in_run, const std::string& message) {
+  if (in_run) throw DeviceError(message);
+  throw Error(message);
 }
 
 }  // namespace
@@ -24,18 +31,21 @@ std::string_view remedy(cudaError_t code) {
 void check(cudaError_t code, std::string_view what) {
   if (code == cudaSuccess) return;
   cudaGetLastError();  // else the next launch would report it again
-  fail("CUDA cannot {}: {}{}", what, cudaGetErrorString(code), remedy(code));
+  report(remedy(code).empty(), fmt::format("CUDA cannot {}: {}{}", what, cudaGetErrorString(code), remedy(code)));
 }
 
 void check(cublasStatus_t code, std::string_view what) {
-  if (code != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt cannot {}: {}", what, cublaslt().get_status_name(code));
+  if (code == CUBLAS_STATUS_SUCCESS) return;
+  report(code == CUBLAS_STATUS_EXECUTION_FAILED || code == CUBLAS_STATUS_INTERNAL_ERROR,
+         fmt::format("cuBLASLt cannot {}: {}", what, cublaslt().get_status_name(code)));
 }
 
 void check(cudnnStatus_t code, std::string_view what) {
   if (code == CUDNN_STATUS_SUCCESS) return;
   std::array<char, 512> detail{};
   cudnn().get_last_error_string(detail.data(), detail.size());
-  fail("cuDNN cannot {}: {} {}", what, cudnn().get_error_string(code), detail.data());
+  report(CUDNN_STATUS_CATEGORY(code) >= CUDNN_STATUS_INTERNAL_ERROR,
+         fmt::format("cuDNN cannot {}: {} {}", what, cudnn().get_error_string(code), detail.data()));
 }
 
 }  // namespace partita::cuda

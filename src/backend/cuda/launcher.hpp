@@ -2,14 +2,20 @@
 
 #include "src/backend/functors/launcher.hpp"
 
+#include <span>
+
 namespace partita {
 
 /// Starts functors (functors/launcher.hpp) as kernels on a GPU. Its functions are defined in launcher.cuh, and the .cu
 /// files beside it instantiate them for every functor: a functor that none of them names does not link.
 class CudaLauncher {
  public:
-  /// `room` is memory of the GPU for the sums of blocks, which the kernels of one stream use in turns.
-  CudaLauncher(void* room, Index room_bytes) : room_(room), bytes_(room_bytes) {}
+  /// `room` is memory of the GPU for the sums of blocks, `scratch` another part of it for whole kernels. The kernels of
+  /// one stream use them in turns.
+  CudaLauncher(void* room, Index room_bytes, std::span<std::byte> scratch)
+      : room_(room), bytes_(room_bytes), scratch_(scratch) {}
+
+  std::span<std::byte> scratch() const { return scratch_; }
 
   template <class F>
   void for_each(Index rows, Index columns, const F& f, Stream stream) const;
@@ -33,6 +39,7 @@ class CudaLauncher {
 
   void* room_;
   Index bytes_;
+  std::span<std::byte> scratch_;
 };
 
 }  // namespace partita

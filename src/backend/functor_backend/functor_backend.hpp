@@ -11,6 +11,8 @@ T* device_data(const Tensor& tensor) {
   return reinterpret_cast<T*>(tensor.data());
 }
 
+struct RowChunk;
+
 /// A backend whose kernels are functors (launcher.hpp). Each family of kernels has a header of its own in this folder,
 /// which defines the members that it names here. Convolutions and products are plain loops: a backend with a library
 /// for them overrides these.
@@ -95,7 +97,10 @@ class FunctorBackend : public Backend {
               Stream stream) override;
 
  private:
-  Tensor softmax_rows(const Tensor& x, const Tensor& labels, Stream stream);
+  // losses.hpp
+  template <class Visit>
+  void each_chunk(Index samples, Index rows, const Tensor& x, const Tensor& labels, Stream stream, Visit&& visit) const;
+  void prepare(const RowChunk& chunk, const Tensor& x, const Tensor& labels, Stream stream) const;
 
   Launcher launch_;
 };

@@ -5,42 +5,68 @@
 #include "src/backend/functor_backend/functor_backend.hpp"
 #include "src/backend/functors/losses.hpp"
 
+#include <algorithm>
+#include <span>
+
 namespace partita {
 
-/// Three numbers for each row, one after the other.
-inline SoftmaxRows softmax_rows_in(const Tensor& numbers) {
-  auto* first = device_data<double>(numbers);
-  const Index rows = numbers.volume() / 3;
-  return {first, first + rows, first + 2 * rows};
+/// Neighboring rows of the channels of x, all of one sample or of whole samples.
+struct RowChunk {
+  Index first_sample = 0, samples = 1;
+  Index first = 0, rows = 0;  // the first row in memory, and the number of rows of each sample
+  SoftmaxRows of{};
+};
+
+/// Calls visit(chunk) for chunks of `samples` samples of `rows` rows each, in order. The softmax of a chunk has been
+/// prepared. It lies in the launcher's scratch memory, which decides how many rows a chunk has.
+template <class Launcher>
+template <class Visit>
+void FunctorBackend<Launcher>::each_chunk(Index samples, Index rows, const Tensor& x, const Tensor& labels,
+                                          Stream stream, Visit&& visit) const {
+  const Index channels = x.extent('C');
+  require(labels.dtype() == DType::i32 && labels.volume() == samples * rows && samples * rows * channels == x.volume(),
+          "there must be one label per row of channels");
+  const auto scratch = launch_.scratch();
+  const Index fit = static_cast<Index>(scratch.size() / SoftmaxRows::bytes);
+  if (fit == 0) fail("the losses of labels need scratch memory of {} bytes or more", SoftmaxRows::bytes);
+  const Index samples_at_once = std::max<Index>(fit / std::max<Index>(rows, 1), 1), rows_at_once = std::min(fit, rows);
+  for (Index sample = 0; sample < samples; sample += samples_at_once)
+    for (Index row = 0; row < rows; row += rows_at_once) {
+      RowChunk chunk{sample, std::min(samples_at_once, samples - sample), sample * rows + row,
+                     std::min(rows_at_once, rows - row)};
+      chunk.of = softmax_rows_in(scratch, chunk.samples * chunk.rows);
+      prepare(chunk, x, labels, stream);
+      visit(chunk);
+    }
 }
 
-/// Returns the numbers of SoftmaxRows, as a kernel's own memory.
 template <class Launcher>
-Tensor FunctorBackend<Launcher>::softmax_rows(const Tensor& x, const Tensor& labels, Stream stream) {
-  const Index channels = x.extent('C'), rows = labels.volume();
-  require(labels.dtype() == DType::i32 && rows * channels == x.volume(), "there must be one label per row of channels");
-  const Tensor numbers = x.beside(DType::f64, "F", Box(Shape{{'F', 3 * rows}}), MemoryClass::workspace);
-  const SoftmaxRows of = softmax_rows_in(numbers);
+void FunctorBackend<Launcher>::prepare(const RowChunk& chunk, const Tensor& x, const Tensor& labels,
+                                       Stream stream) const {
+  const Index channels = x.extent('C'), rows = chunk.samples * chunk.rows;
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.largest(rows, channels, RowEntry<T>{device_data<T>(x), channels}, KeepLargest{of}, stream);
+    const auto* values = device_data<T>(x) + chunk.first * channels;
+    launch_.largest(rows, channels, RowEntry<T>{values, channels}, KeepLargest{chunk.of}, stream);
     launch_.template reduce<double, 2>(
-        rows, channels, RowExponential<T>{device_data<T>(x), device_data<std::int32_t>(labels), of, channels},
-        KeepLogSum{of}, stream);
+        rows, channels, RowExponential<T>{values, device_data<std::int32_t>(labels) + chunk.first, chunk.of, channels},
+        KeepLogSum{chunk.of}, stream);
   });
-  return numbers;
 }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::cross_entropy_forward(const Tensor& x, const Tensor& labels, double count,
                                                      const Tensor& result, Stream stream) {
-  const Tensor numbers = softmax_rows(x, labels, stream);
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    launch_.template reduce<double, 2>(
-        1, labels.volume(),
-        RowLoss<T>{device_data<T>(x), device_data<std::int32_t>(labels), softmax_rows_in(numbers), x.extent('C')},
-        AddResult{device_data<double>(result), count}, stream);
+  const Index channels = x.extent('C');
+  each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.template reduce<double, 2>(
+          1, chunk.rows,
+          RowLoss<T>{device_data<T>(x) + chunk.first * channels, device_data<std::int32_t>(labels) + chunk.first,
+                     chunk.of, channels},
+          AddResult{device_data<double>(result), count}, stream);
+    });
   });
 }
 
@@ -48,13 +74,16 @@ template <class Launcher>
 void FunctorBackend<Launcher>::cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale,
                                                       const Tensor& dx, Stream stream) {
   check_alike(x, dx);
-  const Tensor numbers = softmax_rows(x, labels, stream);
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    launch_.for_each(labels.volume(), x.extent('C'),
-                     CrossEntropyGradient<T>{device_data<T>(x), device_data<std::int32_t>(labels),
-                                             softmax_rows_in(numbers), scale, device_data<T>(dx), x.extent('C')},
-                     stream);
+  const Index channels = x.extent('C');
+  each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.for_each(chunk.rows, channels,
+                       CrossEntropyGradient<T>{device_data<T>(x) + chunk.first * channels,
+                                               device_data<std::int32_t>(labels) + chunk.first, chunk.of, scale,
+                                               device_data<T>(dx) + chunk.first * channels, channels},
+                       stream);
+    });
   });
 }
 
@@ -67,18 +96,22 @@ inline Index rows_of_sample(const Tensor& x) {
 template <class Launcher>
 void FunctorBackend<Launcher>::overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums,
                                                const Tensor& result, Stream stream) {
-  const Index samples = x.extent('N'), channels = x.extent('C'), rows = rows_of_sample(x);
+  const Index samples = x.extent('N'), channels = x.extent('C');
   require(sums.dtype() == DType::f64 && sums.volume() == 2 * samples * channels,
           "there must be two sums per sample and channel");
-  const Tensor numbers = softmax_rows(x, labels, stream);
-  const SoftmaxRows of = softmax_rows_in(numbers);
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    launch_.template reduce_columns<double, 2>(
-        samples, rows, channels, Overlap<T>{device_data<T>(x), device_data<std::int32_t>(labels), of, rows, channels},
-        KeepOverlap{device_data<double>(sums), samples, channels}, stream);
+  sums.zero(stream);
+  each_chunk(samples, rows_of_sample(x), x, labels, stream, [&](const RowChunk& chunk) {
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.template reduce_columns<double, 2>(
+          chunk.samples, chunk.rows, channels,
+          Overlap<T>{device_data<T>(x) + chunk.first * channels, device_data<std::int32_t>(labels) + chunk.first,
+                     chunk.of, chunk.rows, channels},
+          AddOverlap{device_data<double>(sums) + chunk.first_sample * channels, samples, channels}, stream);
+    });
+    launch_.template reduce<double, 2>(1, chunk.samples * chunk.rows, RowHit{chunk.of},
+                                       AddResult{device_data<double>(result), 1}, stream);
   });
-  launch_.template reduce<double, 2>(1, labels.volume(), RowHit{of}, AddResult{device_data<double>(result), 1}, stream);
 }
 
 template <class Launcher>
@@ -94,15 +127,18 @@ template <class Launcher>
 void FunctorBackend<Launcher>::overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives,
                                                 const Tensor& dx, Stream stream) {
   check_alike(x, dx);
-  const Tensor numbers = softmax_rows(x, labels, stream);
-  const auto* common = device_data<double>(derivatives);
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    launch_.for_each(
-        1, labels.volume(),
-        OverlapGradient<T>{device_data<T>(x), device_data<std::int32_t>(labels), softmax_rows_in(numbers), common,
-                           common + derivatives.volume() / 2, device_data<T>(dx), rows_of_sample(x), x.extent('C')},
-        stream);
+  const Index channels = x.extent('C');
+  each_chunk(x.extent('N'), rows_of_sample(x), x, labels, stream, [&](const RowChunk& chunk) {
+    const auto* common = device_data<double>(derivatives) + chunk.first_sample * channels;
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.for_each(1, chunk.samples * chunk.rows,
+                       OverlapGradient<T>{device_data<T>(x) + chunk.first * channels,
+                                          device_data<std::int32_t>(labels) + chunk.first, chunk.of, common,
+                                          common + derivatives.volume() / 2,
+                                          device_data<T>(dx) + chunk.first * channels, chunk.rows, channels},
+                       stream);
+    });
   });
 }
 

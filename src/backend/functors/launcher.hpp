@@ -19,6 +19,7 @@
 //                                            finish(part, column, sum over rows of value(part, row, column))
 //     largest(groups, length, value, finish, stream)
 //                                            finish(group, maximum over i < length of value(group, i))
+//     scratch()                              memory that the kernels of one stream use in turns
 //
 // value returns Sums<A, K>, for `largest` a double. Sums are formed in a fixed order, so that replicas agree bit for
 // bit. finish is called for every group, also where there is nothing to add. Columns are neighbors in memory.

@@ -4,16 +4,24 @@
 #include "src/backend/functors/launcher.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 namespace partita {
 
 /// What the losses of labels need of each row of channels: three f64 numbers. The largest entry is subtracted before
 /// exponentials are taken, so that nothing overflows.
 struct SoftmaxRows {
+  static constexpr std::size_t bytes = 3 * sizeof(double);  // of a row
   double *largest, *log_sum, *hit;  // by row; hit is 1 if the label's entry is the first of the largest ones
 };
+/// Returns the numbers of `rows` rows, one after the other in memory of `bytes` bytes a row.
+inline SoftmaxRows softmax_rows_in(std::span<std::byte> memory, Index rows) {
+  auto* first = reinterpret_cast<double*>(memory.data());
+  return {first, first + rows, first + 2 * rows};
+}
 
 PARTITA_HOST_DEVICE inline bool is_channel(Index label, Index channels) { return label >= 0 && label < channels; }
 
@@ -113,13 +121,13 @@ struct Overlap {
   }
 };
 
-/// Keeps two sums of each sample and channel.
-struct KeepOverlap {
+/// Adds to two sums of each sample and channel.
+struct AddOverlap {
   double* sums;
-  Index samples, channels;
+  Index samples, channels;  // of the whole tensor
   PARTITA_HOST_DEVICE void operator()(Index sample, Index c, const Sums<double, 2>& two) const {
-    sums[sample * channels + c] = two.of[0];
-    sums[(samples + sample) * channels + c] = two.of[1];
+    sums[sample * channels + c] += two.of[0];
+    sums[(samples + sample) * channels + c] += two.of[1];
   }
 };
 

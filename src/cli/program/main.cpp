@@ -84,6 +84,8 @@ int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
     return session.returns(user_error);
   } catch (const Error& error) {
     session.abort(line.with_place(error.what()), user_error);
+  } catch (const DeviceError& error) {
+    session.abort(error.what(), run_failed);
   } catch (...) {
     session.abort(message_of_exception(), 1);
   }

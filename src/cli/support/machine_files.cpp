@@ -47,6 +47,13 @@ MeasureOptions measure_options(const Options& options) {
   return measure;
 }
 
+MeasureOptions measure_options(const Options& options, Communicator& world) {
+  MeasureOptions measure = measure_options(options);
+  measure.device = make_measured_device(options.device, world);
+  measure.tf32 = options.device.tf32;
+  return measure;
+}
+
 void note_kernels(const MeasureOptions& how, DType dtype) {
   if (how.kernel_folder.empty() || dtype != DType::f32) return;
   if (const auto why = KernelCache::complaint(how.kernel_folder); !why.empty())
@@ -86,7 +93,7 @@ MachineFiles load_unscaled(const Options& options) {
   const std::string path = times_path(options.machine);
   if (std::error_code error; !std::filesystem::exists(path, error)) return files;
   KernelTimes times = KernelTimes::parse(read_text("--machine", path), path);
-  times.use(backend_of_times(measure_options(options), options.trainer.dtype));
+  times.use(options.device.name == "cpu" ? backend_of_times(measure_options(options), options.trainer.dtype) : "cuda");
   if (times.where() == files.machine.name)
     files.times = std::move(times);
   else

@@ -38,8 +38,10 @@ Strategy with_stages_placed(const Options& options, const Model& model, const St
 
 /// The strategy files and the machine file that the options name.
 std::vector<NamedFile> strategy_files(const Options& options);
-/// How to measure kernels, from --backend, --threads and --kernels.
+/// How to measure kernels, from --backend, --threads and --kernels. The first function leaves --device out, which needs
+/// all ranks: the second one is collective.
 MeasureOptions measure_options(const Options& options);
+MeasureOptions measure_options(const Options& options, Communicator& world);
 /// Prints a note on standard error if kernels will be chosen by rule because measured choices cannot be stored. Prints
 /// nothing with --kernels "", which asks for no measuring.
 void note_kernels(const MeasureOptions& how, DType dtype);

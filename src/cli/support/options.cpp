@@ -86,17 +86,18 @@ po::options_description measure_options(Options& o) {
       "threads per rank; at most 8 times the cores that a rank may use");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
       "folder that stores the measured choices of kernels; \"\": choose kernels by rule, without measuring");
-  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
+  const auto set_limit = [&o](int seconds) { o.device.limit = std::chrono::seconds(seconds); };
+  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S")->notifier(set_limit),
       "seconds that a rank waits for other ranks before it ends the job; 0: no limit");
   add("wait-note", po::value(&o.wait_note)->default_value(o.wait_note)->value_name("S"),
       "seconds after which a rank that still waits for other ranks prints for whom and at which layer; 0: never");
+  add_device_options(group, o.device);
   return group;
 }
 
 po::options_description run_options(Options& o, Texts& texts) {
   po::options_description group = measure_options(o);
   add_dtype(group, texts);
-  add_device_options(group, o.device);
   auto add = group.add_options();
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "finish each halo exchange before computing, instead of overlapping the two");

@@ -81,23 +81,37 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   return apart;
 }
 
+std::vector<AxisSet> all_axis_sets(const Plan& plan, int stage) {
+  auto sets = plan.axis_sets(stage);
+  const auto gradients = plan.gradient_axis_sets(stage);
+  sets.insert(sets.end(), gradients.begin(), gradients.end());
+  return sets;
+}
+
 /// Runs one rank's part of a plan by itself.
 class Alone {
  public:
   Alone(Plan plan, int rank, Backend& backend, bool asynchronous)
       : plan_(std::move(plan)),
         stage_(plan_.stage_of_rank(rank)),
+        device_(backend.device()),
+        allocator_(std::make_shared<Allocator>(device_, 0, device_.make_stream(Priority::normal))),
         grid_(ProcessGrid::alone(plan_.grids[static_cast<std::size_t>(stage_)], plan_.rank_in_stage(rank),
-                                 plan_.axis_sets(stage_), asynchronous, &stand_ins_)),
-        world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_)),
+                                 all_axis_sets(plan_, stage_), asynchronous, &stand_ins_, device_)),
+        world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_, device_)),
+        control_(make_solo(rank, plan_.ranks(), asynchronous)),
         parameters_(plan_, rank, 1, allocator_),
-        executor_({plan_, grid_, *world_, *world_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
+        executor_(
+            {plan_, grid_, grid_, *world_, *control_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
     const Shape images = plan_.layers.front()->shape;
     const Target target = executor_.target();
     batch_ = {Tensor(plan_.workload.dtype, images.names(), executor_.images(), allocator_, MemoryClass::activations),
               Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(), executor_.target_box(),
                      allocator_, MemoryClass::activations)};
-    if (batch_.images.volume() > 0) fill(batch_.images, images, [](Index i) { return Random(1, 1).normal(i); });
+    if (batch_.images.volume() == 0) return;
+    const Tensor drawn(plan_.workload.dtype, images.names(), executor_.images());
+    fill(drawn, images, [](Index i) { return Random(1, 1).normal(i); });
+    from_host(drawn, batch_.images, allocator_->stream());
   }
 
   Executor& executor() { return executor_; }
@@ -111,8 +125,9 @@ class Alone {
     auto other = stand_ins_.begin();
     for (auto& action : timed) {
       const double end = action.end;
-      for (; other != stand_ins_.end() && other->start < end; ++other)
-        if (other->start >= action.start) action.end -= other->end - other->start;
+      for (; other != stand_ins_.end() && executor_.clock().time(other->start) < end; ++other)
+        if (executor_.clock().time(other->start) >= action.start)
+          action.end -= device_.seconds(other->start, other->end);
     }
     return timed;
   }
@@ -121,10 +136,11 @@ class Alone {
   Plan plan_;
   int stage_;
   std::vector<StandIn> stand_ins_;
-  std::shared_ptr<Allocator> allocator_ = std::make_shared<Allocator>();
+  Device& device_;
+  std::shared_ptr<Allocator> allocator_;
   TrafficCounter counter_;
   ProcessGrid grid_;
-  std::shared_ptr<Communicator> world_;
+  std::shared_ptr<Communicator> world_, control_;
   Parameters parameters_;
   Executor executor_;
   Batch batch_;
@@ -190,8 +206,9 @@ struct Part {
 /// gradients and optimizer state.
 class Measurement {
  public:
-  Measurement(const Part& part, const MeasureOptions& options, Backend& backend, Communicator& world)
-      : part_(part), options_(options), backend_(backend), world_(world) {}
+  /// `asynchronous`: tensors travel while the ranks compute.
+  Measurement(const Part& part, const MeasureOptions& options, Backend& backend, bool asynchronous, Communicator& world)
+      : part_(part), options_(options), backend_(backend), asynchronous_(asynchronous), world_(world) {}
 
   void run() {
     run(false, of_whole_);
@@ -216,7 +233,7 @@ class Measurement {
 
  private:
   void run(bool split, std::vector<TimedAction>& actions) {
-    Alone alone(layer_by_layer(part_.plan, part_.layers, split), part_.rank, backend_, world_.asynchronous());
+    Alone alone(layer_by_layer(part_.plan, part_.layers, split), part_.rank, backend_, asynchronous_);
     KernelReport report;
     KernelChoices choices;
     if (part_.plan.workload.dtype == backend_.chosen_dtype())
@@ -240,6 +257,7 @@ class Measurement {
   const Part& part_;
   const MeasureOptions& options_;
   Backend& backend_;
+  bool asynchronous_;
   Communicator& world_;
   std::vector<TimedAction> of_whole_, of_halves_;
 };
@@ -301,10 +319,12 @@ KernelTimes united(const KernelTimes& mine, Communicator& world) {
 }
 
 std::string backend_of_times(const MeasureOptions& options, DType dtype) {
+  if (options.device) return std::string(options.device->processor(dtype).backend->name());
   return std::string(make_backend(options.backend, dtype, options.threads)->name());
 }
 
 std::string place_of_times(const MeasureOptions& options) {
+  if (options.device) return options.device->name();
   return fmt::format("{} {} on {}", options.threads, options.threads == 1 ? "thread" : "threads",
                      KernelCache::processor());
 }
@@ -318,14 +338,17 @@ KernelTimes broadcast_times(const KernelTimes& times, Communicator& world) {
 
 KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& options, const KernelTimes& known,
                            Communicator& world) {
-  const auto backend = make_backend(options.backend, plan.workload.dtype, options.threads);
-  const std::string where = place_of_times(options), name(backend->name());
+  const DType dtype = plan.workload.dtype;
+  const auto on_cpu = options.device ? nullptr : make_backend(options.backend, dtype, options.threads);
+  Backend& backend = options.device ? *options.device->processor(dtype).backend : *on_cpu;
+  const bool asynchronous = (options.device ? *options.device->processor(dtype).between : world).asynchronous();
+  const std::string where = place_of_times(options), name(backend.name());
   KernelTimes all = known.empty() ? KernelTimes(where) : known;
   all.use(name);
   for (const auto* layers : {&plan.layers, &plan.remainder_layers}) {
     const Part part{plan, *layers, rank};
     if (layers->empty() || !any(world, lacks(all, part))) continue;
-    Measurement measurement(part, options, *backend, world);
+    Measurement measurement(part, options, backend, asynchronous, world);
     measurement.run();
     KernelTimes mine(where, name);
     measurement.add_to(mine);

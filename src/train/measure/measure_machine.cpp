@@ -1,8 +1,7 @@
 #include "partita/train/measure/measure_machine.hpp"
-#include "partita/strategies/cost/local_work.hpp"
-#include "partita/strategies/plan/bind.hpp"
 
 #include "partita/base/philox.hpp"
+#include "src/train/measure/kernel_rates.hpp"
 
 #include <unistd.h>
 
@@ -27,32 +26,58 @@ double largest(double mine, Communicator& world) {
   return mine;
 }
 
+/// The ranks of a measurement, and the memory between which they send.
+class Place {
+ public:
+  Place(Communicator& world, Device& device, Communicator& between, const Clock& clock)
+      : world_(world),
+        between_(between),
+        allocator_(std::make_shared<Allocator>(device, 0, device.make_stream(Priority::normal))),
+        clock_(clock) {}
+
+  Communicator& world() const { return world_; }      ///< for numbers of the CPU
+  Communicator& between() const { return between_; }  ///< for tensors
+  Stream stream() const { return allocator_->stream(); }
+  /// Returns the time when everything that was enqueued is done.
+  double time() const {
+    allocator_->device().finish(stream());
+    return clock_();
+  }
+  Tensor tensor(Index elements) const {
+    return {DType::f32, "F", Box(Shape{{'F', elements}}), allocator_, MemoryClass::workspace};
+  }
+
+ private:
+  Communicator &world_, &between_;
+  std::shared_ptr<Allocator> allocator_;
+  const Clock& clock_;
+};
+
 /// Seconds per call on the slowest rank: the median of 9 rounds of repeated calls, about 20 ms in all.
-double time_calls(Communicator& world, const Clock& clock, const std::function<void()>& call) {
+double time_calls(const Place& place, const std::function<void()>& call) {
+  Communicator& world = place.world();
   call();
-  double begin = clock();
+  double begin = place.time();
   call();
-  const double once = largest(clock() - begin, world);
+  const double once = largest(place.time() - begin, world);
   const int calls = std::clamp(static_cast<int>(0.002 / std::max(once, 1e-7)), 1, 500);
   std::vector<double> rounds;
   for (int round = 0; round < 9; ++round) {
     largest(0, world);
-    begin = clock();
+    begin = place.time();
     for (int i = 0; i < calls; ++i) call();
-    rounds.push_back(largest((clock() - begin) / calls, world));
+    rounds.push_back(largest((place.time() - begin) / calls, world));
   }
   return median(rounds);
 }
 
 /// Times an exchange: both ranks of each pair send to each other at once, from tensors, as halos do. Ranks without a
 /// partner (-1) wait.
-double time_exchange(Communicator& world, const Clock& clock, int other, Index bytes) {
-  const Index elements = std::max<Index>(bytes / 4, 1);
-  const Box box(Shape{{'F', elements}});
-  const Tensor out(DType::f32, "F", box), in(DType::f32, "F", box);
-  const std::vector<Transfer> peer{{other, box}};
-  return time_calls(world, clock, [&] {
-    if (other >= 0) world.exchange_boxes({out, peer, in, peer, false}, {}).wait();
+double time_exchange(const Place& place, int other, Index bytes) {
+  const Tensor out = place.tensor(std::max<Index>(bytes / 4, 1)), in = place.tensor(out.volume());
+  const std::vector<Transfer> peer{{other, out.box()}};
+  return time_calls(place, [&] {
+    if (other >= 0) place.between().exchange_boxes({out, peer, in, peer, false}, place.stream()).wait(place.stream());
   });
 }
 
@@ -61,31 +86,33 @@ double time_exchange(Communicator& world, const Clock& clock, int other, Index b
 /// backward pass has moved on.
 class Elements {
  public:
-  explicit Elements(Index count)
-      : count_(count), all_(static_cast<std::size_t>(count >= large ? walked / count * count + count : count)) {}
-  float* next() {
-    at_ = at_ + count_ < static_cast<Index>(all_.size()) ? at_ + count_ : 0;
-    return all_.data() + at_;
+  Elements(const Place& place, Index count)
+      : count_(count), all_(place.tensor(count >= large ? walked / count * count + count : count)) {}
+  std::byte* next() {
+    at_ = at_ + count_ < all_.volume() ? at_ + count_ : 0;
+    return all_.data() + at_ * size_of(DType::f32);
   }
 
  private:
   static constexpr Index large = (Index{1} << 20) / 4, walked = (Index{64} << 20) / 4;
   Index count_, at_ = 0;
-  std::vector<float> all_;
+  Tensor all_;
 };
 
 /// Times a collective in all complete groups at once. Ranks of an incomplete group wait.
-double time_collective(Communicator& world, const Clock& clock, Communicator& group, bool whole, Verb verb,
-                       Index bytes) {
+double time_collective(const Place& place, Communicator& group, bool whole, Verb verb, Index bytes) {
   const Index elements = std::max<Index>(bytes / 4, group.size());
-  Elements all(elements), part(verb == Verb::all_reduce ? 1 : elements);
+  Elements all(place, elements), part(place, verb == Verb::all_reduce ? 1 : elements);
+  const Stream stream = place.stream();
   std::vector<Index> counts(static_cast<std::size_t>(group.size()), elements / group.size());
   counts[0] += elements % group.size();
-  return time_calls(world, clock, [&] {
-    if (!whole) return;
-    if (verb == Verb::all_reduce) group.all_reduce(all.next(), elements, DType::f32, ReduceOp::sum, {}).wait();
-    if (verb == Verb::all_gather) group.all_gather(part.next(), all.next(), counts, DType::f32, {}).wait();
-    if (verb == Verb::reduce_scatter) group.reduce_scatter(all.next(), part.next(), counts, DType::f32, {}).wait();
+  const auto start = [&] {
+    if (verb == Verb::all_reduce) return group.all_reduce(all.next(), elements, DType::f32, ReduceOp::sum, stream);
+    if (verb == Verb::all_gather) return group.all_gather(part.next(), all.next(), counts, DType::f32, stream);
+    return group.reduce_scatter(all.next(), part.next(), counts, DType::f32, stream);
+  };
+  return time_calls(place, [&] {
+    if (whole) start().wait(stream);
   });
 }
 
@@ -127,12 +154,12 @@ std::vector<int> sizes_up_to(int places) {
 /// Measures the levels of a network with `node` ranks per node, with messages of up to `longest` bytes.
 class LevelMeasurement {
  public:
-  LevelMeasurement(int node, Index longest, Communicator& world, const Clock& clock)
-      : world_(world),
-        clock_(clock),
+  LevelMeasurement(int node, Index longest, const Place& place)
+      : world_(place.world()),
+        place_(place),
         node_(node),
         longest_(longest),
-        source_(fmt::format("measured: {} ranks, {} per node", world.size(), node)) {}
+        source_(fmt::format("measured: {} ranks, {} per node", world_.size(), node)) {}
 
   /// Measures inside nodes. It assumes one link per rank, because it measures what all pairs reach at once.
   Level inside() const {
@@ -152,7 +179,7 @@ class LevelMeasurement {
     Level level = begin("network", at);
     const auto& points = level.verbs.at({Verb::exchange, 2}).points;
     const int other = at.line == 0 ? at.partner(world_.rank()) : -1;
-    const auto alone = [&](double size) { return time_exchange(world_, clock_, other, static_cast<Index>(size)); };
+    const auto alone = [&](double size) { return time_exchange(place_, other, static_cast<Index>(size)); };
     const auto [bytes, at_once] = points.back();
     const double one = alone(bytes);
     level.latency = {alone(points.front().first), source_ + ", one rank per node at a time"};
@@ -176,10 +203,10 @@ class LevelMeasurement {
     Level level;
     level.name = name;
     level.fan_out = {1, "assumed"};
-    level.overlap = {world_.asynchronous() ? 1.0 : 0.0, "reported by the transport"};
+    level.overlap = {place_.between().asynchronous() ? 1.0 : 0.0, "reported by the transport"};
     const int other = at.partner(world_.rank());
     level.verbs[{Verb::exchange, 2}] =
-        curve("pairwise exchange", [&](Index bytes) { return time_exchange(world_, clock_, other, bytes); });
+        curve("pairwise exchange", [&](Index bytes) { return time_exchange(place_, other, bytes); });
     add_collectives(level, at, sizes_up_to(at.places));
     return level;
   }
@@ -188,17 +215,17 @@ class LevelMeasurement {
   /// share a unit of the level below.
   void add_collectives(Level& level, const Line& at, const std::vector<int>& sizes, int inside = 1) const {
     for (const int size : sizes) {
-      const auto group = world_.split(at.line * at.places + at.place / size, at.place);
+      const auto group = place_.between().split(at.line * at.places + at.place / size, at.place);
       const bool whole = group->size() == size;
       for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter})
         level.verbs[{verb, size, inside}] = curve(fmt::format("groups of {}", size), [&](Index bytes) {
-          return time_collective(world_, clock_, *group, whole, verb, bytes);
+          return time_collective(place_, *group, whole, verb, bytes);
         });
     }
   }
 
   Communicator& world_;
-  const Clock& clock_;
+  const Place& place_;
   int node_;
   Index longest_;
   std::string source_;
@@ -213,94 +240,40 @@ std::vector<Level> assumed_levels() {
   return levels;
 }
 
-/// A layer to be timed: its forward time against its operations, or against the bytes that it moves.
-struct Probe {
-  KernelKind kind;
-  double flops = 0, bytes = 0;
-  Model model;
-};
-
-std::vector<Probe> probes() {
-  std::vector<Probe> all;
-  for (const Index c : {4, 16, 64, 256}) {
-    Probe probe{KernelKind::conv, 0, 0, Model("probe")};
-    auto t = probe.model.input("in", {.channels = c, .spatial = {28, 28}});
-    t = probe.model.conv("probe", t, {.filters = c, .kernel = 3, .padding = 1});
-    probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
-    probe.flops = 2.0 * 9 * static_cast<double>(c * c) * 28 * 28 * 4;
-    all.push_back(std::move(probe));
-  }
-  for (const Index c : {32, 128, 512, 2048}) {
-    Probe probe{KernelKind::product, 0, 0, Model("probe")};
-    auto t = probe.model.input("in", {.channels = c, .spatial = {}});
-    t = probe.model.linear("probe", t, {.features = c});
-    probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
-    probe.flops = 2.0 * static_cast<double>(c * c) * 4;
-    all.push_back(std::move(probe));
-  }
-  for (const Index c : {1, 1024}) {
-    Probe probe{KernelKind::others, 0, 0, Model("probe")};
-    auto t = probe.model.input("in", {.channels = c, .spatial = {64, 64}});
-    t = probe.model.relu("probe", probe.model.conv("first", t, {.filters = c, .kernel = 1, .groups = c}));
-    probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
-    probe.bytes = 2.0 * static_cast<double>(c) * 64 * 64 * 4 * 4;
-    all.push_back(std::move(probe));
-  }
-  return all;
-}
-
-double time_probe(const Probe& probe, const MeasureOptions& options, Communicator& world) {
-  const Plan plan = bind(probe.model, Strategy(), {.batch = 4, .optimizer = {}});
-  MeasureOptions quick = options;
-  quick.budget = 1;
-  const KernelTimes times = measure_layers(plan, 0, quick, KernelTimes(), world);
-  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(probe.model.find("probe"))];
-  return times.find(local_work(layer, 0, plan.workload), timed_loop(plan, 0))->forward;
-}
-
-void measure_kernels(Machine& machine, const MeasureOptions& options, Communicator& world) {
-  const std::string source =
-      fmt::format("measured: {} ranks at once, {}", world.size(), backend_of_times(options, DType::f32));
-  std::map<KernelKind, std::vector<std::pair<double, double>>> rates;
-  for (const auto& probe : probes()) {
-    const double seconds = time_probe(probe, options, world);
-    if (probe.flops > 0) rates[probe.kind].emplace_back(probe.flops, probe.flops / seconds);
-    if (probe.flops > 0) continue;
-    const bool small = machine.kernel.value == 0;
-    if (small) machine.kernel = {seconds, source + ", one of 128 KiB"};
-    if (!small) machine.memory_bandwidth = {probe.bytes / seconds, source + ", relu of 128 MiB"};
-  }
-  double best = 0;
-  for (const auto& [kind, points] : rates)
-    for (const auto& [flops, rate] : points) best = std::max(best, rate);
-  machine.arithmetic = {best, source + ", the fastest product or convolution"};
-  for (auto& [kind, points] : rates) {
-    for (auto& [flops, rate] : points) rate /= best;
-    machine.efficiency[kind] = {{points, source}};
-  }
-  machine.efficiency[KernelKind::others] = {{{{1, 1}}, "assumed: other kernels are limited by memory"}};
+std::vector<Level> measure_levels(int node, Index longest, const Place& place) {
+  if (place.world().size() == 1) return assumed_levels();
+  const LevelMeasurement measurement(node, longest, place);
+  std::vector<Level> levels;
+  if (node > 1) levels.push_back(measurement.inside());
+  if (node < place.world().size()) levels.push_back(measurement.between());
+  levels.back().ranks = {};
+  return levels;
 }
 
 }  // namespace
 
 std::vector<Level> measure_levels(int node, Index longest, Communicator& world, const std::function<double()>& clock) {
-  if (world.size() == 1) return assumed_levels();
-  const LevelMeasurement measurement(node, longest, world, clock);
-  std::vector<Level> levels;
-  if (node > 1) levels.push_back(measurement.inside());
-  if (node < world.size()) levels.push_back(measurement.between());
-  levels.back().ranks = {};
-  return levels;
+  return measure_levels(node, longest, Place(world, host_device(), world, clock));
+}
+
+std::vector<Level> measure_levels(int node, Index longest, Communicator& world, const Processor& on,
+                                  const std::function<double()>& clock) {
+  return measure_levels(node, longest, Place(world, on.device, *on.between, clock));
 }
 
 Machine measure_machine(const MeasureOptions& options, Communicator& world) {
   Machine machine;
   machine.name = place_of_times(options);
   const int node = ranks_a_node(world);
-  const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
-  machine.memory = {std::floor(pages * page / node), "reported by the system, divided by the node's ranks"};
   measure_kernels(machine, options, world);
-  machine.levels = measure_levels(node, longest_message, world);
+  if (options.device) {
+    machine.memory = {static_cast<double>(options.device->memory()), "reported by the device, divided by its ranks"};
+    machine.levels = measure_levels(node, longest_message, world, options.device->processor(DType::f32));
+  } else {
+    const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
+    machine.memory = {std::floor(pages * page / node), "reported by the system, divided by the node's ranks"};
+    machine.levels = measure_levels(node, longest_message, world);
+  }
   return machine;
 }
 

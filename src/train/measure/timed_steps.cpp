@@ -20,8 +20,11 @@ double largest(double mine, Communicator& world) {
 }  // namespace
 
 struct StepTimer::Parts {
-  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options, Communicator& everyone)
-      : world(everyone), trainer(model, strategy, options, world), batch(trainer.make_batch(options.batch)) {
+  Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options, Processor processor,
+        Communicator& everyone)
+      : world(everyone),
+        trainer(model, strategy, options, world, std::move(processor)),
+        batch(trainer.make_batch(options.batch)) {
     for (const auto& images : batch.images)
       fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
   }
@@ -43,7 +46,9 @@ StepTimer::StepTimer(const Model& model, const Strategy& strategy, const Workloa
   o.backend = options.backend;
   o.threads = options.threads;
   o.kernel_folder = options.kernel_folder;
-  parts_ = std::make_unique<Parts>(model, strategy, o, world);
+  Processor processor = options.device ? options.device->make(o.dtype)
+                                       : cpu_processor(world, make_backend(o.backend, o.dtype, o.threads));
+  parts_ = std::make_unique<Parts>(model, strategy, o, std::move(processor), world);
 }
 
 StepTimer::StepTimer(StepTimer&&) noexcept = default;

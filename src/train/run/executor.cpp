@@ -1,6 +1,5 @@
 #include "partita/train/run/executor.hpp"
 
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
 #include "partita/train/run/run_memory.hpp"
@@ -114,17 +113,24 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
     auto& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
     if ((action.is_compute() || action.is_transfer()) && m.outputs.empty()) m = begin(action.microbatch);
     const std::size_t waited = wait(action, ops, read, rate);
-    const double start = now();
+    const Event start = record_ != nullptr ? clock_->mark() : Event();
     for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
-    if (record_ != nullptr) record_->push_back({action, start, now()});
+    if (record_ != nullptr) marked_.push_back({action, start, clock_->mark()});
   }
   read_results();
   for (const StepOp& op : program_.last_ops()) perform({}, op, read, rate);
   update_->drop_statistics();
   if (!keep_)
     for (auto& m : microbatches_) m = {};
+  if (record_ != nullptr) read_times();
   Profile::layer("");
   return result_;
+}
+
+/// Waits for the device, and adds the times of this run's actions to the record.
+void Executor::read_times() {
+  clock_->finish();
+  for (const auto& [action, start, end] : marked_) record_->push_back({action, clock_->time(start), clock_->time(end)});
 }
 
 /// Called before each update; `before` is the action before it. Asks the guard before the first update. Returns false,
@@ -155,6 +161,8 @@ std::string Executor::inspect(const Reader& read, Index step) {
 void Executor::start_step(Index step) {
   step_ = step;
   failed_ = false;
+  marked_.clear();
+  if (record_ != nullptr) clock_.emplace(context_.backend.device(), rank_.stream);
   if (context_.guard != nullptr && plan_.workload.training) start_guarded();
   result_ = {};
   losses_.clear();

@@ -16,15 +16,43 @@ namespace partita {
 
 namespace {
 
-/// How many ranks before this one run on the same host. Collective.
-int local_rank(Communicator& world) {
+/// Returns a number of each rank for its host and a text. Collective.
+std::vector<double> gather_names(Communicator& world, std::string_view text) {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  const auto mine = static_cast<double>(hash_text(host.data()) >> 12U);  // fits into a double's mantissa
+  const auto mine = static_cast<double>(hash_text(fmt::format("{} {}", host.data(), text)) >> 12U);  // 52 bits
   std::vector<double> all(static_cast<std::size_t>(world.size()));
   const std::vector<Index> counts(all.size(), 1);
   world.all_gather(&mine, all.data(), counts, DType::f64, {}).wait();
-  return static_cast<int>(std::count(all.begin(), all.begin() + world.rank(), mine));
+  return all;
+}
+
+/// How many ranks before this one run on the same host. Collective.
+int local_rank(Communicator& world) {
+  const auto hosts = gather_names(world, "");
+  return static_cast<int>(
+      std::count(hosts.begin(), hosts.begin() + world.rank(), hosts[static_cast<std::size_t>(world.rank())]));
+}
+
+/// Returns a number of each rank for its card. Collective.
+std::vector<double> gather_cards(const CudaDevice& device, Communicator& world) {
+  return gather_names(world, cuda_cards().at(static_cast<std::size_t>(device.card())).bus);
+}
+
+/// True if NCCL shall carry the messages. Throws Error, alike on every rank, if it cannot. Collective.
+bool uses_nccl(const CudaDevice& device, CardTransport transport, Communicator& world) {
+  if (transport == CardTransport::staged) return false;
+  const auto cards = gather_cards(device, world);
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const auto other = static_cast<std::size_t>(std::find(cards.begin(), cards.end(), cards[rank]) - cards.begin());
+    if (other == rank) continue;
+    if (transport == CardTransport::automatic) return false;
+    throw AgreedError(fmt::format(
+        "ranks {} and {} have the same card, and NCCL needs a card for each rank; start fewer ranks on each "
+        "host, or choose --transport staged",
+        other, rank));
+  }
+  return transport == CardTransport::nccl || (have_nccl() && world.size() > 1);
 }
 
 /// Returns N of "cuda:N", -1 for "cuda". Throws Error for another name.
@@ -43,9 +71,10 @@ int card_of(const std::string& name) {
 }  // namespace
 
 CardTransport parse_transport(const std::string& name) {
+  if (name == "auto") return CardTransport::automatic;
   if (name == "staged") return CardTransport::staged;
   if (name == "nccl") return CardTransport::nccl;
-  fail("there is no transport '{}'; there are 'staged' and 'nccl'", name);
+  fail("there is no transport '{}'; there are 'auto', 'staged' and 'nccl'", name);
 }
 
 void check_device_name(const std::string& name) {
@@ -64,9 +93,20 @@ std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Commu
   return device;
 }
 
+int ranks_on_card(const CudaDevice& device, Communicator& world) {
+  const auto cards = gather_cards(device, world);
+  return static_cast<int>(std::count(cards.begin(), cards.end(), cards[static_cast<std::size_t>(world.rank())]));
+}
+
+BesideTensors beside_tensors(const DeviceOptions& options) { return {.workspace = options.workspace, .data = false}; }
+
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world) {
-  auto between = options.transport == CardTransport::nccl ? make_nccl(world, device) : make_staged(world, device);
-  return {device, std::move(between), make_cuda_backend(device, {dtype, options.tf32, options.workspace})};
+  const bool nccl = uses_nccl(device, options.transport, world);
+  const auto make = [&] { return nccl ? make_nccl(world, device, options.limit) : make_staged(world, device); };
+  auto between = make();  // on every rank first, since ranks connect
+  auto gradients = make();
+  return {device, std::move(between), std::move(gradients),
+          make_cuda_backend(device, {dtype, options.tf32, options.workspace})};
 }
 
 }  // namespace partita

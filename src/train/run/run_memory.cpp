@@ -68,7 +68,7 @@ Index RunMemory::shared_bytes(std::span<const DataPass> passes, const Communicat
   const Grid& grid = whole.grids[static_cast<std::size_t>(stage)];
   std::set<AxisSet> sets;
   const auto add = [&](const Plan& plan) {
-    for (const AxisSet axes : plan.axis_sets(stage)) sets.insert(axes);
+    for (const auto& of : {plan.axis_sets(stage), plan.gradient_axis_sets(stage)}) sets.insert(of.begin(), of.end());
   };
   add(whole);
   for (const auto& pass : passes)
@@ -136,27 +136,34 @@ Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) {
   return element * (largest + (optimizer ? gathered_bytes(plan, rank) : 0));
 }
 
-MemoryPeak RunMemory::peak(std::span<const DataPass> passes, Index shared, int rank, Saves saves, bool loads) const {
+MemoryPeak RunMemory::peak(std::span<const DataPass> passes, const BesideTensors& beside, int rank, Saves saves,
+                           bool loads) const {
   MemoryUse held = state_memory(plan(), rank);
-  held[MemoryClass::shared] += shared;
+  held[MemoryClass::shared] += beside.shared;
+  held[MemoryClass::workspace] += beside.workspace;
+  const bool collects = saves != Saves::never && beside.data;  // where the CPU has its tensors, it has a checkpoint's
+  Index checkpoint = 0;
+  if (saves != Saves::never || loads) checkpoint = checkpoint_bytes(plan(), rank, training_, collects);
   std::map<const Dataset*, Index> sets;  // a data set that is read twice holds what its larger pass needs
-  for (const auto& [data, training, augmentation] : passes)
-    sets[data] = std::max(sets[data], data_bytes(*data, share(data->size(), training, rank), augmentation));
-  for (const auto& [data, bytes] : sets) held[MemoryClass::data] += bytes;
-  MemoryUse checkpoint = held;
-  if (saves != Saves::never || loads)
-    checkpoint[MemoryClass::workspace] += checkpoint_bytes(plan(), rank, training_, saves != Saves::never);
   Index order = 0;
-  for (const auto& [data, training, augmentation] : passes)
+  for (const auto& [data, training, augmentation] : passes) {
+    if (!beside.data) continue;
+    sets[data] = std::max(sets[data], data_bytes(*data, share(data->size(), training, rank), augmentation));
     order = std::max(order, order_bytes(data->size(), training));
-  if (saves == Saves::anywhere) checkpoint[MemoryClass::data] += order;
-  MemoryPeak peak = holding(checkpoint);
+  }
+  for (const auto& [data, bytes] : sets) held[MemoryClass::data] += bytes;
+  MemoryUse saving = held;
+  saving[MemoryClass::workspace] += checkpoint;
+  if (saves == Saves::anywhere) saving[MemoryClass::data] += order;
+  MemoryPeak peak = holding(saving);
   for (const auto& [data, training, augmentation] : passes) {
     MemoryUse now = held;
-    now[MemoryClass::data] += order_bytes(data->size(), training);
-    MemoryUse listing = now;
-    listing[MemoryClass::data] += list_bytes(*data, share(data->size(), training, rank));
-    peak.include(holding(listing));
+    if (beside.data) {
+      now[MemoryClass::data] += order_bytes(data->size(), training);
+      MemoryUse listing = now;
+      listing[MemoryClass::data] += list_bytes(*data, share(data->size(), training, rank));
+      peak.include(holding(listing));
+    }
     peak.include(pass_peak(data->size(), training, now, rank));
   }
   return peak;

@@ -59,7 +59,7 @@ void check_ranks(const Strategy& strategy, int ranks) {
 
 Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world)
     : Trainer(std::move(model), std::move(strategy), options, world,
-              {host_device(), borrow(world), make_backend(options.backend, options.dtype, options.threads)}) {}
+              cpu_processor(world, make_backend(options.backend, options.dtype, options.threads))) {}
 
 Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world, Processor processor)
     : model_(std::move(model)),
@@ -76,21 +76,34 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
       held_data_(std::make_unique<HeldData>(host_allocator_)) {
   check_ranks(strategy_, world_.size());
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
-  check_memory(plan, options_.memory_limit);
+  check_memory(plan, options_.memory_limit, [&](int rank) {
+    MemoryUse held = state_memory(plan, rank);
+    held[MemoryClass::workspace] += backend_->workspace();
+    return partita::peak_memory(plan, rank, held);
+  });
   check_agreement(world_, "plans or options", plan.hash() ^ hash_text(print(options_)));
   strategy_ = pin_weight_layouts(std::move(strategy_), plan);
   control_ = counting(world_, counter_);
+  const bool one_stream = processor.gradients == processor.between;
   between_ = counting(std::move(processor.between), counter_);
+  gradients_ = one_stream ? between_ : counting(std::move(processor.gradients), counter_);
   stage_ = plan.stage_of_rank(world_.rank());
-  const auto stage_world = plan.grids.size() == 1 ? between_ : between_->split(stage_, world_.rank());
-  grid_ =
-      std::make_unique<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)], stage_world, plan.axis_sets(stage_));
+  const auto grid_of = [&](const std::shared_ptr<Communicator>& ranks) {
+    return std::make_shared<ProcessGrid>(plan.grids[static_cast<std::size_t>(stage_)],
+                                         plan.grids.size() == 1 ? ranks : ranks->split(stage_, world_.rank()),
+                                         std::vector<AxisSet>());
+  };
+  grid_ = grid_of(between_);
+  gradient_grid_ = one_stream ? grid_ : grid_of(gradients_);
+  add_communicators(plan);
   if (plan.second_replica) {  // stages s and p-1-s, rank by rank
     const auto last = static_cast<int>(plan.grids.size()) - 1, pair = std::min(stage_, last - stage_);
     const int first = plan.grids[static_cast<std::size_t>(pair)].first_rank();
     replica_pair_ = between_->split(first + plan.rank_in_stage(world_.rank()), world_.rank());
   }
   held_ = state_memory(plan, world_.rank());
+  held_[MemoryClass::workspace] += backend_->workspace();
+  workspace_ = Allocator::account(allocator_, backend_->workspace(), MemoryClass::workspace);
   count_shared_memory();
   parameters_ = std::make_unique<Parameters>(plan, world_.rank(), options_.seed, allocator_);
   guard_ = std::make_shared<StepGuard>(options_, world_);
@@ -98,11 +111,16 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
   counter_->reset();
 }
 
+void Trainer::add_communicators(const Plan& plan) {
+  grid_->add(plan.axis_sets(stage_));
+  gradient_grid_->add(plan.gradient_axis_sets(stage_));
+}
+
 Trainer::Bound& Trainer::bound(Index batch, bool training) {
   auto& entry = bound_[{batch, training}];
   if (entry.executor) return entry;
   Plan plan = bind(model_, strategy_, {batch, options_.dtype, training, options_.optimizer});
-  grid_->add(plan.axis_sets(stage_));
+  add_communicators(plan);
   count_shared_memory();
   prepare(entry, std::move(plan));
   return entry;
@@ -114,9 +132,9 @@ void Trainer::prepare(Bound& entry, Plan plan) {
   for (std::size_t i = 0; i < entry.plan.layers.size(); ++i)
     for (const auto& item : step_traffic(entry.plan, static_cast<int>(i), world_.rank()))
       if (item.purpose == Purpose::update) entry.of_update += item.traffic;
-  entry.executor = std::make_unique<Executor>(RunContext{entry.plan, *grid_, *between_, *control_, replica_pair_.get(),
-                                                         *backend_, *parameters_, *counter_, allocator_, options_.seed,
-                                                         options_.overlap, guard_.get()});
+  entry.executor = std::make_unique<Executor>(RunContext{entry.plan, *grid_, *gradient_grid_, *between_, *control_,
+                                                         replica_pair_.get(), *backend_, *parameters_, *counter_,
+                                                         allocator_, options_.seed, options_.overlap, guard_.get()});
   if (options_.dtype == backend_->chosen_dtype())
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,

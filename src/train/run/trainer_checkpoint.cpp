@@ -79,7 +79,7 @@ void Trainer::save(const std::string& path) {
   predict_checkpoint(true, true);
   auto attributes = record.attributes();
   for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *grid_, world_.rank()), attributes, *control_);
+  save_checkpoint(path, parameters_->named_everywhere(plan(), *gradient_grid_, world_.rank()), attributes, *control_);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
@@ -97,7 +97,7 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
     if (optimizer) check_resumable(record, file.path(), options_);
   });
   predict_checkpoint(optimizer, false);
-  const auto named = parameters_->named(plan(), *grid_, optimizer);
+  const auto named = parameters_->named(plan(), *gradient_grid_, optimizer);
   file.load(named, *control_);
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(stream());

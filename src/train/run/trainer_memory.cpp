@@ -8,13 +8,15 @@
 
 namespace partita {
 
-/// Counts the memory of the CPU that this rank's communicators share with other ranks.
+/// Counts what this rank's communicators hold in the memory of its tensors.
 void Trainer::count_shared_memory() {
-  if (!on_cpu()) return;
   shared_memory_.reset();
-  held_[MemoryClass::shared] = world_.shared_bytes() + grid_->shared_bytes() +
-                               (grid_->world().size() < world_.size() ? grid_->world().shared_bytes() : 0) +
-                               (replica_pair_ ? replica_pair_->shared_bytes() : 0);
+  const auto of = [&](const Communicator& ranks, const ProcessGrid& grid) {
+    return ranks.shared_bytes() + grid.shared_bytes() +
+           (grid.world().size() < ranks.size() ? grid.world().shared_bytes() : 0);
+  };
+  held_[MemoryClass::shared] = of(*between_, *grid_) + (replica_pair_ ? replica_pair_->shared_bytes() : 0) +
+                               (gradients_ == between_ ? 0 : of(*gradients_, *gradient_grid_));
   shared_memory_ = Allocator::account(allocator_, held_[MemoryClass::shared], MemoryClass::shared);
   predicted_memory_.include(holding(predicted_held()));
 }

@@ -19,7 +19,7 @@ Interval balanced_part(Index count, const Communicator& group) {
 WeightUpdate::WeightUpdate(const RunContext& context, Stream stream)
     : plan_(context.plan),
       backend_(context.backend),
-      grid_(context.grid),
+      grid_(context.gradient_grid),
       replica_pair_(context.replica_pair),
       parameters_(context.parameters),
       counter_(context.counter),

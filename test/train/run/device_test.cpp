@@ -64,8 +64,7 @@ void fill_batch(const LocalBatch& batch) {
 /// Trains two steps on a device, or on the CPU if there is none. Returns the losses and this rank's predictions.
 std::vector<double> train(const Strategy& strategy, Communicator& comm, LazyDevice* device) {
   Trainer trainer(net(), strategy, options(), comm,
-                  device != nullptr ? lazy_processor(comm, *device)
-                                    : Processor{host_device(), borrow(comm), make_reference_backend()});
+                  device != nullptr ? lazy_processor(comm, *device) : cpu_processor(comm, make_reference_backend()));
   const LocalBatch batch = trainer.make_batch(samples);
   fill_batch(batch);
   std::vector<double> numbers;
@@ -128,8 +127,8 @@ TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
       there.save(of_device.path);
       Trainer back(net(), strategy, options(), comm);
       back.load(of_device.path, true);
-      const auto first = cpu.parameters().named(cpu.plan(), cpu.grid(), true);
-      const auto last = back.parameters().named(back.plan(), back.grid(), true);
+      const auto first = cpu.parameters().named(cpu.plan(), cpu.gradient_grid(), true);
+      const auto last = back.parameters().named(back.plan(), back.gradient_grid(), true);
       ASSERT_EQ(first.size(), last.size());
       for (std::size_t i = 0; i < first.size(); ++i)
         EXPECT_EQ(read(first[i].tensor.local, {}), read(last[i].tensor.local, {})) << first[i].name;

@@ -149,7 +149,7 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
     });
     const Saves saves = !run.saves ? Saves::never : run.often ? Saves::anywhere : Saves::between_epochs;
     memory.forecast =
-        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, 0, comm.rank(), saves, run.saves);
+        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, {}, comm.rank(), saves, run.saves);
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("memory limit"), std::string::npos) << error.what();
     memory.refused = true;

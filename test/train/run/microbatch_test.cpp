@@ -54,7 +54,7 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
       for (Index n = 0; n < batch; ++n) samples.push_back(first + n);
       trained.losses.push_back(trainer.step(data, samples).loss);
     }
-    trained.weights = trainer.parameters().named(trainer.plan(), trainer.grid(), false);
+    trained.weights = trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), false);
     trained.memory = trainer.peak_memory();
     EXPECT_EQ(peak_memory(trainer.plan(), 0).each[MemoryClass::activations],
               trained.memory.each[MemoryClass::activations]);

@@ -127,7 +127,7 @@ TEST(NotFinite, SkippedStepsLeaveEverythingAsItWas) {
       Index skipped = 0;
       while (!trainer.finished(data)) {
         std::vector<std::vector<std::byte>> before;
-        for (const auto& [name, tensor] : trainer.parameters().named(trainer.plan(), trainer.grid(), false))
+        for (const auto& [name, tensor] : trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), false))
           before.emplace_back(tensor.local.data(), tensor.local.data() + tensor.local.bytes());
         report = trainer.train_epoch(data, [&](Index, Index step, Index, const StepResult& result) {
           std::size_t i = 0;

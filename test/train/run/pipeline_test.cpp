@@ -194,7 +194,7 @@ Epoch run_epoch(const Model& model, const Strategy& strategy) {
     const double loss = trainer.train_epoch(data, {}).loss, evaluation = trainer.evaluate(data, {}).loss;
     EXPECT_TRUE(trainer.predicted() == trainer.measured()) << "on rank " << comm.rank();
     epoch.weights[static_cast<std::size_t>(comm.rank())] =
-        trainer.parameters().named(trainer.plan(), trainer.grid(), false);
+        trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), false);
     if (comm.rank() == 0) epoch.loss = loss, epoch.evaluation = evaluation;
   });
   return epoch;

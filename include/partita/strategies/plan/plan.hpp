@@ -159,9 +159,10 @@ struct Plan {
   /// Returns true if a stage must keep the output of `layer` after forward, because a recomputed layer reads it or
   /// because it is sent to another stage.
   bool needs_output(int layer, int stage, int replica = 0) const;
-  /// Returns the axis sets over which a stage's collectives run, in order of their first use. Each needs a
-  /// communicator.
+  /// Return the axis sets over which a stage's collectives run: those of its layers, and those that sum its gradients.
+  /// Each needs a communicator. They come in order of their first use.
   std::vector<AxisSet> axis_sets(int stage = 0) const;
+  std::vector<AxisSet> gradient_axis_sets(int stage = 0) const;
   /// Returns a hash of everything that ranks must agree on.
   std::uint64_t hash() const;
 };

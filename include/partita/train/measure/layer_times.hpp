@@ -3,24 +3,15 @@
 #include "partita/comm/communicator.hpp"
 #include "partita/strategies/machine/kernel_times.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "partita/train/measure/measure_options.hpp"
 
 #include <string>
 #include <vector>
 
 namespace partita {
 
-/// How to measure local work.
-struct MeasureOptions {
-  std::string backend = "auto";
-  int threads = 1;
-  std::string kernel_folder{};  ///< folder for measured kernel choices; "": the default folder
-  int most = 15;                ///< maximum number of runs
-  /// seconds after which no further run begins; one half each for the whole and the split backward pass. At least three
-  /// runs of each are made
-  double budget = 10;
-};
-
-/// Returns "N threads on PROCESSOR", the place that the times belong to. It is also the name of the machine.
+/// Returns "N threads on PROCESSOR", or the name of the device: the place that the times belong to. It is also the name
+/// of the machine.
 std::string place_of_times(const MeasureOptions& options);
 /// Returns the name of the backend that computes in this type, which the times belong to as well.
 std::string backend_of_times(const MeasureOptions& options, DType dtype);

@@ -20,6 +20,10 @@ namespace partita {
 std::vector<Level> measure_levels(int node, Index longest, Communicator& world,
                                   const std::function<double()>& clock = now);
 
+/// The same between the memories of devices.
+std::vector<Level> measure_levels(int node, Index longest, Communicator& world, const Processor& on,
+                                  const std::function<double()>& clock = now);
+
 /// Bytes of the longest messages that measure_machine() sends: larger than a rank's share of any cache, as gradient
 /// buckets are.
 inline constexpr Index longest_message = Index{32} << 20;

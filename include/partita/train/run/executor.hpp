@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@ class Inspector;
 class StageExchange;
 class WeightUpdate;
 
-/// The time of an action on one rank, in seconds of its host's steady clock. The wait before the action is not
-/// included.
+/// The time of an action on one rank, in seconds of its host's steady clock: on a device, when its stream did it. The
+/// wait before the action is not included.
 struct TimedAction {
   Action action;
   double start = 0, end = 0;
@@ -49,8 +50,11 @@ class Executor {
   /// Calls `observer` in every later run; {} calls nothing.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
-  /// Adds the actions of every later run to `actions`. nullptr stops the recording.
+  /// Adds the actions of every later run to `actions`. nullptr stops the recording. While it records, a device is
+  /// waited for twice more in a run.
   void record(std::vector<TimedAction>* actions) { record_ = actions; }
+  /// The clock by which the last recorded run was timed.
+  const StreamClock& clock() const { return *clock_; }
 
   /// Returns the number of actions of one run on this rank.
   std::size_t actions() const;
@@ -94,6 +98,7 @@ class Executor {
   double share(int microbatch) const;
   Tensor result(int microbatch) const;
   void read_results();
+  void read_times();
 
   RunContext context_;
   const Plan& plan_;
@@ -115,6 +120,13 @@ class Executor {
   Inspector* inspector_ = nullptr;              // while a step is repeated
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;
+  /// An action of the present run, and when it started and ended.
+  struct MarkedAction {
+    Action action;
+    Event start, end;
+  };
+  std::vector<MarkedAction> marked_;
+  std::optional<StreamClock> clock_;  // of the present run, if it is recorded
   Observer observer_;
 };
 

@@ -55,9 +55,10 @@ struct Microbatch {
 /// @pre Everything that a member refers to outlives the users of the context.
 struct RunContext {
   const Plan& plan;
-  const ProcessGrid& grid;  ///< grid of the rank's stage
-  Communicator& world;      ///< the ranks of all stages
-  Communicator& control;    ///< the same ranks, for numbers of the CPU; `world` itself if tensors lie there
+  const ProcessGrid& grid;           ///< grid of the rank's stage
+  const ProcessGrid& gradient_grid;  ///< the same grid, with communicators that sum gradients; may be `grid` itself
+  Communicator& world;               ///< the ranks of all stages
+  Communicator& control;             ///< the same ranks, for numbers of the CPU; `world` itself if tensors lie there
   Communicator*
       replica_pair;  ///< this rank and the one with the other replica of its weights; null if there is one replica
   Backend& backend;

@@ -2,7 +2,9 @@
 
 #include "partita/backend/cuda.hpp"
 #include "partita/train/run/processor.hpp"
+#include "partita/train/run/run_memory.hpp"
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -10,8 +12,9 @@ namespace partita {
 
 /// How tensors travel between the cards of different ranks.
 enum class CardTransport : std::uint8_t {
-  staged,  ///< through the memory of the CPU, by the transport of the CPUs
-  nccl,    ///< by NCCL; each rank has a card of its own
+  automatic,  ///< NCCL if this build has it and each rank has a card of its own, else staged
+  staged,     ///< through the memory of the CPU, by the transport of the CPUs
+  nccl,       ///< by NCCL; each rank has a card of its own
 };
 
 /// Where ranks compute.
@@ -19,10 +22,11 @@ struct DeviceOptions {
   std::string name = "cpu";  ///< "cpu", "cuda" (the ranks of a host take its cards in turns) or "cuda:N" (all: card N)
   bool tf32 = false;         ///< CudaOptions::tf32
   Index workspace = CudaOptions().workspace;  ///< CudaOptions::workspace
-  CardTransport transport = CardTransport::staged;
+  CardTransport transport = CardTransport::automatic;
+  std::chrono::milliseconds limit{};  ///< how long a message by NCCL may take; 0: no limit
 };
 
-/// Returns the transport of this name: "staged" or "nccl". Throws Error for another name.
+/// Returns the transport of this name: "auto", "staged" or "nccl". Throws Error for another name.
 CardTransport parse_transport(const std::string& name);
 
 /// Throws Error if the name is none of those that DeviceOptions has.
@@ -31,6 +35,12 @@ void check_device_name(const std::string& name);
 /// Makes the device on which a rank computes; null for the CPU. Throws Error, alike on every rank, if a rank finds no
 /// such card. Collective: every rank of `world` calls it.
 std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Communicator& world);
+
+/// Returns how many ranks compute on the same card as this one. Collective: every rank of `world` calls it.
+int ranks_on_card(const CudaDevice& device, Communicator& world);
+
+/// Returns what a rank holds on a card beside tensors, as far as it is ours: NCCL has buffers of its own.
+BesideTensors beside_tensors(const DeviceOptions& options);
 
 /// Returns what a trainer needs to compute on a card. Throws Error as make_cuda_backend() and make_nccl() do.
 /// Collective: every rank of `world` calls it.

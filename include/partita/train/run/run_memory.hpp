@@ -28,6 +28,13 @@ struct DataShare {
   Box box, target_box;             ///< of each of them
 };
 
+/// What a rank holds beside the tensors of a run, in the memory where these lie.
+struct BesideTensors {
+  Index shared = 0;     ///< bytes of its communicators
+  Index workspace = 0;  ///< bytes of its kernels
+  bool data = true;     ///< the samples lie there; false on a device, to which each microbatch is copied
+};
+
 /// When a run saves checkpoints. A signal may ask for one inside an epoch.
 enum class Saves : std::uint8_t { never, between_epochs, anywhere };
 
@@ -54,15 +61,15 @@ class RunMemory {
   static Index list_bytes(const Dataset& data, const DataShare& share);
   /// Returns the bytes of an epoch's order; an evaluation has none.
   static Index order_bytes(Index samples, bool training);
-  /// Returns the memory that a rank provides for others to share, in the communicators that these passes need.
+  /// Returns the bytes that a rank holds for the communicators that these passes need (Communicator::shared_bytes).
   Index shared_bytes(std::span<const DataPass> passes, const Communicator& world, int rank) const;
   /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
   MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
   /// Returns what a rank holds in each step, if it holds `held` between steps.
   MemoryUse in_step(const Plan& plan, MemoryUse held, int rank) const;
   /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
-  /// the end. `shared` is the memory that the rank shares with other ranks. `loads`: a checkpoint is loaded.
-  MemoryPeak peak(std::span<const DataPass> passes, Index shared, int rank, Saves saves = Saves::never,
+  /// the end. `loads`: a checkpoint is loaded.
+  MemoryPeak peak(std::span<const DataPass> passes, const BesideTensors& beside, int rank, Saves saves = Saves::never,
                   bool loads = false) const;
 
  private:

@@ -173,6 +173,11 @@ class Trainer {
   const Plan& plan() { return executor(options_.batch, options_.training).plan(); }
   /// The grid of this rank's stage.
   const ProcessGrid& grid() const { return *grid_; }
+  /// The device on which this rank computes, and the stream to which it adds its work.
+  Device& device() const { return allocator_->device(); }
+  Stream stream() const { return allocator_->stream(); }
+  /// Returns the same grid with the communicators by which gradients are summed, and sharded states are gathered.
+  const ProcessGrid& gradient_grid() const { return *gradient_grid_; }
   /// All that this rank has sent, checkpoints too.
   const TrafficCounter& counter() const { return *counter_; }
   TrafficCounter& counter() { return *counter_; }
@@ -191,7 +196,7 @@ class Trainer {
   const MemoryPeak& predicted_memory() const { return predicted_memory_; }
   Parameters& parameters() { return *parameters_; }
   /// The weights of this rank's stage by names, "conv1/weight".
-  std::vector<NamedTensor> weights() { return parameters_->named(plan(), *grid_, false); }
+  std::vector<NamedTensor> weights() { return parameters_->named(plan(), *gradient_grid_, false); }
   /// Returns what runs batches of this size. The first call for a size binds the strategy: it is collective (every rank
   /// of `world` calls it) and throws Error, alike on every rank, if the strategy cannot be bound.
   Executor& executor(Index batch, bool training);
@@ -207,11 +212,11 @@ class Trainer {
   };
 
   Bound& bound(Index batch, bool training);
+  void add_communicators(const Plan& plan);
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
   void count_classes(Bound& entry);
-  bool on_cpu() const { return allocator_->device().host(); }
-  Stream stream() const { return allocator_->stream(); }
+  bool on_cpu() const { return device().host(); }
   Batch empty_batch(const Executor& executor, int microbatch) const;
   Tensor on_device(const Tensor& of_batch);
   Executor::Reader reader_of(const LocalBatch& batch);
@@ -234,14 +239,15 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<TrafficCounter> counter_;
   Communicator& world_;
-  std::shared_ptr<Allocator> allocator_;        // of tensors on the device
-  std::shared_ptr<Allocator> host_allocator_;   // of samples; the same on the CPU
-  std::vector<Tensor> traveling_;               // what is on its way to the device in this step
-  std::shared_ptr<Communicator> control_;       // world_, counted
-  std::shared_ptr<Communicator> between_;       // the same ranks, between their devices, counted
-  int stage_ = 0;                               // of this rank
-  std::shared_ptr<Communicator> replica_pair_;  // the two ranks that hold both replicas of a weight
-  std::unique_ptr<ProcessGrid> grid_;           // of the stage
+  std::shared_ptr<Allocator> allocator_;               // of tensors on the device
+  std::shared_ptr<Allocator> host_allocator_;          // of samples; the same on the CPU
+  std::vector<Tensor> traveling_;                      // what is on its way to the device in this step
+  std::shared_ptr<Communicator> control_;              // world_, counted
+  std::shared_ptr<Communicator> between_;              // the same ranks, between their devices, counted
+  std::shared_ptr<Communicator> gradients_;            // the same for gradients; between_ itself on the CPU
+  int stage_ = 0;                                      // of this rank
+  std::shared_ptr<Communicator> replica_pair_;         // the two ranks that hold both replicas of a weight
+  std::shared_ptr<ProcessGrid> grid_, gradient_grid_;  // of the stage; one and the same on the CPU
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Parameters> parameters_;
   std::shared_ptr<StepGuard> guard_;
@@ -250,8 +256,8 @@ class Trainer {
   KernelReport kernel_report_;
   RunMemory memory_;
   std::unique_ptr<HeldData> held_data_;
-  std::shared_ptr<const void> shared_memory_;  // counts it
-  MemoryUse held_;                             // predicted, without data sets
+  std::shared_ptr<const void> shared_memory_, workspace_;  // count what communicators and kernels hold
+  MemoryUse held_;                                         // predicted, without data sets
   MemoryPeak predicted_memory_;
   const Dataset* prepared_ = nullptr;
   std::map<std::string, std::string> notes_;

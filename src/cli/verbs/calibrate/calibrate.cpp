@@ -66,7 +66,7 @@ void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& tim
 int calibrate(const Options& options, const ModelFactory& factory, Communicator& world) {
   const double start = now();
   const bool first = world.rank() == 0;
-  const MeasureOptions how = measure_options(options);
+  const MeasureOptions how = measure_options(options, world);
   KernelTimes times;
   Plans plans;
   agree_or_throw(world, [&] {

@@ -21,12 +21,12 @@ constexpr double ms = 1e3, mib = 1 << 20;
 /// Predicts the costs of strategies and, if it has ranks, measures those that run on that number of ranks.
 class Comparison {
  public:
-  Comparison(const Options& options, const ModelFactory& factory, Communicator* world)
+  Comparison(const Options& options, const ModelFactory& factory, MeasureOptions measure, Communicator* world)
       : options_(options),
         files_(load_machine(options)),
         model_(make_model(options, factory)),
         workload_{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer},
-        measure_(measure_options(options)),
+        measure_(std::move(measure)),
         world_(world) {
     if (world_) leave_times_of_others();
     given_ = files_.times;
@@ -226,15 +226,16 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
 int compare(const Options& options, const ModelFactory& factory, Communicator* world) {
   if (!options.rank_counts.empty()) return compare_curves(options, factory);
   const bool first = !world || world->rank() == 0;
+  const MeasureOptions how = world ? measure_options(options, *world) : measure_options(options);
   std::optional<Comparison> comparison;
   std::vector<std::pair<std::string, Strategy>> strategies;
   const auto prepare = [&] {
-    comparison.emplace(options, factory, world);
+    comparison.emplace(options, factory, how, world);
     strategies = make_strategies(options, world ? world->size() : 1);
     for (const auto& [name, strategy] : strategies)
       if (first) note_renamed_keys(strategy);
     if (first) check_writable({{"--json", options.json, FileKind::json}}, strategy_files(options));
-    if (world && first) note_kernels(measure_options(options), options.trainer.dtype);
+    if (world && first) note_kernels(how, options.trainer.dtype);
   };
   world ? agree_or_throw(*world, prepare) : prepare();
   std::vector<Compared> all;

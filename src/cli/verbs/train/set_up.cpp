@@ -57,7 +57,9 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
                       : !options.watch.best.empty() ? Saves::between_epochs
                                                     : Saves::never;
   check_fits(plan, setup.model, given, files, limit, [&](int rank) {
-    return memory.peak(passes, memory.shared_bytes(passes, world, rank), rank, saves, !options.load.empty());
+    const BesideTensors beside = setup.device ? beside_tensors(options.device)
+                                              : BesideTensors{.shared = memory.shared_bytes(passes, world, rank)};
+    return memory.peak(passes, beside, rank, saves, !options.load.empty());
   });
 }
 

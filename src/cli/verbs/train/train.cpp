@@ -105,7 +105,7 @@ class Run {
   Processor processor() const {
     const TrainerOptions& trainer = options_.trainer;
     if (setup_.device) return make_processor(*setup_.device, options_.device, trainer.dtype, world_);
-    return {host_device(), borrow(world_), make_backend(trainer.backend, trainer.dtype, trainer.threads)};
+    return cpu_processor(world_, make_backend(trainer.backend, trainer.dtype, trainer.threads));
   }
 
   /// Passes each step of a pass over `data` to `show`, with the time since the previous step.
@@ -154,7 +154,7 @@ class Run {
     agree_or_throw(world_, [&] { open_curves(before); });
     record_actions();
     while (!done() && !checkpoints_.stopped()) {
-      if (options_.profile && !profile) profile.emplace();
+      if (options_.profile && !profile) profile.emplace(trainer_.device(), trainer_.stream());
       train_epoch();
     }
     trainer_.executor(options_.trainer.batch, true).record(nullptr);
