@@ -18,4 +18,8 @@ Timing time_by_clock(const std::function<void()>& run);
 /// @pre backend.algorithms(problem) is not empty.
 std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, const RunTimer& timer = time_by_clock);
 
+/// Returns the median seconds of `problem` with one of the backend's algorithms, on arrays of its own.
+double time_algorithm(Backend& backend, const ConvProblem& problem, std::string_view algorithm,
+                      const RunTimer& timer = time_by_clock);
+
 }  // namespace partita
