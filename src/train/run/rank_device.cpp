@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/comm/device_threads.hpp"
 #include "partita/comm/nccl.hpp"
 #include "partita/comm/staged.hpp"
 
@@ -45,7 +46,8 @@ int card_of(const std::string& name) {
 CardTransport parse_transport(const std::string& name) {
   if (name == "staged") return CardTransport::staged;
   if (name == "nccl") return CardTransport::nccl;
-  fail("there is no transport '{}'; there are 'staged' and 'nccl'", name);
+  if (name == "copies") return CardTransport::copies;
+  fail("there is no transport '{}'; there are 'staged', 'nccl' and 'copies'", name);
 }
 
 void check_device_name(const std::string& name) {
@@ -65,8 +67,15 @@ std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Commu
 }
 
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world) {
-  auto between = options.transport == CardTransport::nccl ? make_nccl(world, device) : make_staged(world, device);
-  return {device, std::move(between), make_cuda_backend(device, {dtype, options.tf32, options.workspace})};
+  const auto between = [&] {
+    switch (options.transport) {
+      case CardTransport::staged: return make_staged(world, device);
+      case CardTransport::nccl: return make_nccl(world, device);
+      case CardTransport::copies: return make_device_threads(world, device, options.limit);
+    }
+    broken("unknown transport");
+  };
+  return {device, between(), make_cuda_backend(device, {dtype, options.tf32, options.workspace})};
 }
 
 }  // namespace partita

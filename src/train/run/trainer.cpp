@@ -7,6 +7,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/profile.hpp"
+#include "partita/comm/mpi.hpp"
 #include "src/train/run/agreement.hpp"
 #include "src/train/run/announced.hpp"
 #include "src/train/run/held_data.hpp"
@@ -50,11 +51,11 @@ void check_ranks(const Strategy& strategy, int ranks) {
   const int size = strategy.ranks();
   if (size == ranks) return;
   if (!strategy.groups().empty() || strategy.stage_count() > 1)
-    fail("the strategy's {} {} {} together, but {} {} started; start it with `mpiexec -n {}`",
+    fail("the strategy's {} {} {} together, but {} {} started; {}",
          counted(static_cast<Index>(strategy.grids().size()), "stage"), strategy.grids().size() == 1 ? "has" : "have",
-         counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size);
-  fail("the grid \"{}\" has {}, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
-       strategy.grid().print(), counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size, ranks);
+         counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", how_to_start(size));
+  fail("the grid \"{}\" has {}, but {} {} started; {}, or give a grid of {}", strategy.grid().print(),
+       counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", how_to_start(size), ranks);
 }
 
 Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world)

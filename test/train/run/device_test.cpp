@@ -6,6 +6,7 @@
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/lazy_backend.hpp"
+#include "test/support/need_hdf5.hpp"
 
 #include <gtest/gtest.h>
 
@@ -113,6 +114,7 @@ TEST(Device, TrainsAndPredictsOnOwnTensorsAsTheCpuDoes) {
 }
 
 TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
+  PARTITA_NEED_HDF5();
   const TemporaryFile of_cpu{}, of_device{of_cpu.path + ".device"};
   for (const Strategy& strategy : strategies()) {
     SCOPED_TRACE(strategy.print());

@@ -3,6 +3,7 @@
 #include "partita/backend/cuda.hpp"
 #include "partita/train/run/processor.hpp"
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,7 @@ namespace partita {
 enum class CardTransport : std::uint8_t {
   staged,  ///< through the memory of the CPU, by the transport of the CPUs
   nccl,    ///< by NCCL; each rank has a card of its own
+  copies,  ///< from card to card; the ranks are threads of one process
 };
 
 /// Where ranks compute.
@@ -20,9 +22,10 @@ struct DeviceOptions {
   bool tf32 = false;         ///< CudaOptions::tf32
   Index workspace = CudaOptions().workspace;  ///< CudaOptions::workspace
   CardTransport transport = CardTransport::staged;
+  std::chrono::milliseconds limit{};  ///< with `copies`: how long a rank waits for the other side; 0: no limit
 };
 
-/// Returns the transport of this name: "staged" or "nccl". Throws Error for another name.
+/// Returns the transport of this name: "staged", "nccl" or "copies". Throws Error for another name.
 CardTransport parse_transport(const std::string& name);
 
 /// Throws Error if the name is none of those that DeviceOptions has.
