@@ -5,6 +5,7 @@
 //   build/bench/gpu gaps                    steps that compute next to nothing: the time from kernel to kernel
 //   build/bench/gpu halos                   packing and unpacking, beside plain copies
 //   build/bench/gpu nccl                    the verbs of NCCL on one rank
+#include "partita/backend/cuda.hpp"
 #include "partita/backend/measure.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"

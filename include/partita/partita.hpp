@@ -2,6 +2,7 @@
 
 /// Everything that a program needs to declare a model, to partition it and to train it. docs/index.md lists the pages
 /// that explain it.
+#include "partita/backend/for_each.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"

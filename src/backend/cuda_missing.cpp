@@ -18,5 +18,9 @@ CudaVersions cuda_versions() { return {}; }
 std::vector<CudaCard> cuda_cards() { return {}; }
 std::unique_ptr<CudaDevice> make_cuda_device(int) { refuse(); }
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice&, const CudaOptions&) { refuse(); }
+std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem>, const CudaOptions&,
+                                                   const std::string&) {
+  refuse();
+}
 
 }  // namespace partita

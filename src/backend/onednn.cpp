@@ -235,7 +235,9 @@ std::string onednn_version() {
 namespace partita {
 
 std::unique_ptr<Backend> make_onednn_backend(int) {
-  fail("this build lacks oneDNN: install libdnnl-dev and configure again, or use backend 'reference'");
+  fail(
+      "this build lacks oneDNN: install libdnnl-dev and configure again with -Donednn=enabled, or use backend "
+      "'reference'");
 }
 
 std::string onednn_version() { return ""; }

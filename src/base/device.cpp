@@ -2,6 +2,7 @@
 
 #include "partita/base/clock.hpp"
 #include "partita/base/dispatch.hpp"
+#include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
 
 #include <cstdlib>
@@ -121,6 +122,12 @@ void HostMemory::move(std::span<const BoxMove> moves, Stream) {
 void HostMemory::copy(const void* from, void* to, std::size_t bytes, Stream) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
+
+void Device::run(std::string_view what, std::span<const Touched>, std::function<void()>, Stream) {
+  fail("{} is a function of the CPU, and device '{}' cannot run it; compile it for the device", what, name());
+}
+
+void HostMemory::run(std::string_view, std::span<const Touched>, std::function<void()> function, Stream) { function(); }
 
 Event HostMemory::mark(Stream) { return {std::make_shared<double>(now())}; }
 

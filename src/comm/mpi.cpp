@@ -2,6 +2,7 @@
 
 #include "partita/base/speaker.hpp"
 #include "src/comm/mpi_communicator.hpp"
+#include "src/comm/patience.hpp"
 #include "src/comm/watchdog.hpp"
 #include "src/comm/witness.hpp"
 
@@ -166,6 +167,10 @@ void MpiSession::abort(const std::string& message, int status) const {
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
+
+bool have_mpi() { return true; }
+
+std::string how_to_start(int ranks) { return fmt::format("start it with `mpiexec -n {0}` or with --ranks {0}", ranks); }
 
 std::string mpi_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

@@ -1,6 +1,7 @@
 #include "src/comm/mpi_communicator.hpp"
 
 #include "src/comm/mpi_limits.hpp"
+#include "src/comm/shared_memory/between_processes.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -132,7 +133,7 @@ class MpiCommunicator : public Communicator {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     ranks_ = std::make_shared<const WorldRanks>(comm_, rank_, size_);
-    auto [memory, failed] = SharedMemory::make(comm_, context_->one_node(), context_->shares());
+    auto [memory, failed] = share_between_processes(comm_, context_->one_node(), context_->shares());
     if (failed) context_->stop_sharing(size_, rank_ == 0);
     shared_ = std::move(memory);
     if (shared_) context_->add(*shared_);

@@ -1,7 +1,7 @@
 #include "src/comm/mpi_context.hpp"
 
 #include "partita/base/memory.hpp"
-#include "partita/base/profile.hpp"
+#include "src/comm/patience.hpp"
 
 #include <cstdlib>
 
@@ -12,18 +12,7 @@ bool wants_shared_memory() {
   return text == nullptr || std::string_view(text) != "off";
 }
 
-/// Says for whom the rank has waited so long, and in which layer.
-void Context::say_waiting(const std::vector<int>& missing) const {
-  constexpr std::size_t most = 8;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(most, missing.size()); ++i)
-    names += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);
-  if (missing.size() > most) names += fmt::format(" and {} more", missing.size() - most);
-  const std::string_view layer = Profile::current_layer();
-  fmt::print(stderr, "note: rank {} has waited {} s for {}{}; it goes on waiting\n", rank_, seconds_,
-             missing.empty() ? "other ranks" : fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", names),
-             layer.empty() ? "" : fmt::format(" at layer '{}'", layer));
-}
+void Context::say_waiting(const std::vector<int>& missing) const { print_waiting(rank_, seconds_, missing); }
 
 void Context::stop_sharing(int ranks, bool speaks) {
   shares_ = false;

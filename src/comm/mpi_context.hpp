@@ -178,6 +178,7 @@ class Context {
   }
 
   mutable Waits waits_;
+  /// Says for whom the rank has waited so long, and in which layer.
   void say_waiting(const std::vector<int>& missing) const;
 
   int rank_ = 0, seconds_ = 0;  // for say_waiting

@@ -1,9 +1,9 @@
 #include "src/comm/nccl_communicator.hpp"
 
 #include "src/comm/nccl_watch.hpp"
+#include "src/comm/patience.hpp"
 #include "src/comm/textbook/blocks.hpp"
 #include "src/comm/watchdog.hpp"
-#include "src/comm/witness.hpp"
 
 #include <algorithm>
 #include <exception>

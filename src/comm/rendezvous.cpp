@@ -1,7 +1,7 @@
 #include "src/comm/rendezvous.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/comm/peer_failed.hpp"
+#include "partita/comm/peer_failed.hpp"
 
 namespace partita {
 

@@ -1,11 +1,13 @@
 #include "partita/comm/threads.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/comm/peer_failed.hpp"
+#include "partita/comm/peer_failed.hpp"
+#include "src/comm/meanwhile.hpp"
 #include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <compare>
 #include <condition_variable>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 namespace partita {
@@ -43,7 +46,7 @@ class Mailbox {
   /// message cannot arrive any more.
   Message take(const Address& address, int sender) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return messages_.contains(address) || !failure_.empty() || finished_.contains(sender); });
+    wait(lock, sender, [&] { return messages_.contains(address) || !failure_.empty() || finished_.contains(sender); });
     const auto found = messages_.find(address);
     if (found == messages_.end()) {
       if (!failure_.empty()) throw PeerFailed(failure_);
@@ -69,6 +72,18 @@ class Mailbox {
   }
 
  private:
+  /// Waits until `over()`. The rank does meanwhile what it has asked for.
+  template <class Over>
+  void wait(std::unique_lock<std::mutex>& lock, int sender, Over&& over) {
+    Meanwhile* const meanwhile = Meanwhile::of_thread();
+    if (meanwhile == nullptr) return changed_.wait(lock, over);
+    meanwhile->begin();
+    for (std::chrono::microseconds pause(0); !changed_.wait_for(lock, pause, over); lock.lock()) {
+      lock.unlock();
+      pause = meanwhile->look(sender);
+    }
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Address, Message> messages_;
@@ -238,7 +253,16 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body) {
   {
     std::vector<std::jthread> threads;  // joined at the end of the block
     threads.reserve(world->size());
-    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { run_rank(rank, world, body, failures); });
+    try {
+      for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] { run_rank(rank, world, body, failures); });
+    } catch (const std::system_error& error) {
+      for (auto& mailbox : *world) mailbox.poison("the system started too few threads");
+      failures.own[0] = std::make_exception_ptr(
+          Error(fmt::format("the system started only {} of the {} threads that the ranks need ({}); start fewer ranks, "
+                            "or raise the limit (ulimit -u)",
+                            threads.size(), ranks, error.code().message())));
+    }
   }
   failures.rethrow();
 }

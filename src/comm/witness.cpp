@@ -1,5 +1,7 @@
 #include "src/comm/witness.hpp"
 
+#include "src/comm/patience.hpp"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>

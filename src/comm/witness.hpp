@@ -6,10 +6,6 @@
 
 namespace partita {
 
-/// The message about a rank that waited too long; {} is the number of seconds.
-inline constexpr char waited_too_long[] =
-    "has waited {} s for other ranks: one of them, its host or its network link has failed, or --timeout is too short";
-
 /// A child process of a rank that reports if the rank dies. When a launcher loses one rank, it kills the others at once
 /// and may name any of them, so no rank is left to say which one died first. The witness does not belong to the job.
 /// It waits for a robust mutex that its rank holds; when the rank dies, the kernel gives the mutex to the witness. The

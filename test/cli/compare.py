@@ -135,7 +135,7 @@ def measured(folder):
     check("kernels of a strategy that is run are measured first", used(new) == (13, 13), new)
     one = compare(folder, "--machine", "here.toml", "--measure", *QUICK, "--backend", "reference", "--json", "o.json", ranks=1).stdout
     check("a strategy with another number of ranks is not run, and the output says so", one.count(
-        "was not run: it needs 2 ranks, but 1 was started; use mpiexec -n 2") == 2 and "nothing was measured" in one, one)
+        "was not run: it needs 2 ranks, but 1 was started; start it with `mpiexec -n 2` or with --ranks 2") == 2 and "nothing was measured" in one, one)
     check("times of another backend are not used", used(one)[0] == 0, one)
     compare(folder, "--machine", "here.toml", "--backend", "reference", "--json", "p.json")
     efficiencies = [[row["efficiency"] for row in json.loads(read(folder, name))["strategies"]] for name in ("o.json", "p.json")]

@@ -4,8 +4,10 @@
 #include <sys/time.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 using namespace partita;
 
@@ -40,6 +42,7 @@ class Fragile final : public CustomLayer {
       if (how == "error") fail("layer '{}': it broke", call.layer.name);
       if (how == "memory") throw std::bad_alloc();
       if (how == "fault") fault_in_malloc();
+      if (how == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
       throw std::runtime_error("something else");
     }
     copy_box(x[0], y, y.box(), {});

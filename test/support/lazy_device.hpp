@@ -121,6 +121,12 @@ class LazyDevice final : public Device {
     enqueue("move", stream, std::move(accesses),
             [all = std::vector<BoxMove>(moves.begin(), moves.end())] { host_device().move(all, {}); });
   }
+  void run(std::string_view what, std::span<const Touched> touched, std::function<void()> function,
+           Stream stream) override {
+    std::vector<Access> accesses;
+    for (const auto& [data, bytes, writes] : touched) accesses.push_back(range(data, bytes, writes));
+    enqueue(std::string(what), stream, std::move(accesses), std::move(function));
+  }
   /// Returns the block of memory that holds an address; empty if it does not lie on the device.
   std::span<std::byte> block_of(const void* address) {
     const std::scoped_lock lock(mutex_);

@@ -1,8 +1,8 @@
 """Runs the commands that a document shows from the root of the project and compares their output with the lines below
 them. Commands are the lines "// $ ..." in the header of an example, or "$ build/..." in the code blocks of the README
 and of the pages in docs/. A line "..." stands for any number of lines. Times, speeds and process numbers differ from
-run to run and are not compared. Arguments: the document, and the build folder, which replaces build/ in the
-commands."""
+run to run and are not compared. In a build without MPI, ranks are threads instead of processes. Arguments: the
+document, and the build folder, which replaces build/ in the commands."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def steady(line):
-    line = re.sub(r"\(rank:pid.*\)", "(rank:pid ...)", line)
+    line = re.sub(r"\((rank:pid|threads of process) .*\)", "(...)", line).replace("(rank:pid ...)", "(...)")
     return re.sub(r"[\d.]+ s  \d+ images/s", "... s", line).rstrip()
 
 
@@ -79,6 +79,8 @@ def main():
     shown = commands(document)
     failed = not shown
     for command, expected in shown:
+        if not (build / "mpiexec").exists():
+            command = re.sub(r"^build/mpiexec -n (\d+) (\S+ \w+)", r"\2 --ranks \1", command)
         words = [str(build / word[6:]) if word.startswith("build/") else word for word in shlex.split(command)]
         run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
         print(f"$ {command}\n{run.stdout}{run.stderr}")

@@ -4,6 +4,7 @@
 #include "partita/base/device.hpp"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,5 +52,11 @@ struct CudaOptions {
 /// for the workspace.
 /// @pre `device` outlives the backend. One thread calls the backend, with one stream at a time.
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice& device, const CudaOptions& options = {});
+
+/// Returns those convolutions, on tensors of their own, for which cuDNN has no engine that CudaOptions allow: they run
+/// in kernels of our own. `properties` describe the card, as JSON; "" stands for the first card of this machine.
+/// Throws Error if there is none, or if this build lacks CUDA.
+std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> problems, const CudaOptions& options,
+                                                   const std::string& properties);
 
 }  // namespace partita

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,13 @@ struct BoxMove {
 /// default-constructed event has passed.
 struct Event {
   std::shared_ptr<void> native;
+};
+
+/// Bytes that an operation reads or, if it `writes`, may write.
+struct Touched {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+  bool writes = false;
 };
 
 /// Which streams a device serves first, if several have work.
@@ -66,6 +74,10 @@ class Device {
   /// devices can reach each other, of another device of the same kind. Memory of the CPU that is not of `staging` has
   /// been read, or written, when the call returns.
   virtual void copy(const void* from, void* to, std::size_t bytes, Stream stream) = 0;
+  /// Runs a function of the CPU in the order of the stream. It accesses nothing but the bytes `touched`. Throws Error
+  /// if the CPU may not access the memory at any time, as on a GPU. `what` names the function in messages.
+  virtual void run(std::string_view what, std::span<const Touched> touched, std::function<void()> function,
+                   Stream stream);
   /// Makes a stream, which lives as long as the device.
   virtual Stream make_stream(Priority priority) = 0;
   /// Returns the moment when everything that is in the stream now is done.
@@ -92,6 +104,8 @@ class HostMemory : public Device {
   void zero(void* data, std::size_t bytes, Stream stream) override;
   void move(std::span<const BoxMove> moves, Stream stream) override;
   void copy(const void* from, void* to, std::size_t bytes, Stream stream) override;
+  void run(std::string_view what, std::span<const Touched> touched, std::function<void()> function,
+           Stream stream) override;
   Stream make_stream(Priority) override { return {}; }
   Event record(Stream) override { return {}; }
   Event mark(Stream) override;

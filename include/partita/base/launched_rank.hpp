@@ -8,4 +8,7 @@ const char* launched_rank();
 /// number to the script of a batch job, and the processes that it starts may be different jobs of Partita.
 const char* launched_process();
 
+/// Returns how many processes a launcher started together with this one; 1 if it does not say.
+int launched_processes();
+
 }  // namespace partita

@@ -19,7 +19,8 @@ constexpr Index device_threads_room = Index{16} << 20;
 /// If a rank fails, by an exception, the others' communication fails too. With a `limit`, it also fails if a rank has
 /// not started its side of a message in that time.
 /// Collective: every rank of `threads` calls it.
-/// @pre `threads` is a communicator of run_threads(). It and `device` outlive the result and its splits.
+/// @pre `threads` is a communicator of run_threads() or run_thread_ranks(). It and `device` outlive the result and its
+/// splits.
 std::shared_ptr<Communicator> make_device_threads(Communicator& threads, Device& device,
                                                   std::chrono::milliseconds limit = {},
                                                   Index room = device_threads_room);

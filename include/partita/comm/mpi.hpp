@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+// Ranks that are processes. A build without MPI has these functions too; a session throws Error.
+
 namespace partita {
 
 class Context;
@@ -16,7 +18,8 @@ class Witness;
 /// that nobody catches ends the whole job with its message.
 class MpiSession {
  public:
-  /// Initializes MPI unless it is initialized. MPI calls then return error codes instead of ending the process.
+  /// Initializes MPI unless it is initialized. MPI calls then return error codes instead of ending the process. Throws
+  /// Error if this build has no MPI.
   MpiSession(int& argc, char**& argv);
   /// Finalizes MPI if this object initialized it. If MPI_Finalize hangs, the process exits without it.
   ~MpiSession();
@@ -49,7 +52,11 @@ class MpiSession {
   std::shared_ptr<Communicator> world_;
 };
 
-/// Returns the name and version of the MPI library, for --version.
+/// Returns true if this build has MPI.
+bool have_mpi();
+/// Says, for the end of an error message, how to start `ranks` ranks.
+std::string how_to_start(int ranks);
+/// Returns the name and version of the MPI library, for --version; "" if this build has none.
 std::string mpi_version();
 
 }  // namespace partita

@@ -264,4 +264,22 @@ std::unique_ptr<Backend> make_cuda_backend(CudaDevice& device, const CudaOptions
   return std::make_unique<CudaBackend>(device, options);
 }
 
+std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> problems, const CudaOptions& options,
+                                                   const std::string& properties) {
+  if (properties.empty() && cuda_cards().empty()) fail("this machine has no card whose engines could be listed");
+  const auto device = properties.empty() ? cuda::device_properties(0) : cuda::device_properties(properties);
+  const cuda::EngineLimits limits{options.tf32, options.workspace - room_bytes};
+  std::vector<ConvProblem> left;
+  for (ConvProblem problem : problems) {
+    const ConvProblem asked = problem;
+    bool found = problem.empty();
+    for (; !found; problem.with_bias = 0) {  // a bias can be added afterwards
+      found = cuda::conv_plan(cuda::dense_call(problem, options.dtype), device, limits, "").has_value();
+      if (problem.with_bias == 0) break;
+    }
+    if (!found) left.push_back(asked);
+  }
+  return left;
+}
+
 }  // namespace partita

@@ -6,12 +6,11 @@
 #include "src/cli/program/command_words.hpp"
 #include "src/cli/program/completion.hpp"
 #include "src/cli/program/man_page.hpp"
+#include "src/cli/program/messages.hpp"
+#include "src/cli/program/run_ranks.hpp"
 #include "src/cli/program/verb_options.hpp"
 #include "src/cli/support/command_line.hpp"
-#include "src/cli/support/lasting_output.hpp"
 #include "src/cli/support/options.hpp"
-#include "src/cli/support/threads.hpp"
-#include "src/cli/verbs/calibrate/calibrate.hpp"
 #include "src/cli/verbs/compare/compare.hpp"
 #include "src/cli/verbs/explain/explain.hpp"
 #include "src/cli/verbs/info/info.hpp"
@@ -20,7 +19,6 @@
 #include "src/cli/verbs/scale/scale.hpp"
 #include "src/cli/verbs/schedule/schedule.hpp"
 #include "src/cli/verbs/simulate/simulate.hpp"
-#include "src/cli/verbs/train/train.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -35,61 +33,7 @@ namespace partita {
 
 namespace {
 
-constexpr int user_error = 2, run_failed = 3;
-
-/// Prints an error in one line. The lines below the first (a marked excerpt) are printed only on a terminal.
-void complain(std::string_view message) {
-  const auto shown = isatty(STDERR_FILENO) != 0 ? message : message.substr(0, message.find('\n'));
-  std::fputs(fmt::format("partita: {}\n", shown).c_str(), stderr);  // fmt::print would throw if that is full
-  std::fflush(stderr);
-}
-
-void print_note(const cli::CommandWords& line) {
-  if (!line.note().empty()) std::fputs(fmt::format("note: {}\n", line.note()).c_str(), stderr);
-}
-
-/// Runs a verb on all ranks. Rank 0 prints an error that all ranks agreed on; any other error aborts the job on the
-/// rank where it occurs.
-int run_ranks(cli::CommandWords& line, const cli::ModelFactory& factory) {
-  cli::outlast_full_output();
-  int argc = line.count();
-  char** argv = line.words();
-  MpiSession session(argc, argv);
-  Communicator& world = *session.world();
-  try {
-    std::string answer;
-    std::optional<cli::Options> options;
-    agree_or_throw(world, [&] {
-      line.check();
-      options = cli::parse_options(argc, argv, !factory, answer);
-      if (options) options->given.insert(line.switched_off().begin(), line.switched_off().end());
-    });
-    if (world.rank() == 0) print_note(line);
-    if (options) {
-      session.limit_waiting(options->timeout);
-      session.note_waiting(options->wait_note);
-      if (const auto note = cli::threads_note(options->trainer.threads); world.rank() == 0 && !note.empty())
-        fmt::print(stderr, "note: {}\n", note);
-      if (options->verb == "calibrate") return session.returns(cli::calibrate(*options, factory, world));
-      if (options->verb == "compare") return session.returns(cli::compare(*options, factory, &world));
-      return session.returns(cli::train(*options, factory, world));
-    }
-    if (world.rank() == 0) fmt::print("{}", answer);
-    return 0;
-  } catch (const RunFailed& error) {
-    if (world.rank() == 0) complain(error.what());
-    return session.returns(run_failed);
-  } catch (const AgreedError& error) {
-    if (world.rank() == 0) complain(line.with_place(error.what()));
-    return session.returns(user_error);
-  } catch (const Error& error) {
-    session.abort(line.with_place(error.what()), user_error);
-  } catch (const DeviceError& error) {
-    session.abort(error.what(), run_failed);
-  } catch (...) {
-    session.abort(message_of_exception(), 1);
-  }
-}
+using cli::complain, cli::run_failed, cli::user_error;
 
 /// False if a launcher started this process as a rank other than 0. Verbs without MPI then still print only once.
 bool speaks() {
@@ -138,7 +82,7 @@ int run_alone(cli::CommandWords& line, const cli::ModelFactory& factory) {
   if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
     line.check();
-    if (speaks()) print_note(line);
+    if (speaks()) cli::print_note(line.note());
     return flushed(run_verb(line.count(), line.words(), factory));
   } catch (const RunFailed& error) {
     if (speaks()) complain(error.what());
@@ -163,14 +107,22 @@ void open_standard_streams() {
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(open("/dev/null", O_RDWR));
 }
 
+/// True if the command line has this option, alone or as in --ranks=4.
+bool has(cli::CommandWords& line, std::string_view option) {
+  return std::any_of(line.words(), line.words() + line.count(), [&](std::string_view word) {
+    return word.starts_with(option) && (word.size() == option.size() || word[option.size()] == '=');
+  });
+}
+
 int run(int argc, char** argv, const cli::ModelFactory& factory) {
   open_standard_streams();
   cli::CommandWords line(argc, argv, !factory);
   const std::string verb = line.count() > 1 ? line.words()[1] : "";
-  const bool measures = std::any_of(line.words(), line.words() + line.count(),
-                                    [](const char* word) { return std::string_view(word) == "--measure"; });
-  const bool ranks = verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && measures);
-  return ranks ? run_ranks(line, factory) : run_alone(line, factory);
+  const bool ranks =
+      verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && has(line, "--measure"));
+  if (!ranks) return run_alone(line, factory);
+  return has(line, "--ranks") || !have_mpi() ? cli::run_on_threads(line, factory)
+                                             : cli::run_on_processes(line, factory);
 }
 
 }  // namespace

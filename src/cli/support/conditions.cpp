@@ -32,7 +32,7 @@ std::string now() {
 
 Conditions present_conditions() {
   const std::string processor = cpu_line("model name");
-  return {processor.empty() ? "unknown" : processor, allowed_cores(), mpi_version(), now()};
+  return {processor.empty() ? "unknown" : processor, allowed_cores(), have_mpi() ? mpi_version() : "none", now()};
 }
 
 }  // namespace partita::cli

@@ -6,18 +6,33 @@ namespace partita::cli {
 
 namespace po = boost::program_options;
 
-void add_device_options(po::options_description& group, DeviceOptions& device) {
+namespace {
+
+void add_card_options(po::options_description& group, DeviceOptions& device) {
   auto add = group.add_options();
   add("device", po::value(&device.name)->default_value(device.name)->value_name("NAME")->notifier(check_device_name),
       "where ranks compute: cpu, cuda (the ranks of a host take its cards in turns) or cuda:N (all take card N)");
   add("tf32", po::bool_switch(&device.tf32), "let products of f32 on a GPU be rounded to TF32");
-  const auto set_transport = [&device](const std::string& name) { device.transport = parse_transport(name); };
-  add("transport", po::value<std::string>()->default_value("auto")->value_name("NAME")->notifier(set_transport),
-      "how tensors travel between GPUs: nccl (each rank has its own GPU), staged (through the CPU's memory and MPI) or "
-      "auto (nccl where it can)");
   const auto set_workspace = [&device](const std::string& size) { device.workspace = parse_size("--workspace", size); };
   add("workspace", po::value<std::string>()->default_value("256MiB")->value_name("SIZE")->notifier(set_workspace),
       "memory of a GPU that the kernels of a rank may use besides tensors");
+}
+
+}  // namespace
+
+void add_device_options(po::options_description& group, DeviceOptions& device) {
+  add_card_options(group, device);
+  const auto set_transport = [&device](const std::string& name) { device.transport = parse_transport(name); };
+  group.add_options()(
+      "transport", po::value<std::string>()->default_value("auto")->value_name("NAME")->notifier(set_transport),
+      "how tensors travel between GPUs: nccl (each rank has its own GPU), staged (through the CPU's memory), copies "
+      "(from GPU to GPU; only with --ranks) or auto (copies with --ranks, else nccl where it can, else staged)");
+}
+
+void add_explained_device(po::options_description& group, DeviceOptions& device) {
+  add_card_options(group, device);
+  group.add_options()("properties", po::value(&device.properties)->value_name("FILE"),
+                      "with --device cuda: a file that describes a card as JSON, if this machine has none");
 }
 
 }  // namespace partita::cli

@@ -9,4 +9,7 @@ namespace partita::cli {
 /// Adds the options that say where ranks compute. A notification stores them in `device`.
 void add_device_options(boost::program_options::options_description& group, DeviceOptions& device);
 
+/// Adds those of `explain`, which describe a card but run nothing on it.
+void add_explained_device(boost::program_options::options_description& group, DeviceOptions& device);
+
 }  // namespace partita::cli

@@ -8,6 +8,7 @@
 #include "src/cli/support/optimizer_options.hpp"
 #include "src/cli/support/option_values.hpp"
 #include "src/cli/support/options_file.hpp"
+#include "src/cli/support/rank_options.hpp"
 #include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/size.hpp"
 #include "src/cli/support/threads.hpp"
@@ -46,8 +47,7 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
         "features of each hidden layer of the model mlp, separated by spaces (1024 1024); --width scales them");
     add("batch-norm", po::value(&texts.batch_norm)->default_value(texts.batch_norm)->value_name("HOW"),
         "samples over which batch normalization computes its statistics: synchronized (of all ranks), local (each "
-        "rank's "
-        "own) or ranks=N (of groups of N neighbors); all but synchronized make the result depend on the strategy");
+        "rank's own) or ranks=N (of groups of N neighbors); only synchronized makes the strategy change no result");
   }
   if (o.verb != "plan") {
     add("strategy", po::value(&o.strategy)->value_name("FILE"),
@@ -86,12 +86,12 @@ po::options_description measure_options(Options& o) {
       "threads per rank; at most 8 times the cores that a rank may use");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
       "folder that stores the measured choices of kernels; \"\": choose kernels by rule, without measuring");
-  const auto set_limit = [&o](int seconds) { o.device.limit = std::chrono::seconds(seconds); };
-  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S")->notifier(set_limit),
+  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
       "seconds that a rank waits for other ranks before it ends the job; 0: no limit");
   add("wait-note", po::value(&o.wait_note)->default_value(o.wait_note)->value_name("S"),
       "seconds after which a rank that still waits for other ranks prints for whom and at which layer; 0: never");
   add_device_options(group, o.device);
+  if (o.verb != "compare") add_rank_option(group, o);
   return group;
 }
 
@@ -184,8 +184,8 @@ po::options_description explain_options(Options& o) {
   add("evaluation", po::bool_switch(&o.evaluation), "explain an evaluation instead of a training step");
   add("picture", po::bool_switch(&o.picture), "draw how the ranks divide the output of each layer");
   add("svg", po::value(&o.svg)->value_name("FILE"),
-      "draw the schedule as SVG in unit times: on each stage, a microbatch takes 1 for forward, 1 for the backward of "
-      "the inputs and 1 for the backward of the weights");
+      "draw the schedule as SVG in unit times: 1 each for forward, the backward of inputs and that of weights");
+  add_explained_device(group, o.device);
   return group;
 }
 
@@ -206,11 +206,10 @@ po::options_description compare_options(Options& o) {
   auto add = group.add_options();
   add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "strategy files to compare");
   add("measure", po::bool_switch(&o.measure),
-      "also train for some steps with each strategy whose number of ranks is the one that mpiexec started");
+      "also train for some steps with each strategy whose number of ranks is the one that was started");
   add("ranks", po::value(&o.rank_counts)->multitoken()->value_name("P..."),
       "predict each strategy on these numbers of ranks, in ascending order; numbers that a grid does not divide are "
-      "left "
-      "out");
+      "left out; with --measure: one number, of ranks that are threads of this process");
   add("weak", po::bool_switch(&o.weak), "with --ranks: weak scaling, --batch is the number of samples per rank");
   add("csv", po::value(&o.csv)->value_name("FILE"), "with --ranks: write the points to FILE as CSV");
   add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
@@ -298,7 +297,6 @@ std::string print_run(const Options& o, const po::options_description& all, po::
 /// Checks the options of compare that belong to --ranks.
 void check_curves(const Options& o) {
   check_rank_counts(o.rank_counts);
-  if (!o.rank_counts.empty() && o.measure) fail("--measure cannot be combined with --ranks; `scale` runs strategies");
   if (!o.rank_counts.empty()) return;
   if (o.weak) fail("--weak needs --ranks, e.g. --ranks 1 2 4 8");
   if (!o.csv.empty()) fail("--csv {}: it needs --ranks, e.g. --ranks 1 2 4 8; --json writes the results", o.csv);
@@ -343,7 +341,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   Texts texts;
   const std::string program = program_name(argc, argv);
   options.verb = argc > 1 ? argv[1] : "--help";
-  if (options.verb == "--version") answer = fmt::format("partita {} ({})\n", version, mpi_version());
+  if (options.verb == "--version")
+    answer = fmt::format("partita {} ({})\n", version, have_mpi() ? mpi_version() : "without MPI");
   if (options.verb == "--help" || options.verb == "-h" || options.verb == "help") answer = print_usage(program);
   if (!answer.empty()) return std::nullopt;
   if (const auto verbs = verb_names(); std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end())
@@ -365,6 +364,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
       fail("--{} is empty; give a value, or leave it out", name);
   for (const auto& [name, value] : values)
     if (!value.defaulted()) options.given.insert(name);
+  settle_ranks(options);
   if (options.grids.size() == 1 && options.rank_counts.empty()) options.grid = options.grids[0];
   options.trainer.data = options.data;
   options.trainer.on_nan = parse_on_nan(texts.on_nan);

@@ -10,7 +10,8 @@ namespace partita::cli {
 namespace {
 
 constexpr VerbText verbs[]{
-    {"train", "trains the model on the ranks that mpiexec started", "mpiexec -n 4 {0} train --strategy hybrid.toml"},
+    {"train", "trains the model on the ranks that mpiexec started, or on --ranks N threads",
+     "mpiexec -n 4 {0} train --strategy hybrid.toml"},
     {"evaluate", "prints the loss and accuracy of a saved model on the test set", ""},
     {"explain",
      "prints the layouts, communication and memory of each layer under a strategy; it runs in one process on any "

@@ -2,9 +2,7 @@
 
 #include "partita/base/types.hpp"
 
-#include <mpi.h>
-
-#include <memory>
+#include <cstddef>
 #include <vector>
 
 namespace partita {
@@ -12,9 +10,8 @@ namespace partita {
 /// A segment of memory from each rank of a communicator on one node, which all of them can access.
 class Segments {
  public:
-  /// Reserves `bytes` bytes on every rank, all pages of them, so that no later access can fail for want of memory.
-  /// Returns null on every rank if it fails on any rank. Collective: every rank of `comm` calls it.
-  static std::unique_ptr<Segments> make(MPI_Comm comm, Index bytes);
+  /// Takes over the mapped segments, of `bytes` bytes each; null for one that could not be mapped.
+  Segments(std::vector<std::byte*> parts, Index bytes);
   ~Segments();
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
@@ -23,10 +20,8 @@ class Segments {
   std::byte* of(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
 
  private:
-  explicit Segments(Index bytes) : bytes_(bytes) {}
-
-  Index bytes_;
   std::vector<std::byte*> parts_;
+  Index bytes_;
 };
 
 /// Returns the free bytes of the file system that holds shared memory, or -1 if it cannot be found out.

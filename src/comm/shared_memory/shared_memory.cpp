@@ -64,37 +64,14 @@ Index SharedMemory::bytes(int ranks) {
              : static_cast<Index>(sizeof(Flags)) + slots * SharedCollective::slot_bytes + SharedExchange::bytes(ranks);
 }
 
-SharedMemory::Made SharedMemory::make(MPI_Comm comm, bool one_node, bool wanted) {
-  int size = 0;
-  MPI_Comm_size(comm, &size);
-  if (size == 1) return {};
-  int all_here = 1, all_want = wanted ? 1 : 0;
-  if (!one_node) {
-    MPI_Comm node = MPI_COMM_NULL;
-    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    int on_node = 0;
-    MPI_Comm_size(node, &on_node);
-    MPI_Comm_free(&node);
-    all_here = on_node == size ? 1 : 0;
-  }
-  std::array<int, 2> all{all_here, all_want};
-  MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_INT, MPI_MIN, comm);
-  if (all[0] == 0 || all[1] == 0) return {};
-  auto segments = Segments::make(comm, bytes(size));
-  if (!segments) return {nullptr, true};
-  return {std::unique_ptr<SharedMemory>(new SharedMemory(comm, std::move(segments))), false};
-}
-
-SharedMemory::SharedMemory(MPI_Comm comm, std::unique_ptr<Segments> segments) : segments_(std::move(segments)) {
-  MPI_Comm_rank(comm, &rank_);
-  MPI_Comm_size(comm, &size_);
+SharedMemory::SharedMemory(int rank, int size, std::shared_ptr<const Segments> segments)
+    : rank_(rank), size_(size), segments_(std::move(segments)) {
   new (segments_->of(rank_)) Flags;
   std::vector<std::byte*> behind;
   for (int r = 0; r < size_; ++r)
     behind.push_back(segments_->of(r) + sizeof(Flags) + slots * SharedCollective::slot_bytes);
   exchange_ = std::make_unique<SharedExchange>(rank_, behind);
   if (rank_ == 0) choice_.emplace(flags(0).streams);
-  MPI_Barrier(comm);
 }
 
 bool SharedMemory::first_to_tell() const { return !flags(0).told.exchange(true); }

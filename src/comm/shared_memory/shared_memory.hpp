@@ -7,8 +7,6 @@
 
 #include "partita/comm/communicator.hpp"
 
-#include <mpi.h>
-
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -27,18 +25,12 @@ namespace partita {
 ///
 /// The steps run piece by piece, so that a piece stays in the cache and different ranks can be in different steps.
 /// A small all_reduce has no gather: every rank sums everything, in rank order. Collectives of one communicator run in
-/// the order in which they were started. There is one SharedMemory per MPI communicator.
+/// the order in which they were started. There is one SharedMemory per communicator and rank.
 class SharedMemory {
  public:
-  /// The result of make().
-  struct Made {
-    std::unique_ptr<SharedMemory> memory;
-    bool failed = false;  ///< there is none because it could not be reserved
-  };
-  /// Reserves the shared memory. There is none if `comm` has a single rank or ranks on several nodes, or if a rank
-  /// passes `wanted` false. `one_node`: it is known that all ranks are on one node. All ranks get the same answer.
-  /// Collective: every rank of `comm` calls it.
-  static Made make(MPI_Comm comm, bool one_node, bool wanted);
+  /// `segments` has bytes(size) bytes for each rank.
+  /// @pre Every rank constructs its object before any rank uses its own.
+  SharedMemory(int rank, int size, std::shared_ptr<const Segments> segments);
   /// Returns the bytes that each of `ranks` ranks provides.
   static Index bytes(int ranks);
   /// Returns true for the first caller among all ranks.
@@ -55,6 +47,8 @@ class SharedMemory {
 
   /// Advances everything that was started, without waiting.
   void progress();
+  /// True if nothing that was started is under way.
+  bool idle() const { return started_.empty() && exchange_->idle(); }
   /// Returns the ranks of the communicator for which an operation waits.
   std::vector<int> missing(const SharedOperation& operation) const;
   /// Sleeps until another rank has done something for which this rank may wait, but at most half a millisecond. Used on
@@ -63,7 +57,6 @@ class SharedMemory {
 
  private:
   struct Flags;
-  SharedMemory(MPI_Comm comm, std::unique_ptr<Segments> segments);
   Flags& flags(int rank) const;
   std::byte* slot(int rank, Index piece) const;
   std::shared_ptr<const SharedOperation> start(std::shared_ptr<SharedCollective> operation);
@@ -80,7 +73,7 @@ class SharedMemory {
   bool gather(SharedCollective& now);
 
   int rank_ = 0, size_ = 1;
-  std::unique_ptr<Segments> segments_;
+  std::shared_ptr<const Segments> segments_;
   Index before_ = 0;                                // pieces of all collectives before the one at the front
   Index large_ = SharedCollective::Choice::first;   // number of the next large collective's first piece
   std::optional<SharedCollective::Choice> choice_;  // on rank 0 only

@@ -266,6 +266,12 @@ void Writer::check_replaceable() const {
 
 }  // namespace
 
+std::string hdf5_version() {
+  const Session session;
+  unsigned major = 0, minor = 0, release = 0;
+  return H5get_libversion(&major, &minor, &release) < 0 ? "unknown" : fmt::format("{}.{}.{}", major, minor, release);
+}
+
 struct CheckpointFile::Opened {
   explicit Opened(const std::string& name) : path(name), bytes(open_file(name)) {
     const Session session;

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/comm/device_threads.hpp"
 #include "partita/comm/nccl.hpp"
 #include "partita/comm/staged.hpp"
 
@@ -41,7 +42,7 @@ std::vector<double> gather_cards(const CudaDevice& device, Communicator& world) 
 
 /// True if NCCL shall carry the messages. Throws Error, alike on every rank, if it cannot. Collective.
 bool uses_nccl(const CudaDevice& device, CardTransport transport, Communicator& world) {
-  if (transport == CardTransport::staged) return false;
+  if (transport == CardTransport::staged || transport == CardTransport::copies) return false;
   const auto cards = gather_cards(device, world);
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const auto other = static_cast<std::size_t>(std::find(cards.begin(), cards.end(), cards[rank]) - cards.begin());
@@ -74,7 +75,8 @@ CardTransport parse_transport(const std::string& name) {
   if (name == "auto") return CardTransport::automatic;
   if (name == "staged") return CardTransport::staged;
   if (name == "nccl") return CardTransport::nccl;
-  fail("there is no transport '{}'; there are 'auto', 'staged' and 'nccl'", name);
+  if (name == "copies") return CardTransport::copies;
+  fail("there is no transport '{}'; there are 'auto', 'staged', 'nccl' and 'copies'", name);
 }
 
 void check_device_name(const std::string& name) {
@@ -98,11 +100,17 @@ int ranks_on_card(const CudaDevice& device, Communicator& world) {
   return static_cast<int>(std::count(cards.begin(), cards.end(), cards[static_cast<std::size_t>(world.rank())]));
 }
 
-BesideTensors beside_tensors(const DeviceOptions& options) { return {.workspace = options.workspace, .data = false}; }
+BesideTensors beside_tensors(const DeviceOptions& options) {
+  const bool copies = options.transport == CardTransport::copies;
+  return {.shared = copies ? 2 * device_threads_room : 0, .workspace = options.workspace, .data = false};
+}
 
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world) {
   const bool nccl = uses_nccl(device, options.transport, world);
-  const auto make = [&] { return nccl ? make_nccl(world, device, options.limit) : make_staged(world, device); };
+  const auto make = [&] {
+    if (options.transport == CardTransport::copies) return make_device_threads(world, device, options.limit);
+    return nccl ? make_nccl(world, device, options.limit) : make_staged(world, device);
+  };
   auto between = make();  // on every rank first, since ranks connect
   auto gradients = make();
   return {device, std::move(between), std::move(gradients),

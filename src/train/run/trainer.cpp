@@ -7,6 +7,8 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/profile.hpp"
+#include "partita/comm/mpi.hpp"
+#include "partita/train/kernels/custom_layer.hpp"
 #include "src/train/run/agreement.hpp"
 #include "src/train/run/announced.hpp"
 #include "src/train/run/held_data.hpp"
@@ -44,17 +46,27 @@ class Adding {
 
 Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
 
+/// Throws Error if a layer of the user's own cannot compute on a device.
+void check_layers(const Model& model, const Device& device) {
+  for (const auto& layer : model.layers())
+    if (const auto* own = dynamic_cast<const CustomLayer*>(layer.op.get()); own != nullptr && !own->runs_on_devices())
+      fail(
+          "layer '{}' of kind '{}' computes on the CPU only, and cannot run on device '{}'; use kernels of the device "
+          "and override CustomLayer::runs_on_devices(), or run on the CPU",
+          layer.name, own->kind(), device.name());
+}
+
 }  // namespace
 
 void check_ranks(const Strategy& strategy, int ranks) {
   const int size = strategy.ranks();
   if (size == ranks) return;
   if (!strategy.groups().empty() || strategy.stage_count() > 1)
-    fail("the strategy's {} {} {} together, but {} {} started; start it with `mpiexec -n {}`",
+    fail("the strategy's {} {} {} together, but {} {} started; {}",
          counted(static_cast<Index>(strategy.grids().size()), "stage"), strategy.grids().size() == 1 ? "has" : "have",
-         counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size);
-  fail("the grid \"{}\" has {}, but {} {} started; start it with `mpiexec -n {}`, or give a grid of {}",
-       strategy.grid().print(), counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", size, ranks);
+         counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", how_to_start(size));
+  fail("the grid \"{}\" has {}, but {} {} started; {}, or give a grid of {}", strategy.grid().print(),
+       counted(size, "rank"), ranks, ranks == 1 ? "was" : "were", how_to_start(size), ranks);
 }
 
 Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communicator& world)
@@ -75,6 +87,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
               [this](Index batch, bool training) -> const Plan& { return bound(batch, training).plan; }),
       held_data_(std::make_unique<HeldData>(host_allocator_)) {
   check_ranks(strategy_, world_.size());
+  if (!on_cpu()) check_layers(model_, device());
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit, [&](int rank) {
     MemoryUse held = state_memory(plan, rank);

@@ -1,11 +1,13 @@
 // A trainer on the test double of a device: its batches, predictions and checkpoints are those of the CPU, the CPU
 // waits once a step, a missing event is found, and a call that fails ends the run with one message.
+#include "examples/12_own_kernel.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/lazy_backend.hpp"
+#include "test/support/need_hdf5.hpp"
 
 #include <gtest/gtest.h>
 
@@ -112,6 +114,7 @@ TEST(Device, TrainsAndPredictsOnOwnTensorsAsTheCpuDoes) {
 }
 
 TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
+  PARTITA_NEED_HDF5();
   const TemporaryFile of_cpu{}, of_device{of_cpu.path + ".device"};
   for (const Strategy& strategy : strategies()) {
     SCOPED_TRACE(strategy.print());
@@ -151,6 +154,83 @@ TEST(Device, IsWaitedForOnceAStep) {
       EXPECT_EQ(device.host_waits() - before, 3) << "on rank " << comm.rank();
     });
   }
+}
+
+/// y = x, made of functions that take a stream.
+class Same : public CustomLayer {
+ public:
+  explicit Same(bool on_devices) : on_devices_(on_devices) {}
+  std::string_view kind() const override { return "same"; }
+  bool runs_on_devices() const override { return on_devices_; }
+  Shape output(std::span<const Shape> inputs) const override { return inputs[0]; }
+  OperatorLayouts layouts(const LayoutRequest& request) const override {
+    const Layout x = request.input[0].value_or(request.output).with_partial(0);
+    return {.x = {x}, .y = x, .dx = {x}, .w = {}, .dw = {}};
+  }
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    copy_box(x[0], y, y.box(), call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    copy_box(dy, dx[0], dy.box(), call.rank.stream);
+  }
+
+ private:
+  bool on_devices_;
+};
+
+TEST(Device, RefusesLayersThatComputeOnTheCpu) {
+  const auto loss = [](bool on_devices, LazyDevice* device) {
+    Model m("own");
+    auto t = m.input("in", {.channels = 2, .spatial = {3}});
+    t = m.layer("mine", std::make_shared<Same>(on_devices), {t});
+    m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
+    double result = 0;
+    run_threads(1, [&](Communicator& comm) {
+      Trainer trainer(
+          m, Strategy(), options(), comm,
+          device != nullptr ? lazy_processor(comm, *device) : cpu_processor(comm, make_reference_backend()));
+      const LocalBatch batch = trainer.make_batch(samples);
+      fill_batch(batch);
+      for (int step = 0; step < 2; ++step) result = trainer.step(batch).loss;
+    });
+    return result;
+  };
+  LazyDevice device(6);
+  EXPECT_NE(message_of([&] { loss(false, &device); }).find("layer 'mine' of kind 'same' computes on the CPU only"),
+            std::string::npos);
+  EXPECT_NEAR(loss(true, &device), loss(false, nullptr), 1e-12);
+}
+
+TEST(Device, RunsTheKernelsOfAnOwnLayer) {
+  Model m("own");
+  auto t = m.input("in", {.channels = 2, .spatial = {5, 3}});
+  t = m.conv("conv", t, {.filters = 3, .kernel = 3, .padding = 1});
+  t = m.layer("learned", std::make_shared<own_kernel::LearnedRelu>(), {t});
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
+  for (const Strategy& strategy : {Strategy(), strategies()[4]})
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const auto losses = [&](LazyDevice* device) {
+        std::vector<double> all;
+        run_threads(strategy.ranks(), [&](Communicator& comm) {
+          TrainerOptions o = options();
+          o.dtype = dtype;
+          Trainer trainer(
+              m, strategy, o, comm,
+              device != nullptr ? lazy_processor(comm, *device) : cpu_processor(comm, make_reference_backend()));
+          const LocalBatch batch = trainer.make_batch(samples);
+          fill_batch(batch);
+          for (int step = 0; step < 4; ++step)
+            if (const double loss = trainer.step(batch).loss; comm.rank() == 0) all.push_back(loss);
+        });
+        return all;
+      };
+      LazyDevice device(7);
+      const auto there = losses(&device), here = losses(nullptr);
+      device.check();
+      ASSERT_EQ(there.size(), here.size());
+      for (std::size_t step = 0; step < here.size(); ++step)
+        EXPECT_NEAR(there[step], here[step], dtype == DType::f64 ? 1e-12 : 1e-5) << "step " << step;
+    }
 }
 
 TEST(Device, AMissingEventIsFoundInATraining) {

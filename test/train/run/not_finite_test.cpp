@@ -3,6 +3,7 @@
 #include "partita/comm/threads.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/need_hdf5.hpp"
 #include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
@@ -162,6 +163,7 @@ TEST(NotFinite, SkippingEndsIfNothingElseHappens) {
 }
 
 TEST(NotFinite, SuchWeightsAreNotSaved) {
+  PARTITA_NEED_HDF5();
   const auto path = std::filesystem::path(testing::TempDir()) / fmt::format("not-finite-{}.h5", getpid());
   run_threads(2, [&](Communicator& comm) {
     Trainer trainer(net(), strategies()[1], options(OnNan::stop), comm);
@@ -266,6 +268,7 @@ TEST(LossScale, FallsWhereGradientsOverflowAndRisesAfterManyGoodSteps) {
     EXPECT_EQ(scale, std::ldexp(4096, -static_cast<int>(steps)));
     EXPECT_EQ(trainer.skipped_not_finite(), 0);
     EXPECT_TRUE(trainer.predicted() == trainer.measured());
+    PARTITA_NEED_HDF5();
     trainer.save(path);
     Trainer other(m, strategy, o, comm);
     other.load(path, true);

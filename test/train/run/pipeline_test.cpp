@@ -9,6 +9,7 @@
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
+#include "test/support/need_hdf5.hpp"
 #include "test/support/placed.hpp"
 
 #include <gtest/gtest.h>
@@ -273,6 +274,7 @@ TEST(Pipeline, PlacedStagesStayForASmallerLastBatch) {
 }
 
 TEST(Pipeline, CheckpointsLoadOnOtherStages) {
+  PARTITA_NEED_HDF5();
   const Model model = chain();
   std::vector<Strategy> strategies{Strategy(), staged(model, 3, {"data=2", "", "c=3"}, "1f1b", 1),
                                    staged(model, 2, {"y=2"}, "chimera", 1),

@@ -25,6 +25,10 @@ namespace partita {
 /// which of these halos travel while it computes.
 class CustomLayer : public Operator, public Kernel {
  public:
+  /// Returns true if the layer computes on tensors in the memory of a device: by functions of call.rank.backend, by
+  /// functions of tensors that take a stream, or by kernels of its own on call.rank.stream. A trainer on a device
+  /// refuses layers that return false, as all do that access elements.
+  virtual bool runs_on_devices() const { return false; }
   /// Starts the exchange of dy's halo, if the layer has one and dx is needed. The exchange goes on during
   /// backward_filter if halo_overlap().dy is true, and ends here if not.
   void start_backward(const KernelCall& call, const Tensor& dy) const override;

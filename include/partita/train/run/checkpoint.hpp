@@ -11,6 +11,9 @@
 
 namespace partita {
 
+/// Returns the version of the HDF5 library; "" if this build has none. Everything below then throws Error.
+std::string hdf5_version();
+
 /// A tensor with its name in a checkpoint, e.g. "conv1/weight".
 struct NamedTensor {
   std::string name;

@@ -15,6 +15,7 @@ enum class CardTransport : std::uint8_t {
   automatic,  ///< NCCL if this build has it and each rank has a card of its own, else staged
   staged,     ///< through the memory of the CPU, by the transport of the CPUs
   nccl,       ///< by NCCL; each rank has a card of its own
+  copies,     ///< from card to card; the ranks are threads of one process
 };
 
 /// Where ranks compute.
@@ -22,11 +23,12 @@ struct DeviceOptions {
   std::string name = "cpu";  ///< "cpu", "cuda" (the ranks of a host take its cards in turns) or "cuda:N" (all: card N)
   bool tf32 = false;         ///< CudaOptions::tf32
   Index workspace = CudaOptions().workspace;  ///< CudaOptions::workspace
+  std::string properties{};  ///< for `explain`: a JSON file that describes a card; "": the first card of this machine
   CardTransport transport = CardTransport::automatic;
-  std::chrono::milliseconds limit{};  ///< how long a message by NCCL may take; 0: no limit
+  std::chrono::milliseconds limit{};  ///< how long a message between cards may take; 0: no limit
 };
 
-/// Returns the transport of this name: "auto", "staged" or "nccl". Throws Error for another name.
+/// Returns the transport of this name: "auto", "staged", "nccl" or "copies". Throws Error for another name.
 CardTransport parse_transport(const std::string& name);
 
 /// Throws Error if the name is none of those that DeviceOptions has.

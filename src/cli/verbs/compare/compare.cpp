@@ -3,6 +3,7 @@
 #include "partita/strategies/plan/memory.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/comm/mpi.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -184,8 +185,8 @@ void print_not_run(const std::vector<Compared>& all, int ranks) {
     if (needed == ranks)
       fmt::print("{} was not run: it does not fit in memory\n", one.name);
     else
-      fmt::print("{} was not run: it needs {}, but {} {} started; use mpiexec -n {}\n", one.name,
-                 counted(needed, "rank"), ranks, ranks == 1 ? "was" : "were", needed);
+      fmt::print("{} was not run: it needs {}, but {} {} started; {}\n", one.name, counted(needed, "rank"), ranks,
+                 ranks == 1 ? "was" : "were", how_to_start(needed));
   }
   if (!ran) fmt::print("nothing was measured\n");
 }

@@ -125,7 +125,7 @@ std::vector<std::string> warnings(const std::vector<Compared>& all) {
     if (one.efficiency > most_efficiency)
       texts.push_back(
           fmt::format("the efficiency of {} is {:.0f} %, above 105 %: the predicted time of one rank, against which it "
-                      "is computed, is probably too long; measure one rank: mpiexec -n 1 ... compare --measure",
+                      "is computed, is probably too long; measure one rank: compare --measure --ranks 1",
                       one.name, 100 * one.efficiency));
   }
   return texts;

@@ -7,6 +7,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "partita/train/kernels/kernel.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/schedule_report.hpp"
@@ -217,10 +218,36 @@ void print_price(const Plan& plan, const MachineFiles& files, int layer) {
   if (layer >= 0) fmt::print("\n{}", explain_cost(plan, machine, times, layer));
 }
 
+/// Returns the properties of the card that --device means. Throws Error if they are not known.
+std::string card_properties(const Options& options) {
+  if (!options.device.properties.empty()) return read_text("--properties", options.device.properties);
+  if (have_cuda() && cuda_cards().empty())
+    fail("--device {}: this machine has no card; describe one with --properties FILE", options.device.name);
+  return "";
+}
+
+/// Names the convolutions of a rank that run in kernels of our own on a GPU, because cuDNN has no engine for them.
+void print_beside_cudnn(const Plan& plan, const std::string& properties, const Options& options) {
+  const CudaOptions card{options.trainer.dtype, options.device.tf32, options.device.workspace};
+  int all = 0, left = 0;
+  for (const auto& layer : plan.layers) {
+    if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;
+    const auto problems = make_kernel(layer, plan.rank_in_stage(options.rank))->problems(plan.workload.training, true);
+    const auto beside = convolutions_beside_cudnn(problems, card, properties);
+    for (const auto& problem : beside)
+      fmt::print("{} has no engine of cuDNN for {}; a kernel of Partita runs it\n", layer.name, problem.print());
+    all += static_cast<int>(problems.size());
+    left += static_cast<int>(beside.size());
+  }
+  fmt::print("cuDNN runs {} of {} on rank {}\n", all - left, counted(all, "convolution"), options.rank);
+}
+
 }  // namespace
 
 int explain(const Options& options, const ModelFactory& factory) {
   check_writable({{"--svg", options.svg}}, strategy_files(options));
+  const bool on_card = options.device.name != "cpu";
+  const std::string properties = on_card ? card_properties(options) : "";
   const Model model = make_model(options, factory);
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);
@@ -245,6 +272,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
   if (plan.workload.training) print_price(plan, files, asked);
+  if (on_card) print_beside_cudnn(plan, properties, options);
   std::fflush(stdout);
   check_fits(plan, model, given, files, limit_of(options, files.machine));
   return 0;

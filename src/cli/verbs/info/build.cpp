@@ -4,9 +4,9 @@
 #include "partita/backend/cuda.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/comm/nccl.hpp"
+#include "partita/train/run/checkpoint.hpp"
 #include "src/cli/version.hpp"
 
-#include <hdf5.h>
 #include <zlib.h>
 
 #include <boost/version.hpp>
@@ -27,11 +27,6 @@ std::string compiler() {
 #endif
 }
 
-std::string hdf5_version() {
-  unsigned major = 0, minor = 0, release = 0;
-  return H5get_libversion(&major, &minor, &release) < 0 ? "unknown" : fmt::format("{}.{}.{}", major, minor, release);
-}
-
 }  // namespace
 
 FactGroup versions() {
@@ -39,11 +34,11 @@ FactGroup versions() {
   auto& facts = group.facts;
   facts.emplace_back("Partita", "partita", version);
   facts.emplace_back("compiler", "compiler", compiler());
-  facts.emplace_back("MPI", "mpi", mpi_version());
-  facts.emplace_back("HDF5", "hdf5", hdf5_version());
   const auto version_or = [&](const char* name, const char* key, const std::string& found, const char* none) {
     facts.emplace_back(name, key, found.empty() ? none : found, found.empty() ? Json() : Json(found));
   };
+  version_or("MPI", "mpi", mpi_version(), "not in this build (-Dmpi=enabled); ranks are threads (--ranks N)");
+  version_or("HDF5", "hdf5", hdf5_version(), "not in this build (-Dhdf5=enabled); no checkpoints");
   version_or("oneDNN", "onednn", onednn_version(), "not in this build");
   const CudaVersions cuda = cuda_versions();
   version_or("CUDA", "cuda", cuda.runtime, "not in this build");
@@ -68,7 +63,9 @@ FactGroup build_options() {
   facts.emplace_back("sanitizers", "sanitizers", build_sanitizers);
   facts.emplace_back("native", "native", built_native ? "yes (-march=native)" : "no", Json(built_native));
   facts.emplace_back("report", "report", built_report ? "yes" : "no, Chart.js was not found", Json(built_report));
-  facts.emplace_back("launcher", "launcher", launcher);
+  const std::string_view starts = launcher;
+  facts.emplace_back("launcher", "launcher", starts.empty() ? "none, without MPI" : std::string(starts),
+                     starts.empty() ? Json() : Json(std::string(starts)));
   return group;
 }
 

@@ -1,6 +1,7 @@
 #include "src/cli/verbs/scale/scale_options.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/comm/mpi.hpp"
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -103,6 +104,9 @@ void check_hosts(const std::string& path) {
 /// The words of --mpiexec, or of the launcher that the build found. An installed program may run where that launcher
 /// does not exist; then `mpiexec` in PATH is taken.
 std::vector<std::string> launcher_words(const ScaleTexts& texts) {
+  if (!have_mpi())
+    fail(
+        "scale starts processes, and this build has no MPI; configure it with -Dmpi=enabled, or run `train --ranks N`");
   std::vector<std::string> words;
   std::istringstream in(texts.launcher.empty() ? launcher : texts.launcher);
   for (std::string word; in >> word;) words.push_back(word);

@@ -88,9 +88,23 @@ bool dropped(const std::string& word, bool& has_value) {
   return false;
 }
 
+/// Throws Error if an option names a checkpoint, and this build has no HDF5.
+void check_hdf5(const Options& options) {
+  if (!hdf5_version().empty()) return;
+  for (const auto& [option, path] :
+       {std::pair("--load", options.load), std::pair("--save", options.save), std::pair("--best", options.watch.best)})
+    if (!path.empty())
+      fail(
+          "{} {}: this build has no HDF5, and checkpoints are HDF5 files; install HDF5 (libhdf5-dev) and configure "
+          "again "
+          "with -Dhdf5=enabled, or leave the option out",
+          option, path);
+}
+
 }  // namespace
 
 std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes) {
+  check_hdf5(options);
   if (options.load.empty()) {
     if (options.new_run) fail("--new-run starts from the weights of a checkpoint; give one with --load FILE");
     if (!options.skip.empty()) fail("--skip {}: it needs --load FILE --new-run", options.skip.front());
@@ -186,7 +200,8 @@ void Checkpoints::save(Trainer& trainer) {
 }
 
 std::string Checkpoints::resuming_command() const {
-  std::string text = world_.size() > 1 ? fmt::format("mpiexec -n {} ", world_.size()) : "";
+  std::string text =
+      world_.size() > 1 && options_.thread_ranks == 0 ? fmt::format("mpiexec -n {} ", world_.size()) : "";
   const auto& words = options_.words;
   for (std::size_t i = 0; i < words.size(); ++i) {
     bool has_value = false;

@@ -78,9 +78,12 @@ Results::Results(const Options& options, const Model& model, Trainer& trainer, C
   head_["backend"] = trainer.backend();
   if (plan.workload.training) head_["optimizer"] = to_json(options.trainer.optimizer);
   const Conditions conditions = present_conditions();
-  head_["conditions"] = {{"processor", conditions.processor},  {"cores", conditions.cores},
-                         {"threads", options.trainer.threads}, {"mpi", conditions.mpi},
-                         {"backend", options.trainer.backend}, {"date", conditions.date}};
+  head_["conditions"] = {{"processor", conditions.processor},
+                         {"cores", conditions.cores},
+                         {"threads", options.trainer.threads},
+                         {"mpi", options.thread_ranks > 0 ? "none, ranks are threads" : conditions.mpi},
+                         {"backend", options.trainer.backend},
+                         {"date", conditions.date}};
   if (!plan.workload.training) return;
   head_["first_step"] = trainer.steps_done() + 1;
   if (first_ && trainer.steps_done() > 0 && !options.json.empty() && !is_stream(options.json))

@@ -30,7 +30,11 @@ constexpr const char* best_note = "validation";  // of BestEpoch, in checkpoints
 
 /// Prints one line with the process number of each rank, since launchers name a dead rank by its process number.
 /// Collective: every rank of `world` calls it.
-void print_ranks(Communicator& world) {
+void print_ranks(const Options& options, Communicator& world) {
+  if (options.thread_ranks > 0) {
+    if (world.rank() == 0) fmt::print("ranks      {} (threads of process {})\n", world.size(), getpid());
+    return;
+  }
   constexpr int shown = 64;
   std::vector<std::int32_t> pids(static_cast<std::size_t>(world.size()));
   const std::vector<Index> counts(pids.size(), 1);
@@ -83,7 +87,7 @@ class Run {
 
   int operator()() {
     if (first_) print_header(options_, trainer_, setup_);
-    print_ranks(world_);
+    print_ranks(options_, world_);
     if (setup_.checkpoint) checkpoints_.load(trainer_, *setup_.checkpoint, setup_.notes);
     if (options_.test) trainer_.prepare(*setup_.test);
     results_.emplace(options_, setup_.model, trainer_, world_);

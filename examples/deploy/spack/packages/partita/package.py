@@ -16,6 +16,8 @@ class Partita(MesonPackage):
 
     version("0.1.0")
 
+    variant("mpi", default=True, description="Build ranks that are processes")
+    variant("hdf5", default=True, description="Build checkpoints and data sets in HDF5 files")
     variant("native", default=False, description="Compile for the processor of this machine (-march=native)")
     variant("cuda", default=False, description="Build the backend for GPUs")
     variant("onednn", default=True, description="Build the fast CPU backend, which uses oneDNN")
@@ -27,11 +29,12 @@ class Partita(MesonPackage):
     depends_on("pkgconfig", type=("build", "run"))  # partita-config.cmake asks it for libraries
     depends_on("python@3.9:", type="build")
 
-    depends_on("mpi")
+    depends_on("mpi", when="+mpi")
     depends_on("boost+program_options")
     depends_on("eigen@3.4:")
     depends_on("fmt@9:")
-    depends_on("hdf5@1.10:")
+    depends_on("hdf5@1.10:", when="+hdf5")
+    depends_on("hdf5~mpi", when="+hdf5~mpi")
     depends_on("nlohmann-json@3.11:")
     depends_on("tomlplusplus@3:")
     depends_on("zlib-api")
@@ -47,6 +50,8 @@ class Partita(MesonPackage):
         return [
             "-Dtests=false",
             "-Dnative=" + ("true" if self.spec.satisfies("+native") else "false"),
+            "-Dmpi=" + ("enabled" if self.spec.satisfies("+mpi") else "disabled"),
+            "-Dhdf5=" + ("enabled" if self.spec.satisfies("+hdf5") else "disabled"),
             "-Dcuda=" + ("enabled" if self.spec.satisfies("+cuda") else "disabled"),
             "-Donednn=" + ("enabled" if self.spec.satisfies("+onednn") else "disabled"),
         ]

@@ -1,0 +1,163 @@
+#include "src/cli/program/run_ranks.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/base/launched_rank.hpp"
+#include "partita/comm/mpi.hpp"
+#include "partita/comm/peer_failed.hpp"
+#include "partita/comm/thread_ranks.hpp"
+#include "src/cli/program/messages.hpp"
+#include "src/cli/support/lasting_output.hpp"
+#include "src/cli/support/threads.hpp"
+#include "src/cli/verbs/calibrate/calibrate.hpp"
+#include "src/cli/verbs/compare/compare.hpp"
+#include "src/cli/verbs/train/train.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace partita::cli {
+
+namespace {
+
+/// Parses the command line, once its options file could be read.
+std::optional<Options> parse(CommandWords& line, const ModelFactory& factory, std::string& answer) {
+  line.check();
+  auto options = parse_options(line.count(), line.words(), !factory, answer);
+  if (options) options->given.insert(line.switched_off().begin(), line.switched_off().end());
+  return options;
+}
+
+int run_verb(const Options& options, const ModelFactory& factory, Communicator& world) {
+  if (options.verb == "calibrate") return calibrate(options, factory, world);
+  if (options.verb == "compare") return compare(options, factory, &world);
+  return train(options, factory, world);
+}
+
+/// Ends the process because of an error that only one rank has. The other ranks may wait for it. Only the first caller
+/// prints.
+[[noreturn]] void end(const std::string& message, int status) {
+  static std::atomic<bool> ends = false;
+  while (ends.exchange(true)) std::this_thread::sleep_for(std::chrono::hours(1));
+  std::fflush(stdout);
+  std::fputs((message + "\n").c_str(), stderr);
+  std::fflush(stderr);
+  std::_Exit(status);
+}
+
+/// Runs a verb as one of the threads. Errors that all ranks agreed on leave it.
+int run_rank(const CommandWords& line, const Options& options, const ModelFactory& factory, Communicator& world) {
+  const auto said = [&](const std::string& text) { return fmt::format("rank {}: {}", world.rank(), text); };
+  try {
+    return run_verb(options, factory, world);
+  } catch (const AgreedError&) {
+    throw;
+  } catch (const PeerFailed&) {
+    throw;  // another rank has left with an error that all agreed on
+  } catch (const WaitedTooLong& error) {
+    end(fmt::format("partita: {}", error.what()), EXIT_FAILURE);
+  } catch (const Error& error) {
+    end(said(line.with_place(error.what())), user_error);
+  } catch (const DeviceError& error) {
+    end(said(error.what()), run_failed);
+  } catch (...) {
+    end(said(message_of_exception()), EXIT_FAILURE);
+  }
+}
+
+/// Ends the process if nobody catches an exception, e.g. on a thread that watches messages.
+[[noreturn]] void end_uncaught() {
+  try {
+    throw;
+  } catch (const DeviceError& error) {
+    end(fmt::format("partita: {}", error.what()), run_failed);
+  } catch (...) {
+    end(fmt::format("partita: {}", message_of_exception()), EXIT_FAILURE);
+  }
+}
+
+/// Returns a function that makes the same model, and that several threads may call at once.
+ModelFactory one_at_a_time(const ModelFactory& factory) {
+  if (!factory) return {};
+  return [&factory, mutex = std::make_shared<std::mutex>()] {
+    const std::scoped_lock lock(*mutex);
+    return factory();
+  };
+}
+
+/// Runs a verb on all threads. Returns the exit status of rank 0.
+int run_all(CommandWords& line, const Options& options, const ModelFactory& factory) {
+  print_note(line.note());
+  print_note(threads_note(options.trainer.threads));
+  int status = 0;
+  std::set_terminate([] { std::current_exception() ? end_uncaught() : std::abort(); });
+  run_thread_ranks(options.thread_ranks, {.note = options.wait_note, .most = options.timeout},
+                   [&](Communicator& world) {
+                     const int mine = run_rank(line, options, factory, world);
+                     if (world.rank() == 0) status = mine;
+                   });
+  return status;
+}
+
+}  // namespace
+
+int run_on_processes(CommandWords& line, const ModelFactory& factory) {
+  outlast_full_output();
+  int argc = line.count();
+  char** argv = line.words();
+  MpiSession session(argc, argv);
+  Communicator& world = *session.world();
+  try {
+    std::string answer;
+    std::optional<Options> options;
+    agree_or_throw(world, [&] { options = parse(line, factory, answer); });
+    if (world.rank() == 0) print_note(line.note());
+    if (options) {
+      session.limit_waiting(options->timeout);
+      session.note_waiting(options->wait_note);
+      if (world.rank() == 0) print_note(threads_note(options->trainer.threads));
+      return session.returns(run_verb(*options, factory, world));
+    }
+    if (world.rank() == 0) fmt::print("{}", answer);
+    return 0;
+  } catch (const RunFailed& error) {
+    if (world.rank() == 0) complain(error.what());
+    return session.returns(run_failed);
+  } catch (const AgreedError& error) {
+    if (world.rank() == 0) complain(line.with_place(error.what()));
+    return session.returns(user_error);
+  } catch (const Error& error) {
+    session.abort(line.with_place(error.what()), user_error);
+  } catch (const DeviceError& error) {
+    session.abort(error.what(), run_failed);
+  } catch (...) {
+    session.abort(message_of_exception(), 1);
+  }
+}
+
+int run_on_threads(CommandWords& line, const ModelFactory& factory) {
+  outlast_full_output();
+  const char* process = launched_process();
+  const bool speaks = process == nullptr || std::string_view(process) == "0";
+  try {
+    std::string answer;
+    const auto options = parse(line, factory, answer);
+    if (options) return run_all(line, *options, one_at_a_time(factory));
+    if (speaks) fmt::print("{}", answer);
+    return 0;
+  } catch (const RunFailed& error) {
+    complain(error.what());
+    return run_failed;
+  } catch (const Error& error) {
+    if (speaks) complain(line.with_place(error.what()));
+    return user_error;
+  } catch (...) {
+    complain(message_of_exception());
+    return EXIT_FAILURE;
+  }
+}
+
+}  // namespace partita::cli

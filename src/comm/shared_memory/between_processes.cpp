@@ -1,0 +1,112 @@
+#include "src/comm/shared_memory/between_processes.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+namespace partita {
+
+namespace {
+
+constexpr std::size_t name_bytes = 48;
+using Name = std::array<char, name_bytes>;  // empty if the rank has no segment
+
+/// The file of a segment in shared memory, until all ranks have mapped it.
+class SegmentFile {
+ public:
+  /// Creates a file under a new name and reserves its pages.
+  explicit SegmentFile(Index bytes) {
+    // Ranks in containers may have equal process numbers, and each container its own shared memory. A random number
+    // keeps a rank from mapping a segment of its own in place of another rank's, which it cannot reach.
+    std::uint64_t number = 0;
+    int file = -1;
+    do {
+      if (getrandom(&number, sizeof(number), 0) != sizeof(number)) break;
+      fmt::format_to_n(name_.data(), name_.size() - 1, "/partita-{}-{:016x}", getpid(), number);
+      file = shm_open(name_.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
+    } while (file < 0 && errno == EEXIST);
+    if (file < 0) {
+      name_ = {};
+      return;
+    }
+    int problem = 0;
+    do problem = posix_fallocate(file, 0, bytes);
+    while (problem == EINTR);
+    close(file);
+    if (problem != 0) remove();
+  }
+  ~SegmentFile() { remove(); }
+  SegmentFile(const SegmentFile&) = delete;
+  SegmentFile& operator=(const SegmentFile&) = delete;
+  const Name& name() const { return name_; }
+
+ private:
+  void remove() {
+    if (name_[0] != '\0') shm_unlink(name_.data());
+    name_ = {};
+  }
+
+  Name name_{};
+};
+
+/// Returns the address of a segment, or null.
+std::byte* map_segment(const Name& name, Index bytes) {
+  const int file = shm_open(name.data(), O_RDWR, 0);
+  if (file < 0) return nullptr;
+  void* at = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+}
+
+/// Reserves `bytes` bytes on every rank, all pages of them, so that no later access can fail for want of memory.
+/// Returns null on every rank if it fails on any rank. Collective: every rank of `comm` calls it.
+std::unique_ptr<Segments> reserve(MPI_Comm comm, Index bytes) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  const SegmentFile file(bytes);
+  std::vector<Name> names(static_cast<std::size_t>(size));
+  MPI_Allgather(file.name().data(), name_bytes, MPI_CHAR, names.data(), name_bytes, MPI_CHAR, comm);
+  if (std::any_of(names.begin(), names.end(), [](const Name& name) { return name[0] == '\0'; })) return nullptr;
+  std::vector<std::byte*> parts;
+  for (const Name& name : names) parts.push_back(map_segment(name, bytes));
+  int mapped = std::count(parts.begin(), parts.end(), nullptr) == 0 ? 1 : 0;
+  auto segments = std::make_unique<Segments>(std::move(parts), bytes);
+  MPI_Allreduce(MPI_IN_PLACE, &mapped, 1, MPI_INT, MPI_MIN, comm);  // after it, nobody needs the names any more
+  return mapped == 1 ? std::move(segments) : nullptr;
+}
+
+}  // namespace
+
+SharedByProcesses share_between_processes(MPI_Comm comm, bool one_node, bool wanted) {
+  int rank = 0, size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  if (size == 1) return {};
+  int all_here = 1, all_want = wanted ? 1 : 0;
+  if (!one_node) {
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    int on_node = 0;
+    MPI_Comm_size(node, &on_node);
+    MPI_Comm_free(&node);
+    all_here = on_node == size ? 1 : 0;
+  }
+  std::array<int, 2> all{all_here, all_want};
+  MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_INT, MPI_MIN, comm);
+  if (all[0] == 0 || all[1] == 0) return {};
+  auto segments = reserve(comm, SharedMemory::bytes(size));
+  if (!segments) return {nullptr, true};
+  auto memory = std::make_unique<SharedMemory>(rank, size, std::move(segments));
+  MPI_Barrier(comm);
+  return {std::move(memory), false};
+}
+
+}  // namespace partita

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "src/comm/shared_memory/shared_memory.hpp"
+
+#include <mpi.h>
+
+#include <memory>
+
+namespace partita {
+
+/// What share_between_processes() returns.
+struct SharedByProcesses {
+  std::unique_ptr<SharedMemory> memory;
+  bool failed = false;  ///< there is none because it could not be reserved
+};
+
+/// Reserves memory that the processes of `comm` share. There is none if `comm` has a single rank or ranks on several
+/// nodes, or if a rank passes `wanted` false. `one_node`: it is known that all ranks are on one node. All ranks get the
+/// same answer. Collective: every rank of `comm` calls it.
+SharedByProcesses share_between_processes(MPI_Comm comm, bool one_node, bool wanted);
+
+}  // namespace partita
