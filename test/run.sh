@@ -102,6 +102,19 @@ step "configure (g++, release)" configure build g++ --buildtype release -Dwerror
   step "build (g++, release)" compile build -j2 &&
   run_tests "tests" build unit threads mpi example style ${PARTITA_LONG:+long}
 
+# The build for a machine without MPI, HDF5 and oneDNN. The program and few tests take most of the minutes that this
+# adds; --long runs all suites that such a build has.
+without=.build-without
+step "configure (g++, without MPI, HDF5 and oneDNN)" configure $without g++ --buildtype debug -Ddebug=false -Doptimization=1 -Dwerror=true \
+  -Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dcuda=disabled &&
+  if [ -n "${PARTITA_LONG:-}" ]; then
+    step "build (g++, without MPI, HDF5 and oneDNN)" compile $without -j2 &&
+      run_tests "tests without MPI, HDF5 and oneDNN" $without unit threads mpi example
+  else
+    step "build (g++, without MPI, HDF5 and oneDNN)" compile $without -j2 small-tests &&
+      run_tests "tests without MPI, HDF5 and oneDNN" $without small
+  fi
+
 if ! $fast; then
   # Each sanitizer has a build folder of its own. ThreadSanitizer does not know oneDNN's threads (libgomp), so its build
   # has no oneDNN.
