@@ -2,6 +2,7 @@
 # Runs the tests on Debian 12: installs missing packages, builds, tests, and prints a last line with the counts.
 #   bash test/run.sh           GCC with -Werror, then Clang's address, undefined-behavior and thread sanitizers
 #   bash test/run.sh --fast    without the sanitizers
+#   bash test/run.sh --cuda    with the kernels for GPUs also where there is no nvcc: installs CUDA from PyPI for that
 #   bash test/run.sh --long    also large sweeps, two hosts over TCP, the fuzzers and clang-tidy
 #   bash test/run.sh --unit [MODULE]   for a small change, within a minute: builds and runs the unit and thread tests
 #                              of one module (base, strategies, train ...); without MODULE the unit tests of all
@@ -10,24 +11,28 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 . test/setup.sh
 
 fast=false
+cuda=auto  # whether to build for GPUs: auto, where there is nvcc, or enabled
 unit=""  # for --unit: the module, or "unit" for all unit tests; the suite's name, and tests-NAME is the target
 multiplier=1
 while [ $# -gt 0 ]; do
   case "$1" in
     --fast) fast=true ;;
+    --cuda) cuda=enabled ;;
     --long) export PARTITA_LONG=1 multiplier=20 ;;
     --unit)
       unit=unit
       case "${2:--}" in -*) ;; *) unit=$2 && shift ;; esac
       ;;
-    --help | -h) sed -n '2,7s/^# *//p' "$0" && exit 0 ;;
-    *) echo "test/run.sh: unknown option '$1'; the options are --fast, --long, --unit and --help" >&2 && exit 2 ;;
+    --help | -h) sed -n '2,8s/^# *//p' "$0" && exit 0 ;;
+    *) echo "test/run.sh: unknown option '$1'; the options are --fast, --cuda, --long, --unit and --help" >&2 && exit 2 ;;
   esac
   shift
 done
 
 # shellcheck disable=SC2086
 [ -n "$unit" ] && [ -f build/build.ninja ] || install_packages $run_packages $test_packages ${PARTITA_LONG:+$long_packages}
+
+[ "$cuda" = auto ] || provide_cuda
 
 failed_steps=()
 logs=()  # the testlog.json of every run of Meson's tests
@@ -93,9 +98,22 @@ if [ -n "$unit" ]; then
   exit
 fi
 
-step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true &&
+step "configure (g++, release)" configure build g++ --buildtype release -Dwerror=true -Dtests=true -Dcuda=$cuda &&
   step "build (g++, release)" compile build -j2 &&
   run_tests "tests" build unit threads mpi example style ${PARTITA_LONG:+long}
+
+# The build for a machine without MPI, HDF5 and oneDNN. The program and few tests take most of the minutes that this
+# adds; --long runs all suites that such a build has.
+without=.build-without
+step "configure (g++, without MPI, HDF5 and oneDNN)" configure $without g++ --buildtype debug -Ddebug=false -Doptimization=1 -Dwerror=true \
+  -Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dcuda=disabled &&
+  if [ -n "${PARTITA_LONG:-}" ]; then
+    step "build (g++, without MPI, HDF5 and oneDNN)" compile $without -j2 &&
+      run_tests "tests without MPI, HDF5 and oneDNN" $without unit threads mpi example
+  else
+    step "build (g++, without MPI, HDF5 and oneDNN)" compile $without -j2 small-tests &&
+      run_tests "tests without MPI, HDF5 and oneDNN" $without small
+  fi
 
 if ! $fast; then
   # Each sanitizer has a build folder of its own. ThreadSanitizer does not know oneDNN's threads (libgomp), so its build

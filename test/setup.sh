@@ -7,6 +7,10 @@ run_packages="meson ninja-build g++ pkg-config python3 ccache mpich libmpich-dev
 test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen universal-ctags
   iproute2 chromium cmake python3-venv zsh mandoc groff-base libsimgrid-dev"
 long_packages="debootstrap"
+# Wheels of PyPI that together are a CUDA toolkit with cuDNN and NCCL. Each version is one that works with the others.
+cuda_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
+  nvidia-cuda-runtime==13.0.96 nvidia-cuda-nvrtc==13.0.88 nvidia-cublas==13.0.2.14 nvidia-cudnn-cu13==9.19.1.2
+  nvidia-nccl-cu13==2.28.9"
 mpi_packages=" mpich libmpich-dev libhdf5-mpich-dev "
 
 started=$(date +%s)
@@ -72,6 +76,28 @@ install_packages() {
     exit 2
   fi
   rm -f "$log"
+}
+
+# provide_cuda: if there is no nvcc, installs the wheels into a folder of the user's cache, for Meson to find.
+provide_cuda() {
+  command -v nvcc >/dev/null && return
+  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/partita/cuda log
+  log=$(mktemp)
+  if [ "$(cat "$folder/installed" 2>/dev/null)" != "$cuda_wheels" ]; then
+    say "installing CUDA 13.0, cuDNN 9.19 and NCCL 2.28 from PyPI into $folder (1.3 GB to download)"
+    rm -rf "$folder"
+    # shellcheck disable=SC2086
+    if ! { python3 -m venv "$folder/venv" && "$folder/venv/bin/pip" install --no-deps --no-cache-dir --only-binary :all: \
+      --target "$folder/wheels" $cuda_wheels && ln -s lib "$folder/wheels/nvidia/cu13/lib64"; } >"$log" 2>&1 </dev/null; then
+      tail -n 20 "$log" >&2
+      echo "CUDA could not be installed from PyPI; install a CUDA toolkit with cuDNN and put its nvcc into PATH" >&2
+      exit 2
+    fi
+    printf '%s' "$cuda_wheels" >"$folder/installed"
+  fi
+  rm -f "$log"
+  # Meson keeps NVCC, so that a build folder does not depend on PATH later.
+  export PATH="$folder/wheels/nvidia/cu13/bin:$PATH" NVCC="ccache $folder/wheels/nvidia/cu13/bin/nvcc"
 }
 
 # Lets ccache store objects that were compiled with precompiled headers.
