@@ -87,7 +87,7 @@ def refused():
              (["--csv", "x.csv"], "--csv x.csv: it needs --ranks"),
              (["--grid", "data=2", "data=4"], "--grid: several grids need --ranks"),
              (["--grid", "data={}"], '--grid "data={}": {} needs --ranks'),
-             (["--ranks", "2", "--measure"], "--measure cannot be combined with --ranks"),
+             (["--ranks", "1", "2", "--measure"], "--measure takes one number of --ranks"),
              (["--ranks", "3", "--grid", "data={} y=2"], "data={} y=2 does not divide 3 ranks"),
              (["--ranks", "2", "--grid", "rows={}"], "only axes named data, c, z, y and x say which dimension they shard"))
     for arguments, message in cases:
