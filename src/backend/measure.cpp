@@ -100,8 +100,9 @@ double least_median(const std::vector<Candidate>& all) {
 int runs_at_once(const Backend& backend) { return backend.device().host() ? 1 : 8; }
 
 /// Runs all candidates in turns. Slow problems get fewer rounds. A candidate is dropped once it cannot win: even its
-/// shortest run is too long, whatever time its core lost to other processes.
-void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, const RunTimer& timer) {
+/// shortest run is too long, whatever time its core lost to other processes. The race ends when one is left, if asked.
+void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, const RunTimer& timer,
+          bool until_one_is_left) {
   constexpr double enough = 0.05, much = 1;  // seconds, in all runs of the fastest candidate
   constexpr int few = 3, most = 15;
   const int at_once = runs_at_once(backend);
@@ -121,7 +122,9 @@ void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& back
     const double best = least_median(all), spent = round * best;
     const double hopeless = round == 1 ? 3 : 1.5;  // a single run may have been disturbed
     std::erase_if(all, [&](const Candidate& candidate) { return candidate.shortest() > hopeless * best; });
-    if (round == most || (spent >= enough && round >= few) || (spent > much && round > 1) || all.size() == 1) return;
+    if (round == most || (spent >= enough && round >= few) || (spent > much && round > 1) ||
+        (until_one_is_left && all.size() == 1))
+      return;
   }
 }
 
@@ -138,7 +141,7 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, c
   std::vector<Candidate> all;
   for (const auto algorithm : backend.algorithms(problem)) all.push_back({algorithm});
   require(!all.empty(), "the backend must have an algorithm to choose for the problem");
-  race(all, problem, backend, timer);
+  race(all, problem, backend, timer, true);
   const double best = least_median(all);
   const auto fastest = std::find_if(all.begin(), all.end(),
                                     [&](const Candidate& candidate) { return doubt * candidate.median() <= best; });
@@ -149,7 +152,7 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, c
 
 double time_algorithm(Backend& backend, const ConvProblem& problem, std::string_view algorithm, const RunTimer& timer) {
   std::vector<Candidate> one{{algorithm}};
-  race(one, problem, backend, timer);
+  race(one, problem, backend, timer, false);
   return one.front().median() / runs_at_once(backend);
 }
 
