@@ -123,7 +123,7 @@ torch_convs() {
 # predicted MODEL BATCH TYPE: a step by the machine file of this card, beside the measured one.
 predicted() {
   "$build/partita" compare --measure --device cuda --machine "$results/machine.toml" --model "$1" --batch "$2" --dtype "$3" \
-    --strategies examples/strategies/serial.toml --json "$results/compare-$1.json" &&
+    --json "$results/compare-$1.json" &&
     python3 -B bench/support/gpu_table.py predicted "$results/compare-$1.json" "$1" "$2" "$3"
 }
 
