@@ -73,6 +73,10 @@ TEST(MeasureOnDevice, KernelsOfEachTypeAndMessages) {
         ASSERT_NE(machine.share(kind, dtype), nullptr);
         EXPECT_EQ(machine.share(kind, dtype)->points.size(), 4U);
       }
+    // The double's clock counts the operations of all ranks, so its rates have no scale; a machine file bounds them.
+    for (auto& [type, peak] : machine.peaks) peak.value = 1e12;
+    machine.memory_bandwidth.value = 1e11;
+    machine.kernel.value = 1e-6;
     machine.name = options.device->name();
     machine.memory = {1e9, "given"};
     machine.levels = measure_levels(2, 4096, world, options.device->processor(DType::f32));
@@ -98,17 +102,24 @@ TEST(ProfileOnDevice, ChargesEveryOperationToALayer) {
     const LocalBatch batch = trainer.make_batch(5);
     trainer.step(batch);
     device.finish(trainer.stream());
+    constexpr int steps = 200;  // with more moments than a profile keeps
     Profile profile(trainer.device(), trainer.stream());
+    trainer.step(batch);
+    const auto of_one = profile.by_layer();
+    profile.reset();
     const Event start = device.mark(trainer.stream());
-    for (int step = 0; step < 200; ++step) trainer.step(batch);  // more moments than are kept
+    for (int step = 0; step < steps; ++step) trainer.step(batch);
     const Event end = device.mark(trainer.stream());
     const auto by_layer = profile.by_layer();
     double sum = 0;
     for (const auto& [layer, seconds] : by_layer)
       for (const double each : seconds) sum += each;
     EXPECT_NEAR(sum, device.seconds(start, end), 1e-9);
-    for (const char* layer : {"conv", "relu", "fc", "loss"})
-      EXPECT_GT(by_layer.find(layer)->second[static_cast<std::size_t>(Profile::Part::compute)], 0) << layer;
+    constexpr auto compute = static_cast<std::size_t>(Profile::Part::compute);
+    for (const char* layer : {"conv", "relu", "fc", "loss"}) {
+      EXPECT_GT(of_one.find(layer)->second[compute], 0) << layer;
+      EXPECT_NEAR(by_layer.find(layer)->second[compute], steps * of_one.find(layer)->second[compute], 1e-9) << layer;
+    }
   });
 }
 

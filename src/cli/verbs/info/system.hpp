@@ -4,7 +4,7 @@
 
 namespace partita::cli {
 
-/// Processor and cores, memory with the limit of a container, and GPUs, which Partita does not use.
+/// Processor and cores, memory with the limit of a container, and GPUs.
 FactGroup hardware();
 /// Limits and folders that runs depend on: open files, locked memory, shared memory, the folder of measured kernels,
 /// the folder for temporary files.
