@@ -54,6 +54,13 @@ def strategy(text):
     return prepare
 
 
+def properties(text):
+    def write(folder):
+        with open(os.path.join(folder, "p.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+    return write
+
+
 def copy_data(cut, name="train-images-idx3-ubyte.gz"):
     def prepare(folder):
         for file in os.listdir(DATA):
@@ -103,6 +110,14 @@ expect("unknown transport", 1, ["--device", "cuda", "--transport", "tcp"], "no t
 expect("kernels of the CPU on a GPU", 1, ["--device", "cuda", "--backend", "reference"], "--backend reference", "kernels of the CPU")
 if not os.environ.get("PARTITA_DEVICE"):  # else there is a card
     expect("no card", 2, ["--device", "cuda"], "CUDA cannot find a card|this build cannot compute on GPUs")
+    for verb in ("explain", "calibrate"):
+        expect(f"{verb} without a card", 1, ["--model", "lenet5", "--device", "cuda"],
+               "this machine has no card|CUDA cannot find a card|this build cannot compute on GPUs", verb=verb)
+expect("no properties", 1, ["--model", "lenet5", "--device", "cuda", "--properties", "p.json"], "--properties p.json: the file is empty",
+       verb="explain", prepare=properties(""))
+expect("properties of no card", 1, ["--model", "lenet5", "--device", "cuda", "--properties", "p.json"],
+       r"--properties p\.json: it does not describe a card|this build cannot compute on GPUs", verb="explain",
+       prepare=properties("[]"))
 expect("unknown optimizer", 1, ["--optimizer", "adma"], "did you mean 'adam'")
 expect("learning rate of 0", 1, ["--rate", "0"], "learning rate is 0")
 expect("unknown kind of optimizer state", 2, S, r"s\.toml, line 2", "sharded", prepare=strategy('grid = "data=2"\noptimizer = "adam"\n'))

@@ -220,10 +220,18 @@ void print_price(const Plan& plan, const MachineFiles& files, int layer) {
 
 /// Returns the properties of the card that --device means. Throws Error if they are not known.
 std::string card_properties(const Options& options) {
-  if (!options.device.properties.empty()) return read_text("--properties", options.device.properties);
-  if (have_cuda() && cuda_cards().empty())
+  const std::string& file = options.device.properties;
+  if (file.empty() && have_cuda() && cuda_cards().empty())
     fail("--device {}: this machine has no card; describe one with --properties FILE", options.device.name);
-  return "";
+  const std::string properties = file.empty() ? "" : read_text("--properties", file);
+  if (!file.empty() && properties.empty()) fail("--properties {}: the file is empty", file);
+  try {
+    static_cast<void>(convolutions_beside_cudnn({}, {}, properties));
+  } catch (const Error& error) {
+    if (file.empty() || !have_cuda()) throw;
+    fail("--properties {}: it does not describe a card as JSON: {}", file, error.what());
+  }
+  return properties;
 }
 
 /// Names the convolutions of a rank that run in kernels of our own on a GPU, because cuDNN has no engine for them.
