@@ -33,6 +33,16 @@ ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Bo
 
 bool ConvProblem::empty() const { return batch == 0 || channels == 0 || filters == 0; }
 
+std::vector<ConvProblem> ConvProblem::halves() const {
+  std::vector<ConvProblem> problems;
+  for (const Index samples : {(batch + 1) / 2, batch / 2}) {
+    if (batch < 2 || (!problems.empty() && problems.front().batch == samples)) continue;
+    problems.push_back(*this);
+    problems.back().batch = samples;
+  }
+  return problems;
+}
+
 std::string ConvProblem::print() const {
   static constexpr std::array passes{"forward", "backward_data", "backward_filter"};
   const auto each = [&](Index Side::*field) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 namespace partita {
@@ -128,7 +129,38 @@ void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& back
   }
 }
 
+/// Sorts problems by how often they may be halved.
+class HalvesFirst {
+ public:
+  explicit HalvesFirst(const Backend& backend) : backend_(backend) {}
+
+  /// Adds a problem and its halves, and returns the number of its group.
+  std::size_t add(const ConvProblem& problem) {
+    if (const auto known = group_of_.find(problem); known != group_of_.end()) return known->second;
+    std::size_t group = 0;
+    const auto algorithms = backend_.algorithms(problem);
+    if (std::find(algorithms.begin(), algorithms.end(), two_halves) != algorithms.end())
+      for (const ConvProblem& half : problem.halves()) group = std::max(group, add(half) + 1);
+    group_of_[problem] = group;
+    if (groups.size() <= group) groups.resize(group + 1);
+    groups[group].push_back(problem);
+    return group;
+  }
+
+  std::vector<std::vector<ConvProblem>> groups;
+
+ private:
+  const Backend& backend_;
+  std::unordered_map<ConvProblem, std::size_t, ConvProblemHash> group_of_;
+};
+
 }  // namespace
+
+std::vector<std::vector<ConvProblem>> halves_first(const Backend& backend, std::span<const ConvProblem> problems) {
+  HalvesFirst sorted(backend);
+  for (const ConvProblem& problem : problems) sorted.add(problem);
+  return std::move(sorted.groups);
+}
 
 Timing time_by_clock(const std::function<void()>& run) {
   const Stopwatch watch;

@@ -93,6 +93,16 @@ Tensor Tensor::shifted(int d, Index by) const {
   other.box_[d] = {box_[d].lo + by, box_[d].hi + by};
   return other;
 }
+Tensor Tensor::rows(Interval part) const {
+  const int slowest = order()[0];
+  const Interval all = box_[slowest];
+  require(all.lo <= part.lo && part.lo <= part.hi && part.hi <= all.hi, "a part of a tensor must lie inside it");
+  Tensor other = *this;
+  other.box_[slowest] = part;
+  const Index skipped = (part.lo - all.lo) * stride(slowest) * size_of(dtype_);
+  other.data_ = std::shared_ptr<std::byte>(data_, data_.get() + skipped);
+  return other;
+}
 void Tensor::zero(Stream stream) const { device().zero(data(), static_cast<std::size_t>(bytes()), stream); }
 
 Tensor on_host(const Tensor& tensor, Stream stream) {

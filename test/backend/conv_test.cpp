@@ -1,3 +1,5 @@
+#include "src/backend/halves.hpp"
+#include "src/backend/reference.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
@@ -31,9 +33,45 @@ struct Operands {
   }
 };
 
+/// Computes the halves of a batch one after the other.
+class InHalves final : public ReferenceBackend {
+ public:
+  std::string_view name() const override { return "in halves"; }
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override {
+    if (intersect(x.box()[0], y.box()[0]).empty())
+      return ReferenceBackend::conv_forward(windows, x, w, bias, y, stream);
+    run_halves(x, y, [&](const Tensor& inputs, const Tensor& outputs) {
+      ReferenceBackend::conv_forward(windows, inputs, w, bias, outputs, stream);
+    });
+  }
+  void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                          Stream stream) override {
+    if (intersect(dx.box()[0], dy.box()[0]).empty())
+      return ReferenceBackend::conv_backward_data(windows, dy, w, dx, stream);
+    run_halves(dx, dy, [&](const Tensor& inputs, const Tensor& outputs) {
+      ReferenceBackend::conv_backward_data(windows, outputs, w, inputs, stream);
+    });
+  }
+  void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            Write write, Stream stream) override {
+    if (intersect(x.box()[0], dy.box()[0]).empty() || !halves_are_exact(ConvPass::backward_filter, dw.dtype()))
+      return ReferenceBackend::conv_backward_filter(windows, x, dy, dw, write, stream);
+    run_halves(x, dy, [&](const Tensor& inputs, const Tensor& outputs) {
+      ReferenceBackend::conv_backward_filter(windows, inputs, outputs, dw, std::exchange(write, Write::add), stream);
+    });
+  }
+};
+
+std::vector<std::unique_ptr<Backend>> all_ways() {
+  auto backends = test::all_types();
+  backends.push_back(std::make_unique<InHalves>());
+  return backends;
+}
+
 void compare(Generator& random, const Case& c, DType dtype, double tolerance) {
   SCOPED_TRACE(c.text);
-  for (const auto& backend : test::all_types()) {
+  for (const auto& backend : all_ways()) {
     SCOPED_TRACE(backend->name());
     const Operands o(random, c, dtype);
     const bool with_bias = random.one_in(2);

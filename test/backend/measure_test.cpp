@@ -49,13 +49,13 @@ class Ways : public ReferenceBackend {
   std::string_view way_;
 };
 
-ConvProblem small() {
+ConvProblem small(Index batch = 1) {
   const std::vector<Window> windows(1);
   return {ConvPass::forward,
           windows,
-          Box(Shape{{'N', 1}, {'C', 1}, {'W', 2}}),
+          Box(Shape{{'N', batch}, {'C', 1}, {'W', 2}}),
           Box(Shape{{'F', 1}, {'C', 1}, {'W', 1}}),
-          Box(Shape{{'N', 1}, {'F', 1}, {'W', 2}}),
+          Box(Shape{{'N', batch}, {'F', 1}, {'W', 2}}),
           false};
 }
 
@@ -101,6 +101,26 @@ TEST(MeasureFastest, TheClockTimesARun) {
   });
   EXPECT_GE(timing.seconds, 0.01);
   EXPECT_LE(timing.lost, timing.seconds);
+}
+
+TEST(HalvesFirst, HalvesComeBeforeWhatIsHalved) {
+  class Halving : public ReferenceBackend {
+    std::vector<std::string_view> algorithms(const ConvProblem& problem) const override {
+      return problem.batch > 2 ? std::vector<std::string_view>{"a", two_halves} : std::vector<std::string_view>{"a"};
+    }
+  };
+  const auto batches = [](std::vector<ConvProblem> problems) {
+    std::vector<std::vector<Index>> groups;
+    for (const auto& group : halves_first(Halving(), problems)) {
+      groups.emplace_back();
+      for (const ConvProblem& problem : group) groups.back().push_back(problem.batch);
+    }
+    return groups;
+  };
+  using Groups = std::vector<std::vector<Index>>;
+  EXPECT_EQ(batches({small(7)}), (Groups{{2, 1}, {4, 3}, {7}}));
+  EXPECT_EQ(batches({small(4), small(8), small(1), small(2)}), (Groups{{2, 1}, {4}, {8}}));
+  EXPECT_EQ(batches({}), Groups());
 }
 
 TEST(MeasureFastest, TheBackendsOwnGuessWinsUnlessItIsBeaten) {

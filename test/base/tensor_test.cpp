@@ -132,6 +132,19 @@ TEST(Tensor, CopiesShareTheBuffer) {
   EXPECT_TRUE(x);
 }
 
+TEST(Tensor, RowsArePartsOfTheBuffer) {
+  const Box box(Shape{{'N', 5}, {'C', 2}, {'W', 3}});
+  const Tensor whole(DType::f32, "NCW", box);
+  const Tensor part = whole.shifted(0, 10).rows({12, 14});
+  EXPECT_EQ(part.box()[0], (Interval{12, 14}));
+  EXPECT_EQ(part.volume(), 12);
+  part.set(0, 7);
+  part.set(11, 8);
+  EXPECT_EQ(whole.get(12), 7);
+  EXPECT_EQ(whole.get(23), 8);
+  EXPECT_EQ(whole.rows({5, 5}).volume(), 0);
+}
+
 TEST(Tensor, LikeKeepsAllocatorAndClass) {
   const auto allocator = std::make_shared<Allocator>();
   const Tensor x(DType::f32, "NC", make_box({{0, 3}, {0, 5}}), allocator, MemoryClass::activations);

@@ -44,6 +44,11 @@ struct WeightPiece {
   bool decays = true;                 ///< weight decay and the scale by norms apply
 };
 
+/// The algorithm of a convolution that computes the two halves of its batch one after the other, each with the
+/// algorithm that is chosen for the half. Half a batch needs less scratch memory, so that a faster algorithm may fit;
+/// a half may be halved again (Oyama et al., "Accelerating Deep Learning Frameworks with Micro-Batches", 2018).
+constexpr std::string_view two_halves = "two halves";
+
 /// The local kernels of one rank. A tensor carries its box in global coordinates, and the boxes define every operator:
 /// it computes exactly the elements in its output's box. Outside its box a tensor counts as zero (for maximum pooling:
 /// minus infinity). Therefore padding, halos, interior and boundary all use the same call. Empty boxes are allowed

@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace partita {
 
@@ -34,6 +35,8 @@ struct ConvProblem {
 
   /// True if there is nothing to compute.
   bool empty() const;
+  /// Returns the problems of the two halves of the batch, each once; none if the batch has fewer than two samples.
+  std::vector<ConvProblem> halves() const;
   /// Returns e.g. "forward N=8 C=64 F=128 in 28x28 out 14x14 kernel 3x3 stride 2x2 dilation 1x1 pad 1x1,0x0". Different
   /// problems have different texts.
   std::string print() const;

@@ -80,6 +80,9 @@ class Tensor {
   Tensor beside(DType dtype, std::string_view names, const Box& box, MemoryClass memory) const;
   /// Returns the same elements under other coordinates: those of dimension d are `by` higher. It shares the buffer.
   Tensor shifted(int d, Index by) const;
+  /// Returns the elements whose coordinate along the slowest dimension lies in a part of this tensor's interval. It
+  /// shares the buffer.
+  Tensor rows(Interval part) const;
   /// Sets all elements to zero.
   void zero(Stream stream) const;
 

@@ -12,10 +12,14 @@
 #include "src/backend/functor_backend/pooling.hpp"
 #include "src/backend/functor_backend/resampling.hpp"
 #include "src/backend/functor_backend/updates.hpp"
+#include "src/backend/halves.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 namespace partita {
 
@@ -74,6 +78,21 @@ std::array<Index, 4> strides_of(const Tensor& tensor) {
   return strides;
 }
 
+/// The algorithms for a problem on dense tensors: the engines that may be tried, the best by cuDNN's estimate first.
+/// Half of the batch may be tried too if the best engine of all does not fit.
+std::vector<std::string> algorithms_for(ConvProblem problem, DType dtype, const cuda::CudnnDescriptor& device,
+                                        const cuda::EngineLimits& limits, std::size_t most) {
+  std::vector<std::string> names;
+  bool more_workspace = false;
+  for (int bias = 0; bias < 2 && names.empty(); ++bias, problem.with_bias = 0) {
+    const auto plans = cuda::conv_plans(cuda::dense_call(problem, dtype), device, limits, most);
+    for (const auto& plan : plans.fitting) names.push_back(plan.name());
+    more_workspace |= plans.more_workspace;
+  }
+  if (more_workspace && problem.batch > 1 && halves_are_exact(problem.pass, dtype)) names.emplace_back(two_halves);
+  return names;
+}
+
 class CudaBackend final : public FunctorBackend<CudaLauncher> {
  public:
   using Kernels = FunctorBackend<CudaLauncher>;
@@ -117,6 +136,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? bias.data() : nullptr};
     const Way* way = conv.empty() ? nullptr : way_of(problem, x, y, pointers);
     if (way == nullptr) return Kernels::conv_forward(windows, x, w, bias, y, stream);
+    if (way->in_halves)
+      return run_halves(x, y, [&](const Tensor& inputs, const Tensor& outputs) {
+        conv_forward(windows, inputs, w, bias, outputs, stream);
+      });
     if (!whole) y.zero(stream);
     run(*way, pointers, stream);
     if (bias && !way->adds_bias) bias_forward(bias, y, stream);
@@ -130,6 +153,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     if (conv.empty()) return dx.zero(stream);
     const Way* way = way_of(problem, dx, dy, pointers);
     if (way == nullptr) return Kernels::conv_backward_data(windows, dy, w, dx, stream);
+    if (way->in_halves)
+      return run_halves(dx, dy, [&](const Tensor& inputs, const Tensor& outputs) {
+        conv_backward_data(windows, outputs, w, inputs, stream);
+      });
     if (conv.in != dx.box()) dx.zero(stream);
     run(*way, pointers, stream);
   }
@@ -144,6 +171,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const cuda::ConvPointers pointers{at(x, conv.in), result, at(dy, conv.out)};
     const Way* way = way_of(problem, x, dy, pointers);
     if (way == nullptr) return Kernels::conv_backward_filter(windows, x, dy, dw, write, stream);
+    if (way->in_halves)
+      return run_halves(x, dy, [&](const Tensor& inputs, const Tensor& outputs) {
+        conv_backward_filter(windows, inputs, outputs, dw, std::exchange(write, Write::add), stream);
+      });
     run(*way, pointers, stream);
     if (write == Write::over) return;
     BoxMove sum{.from = result, .to = dw.data(), .from_type = dw.dtype(), .to_type = dw.dtype()};
@@ -203,23 +234,19 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     return {options_.tf32, bytes};
   }
 
-  /// The names of the engines that may be tried for a problem on dense tensors, the best by cuDNN's estimate first.
   const std::vector<std::string>& offered(const ConvProblem& problem) const {
     constexpr std::size_t most_tried = 6;
     const auto [known, added] = offered_.try_emplace(problem);
-    if (!added) return known->second;
-    auto of = problem;
-    for (int bias = 0; bias < 2 && known->second.empty(); ++bias, of.with_bias = 0)
-      for (const auto& plan :
-           cuda::conv_plans(cuda::dense_call(of, options_.dtype), properties_, limits(of, options_.dtype), most_tried))
-        known->second.push_back(plan.name());
+    if (added)
+      known->second = algorithms_for(problem, options_.dtype, properties_, limits(problem, options_.dtype), most_tried);
     return known->second;
   }
 
   /// How a call runs. Where no engine adds the bias, it is added afterwards.
   struct Way {
-    ConvPlan plan;
-    bool adds_bias;
+    std::optional<ConvPlan> plan;
+    bool adds_bias = false;
+    bool in_halves = false;  ///< and without a plan
   };
 
   /// Returns how a call runs; null if no engine can run it.
@@ -233,17 +260,21 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   std::optional<Way> find_way(ConvCall call, const cuda::EngineLimits& limits) const {
     const auto chosen = chosen_.find(call.problem);
     const std::string name = chosen == chosen_.end() ? "" : chosen->second;
+    if (name == two_halves) return Way{.plan = {}, .in_halves = true};
     const bool bias = call.problem.with_bias != 0;
-    if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(*plan), bias};
-    if (!bias) return std::nullopt;
+    if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(plan), bias};
     call.problem.with_bias = 0;
-    if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(*plan), false};
+    if (bias)
+      if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(plan), false};
+    if (call.problem.batch > 1 && halves_are_exact(call.problem.pass, static_cast<DType>(call.dtype)) &&
+        cuda::conv_plans(call, properties_, limits, 1).more_workspace)
+      return Way{.plan = {}, .in_halves = true};
     return std::nullopt;
   }
   void run(const Way& way, cuda::ConvPointers pointers, Stream stream) {
     if (!way.adds_bias) pointers.bias = nullptr;
     cuda::check(cuda::cudnn().set_stream(handle_, static_cast<cudaStream_t>(stream.native)), "use a stream");
-    way.plan.run(handle_, pointers, workspace_->libraries());
+    way.plan->run(handle_, pointers, workspace_->libraries());
   }
 
   CudaDevice& device_;
@@ -269,16 +300,16 @@ std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> 
   if (properties.empty() && cuda_cards().empty()) fail("this machine has no card whose engines could be listed");
   const auto device = properties.empty() ? cuda::device_properties(0) : cuda::device_properties(properties);
   const cuda::EngineLimits limits{options.tf32, options.workspace - room_bytes};
-  std::vector<ConvProblem> left;
-  for (ConvProblem problem : problems) {
-    const ConvProblem asked = problem;
-    bool found = problem.empty();
-    for (; !found; problem.with_bias = 0) {  // a bias can be added afterwards
-      found = cuda::conv_plan(cuda::dense_call(problem, options.dtype), device, limits, "").has_value();
-      if (problem.with_bias == 0) break;
+  const auto runs = [&](ConvProblem problem) {
+    for (; !problem.empty(); problem = problem.halves().front()) {
+      const auto names = algorithms_for(problem, options.dtype, device, limits, 1);
+      if (names.empty()) return false;
+      if (names.front() != two_halves) break;
     }
-    if (!found) left.push_back(asked);
-  }
+    return true;
+  };
+  std::vector<ConvProblem> left;
+  std::copy_if(problems.begin(), problems.end(), std::back_inserter(left), std::not_fn(runs));
   return left;
 }
 

@@ -57,6 +57,20 @@ std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicat
   return problems;
 }
 
+/// Returns the problems that have algorithms, and their halves, in the order of halves_first(), with the sizes of its
+/// groups.
+std::vector<ConvProblem> with_halves(const Backend& backend, std::vector<ConvProblem> problems,
+                                     std::vector<std::size_t>& groups) {
+  std::erase_if(problems, [&](const ConvProblem& problem) { return backend.algorithms(problem).empty(); });
+  groups.clear();
+  std::vector<ConvProblem> all;
+  for (const auto& group : halves_first(backend, problems)) {
+    groups.push_back(group.size());
+    all.insert(all.end(), group.begin(), group.end());
+  }
+  return all;
+}
+
 /// Returns why nothing can be measured, "" if it can; the same on every rank. Collective.
 std::string complaint(const KernelCache& cache, Communicator& comm) {
   if (auto why = agree(comm, comm.rank() == 0 ? cache.complaint() : ""); !why.empty()) return why;
@@ -87,21 +101,27 @@ std::vector<double> kept(const KernelCache& cache, const Backend& backend, const
   return chosen;
 }
 
-/// Replaces every -1 by a measured choice; each problem is measured by one rank. Returns how many there were.
-/// Collective.
-std::size_t measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, Communicator& comm,
-                         const std::function<void(Index done, Index all)>& progress, std::vector<double>& chosen) {
+/// Replaces every -1 by a measured choice; each problem is measured by one rank. Collective.
+/// @param groups sizes of the groups of halves_first(). A group begins when all ranks know the choices of those before.
+void measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, std::span<const std::size_t> groups,
+                  Communicator& comm, const std::function<void(Index done, Index all)>& progress,
+                  std::vector<double>& chosen) {
   const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
   const auto rest = static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), -1));
   const auto ours = (rest + ranks - 1 - rank) / ranks;
-  std::size_t seen = 0;
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    if (chosen[i] >= 0 || seen++ % ranks != rank) continue;
-    chosen[i] = position(backend, problems[i], measure_fastest(backend, problems[i]));
-    if (progress) progress(static_cast<Index>((seen - 1) / ranks + 1), static_cast<Index>(ours));
+  std::size_t seen = 0, first = 0;
+  for (const std::size_t size : groups) {
+    const std::size_t end = first + size;
+    for (std::size_t i = first; i < end; ++i) {
+      if (chosen[i] >= 0 || seen++ % ranks != rank) continue;
+      chosen[i] = position(backend, problems[i], measure_fastest(backend, problems[i]));
+      if (progress) progress(static_cast<Index>((seen - 1) / ranks + 1), static_cast<Index>(ours));
+    }
+    comm.all_reduce(chosen.data() + first, static_cast<Index>(size), DType::f64, ReduceOp::max, {}).wait();
+    for (std::size_t i = first; i < end && end < problems.size(); ++i)
+      backend.choose(problems[i], backend.algorithms(problems[i]).at(static_cast<std::size_t>(chosen[i])));
+    first = end;
   }
-  comm.all_reduce(chosen.data(), static_cast<Index>(chosen.size()), DType::f64, ReduceOp::max, {}).wait();
-  return rest;
 }
 
 /// Choices that another job stored in the meantime replace the ones measured here, so that all jobs that use a file
@@ -173,10 +193,11 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
     if (why != no_folder) report.problem = why;
     return;
   }
-  auto problems = united(mine, comm);
-  std::erase_if(problems, [&](const ConvProblem& problem) { return backend.algorithms(problem).empty(); });
+  std::vector<std::size_t> groups;
+  const auto problems = with_halves(backend, united(mine, comm), groups);
   auto chosen = kept(cache, backend, problems, comm);
-  const auto known = chosen.size() - measure_rest(backend, problems, comm, progress, chosen);
+  const auto known = problems.size() - static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), -1));
+  measure_rest(backend, problems, groups, comm, progress, chosen);
   if (known < problems.size()) adopt(kept(cache, backend, problems, comm), chosen);
 
   KernelChoices found;
@@ -191,10 +212,8 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
     }
   }
   unkept = agree(comm, unkept);
-  for (const auto& problem : mine) {  // also on failure, because measuring leaves other choices in the backend
-    const auto algorithms = backend.algorithms(problem);
-    if (!algorithms.empty()) backend.choose(problem, unkept.empty() ? found.at(problem.print()) : algorithms.front());
-  }
+  for (const auto& problem : with_halves(backend, mine, groups))  // also on failure: measuring left other choices
+    backend.choose(problem, unkept.empty() ? found.at(problem.print()) : backend.algorithms(problem).front());
   if (!unkept.empty()) {
     report.problem = unkept;
     return;

@@ -23,7 +23,7 @@ constexpr EngineLimits exact{.tf32 = false, .workspace = Index{256} << 20},
     rounded{.tf32 = true, .workspace = Index{256} << 20};
 
 std::vector<ConvPlan> plans(const ConvProblem& problem, DType dtype, const EngineLimits& limits = exact) {
-  return conv_plans(dense_call(problem, dtype), h100(), limits, 3);
+  return conv_plans(dense_call(problem, dtype), h100(), limits, 3).fitting;
 }
 
 /// The convolutions of ResNet-50, and of its first layers on the inner of four ranks that share the rows: channels,
@@ -100,7 +100,7 @@ TEST(ConvPlan, AnEngineRunsOnParts) {
     y[2] = {3, 9};
     y[3] = {0, 7};
     ConvCall call = dense_call(ConvProblem(pass, windows, x, w, y, false), DType::bf16);
-    const auto dense = conv_plans(call, h100(), exact, 1);
+    const auto dense = conv_plans(call, h100(), exact, 1).fitting;
     call.x_strides = call.y_strides = {16 * 20 * 32, 16 * 20 * 32, 20 * 32, 32};
     const auto part = conv_plan(call, h100(), exact, dense.at(0).name());
     ASSERT_TRUE(part) << call.problem.print();
@@ -111,21 +111,38 @@ TEST(ConvPlan, AnEngineRunsOnParts) {
 TEST(ConvPlan, TakesTensorCoresForF32OnlyIfItMay) {
   const ConvCall call = dense_call(resnet_problems()[6], DType::f32);
   std::set<std::string> with, without;
-  for (const auto& plan : conv_plans(call, h100(), rounded, 100)) with.insert(plan.name());
-  for (const auto& plan : conv_plans(call, h100(), exact, 100)) without.insert(plan.name());
+  for (const auto& plan : conv_plans(call, h100(), rounded, 100).fitting) with.insert(plan.name());
+  for (const auto& plan : conv_plans(call, h100(), exact, 100).fitting) without.insert(plan.name());
   EXPECT_GT(with.size(), without.size());
   EXPECT_TRUE(std::includes(with.begin(), with.end(), without.begin(), without.end()));
 }
 
 TEST(ConvPlan, KeepsToTheWorkspace) {
   const ConvProblem problem = resnet_problems()[2];
-  for (const auto& plan : conv_plans(dense_call(problem, DType::bf16), h100(), {.workspace = 0}, 20))
+  for (const auto& plan : conv_plans(dense_call(problem, DType::bf16), h100(), {.workspace = 0}, 20).fitting)
     EXPECT_EQ(plan.workspace(), 0) << plan.name();
+}
+
+// A smaller batch may then have a faster engine.
+TEST(ConvPlan, TellsWhetherTheFastestEngineNeedsMoreWorkspace) {
+  int more = 0;
+  for (const ConvProblem& problem : resnet_problems()) {
+    SCOPED_TRACE(problem.print());
+    const auto all = conv_plans(dense_call(problem, DType::bf16), h100(), {.workspace = Index{1} << 40}, 1);
+    if (all.fitting.empty()) continue;  // none adds a bias
+    EXPECT_FALSE(all.more_workspace);
+    const Index needed = all.fitting[0].workspace();
+    if (needed == 0) continue;
+    ++more;
+    EXPECT_TRUE(conv_plans(dense_call(problem, DType::bf16), h100(), {.workspace = needed - 1}, 1).more_workspace);
+    EXPECT_FALSE(conv_plans(dense_call(problem, DType::bf16), h100(), {.workspace = needed}, 1).more_workspace);
+  }
+  EXPECT_GE(more, 5) << "too few engines need a workspace";
 }
 
 TEST(ConvPlan, TheFirstNameIsOfTheFirstPlan) {
   const ConvCall call = dense_call(resnet_problems()[6], DType::bf16);
-  const auto all = conv_plans(call, h100(), exact, 4);
+  const auto all = conv_plans(call, h100(), exact, 4).fitting;
   ASSERT_GE(all.size(), 2U);
   for (const auto& plan : all) EXPECT_EQ(conv_plan(call, h100(), exact, plan.name())->name(), plan.name());
   EXPECT_EQ(conv_plan(call, h100(), exact, "engine 123456")->name(), all[0].name());

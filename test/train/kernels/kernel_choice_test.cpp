@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 namespace partita {
@@ -130,6 +131,52 @@ TEST_F(KernelChoice, IsByRuleIfTheFileCannotBeWrittenAfterAll) {
   const auto [choices, report] = choose();
   EXPECT_TRUE(choices.empty());
   EXPECT_EQ(report.problem.find(cache().path() + " cannot be written: "), 0U) << report.problem;
+}
+
+/// One sample takes 1 ms, and a batch 20 ms for each: so halves of halves are the fastest.
+class Halving : public ReferenceBackend {
+ public:
+  std::string describe() const override { return "halving"; }
+  std::vector<std::string_view> algorithms(const ConvProblem& problem) const override {
+    return problem.batch > 1 ? std::vector<std::string_view>{"whole", two_halves}
+                             : std::vector<std::string_view>{"whole"};
+  }
+  void choose(const ConvProblem& problem, std::string_view algorithm) override {
+    chosen[problem.batch] = std::string(algorithm);
+  }
+  void conv_forward(std::span<const Window>, const Tensor& x, const Tensor&, const Tensor&, const Tensor&,
+                    Stream) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(cost(x.box()[0].extent())));
+  }
+
+  std::map<Index, std::string> chosen;
+
+ private:
+  Index cost(Index batch) const {
+    if (chosen.at(batch) == two_halves) return cost((batch + 1) / 2) + cost(batch / 2);
+    return batch == 1 ? 1 : 20 * batch;
+  }
+};
+
+TEST_F(KernelChoice, HalvesOfABatchAreChosenFirst) {
+  run_threads(2, [&](Communicator& comm) {
+    for (const Index measured : {3, 0}) {
+      Halving backend;
+      KernelChoices choices;
+      KernelReport report;
+      ConvProblem three = problem(8);
+      three.batch = 3;
+      const std::vector<ConvProblem> mine(comm.rank() == 0 ? 1 : 0, three);
+      choose_kernels(backend, mine, KernelCache(folder.string(), backend, 1), comm, {}, choices, report);
+      EXPECT_EQ(report.measured, measured);
+      EXPECT_EQ(choices.size(), 3U);
+      EXPECT_EQ(choices.at(three.print()), two_halves);
+      if (comm.rank() == 0) {
+        EXPECT_EQ(backend.chosen, (std::map<Index, std::string>{
+                                      {1, "whole"}, {2, std::string(two_halves)}, {3, std::string(two_halves)}}));
+      }
+    }
+  });
 }
 
 TEST_F(KernelChoice, AProblemStaysInTheReport) {

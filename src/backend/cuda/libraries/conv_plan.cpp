@@ -211,13 +211,16 @@ void each_engine(const ConvCall& call, const CudnnDescriptor& device, const Engi
 }
 
 /// Adds the plan of an engine, if cuDNN can make it and the workspace suffices.
-void add_plan(std::vector<ConvPlan>& plans, const std::string& name, const CudnnDescriptor& config,
-              const CudnnDescriptor& device, const EngineLimits& limits) {
+void add_plan(ConvPlans& plans, const std::string& name, const CudnnDescriptor& config, const CudnnDescriptor& device,
+              const EngineLimits& limits) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config).set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
   if (!plan.try_finalize()) return;
   const Index workspace = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
-  if (workspace <= limits.workspace) plans.emplace_back(name, plan, workspace);
+  if (workspace <= limits.workspace)
+    plans.fitting.emplace_back(name, plan, workspace);
+  else if (plans.fitting.empty())
+    plans.more_workspace = true;
 }
 
 }  // namespace
@@ -268,27 +271,29 @@ std::string print_properties(const CudnnDescriptor& properties) {
   return std::string(text.begin(), std::find(text.begin(), text.end(), '\0'));
 }
 
-std::vector<ConvPlan> conv_plans(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,
-                                 std::size_t most) {
-  std::vector<ConvPlan> plans;
+ConvPlans conv_plans(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,
+                     std::size_t most) {
+  ConvPlans plans;
+  const auto& fitting = plans.fitting;
   each_engine(call, device, limits, [&](const std::string& name, const CudnnDescriptor& config) {
-    const bool known = std::any_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.name() == name; });
+    const bool known =
+        std::any_of(fitting.begin(), fitting.end(), [&](const auto& plan) { return plan.name() == name; });
     if (!known) add_plan(plans, name, config, device, limits);
-    return plans.size() == most;
+    return fitting.size() == most;
   });
   return plans;
 }
 
 std::optional<ConvPlan> conv_plan(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,
                                   std::string_view name) {
-  std::vector<ConvPlan> plans;
+  ConvPlans plans;
   if (!name.empty())
     each_engine(call, device, limits, [&](const std::string& each, const CudnnDescriptor& config) {
       if (each == name) add_plan(plans, each, config, device, limits);
-      return !plans.empty();
+      return !plans.fitting.empty();
     });
-  if (plans.empty()) plans = conv_plans(call, device, limits, 1);
-  return plans.empty() ? std::nullopt : std::optional(plans.front());
+  if (plans.fitting.empty()) plans = conv_plans(call, device, limits, 1);
+  return plans.fitting.empty() ? std::nullopt : std::optional(plans.fitting.front());
 }
 
 }  // namespace partita::cuda

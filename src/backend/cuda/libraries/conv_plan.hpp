@@ -62,10 +62,15 @@ CudnnDescriptor device_properties(const std::string& json);
 /// Returns the properties as JSON.
 std::string print_properties(const CudnnDescriptor& properties);
 
-/// Returns up to `most` plans for a call on a device, in the order in which cuDNN expects them to be fast. All give the
-/// same bits in each run. A problem with a bias gets plans that add it, or none. It is empty if no engine can run it.
-std::vector<ConvPlan> conv_plans(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,
-                                 std::size_t most);
+/// Plans for one call, in the order in which cuDNN expects them to be fast.
+struct ConvPlans {
+  std::vector<ConvPlan> fitting;
+  bool more_workspace = false;  ///< a plan that cuDNN expects to be faster than all these needs more than there is
+};
+
+/// Returns up to `most` plans for a call on a device. All give the same bits in each run. A problem with a bias gets
+/// plans that add it, or none. It has none if no engine can run it.
+ConvPlans conv_plans(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits, std::size_t most);
 /// Returns the plan of the engine with this name, or of the first of conv_plans() if that one cannot run the call.
 std::optional<ConvPlan> conv_plan(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,
                                   std::string_view name);
