@@ -15,22 +15,22 @@ std::vector<ConvProblem> SpatialConv::problems(const Box& x, const Box& w, const
           {ConvPass::backward_filter, windows_, x_.needed, w, y, false}};
 }
 
-void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Tensor& bias,
+void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& then,
                           const Tensor& y, Tensor& extended) const {
   HaloExchange halo(x_, x, rank);
   extended = halo.extended();
   const bool ahead = rank.ahead() && has_interior(x.box(), y.box());
-  if (ahead) rank.backend.conv_forward(windows_, x, w, bias, y, rank.stream);
+  if (ahead) rank.backend.fused_conv_forward(windows_, x, w, then, y, rank.stream);
   halo.finish();
   if (!ahead) {
-    rank.backend.conv_forward(windows_, extended, w, bias, y, rank.stream);
+    rank.backend.fused_conv_forward(windows_, extended, w, then, y, rank.stream);
     return;
   }
   for (const Box& border : subtract(y.box(), interior_of(windows_, x.box(), x_.needed, y.box()))) {
     const Box reads = reads_of(windows_, border, extended.box());
     const Tensor thin_y = y.like(border, MemoryClass::workspace);
-    rank.backend.conv_forward(windows_, extract(extended, reads, MemoryClass::workspace, rank.stream), w, bias, thin_y,
-                              rank.stream);
+    rank.backend.fused_conv_forward(windows_, extract(extended, reads, MemoryClass::workspace, rank.stream), w, then,
+                                    thin_y, rank.stream);
     copy_box(thin_y, y, border, rank.stream);
   }
 }

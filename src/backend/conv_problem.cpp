@@ -31,6 +31,13 @@ ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Bo
   }
 }
 
+void ConvProblem::apply(const std::optional<Activation>& f) { then = f ? static_cast<Index>(f->kind) + 1 : 0; }
+
+std::optional<Activation> ConvProblem::activation() const {
+  if (then == 0) return {};
+  return Activation{.kind = static_cast<Activation::Kind>(then - 1)};
+}
+
 bool ConvProblem::empty() const { return batch == 0 || channels == 0 || filters == 0; }
 
 std::vector<ConvProblem> ConvProblem::halves() const {
@@ -50,11 +57,12 @@ std::string ConvProblem::print() const {
     for (auto d = static_cast<std::size_t>(3 - spatial); d < 3; ++d) values.push_back(sides[d].*field);
     return fmt::format("{}", fmt::join(values, "x"));
   };
-  return fmt::format("{} N={} C={} F={}{}{} in {} out {} kernel {} stride {} dilation {} pad {},{}",
+  return fmt::format("{} N={} C={} F={}{}{}{} in {} out {} kernel {} stride {} dilation {} pad {},{}",
                      passes[static_cast<std::size_t>(pass)], batch, channels, filters,
                      groups == 1 ? "" : fmt::format(" groups {}", groups), with_bias != 0 ? " bias" : "",
-                     each(&Side::in), each(&Side::out), each(&Side::kernel), each(&Side::stride), each(&Side::dilation),
-                     each(&Side::pad_lo), each(&Side::pad_hi));
+                     then == 0 ? "" : fmt::format(" {}", name(activation()->kind)), each(&Side::in), each(&Side::out),
+                     each(&Side::kernel), each(&Side::stride), each(&Side::dilation), each(&Side::pad_lo),
+                     each(&Side::pad_hi));
 }
 
 std::size_t ConvProblemHash::operator()(const ConvProblem& problem) const { return hash_words(problem); }

@@ -18,6 +18,7 @@ CudaVersions cuda_versions() { return {}; }
 std::vector<CudaCard> cuda_cards() { return {}; }
 std::unique_ptr<CudaDevice> make_cuda_device(int) { refuse(); }
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice&, const CudaOptions&) { refuse(); }
+bool cuda_fuses(const Activation&) { return false; }
 std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem>, const CudaOptions&,
                                                    const std::string&) {
   refuse();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace {
 class Arrays {
  public:
   Arrays(const ConvProblem& problem, const Backend& backend)
-      : pass_(problem.pass), allocator_(std::make_shared<Allocator>(backend.device())) {
+      : pass_(problem.pass), then_(problem.activation()), allocator_(std::make_shared<Allocator>(backend.device())) {
     static constexpr std::string_view x_names = "NCDHW", w_names = "FCDHW";
     const auto unused = static_cast<std::size_t>(3 - problem.spatial);
     const auto array = [&](std::string_view names, Index first, Index second, Index ConvProblem::Side::*extent) {
@@ -34,15 +35,16 @@ class Arrays {
       const Shape filters{{'F', problem.filters}};
       bias_ = Tensor(backend.chosen_dtype(), "F", Box(filters), allocator_, MemoryClass::workspace);
     }
-    require(ConvProblem(pass_, windows_, x_.box(), w_.box(), y_.box(), static_cast<bool>(bias_)) == problem,
-            "the arrays must describe the same problem");
+    ConvProblem described(pass_, windows_, x_.box(), w_.box(), y_.box(), static_cast<bool>(bias_));
+    described.apply(then_);
+    require(described == problem, "the arrays must describe the same problem");
   }
 
   std::size_t bytes() const { return static_cast<std::size_t>(x_.bytes() + w_.bytes() + y_.bytes()); }
 
   void run(Backend& backend) const {
     switch (pass_) {
-      case ConvPass::forward: return backend.conv_forward(windows_, x_, w_, bias_, y_, {});
+      case ConvPass::forward: return backend.fused_conv_forward(windows_, x_, w_, {bias_, then_}, y_, {});
       case ConvPass::backward_data: return backend.conv_backward_data(windows_, y_, w_, x_, {});
       case ConvPass::backward_filter: return backend.conv_backward_filter(windows_, x_, y_, w_, Write::over, {});
     }
@@ -50,6 +52,7 @@ class Arrays {
 
  private:
   ConvPass pass_;
+  std::optional<Activation> then_;
   std::shared_ptr<Allocator> allocator_;
   std::vector<Window> windows_;
   Tensor x_, w_, y_, bias_;

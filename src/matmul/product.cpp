@@ -98,7 +98,7 @@ class Product::Operand {
 class Product::Run {
  public:
   Run(const Product& product, Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b,
-      const Tensor& c, Write write, Stream stream)
+      const Tensor& c, Write write, const Epilogue& then, Stream stream)
       : product_(product),
         plan_(product.plan_),
         backend_(backend),
@@ -108,6 +108,7 @@ class Product::Run {
         b_(product.b_, plan_.cut_dim(plan_.b) >= 0, b, grid.world(), stream),
         c_(c),
         write_(write),
+        then_(then),
         in_place_(!plan_.sums_slabs && plan_.redistribute_c.empty()),
         cuts_c_(plan_.cut_dim(plan_.c) >= 0) {
     const bool adds_to_c = write == Write::add && plan_.redistribute_c.empty();
@@ -140,6 +141,10 @@ class Product::Run {
 
   /// True if every slab makes its own part of C, which is sent to its owners at once.
   bool makes_slabs() const { return plan_.sums_slabs && cuts_c_; }
+  /// True if one product computes all of C where it lies.
+  bool multiplies_once() const {
+    return in_place_ && write_ == Write::over && product_.c_.size() == 1 && product_.c_.front() == c_.box();
+  }
   Tensor workspace(const Box& box) const { return c_.like(box, MemoryClass::workspace, Fill::none); }
 
   std::size_t start_panel(std::size_t panel, std::size_t first) {
@@ -174,9 +179,14 @@ class Product::Run {
     require(has_rows(target, box), "a slab of C must be a block of its rows");
     const Matrix c = matrix_of(target, box, stream_);
     const Index m = box.extent(0), n = box.volume() / m, k = a_.used(slab).volume() / m;
+    const bool transpose_a = plan_.a.indices == "km", transpose_b = plan_.b.indices == "nk";
+    if (multiplies_once()) {
+      fused_ = true;
+      return backend_.fused_gemm(transpose_a, transpose_b, m, n, k, a.data, a.row, b.data, b.row, then_, c_, stream_);
+    }
     const bool adds = (in_place_ && write_ == Write::add) || (!cuts_c_ && !std::exchange(fresh_, false));
-    backend_.gemm(c_.dtype(), plan_.a.indices == "km", plan_.b.indices == "nk", m, n, k, 1, a.data, a.row, b.data,
-                  b.row, adds ? 1 : 0, c.data, c.row, stream_);
+    backend_.gemm(c_.dtype(), transpose_a, transpose_b, m, n, k, 1, a.data, a.row, b.data, b.row, adds ? 1 : 0, c.data,
+                  c.row, stream_);
   }
 
   void release(std::size_t slab) {
@@ -203,7 +213,11 @@ class Product::Run {
     b_.finish();
     if (plan_.sums_slabs && !cuts_c_) start_sum(0, made_);
     for (auto& sum : sums_) sum.exchange.finish();
-    if (plan_.redistribute_c.empty()) return;
+    if (!plan_.redistribute_c.empty()) redistribute_c();
+    if (!fused_) backend_.apply(then_, c_, stream_);
+  }
+
+  void redistribute_c() {
     DistTensor now;
     now.layout = plan_.redistribute_c.front().from;
     now.local = total_;
@@ -219,8 +233,10 @@ class Product::Run {
   Operand a_, b_;
   Tensor c_;
   Write write_;
+  Epilogue then_;
   bool in_place_, cuts_c_;
-  bool fresh_ = true;  // nothing has been multiplied into made_ yet
+  bool fused_ = false;  // the product has applied then_
+  bool fresh_ = true;   // nothing has been multiplied into made_ yet
   Tensor made_, total_;
   std::vector<std::pair<std::size_t, Tensor>> slabs_;  // parts of C made in the current panel
   std::vector<Sum> sums_;
@@ -250,7 +266,12 @@ std::vector<Product::Part> Product::parts(const ProductOperand& operand, const L
 
 void Product::run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c,
                   Write write, Stream stream) const {
-  Run(*this, backend, grid, a, b, c, write, stream).run();
+  Run(*this, backend, grid, a, b, c, write, {}, stream).run();
+}
+
+void Product::run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c,
+                  const Epilogue& then, Stream stream) const {
+  Run(*this, backend, grid, a, b, c, Write::over, then, stream).run();
 }
 
 }  // namespace partita

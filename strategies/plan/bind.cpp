@@ -3,6 +3,7 @@
 #include "strategies/declare/rules.hpp"
 #include "strategies/plan/check_layouts.hpp"
 #include "strategies/plan/check_names.hpp"
+#include "strategies/plan/in_place.hpp"
 #include "strategies/plan/stages.hpp"
 
 #include <algorithm>
@@ -46,6 +47,7 @@ class Binder {
     }
     if (plan_.workload.training) mark_recomputed();
     plan_.all_readers = Readers(plan_.layers);
+    mark_in_place(plan_);
     return std::move(plan_);
   }
 
@@ -94,6 +96,9 @@ class Binder {
                             .inputs = layer.inputs,
                             .sends_to_stages = {},
                             .recompute = false,
+                            .in_place = false,
+                            .follows = false,
+                            .then = {},
                             .binding = known.binding});
     leaving_.push_back(known.leaving);
   }

@@ -215,7 +215,9 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     const Kept keeps = layer.op->keeps();
     LayerTensors& tensors = at(i);
-    tensors.y = layer.inputs.empty() ? m_->images : hold(MemoryClass::activations, volume(layer->at.y) * element_);
+    tensors.y = layer.inputs.empty() ? m_->images
+                : layer.in_place     ? tensors.work.front()
+                                     : hold(MemoryClass::activations, volume(layer->at.y) * element_);
     if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
     multiply(layer, 0);
     // The copy with the halo is freed at the end of the forward unless the layer keeps x.

@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
+
 namespace partita {
 namespace {
 
@@ -112,6 +116,33 @@ TEST_P(Conv, RoundsOnceInShorterTypes) {
     compare(random, random.conv(GetParam()), DType::f32, 1e-5);
     compare(random, random.conv(GetParam()), DType::bf16, 1.0 / 256);
     compare(random, random.conv(GetParam()), DType::f16, 1.0 / 2048);
+  }
+}
+
+// Also for NaN, which must not become 0: the guard of a step looks for it.
+TEST_P(Conv, FusedWithBiasAndActivationIsOneAfterTheOther) {
+  constexpr std::array kinds{Activation::Kind::relu, Activation::Kind::sigmoid, Activation::Kind::tanh,
+                             Activation::Kind::elu};
+  Generator random(static_cast<unsigned>(250 + GetParam()));
+  for (int i = 0; i < 40; ++i) {
+    const Case c = random.conv(GetParam());
+    SCOPED_TRACE(c.text);
+    const Activation f{kinds[static_cast<std::size_t>(i) % kinds.size()], 0.5};
+    for (const auto& backend : test::all_types()) {
+      SCOPED_TRACE(backend->name());
+      const Operands o(random, c, DType::f64);
+      if (i % 3 == 0 && o.x.volume() > 0) o.x.set(0, std::numeric_limits<double>::quiet_NaN());
+      const Tensor bias = i % 2 == 0 ? o.bias : Tensor(), apart = o.y.like(o.y.box());
+      backend->conv_forward(c.slides, o.x, o.w, bias, apart, {});
+      backend->activation_forward(f, apart, apart, {});
+      backend->fused_conv_forward(c.slides, o.x, o.w, {bias, f}, o.y, {});
+      for (Index at = 0; at < apart.volume(); ++at) {
+        if (std::isnan(apart.get(at)))
+          EXPECT_TRUE(std::isnan(o.y.get(at)));
+        else
+          EXPECT_NEAR(o.y.get(at), apart.get(at), 1e-12);
+      }
+    }
   }
 }
 

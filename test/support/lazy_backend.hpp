@@ -77,6 +77,7 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
   explicit LazyBackend(LazyDevice& device) : LazyBackend(std::make_shared<Declared>(device)) {}
   Device& device() const override { return declared_->device; }
   Index workspace() const override { return static_cast<Index>(LazyLauncher::scratch_bytes); }
+  bool fuses(const Activation&) const override { return true; }
 
   void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
                     const Tensor& y, Stream stream) override {

@@ -10,9 +10,11 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -42,6 +44,14 @@ struct WeightPiece {
   std::byte* w = nullptr;
   std::array<std::byte*, 2> state{};  ///< in the order of Optimizer::states
   bool decays = true;                 ///< weight decay and the scale by norms apply
+};
+
+/// What is done to each element right after it is computed: y = f(sum + bias[c]).
+struct Epilogue {
+  Epilogue() = default;
+  Epilogue(Tensor the_bias, std::optional<Activation> f = {}) : bias(std::move(the_bias)), activation(f) {}
+  Tensor bias;  ///< may be empty
+  std::optional<Activation> activation;
 };
 
 /// The algorithm of a convolution that computes the two halves of its batch one after the other, each with the
@@ -102,6 +112,14 @@ class Backend {
   /// db[c] = sum of dy over all dimensions except C, or db += this sum; db has one dimension
   virtual void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) = 0;
 
+  /// True if fused_conv_forward and fused_gemm apply f without a pass of their own over y.
+  virtual bool fuses(const Activation& /*f*/) const { return false; }
+  /// y = f(conv(x, w) + bias). The default is conv_forward and then apply, in short types with a rounding between them.
+  virtual void fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w,
+                                  const Epilogue& then, const Tensor& y, Stream stream);
+  /// y = f(y + bias[c])
+  void apply(const Epilogue& then, const Tensor& y, Stream stream);
+
   // Pooling. `picked` (i32, with y's box) stores which input of each window was the maximum, for the backward pass.
   // Average pooling does not use it.
 
@@ -160,7 +178,7 @@ class Backend {
 
   // Element-wise functions.
 
-  /// y = f(x)
+  /// y = f(x); x and y may be one tensor
   virtual void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
   /// dx = f'(x) * dy; `kept` is y if f.differentiates_value(), else x
   virtual void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
@@ -175,6 +193,9 @@ class Backend {
   virtual void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha,
                     const void* a, Index lda, const void* b, Index ldb, double beta, void* c, Index ldc,
                     Stream stream) = 0;
+  /// C[m,n] = f(op(A) op(B) + bias[n]), for a whole tensor of rows. The default is gemm and then apply.
+  virtual void fused_gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const void* a, Index lda,
+                          const void* b, Index ldb, const Epilogue& then, const Tensor& c, Stream stream);
 
   // Losses. `result` holds two f64 numbers: each call adds the loss to result[0], and the number of right predictions
   // to result[1]. x[N C ...] is read as rows of channels, in the order of x's memory. labels (i32) has one number for

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "partita/base/activation.hpp"
 #include "partita/base/box.hpp"
 #include "partita/base/window.hpp"
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,12 +29,17 @@ struct ConvProblem {
   Index spatial = 1;  ///< number of spatial dimensions: 1, 2 or 3; `sides` is in the order D H W, unused ones first
   Index batch = 0, channels = 0, filters = 0, groups = 1;
   Index with_bias = 0;  ///< 1 if a bias is added
+  Index then = 0;       ///< of a forward: 1 + the Activation::Kind that is applied; 0 if none is
   std::array<Side, 3> sides{};
 
   ConvProblem() = default;
   /// The problem of a Backend call on an input x (or dx), weights w (or dw) and an output y (or dy) with these boxes.
   ConvProblem(ConvPass pass, std::span<const Window> windows, const Box& x, const Box& w, const Box& y, bool with_bias);
 
+  /// Lets a forward apply an activation that has no parameter.
+  void apply(const std::optional<Activation>& f);
+  /// Returns the activation that is applied.
+  std::optional<Activation> activation() const;
   /// True if there is nothing to compute.
   bool empty() const;
   /// Returns the problems of the two halves of the batch, each once; none if the batch has fewer than two samples.

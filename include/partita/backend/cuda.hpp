@@ -53,6 +53,9 @@ struct CudaOptions {
 /// @pre `device` outlives the backend. One thread calls the backend, with one stream at a time.
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice& device, const CudaOptions& options = {});
 
+/// True if the backend applies the activation while it computes a convolution, where cuDNN has an engine for both.
+bool cuda_fuses(const Activation& f);
+
 /// Returns those convolutions, on tensors of their own, for which cuDNN has no engine that CudaOptions allow: they run
 /// in kernels of our own. `properties` describe the card, as JSON; "" stands for the first card of this machine.
 /// Throws Error if there is none, or if this build lacks CUDA.

@@ -18,6 +18,9 @@ class Product {
   /// Collective: every rank of `grid` calls it.
   void run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c, Write write,
            Stream stream = {}) const;
+  /// C = f(A B + bias). The backend computes all of it at once where the rank multiplies once for all of C.
+  void run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c,
+           const Epilogue& then, Stream stream = {}) const;
   const ProductPlan& plan() const { return plan_; }
 
  private:

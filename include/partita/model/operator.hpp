@@ -157,6 +157,13 @@ class Operator {
   /// What the kernel's forward pass keeps for its backward pass. Override it if the layer keeps less: the memory
   /// prediction uses it.
   virtual Kept keeps() const { return {.x = true}; }
+  /// True if its kernel may write the output into the memory of its input. It does so if nobody else needs the input
+  /// (LayerPlan::in_place).
+  virtual bool overwrites_input() const { return false; }
+  /// True if its reader may overwrite the output.
+  virtual bool output_may_be_overwritten() const { return !keeps().y; }
+  /// True if its kernel can apply the activation that follows (LayerPlan::then).
+  virtual bool takes_activation() const { return false; }
   /// The f64 numbers that its kernel holds on `rank` for inputs in layout x; none by default.
   virtual HeldNumbers numbers(const Layout& /*x*/, int /*rank*/, bool /*training*/) const { return {}; }
   /// Which halos travel while its kernel computes; none by default.

@@ -20,6 +20,8 @@ class InputOperator final : public Operator {
   /// The output shape for one sample; Model::shapes sets N.
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
+  /// False: it is the batch.
+  bool output_may_be_overwritten() const override { return false; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
 
  private:
@@ -35,6 +37,7 @@ class ConvOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  bool takes_activation() const override { return true; }
   std::vector<Algorithm> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// The output's channels are not the input's, so they are whole.
@@ -228,6 +231,7 @@ class LinearOperator final : public Operator {
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   Kept keeps() const override;
+  bool takes_activation() const override { return !linear_.activation; }
   const Linear& linear() const { return linear_; }
 
  private:
@@ -249,6 +253,7 @@ class ActivationOperator final : public ElementwiseOperator {
   Shape output(std::span<const Shape> inputs) const override;
   std::string_view kind() const override { return name(f_.kind); }
   Kept keeps() const override { return {.x = !f_.differentiates_value(), .y = f_.differentiates_value()}; }
+  bool overwrites_input() const override { return f_.differentiates_value(); }
   std::string describe() const override;
   /// The backward reads dy and what it kept, and writes dx.
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 1, .dy = 2}; }

@@ -84,11 +84,11 @@ std::vector<std::string> algorithms_for(ConvProblem problem, DType dtype, const 
                                         const cuda::EngineLimits& limits, std::size_t most) {
   std::vector<std::string> names;
   bool more_workspace = false;
-  for (int bias = 0; bias < 2 && names.empty(); ++bias, problem.with_bias = 0) {
+  do {
     const auto plans = cuda::conv_plans(cuda::dense_call(problem, dtype), device, limits, most);
     for (const auto& plan : plans.fitting) names.push_back(plan.name());
     more_workspace |= plans.more_workspace;
-  }
+  } while (names.empty() && cuda::simplify(problem));
   if (more_workspace && problem.batch > 1 && halves_are_exact(problem.pass, dtype)) names.emplace_back(two_halves);
   return names;
 }
@@ -128,21 +128,31 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     std::erase_if(ways_, [&](const auto& each) { return each.first.problem == problem; });
   }
 
+  bool fuses(const Activation& f) const override { return cuda_fuses(f); }
+
   void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
                     const Tensor& y, Stream stream) override {
+    fused_conv_forward(windows, x, w, bias, y, stream);
+  }
+  void fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Epilogue& then,
+                          const Tensor& y, Stream stream) override {
     const ConvGeometry conv(windows, x, w, y);
-    const bool whole = conv.out == y.box();
-    const ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), bias && whole);
-    const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? bias.data() : nullptr};
+    const bool whole = conv.out == y.box();  // what else follows the convolution follows it for all of y
+    ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), then.bias && whole);
+    if (whole && then.activation && fuses(*then.activation)) problem.apply(then.activation);
+    const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? then.bias.data() : nullptr};
     const Way* way = conv.empty() ? nullptr : way_of(problem, x, y, pointers);
-    if (way == nullptr) return Kernels::conv_forward(windows, x, w, bias, y, stream);
+    if (way == nullptr) {
+      Kernels::conv_forward(windows, x, w, then.bias, y, stream);
+      return apply({{}, then.activation}, y, stream);
+    }
     if (way->in_halves)
       return run_halves(x, y, [&](const Tensor& inputs, const Tensor& outputs) {
-        conv_forward(windows, inputs, w, bias, outputs, stream);
+        fused_conv_forward(windows, inputs, w, then, outputs, stream);
       });
     if (!whole) y.zero(stream);
     run(*way, pointers, stream);
-    if (bias && !way->adds_bias) bias_forward(bias, y, stream);
+    apply({way->adds_bias ? Tensor() : then.bias, way->activates ? std::nullopt : then.activation}, y, stream);
   }
 
   void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
@@ -187,21 +197,20 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override {
     if (m == 0 || n == 0 || k == 0)
       return Kernels::gemm(dtype, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
-    const cuda::ProductCall call{.dtype = static_cast<Index>(dtype),
-                                 .transpose_a = transpose_a ? 1 : 0,
-                                 .transpose_b = transpose_b ? 1 : 0,
-                                 .m = m,
-                                 .n = n,
-                                 .k = k,
-                                 .lda = lda,
-                                 .ldb = ldb,
-                                 .ldc = ldc,
-                                 .adds = beta == 0 ? 0 : 1,
-                                 .alignment_a = alignment_of(a),
-                                 .alignment_b = alignment_of(b),
-                                 .alignment_c = alignment_of(c)};
-    products_.run(call, alpha, a, b, beta, c, workspace_->libraries(),
-                  static_cast<std::size_t>(workspace_->for_libraries()), static_cast<cudaStream_t>(stream.native));
+    cuda::ProductCall call = product_call(dtype, transpose_a, transpose_b, {m, n, k}, {lda, ldb, ldc}, {a, b, c});
+    call.adds = beta == 0 ? 0 : 1;
+    products_.run(call, alpha, beta, {a, b, c}, room(), static_cast<cudaStream_t>(stream.native));
+  }
+  /// cuBLASLt adds the bias. It could apply ReLU as well, but does not say what that makes of a NaN.
+  void fused_gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const void* a, Index lda,
+                  const void* b, Index ldb, const Epilogue& then, const Tensor& c, Stream stream) override {
+    cuda::ProductCall call =
+        product_call(c.dtype(), transpose_a, transpose_b, {m, n, k}, {lda, ldb, n}, {a, b, c.data()});
+    call.with_bias = 1;
+    if (!then.bias || m == 0 || n == 0 || k == 0 || !products_.can(call, room()))
+      return Kernels::fused_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, then, c, stream);
+    products_.run(call, 1, 0, {a, b, c.data(), then.bias.data()}, room(), static_cast<cudaStream_t>(stream.native));
+    apply({{}, then.activation}, c, stream);
   }
 
  private:
@@ -213,6 +222,25 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
         products_(options.tf32),
         properties_(cuda::device_properties(device.card())) {
     cuda::check(cuda::cudnn().create(&handle_), "start cuDNN");
+  }
+
+  cuda::Products::Room room() const {
+    return {workspace_->libraries(), static_cast<std::size_t>(workspace_->for_libraries())};
+  }
+  static cuda::ProductCall product_call(DType dtype, bool transpose_a, bool transpose_b, std::array<Index, 3> extents,
+                                        std::array<Index, 3> steps, std::array<const void*, 3> data) {
+    return {.dtype = static_cast<Index>(dtype),
+            .transpose_a = transpose_a ? 1 : 0,
+            .transpose_b = transpose_b ? 1 : 0,
+            .m = extents[0],
+            .n = extents[1],
+            .k = extents[2],
+            .lda = steps[0],
+            .ldb = steps[1],
+            .ldc = steps[2],
+            .alignment_a = alignment_of(data[0]),
+            .alignment_b = alignment_of(data[1]),
+            .alignment_c = alignment_of(data[2])};
   }
 
   /// Where a dw lies in the libraries' workspace while it is added: at its end.
@@ -242,10 +270,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     return known->second;
   }
 
-  /// How a call runs. Where no engine adds the bias, it is added afterwards.
+  /// How a call runs. What no engine does beside the convolution is done afterwards.
   struct Way {
     std::optional<ConvPlan> plan;
-    bool adds_bias = false;
+    bool adds_bias = false, activates = false;
     bool in_halves = false;  ///< and without a plan
   };
 
@@ -261,11 +289,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const auto chosen = chosen_.find(call.problem);
     const std::string name = chosen == chosen_.end() ? "" : chosen->second;
     if (name == two_halves) return Way{.plan = {}, .in_halves = true};
-    const bool bias = call.problem.with_bias != 0;
-    if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(plan), bias};
-    call.problem.with_bias = 0;
-    if (bias)
-      if (auto plan = cuda::conv_plan(call, properties_, limits, name)) return Way{std::move(plan), false};
+    do {
+      if (auto plan = cuda::conv_plan(call, properties_, limits, name))
+        return Way{std::move(plan), call.problem.with_bias != 0, call.problem.then != 0};
+    } while (cuda::simplify(call.problem));
     if (call.problem.batch > 1 && halves_are_exact(call.problem.pass, static_cast<DType>(call.dtype)) &&
         cuda::conv_plans(call, properties_, limits, 1).more_workspace)
       return Way{.plan = {}, .in_halves = true};
@@ -293,6 +320,10 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice& device, const CudaOptions& options) {
   if (options.dtype == DType::i32) fail("backend 'cuda' computes in f64, f32, bf16 and f16, not in i32");
   return std::make_unique<CudaBackend>(device, options);
+}
+
+bool cuda_fuses(const Activation& f) {
+  return f.kind == Activation::Kind::relu || f.kind == Activation::Kind::sigmoid || f.kind == Activation::Kind::tanh;
 }
 
 std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> problems, const CudaOptions& options,

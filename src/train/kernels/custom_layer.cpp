@@ -49,8 +49,8 @@ class CustomKernel final : public Kernel {
     if (layer->at.dy_halo) dy_.emplace(*layer->at.dy_halo, rank);
   }
 
-  std::vector<ConvProblem> problems(bool training, bool ahead) const override {
-    return custom_->problems(training, ahead);
+  std::vector<ConvProblem> problems(bool training, bool ahead, bool fused) const override {
+    return custom_->problems(training, ahead, fused);
   }
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     custom_->forward(with_halos(call), x, y);

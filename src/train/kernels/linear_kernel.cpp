@@ -14,7 +14,8 @@ class LinearKernel final : public Kernel {
  public:
   LinearKernel(const LayerPlan& layer, int rank)
       : activation_(static_cast<const LinearOperator&>(*layer.op).linear().activation),
-        adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)) {
+        adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)),
+        then_(layer.then) {
     for (const auto& product : layer->at.products) products_.emplace_back(product, rank);
   }
 
@@ -23,11 +24,13 @@ class LinearKernel final : public Kernel {
     kept.x = x[0];
     const bool in_place = !activation_ || activation_->differentiates_value();
     const Tensor z = in_place ? y : y.like(y.box(), Fill::none);
-    multiply(call, of_y, x[0], call.w[0], z, Write::over);
     // If several ranks hold parts of one sum, the first of them adds the bias.
-    if (adds_bias_ && z.volume() > 0) call.rank.backend.bias_forward(call.w[1], z, call.rank.stream);
+    Epilogue then(adds_bias_ ? call.w[1] : Tensor(), call.fused ? then_ : std::nullopt);
+    if (in_place && activation_) then.activation = activation_;
+    call.label(roles[of_y]);
+    products_[of_y].run(call.rank.backend, call.grid, x[0], call.w[0], z, then, call.rank.stream);
     if (!activation_) return;
-    call.rank.backend.activation_forward(*activation_, z, y, call.rank.stream);
+    if (!in_place) call.rank.backend.activation_forward(*activation_, z, y, call.rank.stream);
     kept.of_derivative = z;
   }
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
@@ -53,15 +56,17 @@ class LinearKernel final : public Kernel {
     Tensor x, of_derivative, dz;
   };
 
+  static constexpr std::array roles{"product y", "product dx", "product dw"};
+
   void multiply(const KernelCall& call, Which which, const Tensor& a, const Tensor& b, const Tensor& c,
                 Write write) const {
-    static constexpr std::array roles{"product y", "product dx", "product dw"};
     call.label(roles[which]);
     products_[which].run(call.rank.backend, call.grid, a, b, c, write, call.rank.stream);
   }
 
   std::optional<Activation> activation_;
   bool adds_bias_;
+  std::optional<Activation> then_;
   std::vector<Product> products_;
 };
 

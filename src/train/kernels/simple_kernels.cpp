@@ -19,7 +19,7 @@ class ActivationKernel final : public Kernel {
       : f_(static_cast<const ActivationOperator&>(*layer.op).activation()) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    call.rank.backend.activation_forward(f_, x[0], y, call.rank.stream);
+    if (!call.fused) call.rank.backend.activation_forward(f_, x[0], y, call.rank.stream);
     state<State>(call).kept = f_.differentiates_value() ? y : x[0];
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {

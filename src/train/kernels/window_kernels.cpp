@@ -22,10 +22,11 @@ class ConvKernel : public Kernel {
         w_(layer->at.w[0].owned(rank)),
         y_(layer->at.y.owned(rank)),
         adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)),
-        needs_dx_(layer->needs_dx[0]) {}
+        needs_dx_(layer->needs_dx[0]),
+        then_(layer.then) {}
 
-  std::vector<ConvProblem> problems(bool training, bool ahead) const override {
-    const auto all = all_problems(ahead);  // forward, backward-data, backward-filter
+  std::vector<ConvProblem> problems(bool training, bool ahead, bool fused) const override {
+    const auto all = all_problems(ahead, fused);  // forward, backward-data, backward-filter
     const std::array runs{true, training && needs_dx_, training};
     std::vector<ConvProblem> problems;
     for (std::size_t i = 0; i < all.size(); ++i)
@@ -35,7 +36,8 @@ class ConvKernel : public Kernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     call.label("halo x");
-    conv_.forward(call.rank, x[0], call.w[0], adds_bias_ ? call.w[1] : Tensor(), y, state<State>(call).extended);
+    const Epilogue then{adds_bias_ ? call.w[1] : Tensor(), call.fused ? then_ : std::nullopt};
+    conv_.forward(call.rank, x[0], call.w[0], then, y, state<State>(call).extended);
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
@@ -60,16 +62,20 @@ class ConvKernel : public Kernel {
     HaloExchange dy;
   };
 
-  std::vector<ConvProblem> all_problems(bool ahead) const {
-    if constexpr (std::is_same_v<Spatial, SpatialConv>)
-      return conv_.problems(x_, w_, y_, adds_bias_, ahead);
-    else
+  std::vector<ConvProblem> all_problems(bool ahead, bool fused) const {
+    if constexpr (std::is_same_v<Spatial, SpatialConvTranspose>)
       return conv_.problems(x_, w_, y_);
+    else {
+      auto all = conv_.problems(x_, w_, y_, adds_bias_, ahead);
+      if (fused) all.front().apply(then_);
+      return all;
+    }
   }
 
   Spatial conv_;
   Box x_, w_, y_;
   bool adds_bias_, needs_dx_;
+  std::optional<Activation> then_;
 };
 
 /// y[N@a C@b H@c] = pool(x[N@a C@b H@c])

@@ -21,15 +21,22 @@ LayerRunner::LayerRunner(const RunContext& context, const RankContext& rank, con
 }
 
 void LayerRunner::add_problems(std::vector<ConvProblem>& problems) const {
-  for (const auto& kernel : kernels_) {
-    if (!kernel) continue;
-    for (const auto& problem : kernel->problems(context_.plan.workload.training, rank_.ahead()))
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    if (!kernels_[i]) continue;
+    for (const auto& problem : kernels_[i]->problems(context_.plan.workload.training, rank_.ahead(), fused(i)))
       if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
   }
 }
 
 Tensor LayerRunner::allocate(const Box& box, std::string_view names) const {
   return {context_.plan.workload.dtype, names, box, context_.allocator, MemoryClass::activations, Fill::none};
+}
+
+/// KernelCall::fused, of the layer or of the activation.
+bool LayerRunner::fused(std::size_t i) const {
+  const LayerPlan& layer = layers_[i];
+  const auto& then = layer.follows ? layers_[static_cast<std::size_t>(layer.inputs.front())].then : layer.then;
+  return then && !keep_ && rank_.backend.fuses(*then);
 }
 
 KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state, Index step) const {
@@ -48,6 +55,7 @@ KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& sta
           .share = m.share * (layers_[i].op->is_loss() ? loss_scale_ : 1),
           .is_first_microbatch = !state.forward_ran,
           .training = context_.plan.workload.training,
+          .fused = fused(i),
           .write = state.has_dw ? Write::add : Write::over,
           .result = m.result};
 }
@@ -105,7 +113,9 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
 
 void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state, Index step) const {
   const LayerPlan& layer = layers_[i];
-  m.work.y = layer.inputs.empty() ? m.batch.images : allocate(boxes_[i].y, layer->shape.names());
+  m.work.y = layer.inputs.empty()       ? m.batch.images
+             : layer.in_place && !keep_ ? m.work.x.front()
+                                        : allocate(boxes_[i].y, layer->shape.names());
   KernelCall now = call(i, m, state, step);
   now.is_recompute = recompute;
   const Timed timed(Profile::Part::compute);

@@ -123,6 +123,31 @@ TEST(ConvPlan, KeepsToTheWorkspace) {
     EXPECT_EQ(plan.workspace(), 0) << plan.name();
 }
 
+// On tensor cores cuDNN computes what follows a convolution with it. For an activation without a bias it has no engine.
+TEST(ConvPlan, TakesBiasAndActivationAlong) {
+  for (const Activation::Kind kind : {Activation::Kind::relu, Activation::Kind::sigmoid, Activation::Kind::tanh})
+    for (const auto& [dtype, limits] : {std::pair{DType::bf16, exact}, {DType::f16, exact}, {DType::f32, rounded}}) {
+      ConvProblem problem = resnet_problems()[12];
+      ASSERT_EQ(problem.pass, ConvPass::forward);
+      problem.with_bias = 1;
+      problem.apply(Activation{kind});
+      SCOPED_TRACE(problem.print() + ", " + std::string(name(dtype)));
+      EXPECT_FALSE(plans(problem, dtype, limits).empty());
+    }
+}
+
+TEST(ConvPlan, WhatFollowsIsTakenOutFromItsEnd) {
+  ConvProblem problem = resnet_problems()[12];
+  problem.with_bias = 1;
+  problem.apply(Activation{Activation::Kind::tanh});
+  EXPECT_TRUE(simplify(problem));
+  EXPECT_EQ(problem.then, 0);
+  EXPECT_EQ(problem.with_bias, 1);
+  EXPECT_TRUE(simplify(problem));
+  EXPECT_EQ(problem.with_bias, 0);
+  EXPECT_FALSE(simplify(problem));
+}
+
 // A smaller batch may then have a faster engine.
 TEST(ConvPlan, TellsWhetherTheFastestEngineNeedsMoreWorkspace) {
   int more = 0;

@@ -29,7 +29,8 @@ std::map<std::string, ConvProblem> problems(const Model& model, const Strategy& 
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
     for (int rank = 0; rank < plan.grid_of(static_cast<int>(i)).size(); ++rank)
       for (const bool ahead : {false, true})
-        for (const ConvProblem& problem : make_kernel(plan.layers[i], rank)->problems(true, ahead))
+        for (const ConvProblem& problem :
+             make_kernel(plan.layers[i], rank)->problems(true, ahead, plan.layers[i].then.has_value()))
           all.emplace(problem.print(), problem);
   return all;
 }
@@ -41,7 +42,7 @@ std::vector<std::string> refused(const std::map<std::string, ConvProblem>& all, 
   for (const auto& [text, problem] : all) {
     if (at++ % step != 0) continue;
     ConvProblem of = problem;
-    of.with_bias = 0;  // else it is added afterwards
+    of.with_bias = of.then = 0;  // else they are computed afterwards
     const cuda::EngineLimits limits{.tf32 = false, .workspace = Index{256} << 20};
     if (!cuda::conv_plan(cuda::dense_call(of, dtype), h100(), limits, "")) texts.push_back(text);
   }

@@ -71,6 +71,9 @@ struct LayerPlan {
   std::vector<int> inputs;
   std::vector<StageBoundary> sends_to_stages;  ///< transfers to readers on other stages, by ascending group
   bool recompute = false;                      ///< backward runs its forward again, so that it keeps nothing until then
+  bool in_place = false;                       ///< its output takes the memory of its input, which no other layer reads
+  bool follows = false;                        ///< it is an activation in place, the `then` of the layer before
+  std::optional<Activation> then;              ///< a backend may compute the layer and this activation at once
   std::shared_ptr<const LayerBinding> binding;
 
   const LayerBinding* operator->() const { return binding.get(); }

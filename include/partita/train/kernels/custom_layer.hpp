@@ -29,6 +29,8 @@ class CustomLayer : public Operator, public Kernel {
   /// functions of tensors that take a stream, or by kernels of its own on call.rank.stream. A trainer on a device
   /// refuses layers that return false, as all do that access elements.
   virtual bool runs_on_devices() const { return false; }
+  /// False, since the layer may have saved its output without telling keeps().
+  bool output_may_be_overwritten() const final { return false; }
   /// Starts the exchange of dy's halo, if the layer has one and dx is needed. The exchange goes on during
   /// backward_filter if halo_overlap().dy is true, and ends here if not.
   void start_backward(const KernelCall& call, const Tensor& dy) const override;

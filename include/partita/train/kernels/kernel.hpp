@@ -35,6 +35,9 @@ struct KernelCall {
                            ///< the loss scale of f16, so it is the factor of the loss's gradients
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
+  /// A layer and the activation that follows it (LayerPlan::then) are computed at once: the layer applies it, and the
+  /// activation has nothing to compute.
+  bool fused = false;
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
   /// two f64 zeros, to which a loss layer adds the mean loss of this microbatch and its number of right predictions,
@@ -53,8 +56,9 @@ struct KernelCall {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// The local convolutions that it will run, for which a backend may have several algorithms.
-  virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*ahead*/) const { return {}; }
+  /// The local convolutions that it will run, for which a backend may have several algorithms. `fused` is
+  /// KernelCall::fused.
+  virtual std::vector<ConvProblem> problems(bool /*training*/, bool /*ahead*/, bool /*fused*/) const { return {}; }
   /// Writes all of y. The previous content of y is undefined. A loss has no y, and adds its numbers to call.result.
   virtual void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const = 0;
   /// Starts what can travel while backward_filter computes.

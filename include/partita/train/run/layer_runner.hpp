@@ -95,6 +95,7 @@ class LayerRunner {
   void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states, Index step) const;
 
  private:
+  bool fused(std::size_t i) const;
   KernelCall call(std::size_t i, Microbatch& m, const LayerState& state, Index step) const;
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;

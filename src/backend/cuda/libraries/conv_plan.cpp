@@ -12,7 +12,7 @@ namespace {
 using Dims = std::vector<std::int64_t>;
 
 /// The numbers by which a call's addresses find their tensors.
-enum TensorId : std::int64_t { id_x = 1, id_w, id_y, id_bias, id_sum };
+enum TensorId : std::int64_t { id_x = 1, id_w, id_y, id_bias, id_sum, id_biased };
 
 cudnnDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -73,7 +73,7 @@ class ConvGraph {
         .set(CUDNN_ATTR_TENSOR_DIMENSIONS, extents)
         .set(CUDNN_ATTR_TENSOR_STRIDES, steps)
         .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, static_cast<std::int64_t>(call_.alignment));
-    if (id == id_sum) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+    if (id == id_sum || id == id_biased) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
     return tensor.finalize();
   }
   CudnnDescriptor x() const {
@@ -102,7 +102,7 @@ class ConvGraph {
 
   std::vector<CudnnDescriptor> operations() const {
     switch (p_.pass) {
-      case ConvPass::forward: return p_.with_bias != 0 ? forward_and_bias() : std::vector{forward(y())};
+      case ConvPass::forward: return forward_and_more();
       case ConvPass::backward_data:
         return {CudnnDescriptor(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, windows())
@@ -136,23 +136,42 @@ class ConvGraph {
         .finalize();
   }
 
-  /// The sums stay in registers until the bias is added.
-  std::vector<CudnnDescriptor> forward_and_bias() const {
-    const Dims extents = dims(p_, {p_.batch, p_.filters}, &Side::out);
-    const CudnnDescriptor sum = tensor(id_sum, extents, strides(p_, call_.y_strides), sums_of(dtype_));
-    Dims of_bias(extents.size(), 1);
-    of_bias[1] = p_.filters;
-    CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    add.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
-        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, sums_of(dtype_))
-        .finalize();
-    CudnnDescriptor adding(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    adding.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, add)
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(id_bias, of_bias, dense_strides(of_bias), type_of(dtype_)))
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y())
-        .finalize();
-    return {forward(sum), adding};
+  /// What follows the convolution. The numbers between its steps stay in registers.
+  std::vector<CudnnDescriptor> forward_and_more() const {
+    const bool adds = p_.with_bias != 0, applies = p_.then != 0;
+    const CudnnDescriptor sum = adds || applies ? between(id_sum) : y(),
+                          biased = adds && applies ? between(id_biased) : y();
+    std::vector<CudnnDescriptor> all{forward(sum)};
+    if (adds) {
+      Dims extents(static_cast<std::size_t>(p_.spatial == 3 ? 5 : 4), 1);
+      extents[1] = p_.filters;
+      const CudnnDescriptor bias = tensor(id_bias, extents, dense_strides(extents), type_of(dtype_));
+      all.push_back(pointwise(CUDNN_POINTWISE_ADD, sum, biased, &bias));
+    }
+    if (applies) all.push_back(pointwise(mode_of(*p_.activation()), adds ? biased : sum, y()));
+    return all;
+  }
+  /// A tensor like y that is never stored.
+  CudnnDescriptor between(TensorId id) const {
+    return tensor(id, dims(p_, {p_.batch, p_.filters}, &Side::out), strides(p_, call_.y_strides), sums_of(dtype_));
+  }
+  static cudnnPointwiseMode_t mode_of(const Activation& f) {
+    switch (f.kind) {
+      case Activation::Kind::relu: return CUDNN_POINTWISE_RELU_FWD;
+      case Activation::Kind::sigmoid: return CUDNN_POINTWISE_SIGMOID_FWD;
+      case Activation::Kind::tanh: return CUDNN_POINTWISE_TANH_FWD;
+      default: broken("a convolution cannot apply this activation");
+    }
+  }
+  CudnnDescriptor pointwise(cudnnPointwiseMode_t mode, const CudnnDescriptor& from, const CudnnDescriptor& to,
+                            const CudnnDescriptor* other = nullptr) const {
+    CudnnDescriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    function.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, sums_of(dtype_)).finalize();
+    CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from);
+    if (other != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);
+    return operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to).finalize();
   }
 
   const ConvCall& call_;
@@ -224,6 +243,12 @@ void add_plan(ConvPlans& plans, const std::string& name, const CudnnDescriptor& 
 }
 
 }  // namespace
+
+bool simplify(ConvProblem& problem) {
+  if (problem.then == 0 && problem.with_bias == 0) return false;
+  (problem.then != 0 ? problem.then : problem.with_bias) = 0;
+  return true;
+}
 
 ConvCall dense_call(const ConvProblem& problem, DType dtype) {
   ConvCall call{.problem = problem, .dtype = static_cast<Index>(dtype)};

@@ -68,8 +68,12 @@ struct ConvPlans {
   bool more_workspace = false;  ///< a plan that cuDNN expects to be faster than all these needs more than there is
 };
 
-/// Returns up to `most` plans for a call on a device. All give the same bits in each run. A problem with a bias gets
-/// plans that add it, or none. It has none if no engine can run it.
+/// Takes the last thing that follows the convolution out of a problem, as it can also be computed afterwards: the
+/// activation, then the bias. Returns false if nothing follows.
+bool simplify(ConvProblem& problem);
+
+/// Returns up to `most` plans for a call on a device. All give the same bits in each run. A problem with a bias or an
+/// activation gets plans that compute it, or none. It has none if no engine can run it.
 ConvPlans conv_plans(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits, std::size_t most);
 /// Returns the plan of the engine with this name, or of the first of conv_plans() if that one cannot run the call.
 std::optional<ConvPlan> conv_plan(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,

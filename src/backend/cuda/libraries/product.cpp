@@ -70,17 +70,22 @@ class Products::Plan {
     product_.reset(made);
     set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, as.first.transpose);
     set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, as.second.transpose);
+    if (call.with_bias != 0) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     choose(handle, call, bytes);
   }
 
-  void run(cublasLtHandle_t handle, double alpha, const void* a, const void* b, double beta, void* c, void* workspace,
-           std::size_t bytes, cudaStream_t stream) const {
+  bool found() const { return found_; }
+
+  void run(cublasLtHandle_t handle, double alpha, double beta, const Operands& operands, const Room& room,
+           cudaStream_t stream) const {
+    const auto& [a, b, c, bias] = operands;
+    if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     const std::array<float, 2> narrow{static_cast<float>(alpha), static_cast<float>(beta)};
     const bool wide = dtype_ == DType::f64;
     const void* by = wide ? static_cast<const void*>(&alpha) : &narrow[0];
     const void* keeps = wide ? static_cast<const void*>(&beta) : &narrow[1];
     check(cublaslt().matmul(handle, product_.get(), by, b, first_.get(), a, second_.get(), keeps, c, result_.get(), c,
-                            result_.get(), &algorithm_, workspace, bytes, stream),
+                            result_.get(), &algorithm_, room.data, room.bytes, stream),
           what);
   }
 
@@ -88,9 +93,12 @@ class Products::Plan {
   using Description = Owned<cublasLtMatmulDesc_t, &CublasLt::desc_destroy>;
   using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::preference_destroy>;
 
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t name, const Value& value) const {
+    check(cublaslt().desc_set_attribute(product_.get(), name, &value, sizeof(value)), what);
+  }
   void set_transposed(cublasLtMatmulDescAttributes_t side, bool transpose) {
-    const cublasOperation_t operation = transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublaslt().desc_set_attribute(product_.get(), side, &operation, sizeof(operation)), what);
+    set(side, transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
   }
 
   /// Partial sums are added in a fixed order, and not in the type of C.
@@ -109,12 +117,10 @@ class Products::Plan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(call.alignment_c));
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    check(cublaslt().algo_get_heuristic(handle, product_.get(), first_.get(), second_.get(), result_.get(),
-                                        result_.get(), preference.get(), 1, &best, &found),
-          what);
-    if (found == 0)
-      fail("cuBLASLt cannot {}: it has no algorithm for {} x {} x {} in {}", what, call.m, call.n, call.k,
-           name(dtype_));
+    const auto status = cublaslt().algo_get_heuristic(handle, product_.get(), first_.get(), second_.get(),
+                                                      result_.get(), result_.get(), preference.get(), 1, &best, &found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, what);
+    found_ = status == CUBLAS_STATUS_SUCCESS && found > 0;
     algorithm_ = best.algo;
   }
 
@@ -122,6 +128,7 @@ class Products::Plan {
   Layout first_, second_, result_;
   Description product_;
   cublasLtMatmulAlgo_t algorithm_{};
+  bool found_ = false;
 };
 
 Products::Products(bool tf32) : tf32_(tf32) { check(cublaslt().create(&handle_), "start cuBLASLt"); }
@@ -131,11 +138,20 @@ Products::~Products() {
   cublaslt().destroy(handle_);
 }
 
-void Products::run(const ProductCall& call, double alpha, const void* a, const void* b, double beta, void* c,
-                   void* workspace, std::size_t bytes, cudaStream_t stream) {
+const Products::Plan& Products::plan(const ProductCall& call, const Room& room) {
   auto& plan = plans_[call];
-  if (plan == nullptr) plan = std::make_unique<Plan>(handle_, call, tf32_, bytes);
-  plan->run(handle_, alpha, a, b, beta, c, workspace, bytes, stream);
+  if (plan == nullptr) plan = std::make_unique<Plan>(handle_, call, tf32_, room.bytes);
+  return *plan;
+}
+
+bool Products::can(const ProductCall& call, const Room& room) { return plan(call, room).found(); }
+
+void Products::run(const ProductCall& call, double alpha, double beta, const Operands& operands, const Room& room,
+                   cudaStream_t stream) {
+  if (!can(call, room))
+    fail("cuBLASLt cannot {}: it has no algorithm for {} x {} x {} in {}", what, call.m, call.n, call.k,
+         name(static_cast<DType>(call.dtype)));
+  plan(call, room).run(handle_, alpha, beta, operands, room, stream);
 }
 
 }  // namespace partita::cuda

@@ -19,6 +19,7 @@ struct ProductCall {
   Index m = 0, n = 0, k = 0;
   Index lda = 0, ldb = 0, ldc = 0;
   Index adds = 0;                                           ///< 1 if beta is not 0
+  Index with_bias = 0;                                      ///< 1 if a bias[n] is added
   Index alignment_a = 0, alignment_b = 0, alignment_c = 0;  ///< bytes
   bool operator==(const ProductCall&) const = default;
 };
@@ -43,12 +44,28 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  /// Enqueues a product. `workspace` has `bytes` bytes.
-  void run(const ProductCall& call, double alpha, const void* a, const void* b, double beta, void* c, void* workspace,
-           std::size_t bytes, cudaStream_t stream);
+  /// The addresses of a product.
+  struct Operands {
+    const void* a = nullptr;
+    const void* b = nullptr;
+    void* c = nullptr;
+    const void* bias = nullptr;
+  };
+  /// Memory for partial sums.
+  struct Room {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  /// Returns true if cuBLASLt has an algorithm for the product, with the same room.
+  bool can(const ProductCall& call, const Room& room);
+  /// Enqueues a product. Throws Error if cuBLASLt has no algorithm for it.
+  void run(const ProductCall& call, double alpha, double beta, const Operands& operands, const Room& room,
+           cudaStream_t stream);
 
  private:
   class Plan;
+  const Plan& plan(const ProductCall& call, const Room& room);
   cublasLtHandle_t handle_ = nullptr;
   bool tf32_;
   std::unordered_map<ProductCall, std::unique_ptr<Plan>, HashWords> plans_;

@@ -240,7 +240,8 @@ void print_beside_cudnn(const Plan& plan, const std::string& properties, const O
   int all = 0, left = 0;
   for (const auto& layer : plan.layers) {
     if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;
-    const auto problems = make_kernel(layer, plan.rank_in_stage(options.rank))->problems(plan.workload.training, true);
+    const auto kernel = make_kernel(layer, plan.rank_in_stage(options.rank));
+    const auto problems = kernel->problems(plan.workload.training, true, layer.then && cuda_fuses(*layer.then));
     const auto beside = convolutions_beside_cudnn(problems, card, properties);
     for (const auto& problem : beside)
       fmt::print("{} has no engine of cuDNN for {}; a kernel of Partita runs it\n", layer.name, problem.print());

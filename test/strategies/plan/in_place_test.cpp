@@ -1,0 +1,91 @@
+// Which layers overwrite their input, and which activations a backend may compute with the layer before.
+#include "partita/model/model.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
+
+#include <gtest/gtest.h>
+
+namespace partita {
+namespace {
+
+/// A model with an activation "f" that reads the layer `read`, which is made from a convolution.
+struct Example {
+  Model model{"example"};
+  Value conv = model.conv("conv", model.input("in", {.channels = 2, .spatial = {4, 4}}),
+                          {.filters = 3, .kernel = 3, .padding = 1});
+
+  Plan plan(const Value& f, const Strategy& strategy = {}) {
+    model.softmax_cross_entropy("loss", model.linear("out", f, {.features = 2}));
+    return bind(model, strategy, {.batch = 4, .optimizer = {}});
+  }
+};
+
+/// "in place", "follows" or "apart".
+std::string how(const Plan& plan, std::string_view name = "f") {
+  const LayerPlan& layer = plan.layer(name);
+  const LayerPlan& before = plan.layers[static_cast<std::size_t>(layer.inputs.front())];
+  EXPECT_EQ(before.then.has_value(), layer.follows);
+  if (layer.follows) EXPECT_EQ(partita::name(before.then->kind), layer.op->kind());
+  EXPECT_LE(layer.follows, layer.in_place);
+  return layer.follows ? "follows" : layer.in_place ? "in place" : "apart";
+}
+
+TEST(InPlace, AnActivationFollowsAConvolutionOrAProduct) {
+  Example a, b;
+  EXPECT_EQ(how(a.plan(a.model.relu("f", a.conv))), "follows");
+  EXPECT_EQ(how(b.plan(b.model.tanh("f", b.model.linear("linear", b.conv, {.features = 5})))), "follows");
+}
+
+TEST(InPlace, OtherLayersDoNotApplyIt) {
+  Example a, b;
+  EXPECT_EQ(how(a.plan(a.model.relu("f", a.model.batch_norm("norm", a.conv, {})))), "in place");
+  EXPECT_EQ(how(b.plan(b.model.relu("f", b.model.max_pool("pool", b.conv, {})))), "in place");
+}
+
+TEST(InPlace, WhatIsNeededStays) {
+  Example derivative, twice, images, linear;
+  EXPECT_EQ(how(derivative.plan(derivative.model.gelu("f", derivative.conv))), "apart")
+      << "its backward needs its input";
+  const Value f = twice.model.relu("f", twice.conv);
+  EXPECT_EQ(how(twice.plan(twice.model.add("sum", f, twice.conv))), "apart") << "two layers read the convolution";
+  Model& model = images.model;
+  EXPECT_EQ(how(images.plan(model.relu("f", model.relu("first", images.conv)))), "apart") << "the first one keeps it";
+  EXPECT_EQ(how(linear.plan(linear.model.relu(
+                "f", linear.model.linear("linear", linear.conv,
+                                         {.features = 5, .activation = Activation{Activation::Kind::tanh}})))),
+            "apart")
+      << "the layer keeps its output";
+}
+
+TEST(InPlace, TheBatchStays) {
+  Model model("example");
+  const Value f = model.relu("f", model.input("in", {.channels = 2, .spatial = {4, 4}}));
+  model.softmax_cross_entropy("loss", model.linear("out", f, {.features = 2}));
+  EXPECT_EQ(how(bind(model, Strategy(), {.batch = 4, .optimizer = {}})), "apart");
+}
+
+TEST(InPlace, StagesAndRecomputedLayersNeedTheInput) {
+  Example a, b, c;
+  const Value f = a.model.relu("f", a.conv), g = b.model.relu("f", b.conv), h = c.model.relu("f", c.conv);
+  EXPECT_EQ(how(a.plan(f, Strategy().group({"in", "conv"}).group({"f", "out", "loss"}).schedule("gpipe", 2))), "apart");
+  EXPECT_EQ(how(b.plan(g, Strategy().layer("f", {.recompute = true}))), "apart");
+  EXPECT_EQ(how(c.plan(h, Strategy().layer("conv", {.recompute = true}).layer("f", {.recompute = true}))), "follows");
+}
+
+TEST(InPlace, AfterARedistributionNothingIsFused) {
+  Example a;
+  const Value f = a.model.relu("f", a.conv);
+  EXPECT_EQ(how(a.plan(f, Strategy("y=2").layer("conv", {.output = "N@y"}).layer("f", {.output = "H@y"}))), "in place");
+}
+
+// The batch, the target, the output of the convolution, in whose place is that of the activation, and those of the
+// linear layer and of the loss: 4 samples each.
+TEST(InPlace, HoldsOneTensor) {
+  Example a, b;
+  const auto activations = [](const Plan& plan) { return peak_memory(plan, 0).each[MemoryClass::activations]; };
+  const Index one = 4 * 3 * 16 * 4;
+  EXPECT_EQ(activations(b.plan(b.model.gelu("f", b.conv))) - activations(a.plan(a.model.relu("f", a.conv))), one);
+}
+
+}  // namespace
+}  // namespace partita
