@@ -1,6 +1,6 @@
 #include "partita/distconv/halo_exchange.hpp"
 
-#include "partita/distconv/interior.hpp"
+#include "partita/layouts/interior.hpp"
 
 namespace partita {
 

@@ -41,6 +41,11 @@ RedistributionStep move(const Layout& from, const Layout& to) {
 
 }  // namespace
 
+PackedElements packed_elements(const RedistributionStep& step, int rank) {
+  return packed_elements(plan_transfer(step.from, step.to, rank), step.from.shape().names(), step.from.owned(rank),
+                         step.to.owned(rank));
+}
+
 std::vector<RedistributionStep> plan_redistribution(const Layout& from, const Layout& to) {
   if (from == to) return {};
   require(from.shape() == to.shape() && from.grid() == to.grid(), "a redistribution keeps shape and grid");

@@ -1,6 +1,7 @@
 #include "partita/layouts/transfer.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/tensor.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -15,6 +16,24 @@ Index TransferPlan::sent() const {
 
 Traffic TransferPlan::traffic(Index element_size) const {
   return {static_cast<Index>(sends.size()), sent() * element_size};
+}
+
+namespace {
+
+Index packed(std::span<const Transfer> boxes, std::string_view names, const Box& whole) {
+  Index elements = 0;
+  for (const Transfer& each : boxes) elements += is_run(names, whole, each.box) ? 0 : each.box.volume();
+  return elements;
+}
+
+}  // namespace
+
+PackedElements packed_elements(const TransferPlan& plan, std::string_view names, const Box& from, const Box& to) {
+  return {packed(plan.sends, names, from), packed(plan.recvs, names, to)};
+}
+
+PackedElements packed_by_adjoint(const TransferPlan& plan, std::string_view names, const Box& from) {
+  return {packed(plan.recvs, names, from), plan.sent()};
 }
 
 Traffic sent_to_all(const std::vector<PeerTraffic>& peers) {

@@ -102,22 +102,18 @@ step "configure (g++, release)" configure build g++ --buildtype release -Dwerror
   step "build (g++, release)" compile build -j2 &&
   run_tests "tests" build unit threads mpi example style ${PARTITA_LONG:+long}
 
-# The build for a machine without MPI, HDF5 and oneDNN. The program and few tests take most of the minutes that this
-# adds; --long runs all suites that such a build has.
-without=.build-without
-step "configure (g++, without MPI, HDF5 and oneDNN)" configure $without g++ --buildtype debug -Ddebug=false -Doptimization=1 -Dwerror=true \
-  -Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dcuda=disabled &&
-  if [ -n "${PARTITA_LONG:-}" ]; then
-    step "build (g++, without MPI, HDF5 and oneDNN)" compile $without -j2 &&
-      run_tests "tests without MPI, HDF5 and oneDNN" $without unit threads mpi example
-  else
-    step "build (g++, without MPI, HDF5 and oneDNN)" compile $without -j2 small-tests &&
-      run_tests "tests without MPI, HDF5 and oneDNN" $without small
-  fi
+# A build for a machine without MPI, HDF5 and oneDNN. The thread sanitizer has one too, and runs fewer suites of it.
+bare="-Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dcuda=disabled"
+if [ -n "${PARTITA_LONG:-}" ]; then
+  step "configure (g++, without MPI, HDF5 and oneDNN)" configure .build-without g++ --buildtype debug -Ddebug=false -Doptimization=1 \
+    -Dwerror=true $bare &&
+    step "build (g++, without MPI, HDF5 and oneDNN)" compile .build-without -j2 &&
+    run_tests "tests without MPI, HDF5 and oneDNN" .build-without unit threads mpi example
+fi
 
 if ! $fast; then
   # Each sanitizer has a build folder of its own. ThreadSanitizer does not know oneDNN's threads (libgomp), so its build
-  # has no oneDNN.
+  # has no oneDNN. It lacks MPI and HDF5 too: so it also shows that the program does without them.
   # Line tables are enough for reports. Full debug information takes a quarter of the time of a build.
   lines="-Ddebug=false -Dcpp_args=-gline-tables-only"
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
@@ -126,9 +122,9 @@ if ! $fast; then
     step "build (clang++, address and undefined)" compile .build-asan -j2 &&
     ASAN_OPTIONS=detect_leaks=0 run_tests "tests with address and undefined sanitizers" .build-asan unit threads mpi-small
   step "configure (clang++, thread)" configure .build-tsan clang++ --buildtype debugoptimized -Doptimization=1 \
-    $lines -Db_sanitize=thread -Donednn=disabled -Dcuda=disabled -Dwerror=true &&
-    step "build (clang++, thread)" compile .build-tsan -j2 thread-tests &&
-    run_tests "tests with the thread sanitizer" .build-tsan threads
+    $lines -Db_sanitize=thread $bare -Dwerror=true &&
+    step "build (clang++, thread)" compile .build-tsan -j2 thread-tests small-tests &&
+    run_tests "tests with the thread sanitizer" .build-tsan threads small
 fi
 if [ -n "${PARTITA_LONG:-}" ]; then
   # -fsanitize=fuzzer-no-link makes the fuzzers see branches in the libraries too.

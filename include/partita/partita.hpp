@@ -10,7 +10,7 @@
 #include "partita/comm/mpi.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
-#include "partita/distconv/interior.hpp"
+#include "partita/layouts/interior.hpp"
 #include "partita/layouts/picture.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/model/model.hpp"

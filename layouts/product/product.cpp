@@ -4,6 +4,7 @@
 #include "partita/base/tensor.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace partita {
 
@@ -83,13 +84,13 @@ namespace {
 /// Replays what one rank holds in workspace while a product runs, as matmul/product.cpp does.
 class ProductReplay {
  public:
-  ProductReplay(const ProductPlan& plan, int rank)
-      : plan_(plan), rank_(rank), makes_slabs_(plan.sums_slabs && plan.cut_dim(plan.c) >= 0) {}
+  ProductReplay(const ProductPlan& plan, int rank, bool packs)
+      : plan_(plan), rank_(rank), packs_(packs), makes_slabs_(plan.sums_slabs && plan.cut_dim(plan.c) >= 0) {}
 
   /// Returns the largest number of elements.
   Index run() {
     for (const auto* operand : {&plan_.a, &plan_.b})
-      if (plan_.cut_dim(*operand) < 0) take(gathered(*operand, {}));
+      if (plan_.cut_dim(*operand) < 0) start(*operand, {});
     const auto& steps = plan_.redistribute_c;
     if (!steps.empty()) take(volume(steps.front().from));
     if (plan_.sums_slabs && !makes_slabs_) take(volume(plan_.c_made));
@@ -98,6 +99,9 @@ class ProductReplay {
       if (p + 1 < plan_.panels.size()) start(plan_.panels[p + 1]);
       multiply(plan_.panels[p]);
     }
+    for (const auto* operand : {&plan_.a, &plan_.b})
+      if (plan_.cut_dim(*operand) < 0) arrive(*operand, {});
+    if (plan_.sums_slabs && !makes_slabs_) take(packs_of_sum({}));
     redistribute();
     return most_;
   }
@@ -115,7 +119,31 @@ class ProductReplay {
   void start(const ProductPlan::Panel& panel) {
     for (const Interval slab : panel)
       for (const auto* operand : {&plan_.a, &plan_.b})
-        if (plan_.cut_dim(*operand) >= 0) take(gathered(*operand, slab));
+        if (plan_.cut_dim(*operand) >= 0) start(*operand, slab);
+  }
+
+  /// Holds what arrives for a slab, and the buffers of its messages until it has arrived.
+  void start(const ProductOperand& operand, Interval slab) {
+    take(gathered(operand, slab));
+    if (!packs_) return;
+    const auto& own = operand.layout;
+    const PackedElements packed =
+        packed_elements(plan_.gather(operand, used(operand), rank_, slab), own.shape().names(), own.owned(rank_),
+                        plan_.gathered(operand, used(operand), rank_, slab));
+    under_way_[{&operand, slab.lo}] = packed.sent + packed.received;
+    take(packed.sent + packed.received);
+  }
+  void arrive(const ProductOperand& operand, Interval slab) {
+    if (const auto found = under_way_.find({&operand, slab.lo}); found != under_way_.end()) {
+      free(found->second);
+      under_way_.erase(found);
+    }
+  }
+  Index packs_of_sum(Interval slab) const {
+    if (!packs_) return 0;
+    const Box made = makes_slabs_ ? plan_.part(plan_.c, plan_.c_made, rank_, slab) : plan_.c_made.owned(rank_);
+    const PackedElements packed = packed_by_adjoint(plan_.sum(rank_, slab), plan_.c.layout.shape().names(), made);
+    return packed.sent + packed.received;
   }
 
   /// Returns the elements of a copy that is made because the rows of an operand are not contiguous.
@@ -137,16 +165,28 @@ class ProductReplay {
     for (const bool first : {true, false})
       for (const Interval slab : panel) {
         if (here(slab) != first) continue;
-        const Index copies = copied(plan_.a, slab) + copied(plan_.b, slab);
+        Index copies = 0;
+        for (const auto* operand : {&plan_.a, &plan_.b}) {
+          if (!is_here(*operand, slab)) arrive(*operand, plan_.cut_dim(*operand) < 0 ? Interval{} : slab);
+          take(copied(*operand, slab));
+          copies += copied(*operand, slab);
+        }
         const Index slab_of_c = makes_slabs_ ? plan_.part(plan_.c, plan_.c_made, rank_, slab).volume() : 0;
-        take(copies);
         take(slab_of_c);
         made += slab_of_c;
         free(copies);
       }
     for (const Interval slab : panel)
       for (const auto* operand : {&plan_.a, &plan_.b})
-        if (plan_.cut_dim(*operand) >= 0) free(gathered(*operand, slab));
+        if (plan_.cut_dim(*operand) >= 0) {
+          arrive(*operand, slab);
+          free(gathered(*operand, slab));
+        }
+    if (makes_slabs_)
+      for (const Interval slab : panel) {
+        take(packs_of_sum(slab));
+        made += packs_of_sum(slab);
+      }
     free(sent_);  // the sums of the panel before are complete
     sent_ = made;
   }
@@ -156,9 +196,13 @@ class ProductReplay {
     for (const auto& step : plan_.redistribute_c) {
       take(volume(step.to));
       const bool packs = step.from.grid().group_size(step.axes) > 1;
-      const Index packed = packs && step.verb == Verb::all_gather       ? volume(step.to)
-                           : packs && step.verb == Verb::reduce_scatter ? volume(step.from)
-                                                                        : 0;
+      Index packed = packs && step.verb == Verb::all_gather       ? volume(step.to)
+                     : packs && step.verb == Verb::reduce_scatter ? volume(step.from)
+                                                                  : 0;
+      if (packs_ && step.verb == Verb::exchange) {
+        const PackedElements each = packed_elements(step, rank_);
+        packed = each.sent + each.received;
+      }
       take(packed);
       free(packed + before);
       before = volume(step.to);
@@ -167,13 +211,14 @@ class ProductReplay {
 
   const ProductPlan& plan_;
   int rank_;
-  bool makes_slabs_;
+  bool packs_, makes_slabs_;
+  std::map<std::pair<const ProductOperand*, Index>, Index> under_way_;  // elements in buffers, by operand and slab
   Index now_ = 0, most_ = 0;
   Index sent_ = 0;  // elements of the parts of C whose sums are under way
 };
 
 }  // namespace
 
-Index ProductPlan::workspace(int rank) const { return ProductReplay(*this, rank).run(); }
+Index ProductPlan::workspace(int rank, bool packs) const { return ProductReplay(*this, rank, packs).run(); }
 
 }  // namespace partita

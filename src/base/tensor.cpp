@@ -205,10 +205,19 @@ void copy_box(const Tensor& from, const Tensor& to, const Box& part, Stream stre
   to.device().move({&move, 1}, stream);
 }
 
+bool is_run(std::string_view names, const Box& whole, const Box& part) {
+  const auto order = memory_order(names);
+  bool cut = false;  // a slower dimension has several elements, so that the faster ones must be whole
+  for (int i = 0; i < part.dims(); ++i) {
+    const int d = order[static_cast<std::size_t>(i)];
+    if (cut && part.extent(d) != whole.extent(d)) return false;
+    cut = cut || part.extent(d) > 1;
+  }
+  return true;
+}
+
 std::span<std::byte> run_of(const Tensor& tensor, const Box& part) {
-  if (part.empty() || !tensor.box().contains(part)) return {};
-  const BoxMove move = between(tensor, tensor, part);
-  if (move.dims > 1 || (move.dims == 1 && move.from_stride[0] != 1)) return {};
+  if (part.empty() || !tensor.box().contains(part) || !is_run(tensor.names(), tensor.box(), part)) return {};
   return {first_of(tensor, part), static_cast<std::size_t>(part.volume() * size_of(tensor.dtype()))};
 }
 

@@ -26,6 +26,7 @@ class CountingCommunicator : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool asynchronous() const override { return inner_->asynchronous(); }
+  bool packs() const override { return inner_->packs(); }
   Index shared_bytes() const override { return inner_->shared_bytes(); }
   Index shared_bytes_of(int ranks) const override { return inner_->shared_bytes_of(ranks); }
 

@@ -149,6 +149,7 @@ class MpiCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool asynchronous() const override { return !context_->one_node(); }
+  bool packs() const override { return !shared_; }
   Index shared_bytes() const override { return shared_ ? SharedMemory::bytes(size_) : 0; }
   Index shared_bytes_of(int ranks) const override {
     return context_->one_node() && context_->shares() ? SharedMemory::bytes(ranks) : 0;

@@ -14,6 +14,7 @@ class SoloCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool asynchronous() const override { return asynchronous_; }
+  bool packs() const override { return false; }
 
   Request exchange(std::span<const Send>, std::span<const Recv> recvs, Stream stream) override {
     return stand_in(stream, [&] {

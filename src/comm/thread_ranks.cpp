@@ -114,6 +114,7 @@ class ThreadRanks : public Communicator {
   int rank() const override { return threads_->rank(); }
   int size() const override { return threads_->size(); }
   bool asynchronous() const override { return false; }
+  bool packs() const override { return !shared_; }
   Index shared_bytes() const override { return SharedMemory::bytes(size()); }
   Index shared_bytes_of(int ranks) const override { return SharedMemory::bytes(ranks); }
 

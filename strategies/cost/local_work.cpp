@@ -43,8 +43,6 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
   for (const auto& product : layer->at.products)
     text += fmt::format(" {}: {} {} {}", name(product.algorithm), extents(product.a_used.owned(rank)),
                         extents(product.b_used.owned(rank)), product.panels.size());
-  if (layer.then) text += fmt::format(" then {}", name(layer.then->kind));
-  if (layer.in_place) text += layer.follows ? " in place, follows" : " in place";
   for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
   return text;
 }

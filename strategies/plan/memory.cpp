@@ -83,11 +83,11 @@ MemoryUse state_memory(const Plan& plan, int world_rank) {
   return use;
 }
 
-MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held) {
-  return replay_memory(StepProgram(plan, plan.stage_of_rank(rank)), rank, held);
+MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held, const MessageMemory& messages) {
+  return replay_memory(StepProgram(plan, plan.stage_of_rank(rank)), rank, held, messages);
 }
 MemoryPeak peak_memory(const StepProgram& program, int rank) {
-  return replay_memory(program, rank, state_memory(program.plan(), rank));
+  return replay_memory(program, rank, state_memory(program.plan(), rank), {});
 }
 MemoryPeak peak_memory(const Plan& plan, int rank) { return peak_memory(plan, rank, state_memory(plan, rank)); }
 

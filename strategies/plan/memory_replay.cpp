@@ -1,9 +1,12 @@
 #include "strategies/plan/memory_replay.hpp"
 
+#include "partita/layouts/interior.hpp"
+#include "partita/model/operators.hpp"
 #include "partita/strategies/plan/step.hpp"
 #include "strategies/plan/memory_tracker.hpp"
 #include "strategies/plan/stage_layers.hpp"
 
+#include <array>
 #include <unordered_map>
 
 namespace partita {
@@ -14,8 +17,9 @@ namespace {
 /// buffer.
 class Replay {
  public:
-  Replay(const StepProgram& program, int rank, const MemoryUse& held)
+  Replay(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages)
       : plan_(program.plan()),
+        messages_(messages),
         stage_(plan_.stage_of_rank(rank)),
         rank_(plan_.rank_in_stage(rank)),
         program_(program),
@@ -42,18 +46,26 @@ class Replay {
 
  private:
   using Buffer = MemoryTracker::Buffer;
+  using Packs = std::array<Buffer, 2>;  // buffers of messages: those that leave, and those that arrive
 
   /// The tensors of one layer for one microbatch.
   struct LayerTensors {
     Buffer output, gradient, dy;
     std::vector<Buffer> kept, work;  // held for backward; held for one pass, until release_work
     Buffer y;                        // the output before its redistribution
+    Packs dy_halo;                   // while it travels
   };
   struct Microbatch {
     Buffer images, target;
     std::vector<LayerTensors> tensors;  // of the layers that the stage runs or reads
-    std::vector<Buffer> sent;
-    std::vector<std::pair<int, Buffer>> arriving_gradients;
+    std::vector<Buffer> sent;           // and the buffers of these messages
+    std::vector<Packs> arriving;
+    struct Gradient {
+      int layer;
+      Buffer tensor;
+      Packs packs;
+    };
+    std::vector<Gradient> arriving_gradients;
   };
 
   const LayerPlan& layer(int i) const { return (*layers_)[static_cast<std::size_t>(i)]; }
@@ -118,18 +130,25 @@ class Replay {
   void replay_transfer(const StepOp& op) {
     using enum StepOp::Kind;
     switch (op.kind) {
-      case send_output: m_->sent.push_back(convert_layout(at(op.layer).output, boundary(op).complete_sums)); return;
+      case send_output:
+        m_->sent.push_back(convert_layout(at(op.layer).output, boundary(op).complete_sums));
+        for (const Buffer& packs : cross(boundary(op), false)) m_->sent.push_back(packs);
+        return;
       case receive_input:
         at(op.layer).output = hold(MemoryClass::activations, volume(boundary(op).to) * element_);
+        m_->arriving.push_back(cross(boundary(op), false));
         return;
+      case wait_inputs: m_->arriving.clear(); return;
       case send_gradient:
         leaving_.push_back(at(op.layer).gradient);
         at(op.layer).gradient = {};
+        for (const Buffer& packs : cross(boundary(op), true)) leaving_.push_back(packs);
         return;
-      case receive_gradient:
-        m_->arriving_gradients.emplace_back(op.layer,
-                                            hold(MemoryClass::activations, volume(boundary(op).from) * element_));
+      case receive_gradient: {
+        const Buffer tensor = hold(MemoryClass::activations, volume(boundary(op).from) * element_);
+        m_->arriving_gradients.push_back({op.layer, tensor, cross(boundary(op), true)});
         return;
+      }
       case wait_gradients: return finish_transfers();
       case wait_sent_gradients: leaving_.clear(); return;
       default: return replay_step(op);
@@ -157,7 +176,7 @@ class Replay {
   void finish_transfers() {
     m_->sent.clear();
     leaving_.clear();
-    for (auto& [layer, gradient] : m_->arriving_gradients)
+    for (auto& [layer, gradient, packs] : m_->arriving_gradients)
       if (!at(layer).gradient) at(layer).gradient = gradient;
     m_->arriving_gradients.clear();
   }
@@ -180,8 +199,36 @@ class Replay {
   Index volume(const Layout& layout) const { return layout.elements(rank_); }
   Index workspace(const ProductPlan& product) {
     const auto [known, fresh] = workspaces_.try_emplace(&product);
-    if (fresh) known->second = product.workspace(rank_);
+    if (fresh) known->second = product.workspace(rank_, messages_.packs);
     return known->second;
+  }
+
+  Packs pack(const PackedElements& elements) {
+    return {hold(MemoryClass::workspace, elements.sent * element_),
+            hold(MemoryClass::workspace, elements.received * element_)};
+  }
+  /// Holds the buffers of messages between stages, on the side of this rank.
+  Packs cross(const StageBoundary& boundary, bool back) {
+    if (!messages_.packs) return {};
+    const int first = plan_.grids[static_cast<std::size_t>(stage_)].first_rank();
+    const Layout& here = boundary.from.grid().first_rank() == first ? boundary.from : boundary.to;
+    const Box own = here.owned(rank_);
+    return pack(packed_elements(boundary.transfer(first + rank_, back), here.shape().names(), own, own));
+  }
+  /// Holds the buffers of a halo's messages. `local` is the layout of the tensor without its halo.
+  Packs pack_halo(const Halo& halo, const Layout& local) {
+    if (!messages_.packs) return {};
+    const Box own = local.owned(rank_);
+    return pack(packed_elements(halo.transfer(rank_), local.shape().names(), own, with(halo, own)));
+  }
+  Packs pack_returned_halo(const Halo& halo, const Layout& local) {
+    if (!messages_.packs) return {};
+    return pack(packed_by_adjoint(halo.transfer(rank_), local.shape().names(), with(halo, local.owned(rank_))));
+  }
+  /// The box of a tensor that holds `own` and its halo.
+  Box with(const Halo& halo, const Box& own) const {
+    const Box needed = halo.needed(rank_);
+    return own.contains(needed) ? own : needed;
   }
 
   Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps) {
@@ -193,6 +240,7 @@ class Replay {
         if (step.verb == Verb::all_gather) packed = hold(MemoryClass::workspace, volume(step.to) * element_);
         if (step.verb == Verb::reduce_scatter) packed = hold(MemoryClass::workspace, volume(step.from) * element_);
       }
+      const Packs packs = messages_.packs && step.verb == Verb::exchange ? pack(packed_elements(step, rank_)) : Packs();
       now = next;
     }
     return now;
@@ -219,16 +267,33 @@ class Replay {
                 : layer.in_place     ? tensors.work.front()
                                      : hold(MemoryClass::activations, volume(layer->at.y) * element_);
     if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));
+    if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
     multiply(layer, 0);
     // The copy with the halo is freed at the end of the forward unless the layer keeps x.
     const Buffer with_halo = layer.inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
+    if (layer->at.x_halo) static_cast<void>(pack_halo(*layer->at.x_halo, layer->at.x[0]));
+    if (messages_.ahead) compute_borders(layer);
     if (keeps.x && with_halo) tensors.kept.push_back(with_halo);
     if (keeps.x && !with_halo) tensors.kept.insert(tensors.kept.end(), tensors.work.begin(), tensors.work.end());
     if (keeps.y) tensors.kept.push_back(tensors.y);
     const HeldNumbers held = numbers_of(layer);
     const Buffer work = numbers(MemoryClass::workspace, held.work);
     tensors.kept.push_back(numbers(MemoryClass::activations, held.forward));
-    if (keeps.more > 0) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * keeps.more));
+  }
+
+  /// Holds the thin tensors from which a convolution computes its borders again (SpatialConv::forward).
+  void compute_borders(const LayerPlan& layer) {
+    const auto* conv = dynamic_cast<const ConvOperator*>(layer.op.get());
+    if (conv == nullptr || !layer->at.x_halo) return;
+    const auto windows = conv->windows(layer->input_shapes[0]);
+    const Box x = layer->at.x[0].owned(rank_), y = layer->at.y.owned(rank_);
+    const Box inside = interior_of(windows, x, layer->at.x_halo->needed(rank_), y);
+    if (!worth_overlap(inside, y)) return;
+    for (const Box& border : subtract(y, inside)) {
+      const Box reads = reads_of(windows, border, with(*layer->at.x_halo, x));
+      const Buffer thin = hold(MemoryClass::workspace, border.volume() * element_);
+      static_cast<void>(hold(MemoryClass::workspace, reads.volume() * element_));
+    }
   }
 
   void run_start_backward(int i) {
@@ -240,6 +305,8 @@ class Replay {
     if (layer->at.dy_halo && layer.needs_any_dx()) {
       const Buffer with_halo = extended(layer->at.dy_halo, layer->at.y.dual());
       tensors.kept.push_back(with_halo ? with_halo : tensors.dy);
+      const Packs packs = pack_halo(*layer->at.dy_halo, layer->at.y.dual());
+      if (messages_.overlap && layer.op->halo_overlap().dy) tensors.dy_halo = packs;
     }
     if (layer->at.products.empty()) return;
     const bool fused = layer.op->keeps().y || layer.op->keeps().z;
@@ -251,8 +318,11 @@ class Replay {
     LayerTensors& tensors = at(i);
     for (const auto& layout : layer->at.dx)
       tensors.work.push_back(hold(MemoryClass::activations, volume(layout) * element_));
+    tensors.dy_halo = {};
     multiply(layer, 1);
-    if (!layer->at.dy_halo) static_cast<void>(extended(layer->at.x_halo, layer->at.dx[0]));
+    if (layer->at.dy_halo || !layer->at.x_halo) return;
+    const Buffer with_halo = extended(layer->at.x_halo, layer->at.dx[0]);
+    static_cast<void>(pack_returned_halo(*layer->at.x_halo, layer->at.dx[0]));
   }
 
   /// Holds the sum of a bucket until its update: dw in the master dtype or, with a sharded optimizer, this rank's
@@ -284,6 +354,7 @@ class Replay {
   }
 
   const Plan& plan_;
+  MessageMemory messages_;
   int stage_;
   int rank_;  // in the stage's grid
   const StepProgram& program_;
@@ -302,8 +373,8 @@ class Replay {
 
 }  // namespace
 
-MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held) {
-  return Replay(program, rank, held).run();
+MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages) {
+  return Replay(program, rank, held, messages).run();
 }
 
 }  // namespace partita

@@ -13,6 +13,7 @@ class OneNode final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool asynchronous() const override { return false; }
+  bool packs() const override { return false; }
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     return inner_->exchange(sends, recvs, stream);
   }

@@ -110,6 +110,9 @@ std::vector<double> read(const Tensor& tensor, Stream stream);
 
 /// Returns the dimensions of a tensor in memory, the slowest first: channels vary fastest.
 std::array<int, max_dims> memory_order(std::string_view names);
+/// Returns true if the elements of `part`, which lies inside `whole`, are contiguous in the memory of a tensor that
+/// holds `whole`.
+bool is_run(std::string_view names, const Box& whole, const Box& part);
 
 /// Copies the elements of `part` from one tensor to another.
 /// @pre `part` lies inside both boxes, and the dtypes are the same.

@@ -95,6 +95,8 @@ class Communicator {
   /// ranks' own cores copy the messages, as between MPI ranks of one node: then computation hides nothing. Thread ranks
   /// return true, so that tests run the overlapping code.
   virtual bool asynchronous() const { return true; }
+  /// Returns true if exchange_boxes packs boxes that are not contiguous, into memory of their tensors' allocators.
+  virtual bool packs() const { return true; }
   /// Returns the bytes that this rank holds for the communicator in the memory where its buffers lie: memory that all
   /// ranks share, or room for values that arrive. 0 if it holds none.
   virtual Index shared_bytes() const { return 0; }

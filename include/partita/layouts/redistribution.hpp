@@ -2,6 +2,7 @@
 
 #include "partita/base/traffic.hpp"
 #include "partita/layouts/layout.hpp"
+#include "partita/layouts/transfer.hpp"
 
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ struct RedistributionStep {
   Layout from, to;
   bool operator==(const RedistributionStep&) const = default;
 };
+
+/// Returns what a rank packs in a step that exchanges boxes.
+PackedElements packed_elements(const RedistributionStep& step, int rank);
 
 /// Returns the steps, in order, that take a tensor from one layout to another of the same shape and grid. There are
 /// none if the layouts are equal. This is a pure function. The steps are:

@@ -7,6 +7,7 @@
 #include "partita/layouts/layout.hpp"
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -20,6 +21,17 @@ struct TransferPlan {
   /// The messages that the rank sends and their bytes, if an element has `element_size` bytes.
   Traffic traffic(Index element_size) const;
 };
+
+/// The elements of a transfer that pass through buffers: those of boxes that are not contiguous in memory, and all that
+/// are added where they arrive.
+struct PackedElements {
+  Index sent = 0, received = 0;
+};
+/// Returns what a transfer packs if it reads a tensor that holds `from` and fills one that holds `to`, both with the
+/// dimensions `names`.
+PackedElements packed_elements(const TransferPlan& plan, std::string_view names, const Box& from, const Box& to);
+/// The same for the adjoint, which sends back what `plan` receives, and adds it.
+PackedElements packed_by_adjoint(const TransferPlan& plan, std::string_view names, const Box& from);
 
 /// What a rank sends to one peer, and receives from it.
 struct PeerTraffic {

@@ -42,8 +42,7 @@ std::vector<Probe> probes(const ProbeSizes& sizes) {
     const Index c = sizes.channels[i];
     Probe probe{KernelKind::others, 0, 0, sizes.samples[i], Model("probe")};
     auto t = probe.model.input("in", {.channels = c, .spatial = {64, 64}});
-    // A convolution would apply the activation itself, where the backend can.
-    t = probe.model.relu("probe", probe.model.average_pool("first", t, {.window = 1}));
+    t = probe.model.relu("probe", probe.model.conv("first", t, {.filters = c, .kernel = 1, .groups = c}));
     probe.model.softmax_cross_entropy("loss", probe.model.linear("out", t, {.features = 2}));
     probe.elements = 2.0 * static_cast<double>(c * probe.batch) * 64 * 64;
     all.push_back(std::move(probe));

@@ -54,8 +54,8 @@ Schedule in_layers(const Plan& plan, const std::vector<LayerPlan>& layers, bool 
   return schedule;
 }
 
-/// The same plan with each layer as a group of its own, on the stage where it was. `layers` are the plan's layers or
-/// its remainder layers.
+/// The same plan with each layer as a group of its own, on the stage where it was, and computed apart from those beside
+/// it. `layers` are the plan's layers or its remainder layers.
 Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool split) {
   const Schedule schedule = in_layers(plan, layers, split);
   Plan apart = plan;
@@ -74,7 +74,8 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   for (std::size_t i = 0; i < layers.size(); ++i) {
     apart.stage_of_group.push_back(plan.stage_running(layers[i].group));
     apart.layers[i].group = static_cast<int>(i);
-    apart.layers[i].recompute = false;
+    apart.layers[i].recompute = apart.layers[i].follows = false;
+    apart.layers[i].then.reset();
     for (auto& boundary : apart.layers[i].sends_to_stages) boundary.group = first_reader(i, boundary.group);
   }
   apart.schedule = with_communication(schedule, graph_of(apart), plan.workload.training);

@@ -105,6 +105,12 @@ BesideTensors beside_tensors(const DeviceOptions& options) {
   return {.shared = copies ? 2 * device_threads_room : 0, .workspace = options.workspace, .data = false};
 }
 
+MessageMemory message_memory(const CudaDevice& device, const DeviceOptions& options, bool overlap,
+                             Communicator& world) {
+  const bool staged = options.transport != CardTransport::copies && !uses_nccl(device, options.transport, world);
+  return {true, overlap, overlap && (!staged || world.asynchronous())};
+}
+
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world) {
   const bool nccl = uses_nccl(device, options.transport, world);
   const auto make = [&] {

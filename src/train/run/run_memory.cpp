@@ -23,6 +23,10 @@ Box target_box(const Plan& plan, int microbatch, int rank) {
   return reads ? loss->at.x[0].onto(shape).owned(plan.rank_in_stage(rank)) : Box(shape.dims());
 }
 
+MessageMemory message_memory(const Communicator& between, bool overlap) {
+  return {between.packs(), overlap, overlap && between.asynchronous()};
+}
+
 MemoryPeak holding(const MemoryUse& held) { return {held, held.total()}; }
 
 void RunMemory::each_batch(Index samples, const std::function<void(Index batch, Index count)>& visit) const {
@@ -83,7 +87,7 @@ MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& h
   MemoryPeak peak = holding(held);
   each_batch(samples, [&](Index batch, Index) {
     const Plan& plan = plan_of_(batch, training);
-    peak.include(peak_memory(plan, rank, in_step(plan, held, rank)));
+    peak.include(step_peak(plan, in_step(plan, held, rank), rank));
   });
   return peak;
 }

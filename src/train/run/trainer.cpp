@@ -83,8 +83,10 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
                                              processor.device.make_stream(Priority::normal))),
       host_allocator_(on_cpu() ? allocator_ : std::make_shared<Allocator>(processor.device.staging())),
       backend_(std::move(processor.backend)),
-      memory_(options_.batch, options_.training, options_.may_skip(),
-              [this](Index batch, bool training) -> const Plan& { return bound(batch, training).plan; }),
+      memory_(
+          options_.batch, options_.training, options_.may_skip(),
+          [this](Index batch, bool training) -> const Plan& { return bound(batch, training).plan; },
+          message_memory(*processor.between, options_.overlap)),
       held_data_(std::make_unique<HeldData>(host_allocator_)) {
   check_ranks(strategy_, world_.size());
   if (!on_cpu()) check_layers(model_, device());
@@ -92,7 +94,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
   check_memory(plan, options_.memory_limit, [&](int rank) {
     MemoryUse held = state_memory(plan, rank);
     held[MemoryClass::workspace] += backend_->workspace();
-    return partita::peak_memory(plan, rank, held);
+    return memory_.step_peak(plan, held, rank);
   });
   check_agreement(world_, "plans or options", plan.hash() ^ hash_text(print(options_)));
   strategy_ = pin_weight_layouts(std::move(strategy_), plan);

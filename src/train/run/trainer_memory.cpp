@@ -32,7 +32,7 @@ void Trainer::predict_memory(Bound& bound) {
   if (const MemoryUse held = memory_.in_step(bound.plan, predicted_held(), world_.rank());
       bound.held != held || bound.memory.total == 0) {
     bound.held = held;
-    bound.memory = partita::peak_memory(bound.plan, world_.rank(), held);
+    bound.memory = memory_.step_peak(bound.plan, held, world_.rank());
   }
   predicted_memory_.include(bound.memory);
 }

@@ -33,8 +33,7 @@ std::vector<RankResult> run_on_device(const RandomCase& drawn, unsigned seed, Ou
   return results;
 }
 
-/// Expects what a rank holds beside its tensors to be counted and, of one rank, nothing else. (Several ranks pack
-/// messages, and compute while these travel.)
+/// Expects what a rank holds beside its tensors to be counted.
 void expect_counted(const Plan& plan, unsigned seed, const RankResult& result) {
   if (card() != nullptr) return;
   const bool staged = seed % 5 == 0;

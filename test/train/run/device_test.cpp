@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <random>
 
@@ -113,6 +114,47 @@ TEST(Device, TrainsAndPredictsOnOwnTensorsAsTheCpuDoes) {
   }
 }
 
+/// The scale, the loss and whether the weights stayed, of steps of a model whose gradients overflow at first.
+std::vector<std::array<double, 3>> overflowing_steps(LazyDevice* device) {
+  Model m("large");
+  m.mean_squared_error("loss", m.linear("fc", m.input("in", {.channels = 1, .spatial = {}}), {.features = 1}));
+  Strategy strategy("data=2");
+  strategy.layer("*", {.output = "N@data"});
+  TrainerOptions o = options();
+  o.batch = 2;
+  o.dtype = DType::f16;
+  o.optimizer = {.rate = 1e-3, .momentum = 0};
+  std::vector<std::array<double, 3>> numbers;
+  run_threads(2, [&](Communicator& comm) {
+    Trainer trainer(m, strategy, o, comm,
+                    device != nullptr ? lazy_processor(comm, *device) : cpu_processor(comm, make_reference_backend()));
+    const LocalBatch batch = trainer.make_batch(2);
+    batch.fill_images([](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });
+    batch.fill_targets(
+        [](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 60); });
+    for (int i = 0; i < 8; ++i) {
+      const StepResult step = trainer.step(batch);
+      if (comm.rank() == 0) numbers.push_back({trainer.loss_scale(), step.loss, step.skipped ? 1.0 : 0.0});
+    }
+  });
+  return numbers;
+}
+
+TEST(Device, ScalesTheLossOfF16AsTheCpuDoes) {
+  const auto expected = overflowing_steps(nullptr);
+  EXPECT_EQ(expected.front()[2], 1) << "the first step must overflow";
+  EXPECT_EQ(expected.back()[2], 0) << "the last one must not";
+  LazyDevice device(9);
+  const auto found = overflowing_steps(&device);
+  device.check();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i][0], expected[i][0]) << "scale after step " << i;
+    EXPECT_NEAR(found[i][1], expected[i][1], 1e-3 * expected[i][1]) << "loss of step " << i;
+    EXPECT_EQ(found[i][2], expected[i][2]) << "step " << i;
+  }
+}
+
 TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
   PARTITA_NEED_HDF5();
   const TemporaryFile of_cpu{}, of_device{of_cpu.path + ".device"};
@@ -138,6 +180,29 @@ TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
     });
     device.check();
   }
+}
+
+// Most of a rank's rows read no halo. The row beside the neighbor is computed again, from a copy of what it reads.
+TEST(Device, HoldsThePredictedBordersOfConvolutionsThatComputeAhead) {
+  Model m("rows");
+  const auto t =
+      m.conv("conv", m.input("in", {.channels = 2, .spatial = {24, 3}}), {.filters = 3, .kernel = 3, .padding = 1});
+  m.mean_squared_error("loss", t);
+  Strategy strategy("y=2");
+  strategy.layer("*", {.output = "H@y"});
+  LazyDevice device(5);
+  run_threads(2, [&](Communicator& comm) {
+    Trainer trainer(m, strategy, options(), comm, lazy_processor(comm, device));
+    const LocalBatch batch = trainer.make_batch(samples);
+    batch.fill_images([](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });
+    batch.fill_targets([](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });
+    trainer.step(batch);
+    EXPECT_EQ(trainer.peak_memory().each[MemoryClass::workspace],
+              trainer.predicted_memory().each[MemoryClass::workspace]);
+    const Index packed = peak_memory(trainer.plan(), comm.rank(), {}, {.packs = true}).each[MemoryClass::workspace] +
+                         Index{LazyLauncher::scratch_bytes};
+    EXPECT_GT(trainer.peak_memory().each[MemoryClass::workspace], packed) << "the borders need more than the messages";
+  });
 }
 
 TEST(Device, IsWaitedForOnceAStep) {

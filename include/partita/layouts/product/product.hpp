@@ -83,8 +83,9 @@ struct ProductPlan {
   /// and sums slab by slab. The steps in `redistribute_c` are not included.
   std::vector<PeerTraffic> traffic(int rank, Index element_size) const;
   /// Returns the largest number of elements that `rank` holds at once beside A, B and C: in panels, in copies of
-  /// operands whose rows are not contiguous, in parts of C, and in the steps of `redistribute_c`.
-  Index workspace(int rank) const;
+  /// operands whose rows are not contiguous, in parts of C, and in the steps of `redistribute_c`. `packs`: messages of
+  /// boxes that are not contiguous pass through buffers.
+  Index workspace(int rank, bool packs = false) const;
   bool operator==(const ProductPlan&) const = default;
 };
 

@@ -17,6 +17,13 @@ struct MemoryPeak {
   bool operator==(const MemoryPeak&) const = default;
 };
 
+/// How messages use the memory of tensors, beside what is received into them.
+struct MessageMemory {
+  bool packs = false;   ///< what is not contiguous passes through buffers (Communicator::packs)
+  bool overlap = true;  ///< halos of gradients travel while gradients of weights are computed
+  bool ahead = false;   ///< convolutions compute while their halos travel, and then the borders again
+};
+
 /// Returns the bytes that a layer holds on `rank` (of the world) for one microbatch of the larger size, by class.
 /// Weights, gradients and optimizer state are held all the time. Activations (the layer's output and the tensors that
 /// its backward needs) and halos (extended inputs) are held from its forward to its backward.
@@ -31,10 +38,9 @@ MemoryUse state_memory(const Plan& plan, int rank);
 /// the second one `held`: the bytes that the rank holds all the time. A run holds the state of the plan of a whole
 /// batch also during an evaluation, and the samples of its data sets.
 ///
-/// It does not count buffers for messages between nodes, nor the backend's own memory (padded or blocked copies,
-/// scratch space of kernels). Kernels that compute while halos travel need a few rows more.
+/// It does not count the backend's own memory (padded or blocked copies, scratch space of kernels).
 MemoryPeak peak_memory(const Plan& plan, int rank);
-MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held);
+MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held, const MessageMemory& messages = {});
 /// Returns peak_memory(plan, rank) with the operations of the rank's stage, which all its ranks share.
 MemoryPeak peak_memory(const StepProgram& program, int rank);
 

@@ -44,6 +44,9 @@ int ranks_on_card(const CudaDevice& device, Communicator& world);
 /// Returns what a rank holds on a card beside tensors, as far as it is ours: NCCL has buffers of its own.
 BesideTensors beside_tensors(const DeviceOptions& options);
 
+/// Returns how messages between cards use their memory. Collective: every rank of `world` calls it.
+MessageMemory message_memory(const CudaDevice& device, const DeviceOptions& options, bool overlap, Communicator& world);
+
 /// Returns what a trainer needs to compute on a card. Throws Error as make_cuda_backend() and make_nccl() do.
 /// Collective: every rank of `world` calls it.
 /// @pre `device` and `world` outlive the processor.

@@ -48,8 +48,8 @@ class RunMemory {
 
   /// `batch` is the size of a whole batch. `training` is false for an evaluation alone. `may_skip`: a step may be
   /// skipped, so that it keeps the running statistics until it ends.
-  RunMemory(Index batch, bool training, bool may_skip, PlanOf plan_of)
-      : batch_(batch), training_(training), may_skip_(may_skip), plan_of_(std::move(plan_of)) {}
+  RunMemory(Index batch, bool training, bool may_skip, PlanOf plan_of, const MessageMemory& messages = {})
+      : batch_(batch), training_(training), may_skip_(may_skip), messages_(messages), plan_of_(std::move(plan_of)) {}
 
   /// The plan of a whole batch.
   const Plan& plan() const { return plan_of_(batch_, training_); }
@@ -63,6 +63,10 @@ class RunMemory {
   static Index order_bytes(Index samples, bool training);
   /// Returns the bytes that a rank holds for the communicators that these passes need (Communicator::shared_bytes).
   Index shared_bytes(std::span<const DataPass> passes, const Communicator& world, int rank) const;
+  /// Returns the peak of a rank in a step, in which it holds `held` all the time.
+  MemoryPeak step_peak(const Plan& plan, const MemoryUse& held, int rank) const {
+    return peak_memory(plan, rank, held, messages_);
+  }
   /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
   MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
   /// Returns what a rank holds in each step, if it holds `held` between steps.
@@ -77,8 +81,12 @@ class RunMemory {
 
   Index batch_;
   bool training_, may_skip_;
+  MessageMemory messages_;
   PlanOf plan_of_;
 };
+
+/// Returns how messages of `between` use memory.
+MessageMemory message_memory(const Communicator& between, bool overlap);
 
 /// Returns the peak of a rank while it only holds `held`.
 MemoryPeak holding(const MemoryUse& held);

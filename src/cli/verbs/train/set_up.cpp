@@ -35,7 +35,7 @@ void open_training_data(const Options& options, Setup& setup) {
 
 /// Throws Error if a rank would exceed the memory limit in the run that the options ask for.
 void check_run_fits(const Options& options, const Setup& setup, const Plan& plan, const Strategy& given,
-                    const MachineFiles& files, const Communicator& world) {
+                    const MachineFiles& files, const MessageMemory& messages, const Communicator& world) {
   const Index limit = limit_of(options, files.machine);
   if (limit == 0) return;
   std::vector<DataPass> passes;
@@ -44,15 +44,17 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
   if (setup.test) passes.push_back({setup.test.get(), false});
   std::map<std::pair<Index, bool>, Plan> plans{{{options.trainer.batch, options.trainer.training}, plan}};
   const Strategy pinned = pin_weight_layouts(setup.strategy, plan);
-  const RunMemory memory(options.trainer.batch, options.trainer.training, options.trainer.may_skip(),
-                         [&](Index batch, bool training) -> const Plan& {
-                           auto& known = plans[{batch, training}];
-                           Workload workload = make_workload(options);
-                           workload.batch = batch;
-                           workload.training = training;
-                           if (known.layers.empty()) known = bind(setup.model, pinned, workload);
-                           return known;
-                         });
+  const RunMemory memory(
+      options.trainer.batch, options.trainer.training, options.trainer.may_skip(),
+      [&](Index batch, bool training) -> const Plan& {
+        auto& known = plans[{batch, training}];
+        Workload workload = make_workload(options);
+        workload.batch = batch;
+        workload.training = training;
+        if (known.layers.empty()) known = bind(setup.model, pinned, workload);
+        return known;
+      },
+      messages);
   const Saves saves = !options.save.empty()         ? Saves::anywhere
                       : !options.watch.best.empty() ? Saves::between_epochs
                                                     : Saves::never;
@@ -68,6 +70,9 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
 Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   setup.device = make_rank_device(options.device, world);
+  const MessageMemory messages = setup.device
+                                     ? message_memory(*setup.device, options.device, options.trainer.overlap, world)
+                                     : message_memory(world, options.trainer.overlap);
   agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
     setup.checkpoint = open_checkpoint(options, setup.notes);
@@ -84,7 +89,7 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
     static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
     if (options.verb == "train") open_training_data(options, setup);
     if (options.test || options.watch.validates_on_test()) setup.test = open_data(options, setup.model, false);
-    check_run_fits(options, setup, plan, given, files, world);
+    check_run_fits(options, setup, plan, given, files, messages, world);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     if (world.rank() == 0) {
       check_writable({{"--json", options.json, FileKind::json},

@@ -1,4 +1,4 @@
-#include "partita/distconv/interior.hpp"
+#include "partita/layouts/interior.hpp"
 
 namespace partita {
 

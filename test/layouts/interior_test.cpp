@@ -1,5 +1,5 @@
 // Which outputs can be computed before halos have come, against the definition of a window, output by output.
-#include "partita/distconv/interior.hpp"
+#include "partita/layouts/interior.hpp"
 
 #include "test/support/cases.hpp"
 
