@@ -6,7 +6,7 @@ run_packages="meson ninja-build g++ pkg-config python3 ccache mpich libmpich-dev
   libjs-chart.js dataset-fashion-mnist"
 test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen universal-ctags
   iproute2 chromium cmake python3-venv zsh mandoc groff-base libsimgrid-dev"
-long_packages="debootstrap"
+long_packages="debootstrap slurm-wlm munge"
 # Wheels of PyPI that together are a CUDA toolkit with cuDNN and NCCL. Each version is one that works with the others.
 cuda_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
   nvidia-cuda-runtime==13.0.96 nvidia-cuda-nvrtc==13.0.88 nvidia-cublas==13.0.2.14 nvidia-cudnn-cu13==9.19.1.2

@@ -1,7 +1,9 @@
 #include "partita/comm/staged.hpp"
 
+#include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace partita {
@@ -18,8 +20,9 @@ struct Room {
 /// What the communicators of one rank share: its device, and a stream of copies.
 class Stage {
  public:
-  explicit Stage(Device& its_device)
+  Stage(Device& its_device, std::size_t its_piece)
       : device(its_device),
+        piece(its_piece),
         stream(its_device.make_stream(Priority::high)),
         allocator_(std::make_shared<Allocator>(its_device.staging())) {}
 
@@ -47,37 +50,52 @@ class Stage {
     under_way_.clear();
   }
 
+  /// The CPU waits for the copies before an event of the stream.
+  void settle(const Event& event) {
+    device.wait(event);
+    under_way_.clear();
+  }
+
   Device& device;
+  std::size_t piece;  // bytes of a message that travel at once
   Stream stream;
 
  private:
   std::shared_ptr<Allocator> allocator_;
-  std::vector<Room> under_way_;  // copies to the device read them
+  std::vector<Room> under_way_;  // copies to the device read them; those of communications that have ended
 };
 
-/// A communication between CPUs, and where its results go on the device.
+/// What arrives at the CPU, and where it goes on the device.
+struct Arrival {
+  Room from;
+  std::byte* to;
+};
+
+/// Communications between CPUs, in the order in which they started, and what they bring.
 class Landing : public Request::State {
  public:
-  struct Part {
-    Room from;
-    std::byte* to;
+  struct Flight {
+    std::vector<Room> sent;
+    std::vector<Arrival> arrivals;
+    Request request;  // ends before its buffers
   };
-  Landing(std::shared_ptr<Stage> stage, Request request, std::vector<Room> sent, std::vector<Part> parts)
-      : stage_(std::move(stage)), sent_(std::move(sent)), parts_(std::move(parts)), request_(std::move(request)) {}
-  void progress() override { request_.progress(); }
+  Landing(std::shared_ptr<Stage> stage, std::vector<Flight> flights)
+      : stage_(std::move(stage)), flights_(std::move(flights)) {}
+  void progress() override {
+    for (Flight& flight : flights_) flight.request.progress();
+  }
   void wait(Stream stream) override {
-    request_.wait();
-    sent_.clear();
-    for (const Part& part : parts_) stage_->bring(part.from, part.to);
-    parts_.clear();
+    for (Flight& flight : flights_) {
+      flight.request.wait();
+      for (const Arrival& each : flight.arrivals) stage_->bring(each.from, each.to);
+    }
+    flights_.clear();
     stage_->device.wait(stream, stage_->device.record(stage_->stream));
   }
 
  private:
   std::shared_ptr<Stage> stage_;
-  std::vector<Room> sent_;
-  std::vector<Part> parts_;
-  Request request_;  // ends before its buffers
+  std::vector<Flight> flights_;
 };
 
 class Staged final : public Communicator {
@@ -89,20 +107,37 @@ class Staged final : public Communicator {
   int size() const override { return host_->size(); }
   bool asynchronous() const override { return host_->asynchronous(); }
 
+  /// Piece i of all messages is one flight. All copies are enqueued first, and each flight starts when its own are
+  /// done. A peer has as many pieces of a message as this rank, but perhaps fewer flights.
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     stage_->follow(stream);
-    std::vector<Room> sent;
-    for (const Send& send : sends) sent.push_back(stage_->fetch(send.data));
-    stage_->settle();
-    std::vector<Send> out;
-    std::vector<Recv> in;
-    std::vector<Landing::Part> parts;
-    for (std::size_t i = 0; i < sends.size(); ++i) out.push_back({sends[i].peer, sent[i].span()});
-    for (const Recv& recv : recvs) {
-      parts.push_back({stage_->room(recv.data.size()), recv.data.data()});
-      in.push_back({recv.peer, parts.back().from.span()});
+    std::vector<Landing::Flight> flights;
+    std::vector<std::vector<Send>> out;
+    std::vector<std::vector<Recv>> in;
+    std::vector<Event> fetched;
+    for (std::size_t first = 0; flights.empty() || any_beyond(sends, recvs, first); first += stage_->piece) {
+      flights.emplace_back();
+      out.emplace_back();
+      in.emplace_back();
+      for (const auto& [peer, data] : sends) {
+        const std::span<const std::byte> part = piece(data, first);
+        if (part.empty()) continue;
+        flights.back().sent.push_back(stage_->fetch(part));
+        out.back().push_back({peer, flights.back().sent.back().span()});
+      }
+      for (const auto& [peer, data] : recvs) {
+        const std::span<std::byte> part = piece(data, first);
+        if (part.empty()) continue;
+        flights.back().arrivals.push_back({stage_->room(part.size()), part.data()});
+        in.back().push_back({peer, flights.back().arrivals.back().from.span()});
+      }
+      fetched.push_back(stage_->device.record(stage_->stream));
     }
-    return landing(host_->exchange(out, in, {}), std::move(sent), std::move(parts), stream);
+    for (std::size_t i = 0; i < flights.size(); ++i) {
+      stage_->settle(fetched[i]);
+      flights[i].request = host_->exchange(out[i], in[i], {});
+    }
+    return Request(std::make_unique<Landing>(stage_, std::move(flights)), stream);
   }
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
@@ -154,8 +189,21 @@ class Staged final : public Communicator {
     stage_->settle();
     return room;
   }
-  Request landing(Request request, std::vector<Room> sent, std::vector<Landing::Part> parts, Stream stream) {
-    return Request(std::make_unique<Landing>(stage_, std::move(request), std::move(sent), std::move(parts)), stream);
+  Request landing(Request request, std::vector<Room> sent, std::vector<Arrival> arrivals, Stream stream) {
+    std::vector<Landing::Flight> one;
+    one.push_back({std::move(sent), std::move(arrivals), std::move(request)});
+    return Request(std::make_unique<Landing>(stage_, std::move(one)), stream);
+  }
+
+  /// The part of a message that one flight takes; empty beyond its end.
+  template <class Byte>
+  std::span<Byte> piece(std::span<Byte> message, std::size_t first) const {
+    const std::span<Byte> rest = message.subspan(std::min(first, message.size()));
+    return rest.first(std::min(stage_->piece, rest.size()));
+  }
+  static bool any_beyond(std::span<const Send> sends, std::span<const Recv> recvs, std::size_t first) {
+    const auto beyond = [&](const auto& message) { return message.data.size() > first; };
+    return std::any_of(sends.begin(), sends.end(), beyond) || std::any_of(recvs.begin(), recvs.end(), beyond);
   }
 
   std::shared_ptr<Stage> stage_;
@@ -164,8 +212,9 @@ class Staged final : public Communicator {
 
 }  // namespace
 
-std::shared_ptr<Communicator> make_staged(Communicator& host, Device& device) {
-  return std::make_shared<Staged>(std::make_shared<Stage>(device), borrow(host));
+std::shared_ptr<Communicator> make_staged(Communicator& host, Device& device, Index piece) {
+  require(piece > 0, "a message must travel in pieces of one byte or more");
+  return std::make_shared<Staged>(std::make_shared<Stage>(device, static_cast<std::size_t>(piece)), borrow(host));
 }
 
 }  // namespace partita

@@ -112,6 +112,7 @@ class OtherDevice final : public Device {
   double seconds(const Event& from, const Event& to) override { return host_device().seconds(from, to); }
   bool passed(const Event&) override { return true; }
   void wait(Stream, const Event&) override {}
+  void wait(const Event&) override {}
   void finish(Stream stream) override {
     host_device().finish(stream);
     waits.push_back(stream.native);

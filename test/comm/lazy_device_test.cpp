@@ -1,5 +1,6 @@
 // The test double of a device finds missing events, early reuse, accesses by the CPU and wrong orders of communicators;
 // and thread ranks that exchange copies on it make none of these mistakes.
+#include "test/support/cases.hpp"
 #include "test/support/device_verbs.hpp"
 
 #include "partita/comm/device_threads.hpp"
@@ -29,7 +30,9 @@ const Transport device_threads{
       return make_device_threads(threads, device, std::chrono::seconds(20));
     },
     {{Priority::high, Priority::normal}, {Priority::normal, Priority::high}, {Priority::high, Priority::high}}};
-const Transport staged{"Staged", make_staged, {{Priority::high, Priority::normal}, {Priority::normal, Priority::high}}};
+const Transport staged{"Staged",
+                       [](Communicator& threads, Device& device) { return make_staged(threads, device, 100); },
+                       {{Priority::high, Priority::normal}, {Priority::normal, Priority::high}}};
 
 class OnALazyDevice : public testing::TestWithParam<Transport> {
  public:
@@ -138,7 +141,7 @@ TEST_P(OnALazyDevice, EveryMissingKindOfEventIsFoundInEveryRun) {
 // Leaves out one event after the other. Many are not needed, since others order the same operations.
 TEST_P(OnALazyDevice, AnEventThatIsNotNeededGivesNoAlarm) {
   bool exists = true;
-  for (int call = 1; exists; ++call) {
+  for (int call = 1; exists; call += sanitized && !lengthy() ? 4 : 1) {
     LazyDevice device(static_cast<unsigned>(call));
     device.forget_wait(call);
     const std::string message = message_of([&] {

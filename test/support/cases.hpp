@@ -31,5 +31,7 @@ inline std::uint64_t number_from_environment(const char* name, std::uint64_t oth
 /// five to ten times as long and any case can show the errors that a sanitizer finds. With --long it is always all of
 /// them.
 inline std::uint64_t cases(std::uint64_t usual) { return sanitized && !lengthy() ? (usual + 3) / 4 : usual; }
+/// Returns how many ranks more the next run of a test has, for the same reason.
+inline int ranks_step(int ranks) { return sanitized && !lengthy() && ranks > 2 ? 3 : 1; }
 
 }  // namespace partita::test

@@ -301,7 +301,9 @@ inline Processor lazy_processor(Communicator& threads, LazyDevice& device) {
 }
 /// The same with messages that pass through the memory of the CPU.
 inline Processor staged_processor(Communicator& threads, LazyDevice& device) {
-  return {device, make_staged(threads, device), make_staged(threads, device), std::make_unique<LazyBackend>(device)};
+  constexpr Index piece = 200;  // bytes, so few that messages travel in pieces
+  return {device, make_staged(threads, device, piece), make_staged(threads, device, piece),
+          std::make_unique<LazyBackend>(device)};
 }
 
 }  // namespace partita::test

@@ -98,6 +98,16 @@ class LazyDevice final : public Device {
     drain(stream);
     if (!race_.empty()) fail("{}", race_);
   }
+  void wait(const Event& event) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("wait for an event");
+    const auto moment = std::static_pointer_cast<Moment>(event.native);
+    if (!moment) return;
+    if (!moment->passed) ++host_waits_[std::this_thread::get_id()];
+    run_until([&] { return moment->passed; });
+    merge(host_clocks_[std::this_thread::get_id()], moment->clock);
+    if (!race_.empty()) fail("{}", race_);
+  }
 
   void zero(void* data, std::size_t bytes, Stream stream) override {
     enqueue("zero", stream, {range(data, bytes, true)}, [=] { host_device().zero(data, bytes, {}); });

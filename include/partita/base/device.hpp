@@ -92,6 +92,8 @@ class Device {
   virtual bool passed(const Event& event) = 0;
   /// Makes the CPU wait until all operations on the stream are done.
   virtual void finish(Stream stream) = 0;
+  /// Makes the CPU wait until an event has passed.
+  virtual void wait(const Event& event) = 0;
   /// Returns memory of the CPU from which, and to which, copies run in the order of their stream, while the CPU goes
   /// on. Its `release` waits until the device has done everything.
   virtual Device& staging();
@@ -113,6 +115,7 @@ class HostMemory : public Device {
   void wait(Stream, const Event&) override {}
   bool passed(const Event&) override { return true; }
   void finish(Stream) override {}
+  void wait(const Event&) override {}
 };
 
 /// The CPU. Its `staging` is its own memory.

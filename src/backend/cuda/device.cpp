@@ -130,6 +130,11 @@ class Card final : public CudaDevice {
     use();
     check(cudaStreamSynchronize(native(stream)), "finish the work");
   }
+  void wait(const Event& event) override {
+    if (event.native == nullptr) return;
+    use();
+    check(cudaEventSynchronize(native(event)), "wait for an event");
+  }
   Device& staging() override { return pinned_; }
 
  private:

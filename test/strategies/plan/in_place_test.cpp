@@ -89,8 +89,7 @@ TEST(InPlace, HoldsOneTensor) {
     return peak_memory(plan, 0).each[MemoryClass::activations];
   };
   const Index of_conv = 4 * 3 * 16 * 4, of_linear = 4 * 2 * 4;
-  EXPECT_EQ(activations(b, b.model.gelu("f", b.conv)) - activations(a, a.model.relu("f", a.conv)),
-            of_conv - of_linear);
+  EXPECT_EQ(activations(b, b.model.gelu("f", b.conv)) - activations(a, a.model.relu("f", a.conv)), of_conv - of_linear);
 }
 
 }  // namespace
