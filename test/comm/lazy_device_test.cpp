@@ -31,7 +31,7 @@ const Transport device_threads{
     },
     {{Priority::high, Priority::normal}, {Priority::normal, Priority::high}, {Priority::high, Priority::high}}};
 const Transport staged{"Staged",
-                       [](Communicator& threads, Device& device) { return make_staged(threads, device, 100); },
+                       [](Communicator& threads, Device& device) { return make_staged(threads, device, 24); },
                        {{Priority::high, Priority::normal}, {Priority::normal, Priority::high}}};
 
 class OnALazyDevice : public testing::TestWithParam<Transport> {
