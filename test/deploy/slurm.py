@@ -109,7 +109,7 @@ TRAIN = ["train", "--model", "lenet5", "--data", "synthetic", "--dtype", "f64", 
 with Cluster() as cluster:
     done = cluster.run(*TRAIN)
     direct = subprocess.run([BUILD / "mpiexec", "-n", "2", BUILD / "partita", *TRAIN], capture_output=True, text=True, timeout=200)
-    check("a job trains under srun", done.returncode == 0 and direct.returncode == 0, (done, direct))
+    check("a job of two processes trains under srun", done.returncode == 0 and direct.returncode == 0, (done, direct))
     check("as it does under mpiexec", losses(done.stdout) == losses(direct.stdout) != [], (done.stdout, direct.stdout))
     for options in (["--device", "cuda", "--transport", "nccl"], ["--device", "cuda:3"]):
         refused = cluster.run(*TRAIN, *options)

@@ -36,7 +36,7 @@ struct ConvProblem {
   /// The problem of a Backend call on an input x (or dx), weights w (or dw) and an output y (or dy) with these boxes.
   ConvProblem(ConvPass pass, std::span<const Window> windows, const Box& x, const Box& w, const Box& y, bool with_bias);
 
-  /// Lets a forward apply an activation that has no parameter.
+  /// Lets a forward apply an activation, or none. Its parameter is not part of the problem.
   void apply(const std::optional<Activation>& f);
   /// Returns the activation that is applied.
   std::optional<Activation> activation() const;

@@ -12,9 +12,9 @@ using RunTimer = std::function<Timing(const std::function<void()>& run)>;
 /// Times a function with a Stopwatch.
 Timing time_by_clock(const std::function<void()>& run);
 
-/// Returns the problems, and the halves of those that the backend may compute in two halves, each once. Those in group
-/// 0 have no halves there, and the halves of the others are in groups before theirs. Measured in this order, an
-/// algorithm for a whole batch competes with the fastest ones for its halves.
+/// Returns the problems in groups, each problem once. Where the backend may compute a problem in two halves, the halves
+/// are problems too, in groups before it. If the groups are measured in order, `two_halves` runs the fastest algorithms
+/// of the halves when it is measured.
 std::vector<std::vector<ConvProblem>> halves_first(const Backend& backend, std::span<const ConvProblem> problems);
 
 /// Measures `problem` with each of the backend's algorithms, on arrays of its own, and returns the fastest. It prefers

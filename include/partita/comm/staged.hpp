@@ -7,6 +7,7 @@
 
 namespace partita {
 
+/// Bytes of a message that travel at once between devices, through the memory of the CPU.
 constexpr Index staged_piece = Index{4} << 20;
 
 /// Returns a communicator of the ranks of `host` for buffers in the memory of devices, one device per rank. Messages

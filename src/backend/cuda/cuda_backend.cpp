@@ -137,7 +137,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   void fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Epilogue& then,
                           const Tensor& y, Stream stream) override {
     const ConvGeometry conv(windows, x, w, y);
-    const bool whole = conv.out == y.box();  // what else follows the convolution follows it for all of y
+    const bool whole = conv.out == y.box();  // else the bias and the activation come afterwards, for all of y
     ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), then.bias && whole);
     if (whole && then.activation && fuses(*then.activation)) problem.apply(then.activation);
     const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? then.bias.data() : nullptr};
@@ -262,6 +262,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     return {options_.tf32, bytes};
   }
 
+  /// The algorithms for a problem, which are listed once.
   const std::vector<std::string>& offered(const ConvProblem& problem) const {
     constexpr std::size_t most_tried = 6;
     const auto [known, added] = offered_.try_emplace(problem);
