@@ -7,6 +7,7 @@
 //   build/bench/gpu nccl                    the verbs of NCCL on one rank
 #include "partita/backend/cuda.hpp"
 #include "partita/backend/measure.hpp"
+#include "partita/base/capture.hpp"
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
@@ -61,8 +62,8 @@ std::string_view name(ConvPass pass) {
 class Steps {
  public:
   Steps(Device& device, std::unique_ptr<Backend> backend, const Model& model, Index batch, DType dtype,
-        Communicator& world)
-      : trainer_(model, Strategy(), options(batch, dtype), world,
+        Communicator& world, bool graphs = true)
+      : trainer_(model, Strategy(), options(batch, dtype, graphs), world,
                  {device, borrow(world), borrow(world), std::move(backend)}),
         batch_(trainer_.make_batch(batch)) {
     const SampleBlock& images = batch_.images[0];
@@ -72,8 +73,11 @@ class Steps {
   Trainer& trainer() { return trainer_; }
 
  private:
-  static TrainerOptions options(Index batch, DType dtype) {
-    return {.batch = batch, .dtype = dtype, .optimizer = {.rate = 1e-4, .momentum = 0.9}, .augmentation = {}};
+  static TrainerOptions options(Index batch, DType dtype, bool graphs) {
+    TrainerOptions options{
+        .batch = batch, .dtype = dtype, .optimizer = {.rate = 1e-4, .momentum = 0.9}, .augmentation = {}};
+    options.graphs = graphs;
+    return options;
   }
 
   Trainer trainer_;
@@ -119,9 +123,9 @@ void run_convs(CudaDevice& device, const std::string& model, Index batch, DType 
   }
 }
 
-void run_step(CudaDevice& device, const std::string& model, Index batch, DType dtype) {
+void run_step(CudaDevice& device, const std::string& model, Index batch, DType dtype, bool graphs) {
   const auto solo = make_solo(0, 1, true, nullptr, device);
-  Steps steps(device, make_cuda_backend(device, {.dtype = dtype}), builtin_model(model), batch, dtype, *solo);
+  Steps steps(device, make_cuda_backend(device, {.dtype = dtype}), builtin_model(model), batch, dtype, *solo, graphs);
   for (int i = 0; i < 5; ++i) steps.run();
   std::vector<double> seconds;
   for (double spent = 0; seconds.size() < 10 || spent < 5;) {
@@ -134,6 +138,7 @@ void run_step(CudaDevice& device, const std::string& model, Index batch, DType d
          {"model", model},
          {"batch", batch},
          {"type", name(dtype)},
+         {"graph", steps.trainer().executor(batch, true).launched() > 0},
          {"seconds", median(seconds)},
          {"held", steps.trainer().peak_memory().total},
          {"predicted", steps.trainer().predicted_memory().total},
@@ -141,11 +146,11 @@ void run_step(CudaDevice& device, const std::string& model, Index batch, DType d
 }
 
 /// Steps of ResNet-50 on images so small that the card waits for the CPU.
-void run_gaps(CudaDevice& device) {
+void run_gaps(CudaDevice& device, bool graphs) {
   const auto solo = make_solo(0, 1, true, nullptr, device);
   ModelSize size;
   size.extent = 32;
-  Steps steps(device, make_cuda_backend(device, {}), builtin_model("resnet50", size), 1, DType::f32, *solo);
+  Steps steps(device, make_cuda_backend(device, {}), builtin_model("resnet50", size), 1, DType::f32, *solo, graphs);
   for (int i = 0; i < 5; ++i) steps.run();
   std::vector<double> seconds;
   for (int i = 0; i < 50; ++i) {
@@ -155,6 +160,7 @@ void run_gaps(CudaDevice& device) {
   }
   const auto layers = static_cast<double>(steps.trainer().plan().layers.size());
   print({{"subject", "gpu-gaps"},
+         {"graph", steps.trainer().executor(1, true).launched() > 0},
          {"seconds", median(seconds)},
          {"layers", layers},
          {"microseconds_per_layer", median(seconds) / layers * 1e6}});
@@ -207,7 +213,13 @@ void run_nccl(CudaDevice& device) {
     const auto part = comm->split(0, 0);
     part->all_to_all(mine.data(), counts, all.data(), counts, DType::f32, stream).wait(stream);
     const std::vector<double> found = read(all, stream);
-    bool right = true;
+    // What it computes again from a graph stays the same on one rank.
+    const auto graph = capture(device, stream, [&] {
+      comm->all_reduce(all.data(), all.volume(), DType::f32, ReduceOp::sum, stream).wait(stream);
+    });
+    for (int launch = 0; launch < 3; ++launch) graph->launch({});
+    comm->launched();
+    bool right = read(all, stream) == found;
     for (std::size_t i = 0; i < found.size(); ++i) right = right && found[i] == static_cast<double>(i);
     print({{"subject", "gpu-nccl"}, {"version", nccl_version()}, {"right", right}});
     if (!right) fail("NCCL on one rank has changed the numbers");
@@ -226,9 +238,12 @@ void run(int argc, char** argv) {
   else if (subject == "convs")
     named(run_convs);
   else if (subject == "step")
-    named(run_step);
+    for (const bool graphs : {true, false})
+      named([&](CudaDevice& card, const std::string& model, Index batch, DType dtype) {
+        run_step(card, model, batch, dtype, graphs);
+      });
   else if (subject == "gaps")
-    run_gaps(*device);
+    for (const bool graphs : {true, false}) run_gaps(*device, graphs);
   else if (subject == "halos")
     run_halos(*device);
   else if (subject == "nccl")

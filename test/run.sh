@@ -119,7 +119,7 @@ if ! $fast; then
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \
     $lines -Db_sanitize=address,undefined -Dfuzz=true -Dcuda=disabled -Dwerror=true &&
-    step "build (clang++, address and undefined)" compile .build-asan -j2 &&
+    step "build (clang++, address and undefined)" compile .build-asan -j2 asan-tests fuzz-all &&
     ASAN_OPTIONS=detect_leaks=0 run_tests "tests with address and undefined sanitizers" .build-asan unit threads mpi-small
   step "configure (clang++, thread)" configure .build-tsan clang++ --buildtype debugoptimized -Doptimization=1 \
     $lines -Db_sanitize=thread $bare -Dwerror=true &&

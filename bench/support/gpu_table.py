@@ -32,6 +32,10 @@ def conv_rows(lines):
         yield "convolutions without an engine of cuDNN", str(len(left)), "; ".join(line["problem"] for line in left)
 
 
+def as_graph(line):
+    return "as a CUDA graph" if line["graph"] else "kernel by kernel"
+
+
 def step_rows(lines):
     theirs = {(l["model"], l["batch"], l["type"]): l for l in lines if l["subject"] == "gpu-step-torch"}
     for line in lines:
@@ -41,7 +45,8 @@ def step_rows(lines):
         against = "" if other is None else (f", PyTorch {other['seconds'] * 1e3:.3f} ms"
                                             f"{' with a graph' if other['graph'] else ''}: ratio "
                                             f"{other['seconds'] / line['seconds']:.3f}")
-        yield (f"step of {line['model']}, batch {line['batch']}, {line['type']}", f"{line['seconds'] * 1e3:.3f} ms",
+        yield (f"step of {line['model']}, batch {line['batch']}, {line['type']}, {as_graph(line)}",
+               f"{line['seconds'] * 1e3:.3f} ms",
                f"held {line['held']} of {line['predicted']} bytes predicted{against}")
 
 
@@ -51,7 +56,8 @@ def other_rows(lines):
             yield (f"halo, {line['slab']}, {line['type']}", f"{line['bytes'] / 2 ** 20:.2f} MiB",
                    f"packs at {line['pack_of_copy']:.2f} and unpacks at {line['unpack_of_copy']:.2f} of a copy's speed")
         elif line["subject"] == "gpu-gaps":
-            yield "step without work", f"{line['microseconds_per_layer']:.2f} us a layer", f"{line['layers']:.0f} layers"
+            yield (f"step without work, {as_graph(line)}", f"{line['microseconds_per_layer']:.2f} us a layer",
+                   f"{line['layers']:.0f} layers")
         elif line["subject"] == "gpu-nccl":
             yield "NCCL on one rank", line["version"], "right" if line["right"] else "WRONG"
         elif line["subject"] == "gpu-predicted":

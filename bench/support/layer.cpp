@@ -52,6 +52,7 @@ KernelCall Layer::call() {
           .dw = dw_,
           .saved = saved_,
           .target = target_,
+          .step = step_,
           .write = Write::over,
           .result = result_};
 }

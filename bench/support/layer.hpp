@@ -44,7 +44,7 @@ class Layer {
   RankContext rank_;
   std::unique_ptr<Kernel> kernel_;
   std::unique_ptr<Saved> saved_;
-  Tensor x_, dy_, target_, result_;
+  Tensor x_, dy_, target_, result_, step_;
   std::vector<Tensor> w_, dw_;
 };
 

@@ -51,8 +51,8 @@ class ReferenceBackend : public Backend {
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;
-  void dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x, const Tensor& y,
-               Stream stream) override;
+  void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
+               const Tensor& y, Stream stream) override;
 
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;

@@ -76,9 +76,10 @@ void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write w
   });
 }
 
-void ReferenceBackend::dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x,
-                               const Tensor& y, Stream) {
+void ReferenceBackend::dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole,
+                               const Tensor& x, const Tensor& y, Stream) {
   check_alike(x, y);
+  const Random numbers = random.at_step(static_cast<std::uint64_t>(step.get(0)));
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -86,7 +87,7 @@ void ReferenceBackend::dropout(double rate, const Random& random, Index first, c
     std::vector<double> drawn;
     for_rows(y, whole, [&](const Row& row) {
       drawn.resize(static_cast<std::size_t>(row.length));
-      random.uniform(first + row.first, drawn);
+      numbers.uniform(first + row.first, drawn);
       for (Index i = 0; i < row.length; ++i) {
         const Index at = row.offset + i * row.stride;
         const A factor = drawn[static_cast<std::size_t>(i)] < rate ? A{0} : keep;

@@ -16,6 +16,17 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
+/// The bytes of memory that a buffer of `bytes` bytes takes.
+std::size_t size_of_block(Index bytes) { return (static_cast<std::size_t>(bytes) / alignment + 1) * alignment; }
+
+/// A hash of an address. Sets of addresses are hashed by the XOR of their hashes (SplitMix64's mixing function).
+std::uint64_t hash_of(const void* address) {
+  auto h = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address)) + 0x9E3779B97F4A7C15;
+  h = (h ^ (h >> 30U)) * 0xBF58476D1CE4E5B9;
+  h = (h ^ (h >> 27U)) * 0x94D049BB133111EB;
+  return h ^ (h >> 31U);
+}
+
 /// Returns a row of a file in /proc in bytes, e.g. "VmSize" of /proc/self/status; -1 if there is no such row.
 Index proc_bytes(const char* file, std::string_view row) {
   std::ifstream in(file);
@@ -90,6 +101,11 @@ Index Allocator::peak_total() const {
   return peak_total_;
 }
 
+Allocator::State Allocator::state() const {
+  const std::scoped_lock lock(mutex_);
+  return state_;
+}
+
 Allocator::~Allocator() {
   for (const auto& [size, blocks] : released_)
     for (void* block : blocks) device_.release(block);
@@ -105,6 +121,7 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
     kept_ -= static_cast<Index>(size);
   } else {
     make_room(bytes);
+    ++state_.taken;
     data = device_.allocate(size);
     if (data == nullptr && kept_ > 0) {
       give_back_kept();
@@ -116,6 +133,7 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
                                          print_bytes(bytes), name(memory), print_bytes(total_), now_.print()),
                              device_));
   }
+  state_.in_use ^= hash_of(data);
   count(memory, bytes);
   return data;
 }
@@ -147,12 +165,14 @@ void Allocator::give_back_kept() {
     for (void* block : blocks) device_.release(block);
     blocks.clear();
   }
+  ++state_.given_back;
   kept_ = 0;
 }
 
 void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Index bytes) {
   const std::scoped_lock lock(mutex_);
   released_[size].push_back(data);
+  state_.in_use ^= hash_of(data);
   kept_ += static_cast<Index>(size);
   now_[memory] -= bytes;
   total_ -= bytes;
@@ -160,13 +180,31 @@ void Allocator::give_back(void* data, std::size_t size, MemoryClass memory, Inde
 
 std::shared_ptr<std::byte> Allocator::allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
                                                Fill fill) {
-  const std::size_t size = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
-  void* data = self->take(size, memory, bytes);
-  std::shared_ptr<std::byte> buffer(static_cast<std::byte*>(data), [self, size, memory, bytes](std::byte* p) {
-    self->give_back(p, size, memory, bytes);
-  });
-  if (fill == Fill::zeros) self->device_.zero(data, size, self->stream_);
+  const std::size_t size = size_of_block(bytes);
+  auto buffer = hold(self, self->take(size, memory, bytes), bytes, memory);
+  if (fill == Fill::zeros) self->device_.zero(buffer.get(), size, self->stream_);
   return buffer;
+}
+
+std::shared_ptr<std::byte> Allocator::allocate_again(const std::shared_ptr<Allocator>& self, void* data, Index bytes,
+                                                     MemoryClass memory) {
+  const std::size_t size = size_of_block(bytes);
+  {
+    const std::scoped_lock lock(self->mutex_);
+    auto& blocks = self->released_[size];
+    require(std::erase(blocks, data) == 1, "memory that is used again must be kept");
+    self->kept_ -= static_cast<Index>(size);
+    self->state_.in_use ^= hash_of(data);
+    self->count(memory, bytes);
+  }
+  return hold(self, data, bytes, memory);
+}
+
+/// Returns a buffer that gives its memory back.
+std::shared_ptr<std::byte> Allocator::hold(const std::shared_ptr<Allocator>& self, void* data, Index bytes,
+                                           MemoryClass memory) {
+  return {static_cast<std::byte*>(data),
+          [self, memory, bytes](std::byte* p) { self->give_back(p, size_of_block(bytes), memory, bytes); }};
 }
 
 std::shared_ptr<const void> Allocator::account(const std::shared_ptr<Allocator>& self, Index bytes,

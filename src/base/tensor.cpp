@@ -103,6 +103,18 @@ Tensor Tensor::rows(Interval part) const {
   other.data_ = std::shared_ptr<std::byte>(data_, data_.get() + skipped);
   return other;
 }
+ReleasedTensor::ReleasedTensor(const Tensor& tensor) : form_(tensor), address_(tensor.data()), held_(tensor.data_) {
+  form_.data_ = nullptr;
+}
+
+Tensor ReleasedTensor::again() const {
+  Tensor tensor = form_;
+  tensor.data_ = held_.lock();
+  if (address_ != nullptr && !tensor.data_)
+    tensor.data_ = Allocator::allocate_again(form_.allocator_, address_, form_.bytes(), form_.memory_);
+  return tensor;
+}
+
 void Tensor::zero(Stream stream) const { device().zero(data(), static_cast<std::size_t>(bytes()), stream); }
 
 Tensor on_host(const Tensor& tensor, Stream stream) {

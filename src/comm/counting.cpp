@@ -14,6 +14,20 @@ Traffic TrafficCounter::total() const {
   return total;
 }
 
+TrafficCounter TrafficCounter::since(const TrafficCounter& before) const {
+  TrafficCounter difference;
+  for (const auto& [what, traffic] : counts_) {
+    Traffic more = traffic;
+    if (const auto found = before.counts_.find(what); found != before.counts_.end()) more -= found->second;
+    if (more.messages > 0) difference.counts_[what] = more;
+  }
+  return difference;
+}
+
+void TrafficCounter::add(const TrafficCounter& other) {
+  for (const auto& [what, traffic] : other.counts_) counts_[what] += traffic;
+}
+
 namespace {
 
 Index sum(std::span<const Index> counts) { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
@@ -27,6 +41,8 @@ class CountingCommunicator : public Communicator {
   int size() const override { return inner_->size(); }
   bool asynchronous() const override { return inner_->asynchronous(); }
   bool packs() const override { return inner_->packs(); }
+  bool captures() const override { return inner_->captures(); }
+  void launched() override { inner_->launched(); }
   Index shared_bytes() const override { return inner_->shared_bytes(); }
   Index shared_bytes_of(int ranks) const override { return inner_->shared_bytes_of(ranks); }
 

@@ -106,6 +106,7 @@ class DeviceThreads : public Communicator {
 
   int rank() const override { return threads_->rank(); }
   int size() const override { return threads_->size(); }
+  bool captures() const override { return size() == 1; }
   Index shared_bytes() const override { return id_.empty() ? me_->room.bytes() : 0; }  // the splits share it
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {

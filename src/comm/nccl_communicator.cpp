@@ -1,5 +1,6 @@
 #include "src/comm/nccl_communicator.hpp"
 
+#include "partita/base/capture.hpp"
 #include "src/comm/nccl_watch.hpp"
 #include "src/comm/patience.hpp"
 #include "src/comm/textbook/blocks.hpp"
@@ -41,7 +42,8 @@ class NcclRank {
 class Enqueued final : public Request::State {
  public:
   explicit Enqueued(std::shared_ptr<NcclRank> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {
-    me_->watch.started(done_);
+    const Capture* capture = me_->device.capture();
+    if (capture == nullptr || !capture->active()) me_->watch.started(done_);
   }
   void wait(Stream stream) override { me_->device.wait(stream, done_); }
 
@@ -77,6 +79,8 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
+  bool captures() const override { return true; }
+  void launched() override { me_->watch.started(me_->device.record(me_->stream)); }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     if (sends.empty() && recvs.empty()) return {};

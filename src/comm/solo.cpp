@@ -15,6 +15,7 @@ class SoloCommunicator final : public Communicator {
   int size() const override { return size_; }
   bool asynchronous() const override { return asynchronous_; }
   bool packs() const override { return false; }
+  bool captures() const override { return log_ == nullptr; }
 
   Request exchange(std::span<const Send>, std::span<const Recv> recvs, Stream stream) override {
     return stand_in(stream, [&] {

@@ -32,7 +32,7 @@ class Replay {
   }
 
   MemoryPeak run() {
-    const Buffer results = numbers(MemoryClass::workspace, 2 * plan_.microbatches + 1);
+    const Buffer results = numbers(MemoryClass::workspace, 2 * plan_.microbatches + 2);
     const auto& actions = program_.actions();
     for (std::size_t i = 0; i < actions.size(); ++i) {
       action_ = actions[i];

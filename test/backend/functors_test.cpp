@@ -54,9 +54,15 @@ TEST_P(Functors, DropoutDrawsTheSameNumbers) {
     for (int d = 0; d < box.dims(); ++d) whole.push_back({names_of(box)[static_cast<std::size_t>(d)], box[d].hi + 1});
     const Tensor x = random.tensor(GetParam(), names_of(box), box), y = x.like(box), other = x.like(box);
     const Random numbers(3, hash_text("dropout"), 5);
-    reference->dropout(0.4, numbers, 1000, whole, x, y, {});
-    functors->dropout(0.4, numbers, 1000, whole, x, other, {});
+    const Tensor step(DType::f64, "F", Box(Shape{{'F', 1}}));
+    step.set(0, 7);
+    reference->dropout(0.4, numbers, step, 1000, whole, x, y, {});
+    functors->dropout(0.4, numbers, step, 1000, whole, x, other, {});
     expect_near(other, y, 0);
+    if (y.volume() == 0) continue;
+    Index first = 0;  // the index of the first element
+    for (int d = 0; d < box.dims(); ++d) first = first * (box[d].hi + 1) + box[d].lo;
+    EXPECT_EQ(y.get(0) == 0, numbers.at_step(7).uniform(1000 + first) < 0.4);
   }
 }
 

@@ -37,7 +37,7 @@ class Fragile final : public CustomLayer {
     return {.x = {request.output}, .y = request.output, .dx = {request.output.dual()}};
   }
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    if (call.step == 3 && call.grid.rank() == std::atoi(std::getenv("FAIL_RANK"))) {
+    if (call.step.get(0) == 3 && call.grid.rank() == std::atoi(std::getenv("FAIL_RANK"))) {
       const std::string how = std::getenv("FAIL_HOW");
       if (how == "error") fail("layer '{}': it broke", call.layer.name);
       if (how == "memory") throw std::bad_alloc();

@@ -1,91 +1,15 @@
 // Communicators by NCCL, with a stand-in for the library on the test double of a device.
-#include "src/comm/nccl_communicator.hpp"
-
-#include "partita/comm/device_threads.hpp"
 #include "partita/comm/threads.hpp"
 #include "src/comm/nccl_watch.hpp"
 #include "test/support/device_verbs.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/lazy_nccl.hpp"
 
 #include <cstdlib>
-#include <list>
 #include <thread>
 
 namespace partita::test {
 namespace {
-
-/// NCCL's calls on one rank, by copies between devices. As with NCCL, messages start when their group ends.
-class FalseNccl final : public NcclLibrary {
- public:
-  explicit FalseNccl(LazyDevice& device) : device_(device) {}
-
-  Id make_id() override { return {1}; }
-  Comm start(const Id&, Communicator& host) override {
-    return &comms_.emplace_back(Connected{make_device_threads(host, device_, std::chrono::seconds(20)), {}, {}, {}});
-  }
-  std::string error(Comm) override { return error_; }
-  void end(Comm comm) override { of(comm).between.reset(); }
-  /// From now on, a failure of another rank is known.
-  void fail_elsewhere() { error_ = "remote process exited or there was a network error"; }
-
-  void group_start() override { EXPECT_FALSE(std::exchange(grouping_, true)) << "groups must not overlap"; }
-  void group_end() override {
-    EXPECT_TRUE(std::exchange(grouping_, false));
-    for (Connected& comm : comms_) {
-      if (!comm.sends.empty() || !comm.recvs.empty())
-        comm.between->exchange(comm.sends, comm.recvs, comm.stream).wait(comm.stream);
-      comm.sends.clear();
-      comm.recvs.clear();
-    }
-  }
-  void send(const void* from, Index count, DType dtype, int peer, Comm comm, Stream stream) override {
-    of(comm).stream = stream;
-    of(comm).sends.push_back({peer, {static_cast<const std::byte*>(from), bytes(count, dtype)}});
-  }
-  void recv(void* to, Index count, DType dtype, int peer, Comm comm, Stream stream) override {
-    of(comm).stream = stream;
-    of(comm).recvs.push_back({peer, {static_cast<std::byte*>(to), bytes(count, dtype)}});
-  }
-  void all_reduce(void* data, Index count, DType dtype, ReduceOp op, Comm comm, Stream stream) override {
-    of(comm).between->all_reduce(data, count, dtype, op, stream).wait(stream);
-  }
-  void all_gather(const void* local, void* all, Index count, DType dtype, Comm comm, Stream stream) override {
-    auto& between = *of(comm).between;
-    const std::vector<Index> counts(static_cast<std::size_t>(between.size()), count);
-    between.all_gather(local, all, counts, dtype, stream).wait(stream);
-  }
-  void reduce_scatter(const void* all, void* local, Index count, DType dtype, Comm comm, Stream stream) override {
-    auto& between = *of(comm).between;
-    const std::vector<Index> counts(static_cast<std::size_t>(between.size()), count);
-    between.reduce_scatter(all, local, counts, dtype, stream).wait(stream);
-  }
-  void reduce(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) override {
-    auto& between = *of(comm).between;
-    std::vector<Index> counts(static_cast<std::size_t>(between.size()));
-    counts[static_cast<std::size_t>(root)] = count;
-    between.reduce_scatter(from, to, counts, dtype, stream).wait(stream);
-  }
-  void broadcast(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) override {
-    auto& between = *of(comm).between;
-    if (between.rank() == root && from != to) device_.copy(from, to, bytes(count, dtype), stream);
-    between.broadcast(to, count, dtype, root, stream).wait(stream);
-  }
-
- private:
-  struct Connected {
-    std::shared_ptr<Communicator> between;
-    std::vector<Send> sends;
-    std::vector<Recv> recvs;
-    Stream stream;
-  };
-  static Connected& of(Comm comm) { return *static_cast<Connected*>(comm); }
-  static std::size_t bytes(Index count, DType dtype) { return static_cast<std::size_t>(count * size_of(dtype)); }
-
-  LazyDevice& device_;
-  std::string error_;
-  bool grouping_ = false;
-  std::list<Connected> comms_;
-};
 
 /// Shares of a sum that are equally long, and their concatenation: NCCL has collectives for these. True if the numbers
 /// are right.
@@ -105,8 +29,8 @@ bool equal_shares_are_right(Communicator& comm, LazyDevice& device) {
 }
 
 /// Runs the verbs on all ranks, and on a part that holds all of them. True if the numbers are right.
-bool right(Communicator& threads, LazyDevice& device) {
-  FalseNccl library(device);
+bool right(Communicator& threads, LazyDevice& device, const std::shared_ptr<LazyWire>& wire) {
+  LazyNccl library(device, wire);
   const auto comm = make_nccl(threads, device, library);
   const auto part = comm->split(0, comm->rank());
   const bool of_part = all_verbs(*part, device) == expected_of_verbs(comm->size());
@@ -118,7 +42,8 @@ TEST(Nccl, AllVerbsAreRightInEveryOrder) {
   for (unsigned seed = 0; seed < (std::getenv("PARTITA_LONG") == nullptr ? 5 : 200); ++seed)
     for (int p = 1; p <= 4; ++p) {
       LazyDevice device(seed);
-      run_threads(p, [&](Communicator& threads) { EXPECT_TRUE(right(threads, device)) << "seed " << seed; });
+      const auto wire = std::make_shared<LazyWire>();
+      run_threads(p, [&](Communicator& threads) { EXPECT_TRUE(right(threads, device, wire)) << "seed " << seed; });
       EXPECT_NO_THROW(device.check()) << "seed " << seed << ", " << p << " ranks";
     }
 }
@@ -129,8 +54,9 @@ TEST(Nccl, EveryMissingKindOfEventIsFound) {
     for (unsigned seed = 0; seed < 5; ++seed) {
       LazyDevice device(seed);
       device.forget_waits(waiter, awaited);
+      const auto wire = std::make_shared<LazyWire>();
       const std::string message = message_of([&] {
-        run_threads(3, [&](Communicator& threads) { right(threads, device); });
+        run_threads(3, [&](Communicator& threads) { right(threads, device, wire); });
         device.check();
       });
       EXPECT_NE(message.find("touch the same bytes, without an event"), std::string::npos) << message;
@@ -158,7 +84,7 @@ class BrokenNccl final : public NcclLibrary {
 TEST(Nccl, TheWatchFindsLostMessagesAndFailuresElsewhere) {
   using enum NcclWatch::Finding;
   LazyDevice device(1);
-  FalseNccl library(device);
+  LazyNccl library(device, std::make_shared<LazyWire>());
   NcclWatch watch(library, device);
   run_threads(1, [&](Communicator& threads) {
     const auto comm = library.start({}, threads);
@@ -190,7 +116,7 @@ TEST(NcclDeathTest, AFailureElsewhereEndsTheJobWhileTheRankWaits) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto wait_forever = [](bool fails) {
     LazyDevice device(1);
-    FalseNccl library(device);
+    LazyNccl library(device, std::make_shared<LazyWire>());
     run_threads(1, [&](Communicator& threads) {
       const auto comm = make_nccl(threads, device, library, std::chrono::milliseconds(200));
       if (fails) library.fail_elsewhere();
@@ -199,8 +125,24 @@ TEST(NcclDeathTest, AFailureElsewhereEndsTheJobWhileTheRankWaits) {
       std::this_thread::sleep_for(std::chrono::minutes(5));
     });
   };
+  const auto wait_for_graph = [] {
+    LazyDevice device(1);
+    LazyNccl library(device, std::make_shared<LazyWire>());
+    run_threads(1, [&](Communicator& threads) {
+      const DeviceRank rank(device);
+      const Tensor number = rank.tensor(1);
+      const auto comm = make_nccl(threads, device, library, std::chrono::milliseconds(200));
+      const auto graph = capture(device, rank.stream, [&] {
+        comm->all_reduce(number.data(), 1, DType::f64, ReduceOp::sum, rank.stream).wait(rank.stream);
+      });
+      graph->launch({});
+      comm->launched();
+      std::this_thread::sleep_for(std::chrono::seconds(20));
+    });
+  };
   EXPECT_DEATH(wait_forever(true), "NCCL has failed: remote process");
   EXPECT_DEATH(wait_forever(false), "for other ranks");
+  EXPECT_DEATH(wait_for_graph(), "for other ranks");
 }
 
 TEST(Nccl, AStartThatFailsEndsAllRanks) {

@@ -39,9 +39,9 @@ class Arena {
       kept.pop_back();
     }
     blocks_[data] = {bytes, size};
-    open(true);
+    mprotect(data, size, PROT_READ | PROT_WRITE);
     std::memset(data, 0xFF, size);
-    open(false);
+    mprotect(data, size, PROT_NONE);
     return data;
   }
   void release(void* data) {

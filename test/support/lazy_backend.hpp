@@ -190,10 +190,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "activation_backward", {kept, dy}, {dx});
     Kernels::activation_backward(f, kept, dy, dx, stream);
   }
-  void dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x, const Tensor& y,
-               Stream stream) override {
-    const Touching touching(*declared_, "dropout", {x}, {y});
-    Kernels::dropout(rate, random, first, whole, x, y, stream);
+  void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
+               const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "dropout", {x, step}, {y});
+    Kernels::dropout(rate, random, step, first, whole, x, y, stream);
   }
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "axpby", {x}, {y});
@@ -284,7 +284,7 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
    private:
     void add(const void* data, Index bytes, bool writes) {
       if (data == nullptr) return;
-      declared_.accesses.push_back(LazyDevice::range(data, static_cast<std::size_t>(bytes), writes));
+      declared_.accesses.push_back(range(data, static_cast<std::size_t>(bytes), writes));
     }
     Declared& declared_;
   };

@@ -1,32 +1,31 @@
 #pragma once
 
-#include "partita/base/device.hpp"
+#include "partita/base/capture.hpp"
 #include "partita/base/error.hpp"
-#include "test/support/access_history.hpp"
+#include "test/support/accesses.hpp"
 #include "test/support/device_memory.hpp"
+#include "test/support/lazy_engine.hpp"
 
-#include <algorithm>
-#include <deque>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <random>
 #include <set>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace partita::test {
 
 /// A device that does everything as late as its rules allow, in a random legal order: operations run only when the CPU
-/// waits for a stream. So a missing event gives wrong numbers. Besides, it finds every pair of operations that touch
-/// the same bytes, one of them writing, without an order between them (races). Its memory is closed to the CPU outside
-/// of operations. The ranks of a test share one device, or one engine.
-class LazyDevice final : public Device {
+/// waits for a stream. So a missing event gives wrong numbers. Besides, it finds races (LazyEngine). Its memory is
+/// closed to the CPU outside of operations. The ranks of a test share one device. It captures what one thread adds, and
+/// refuses what CUDA cannot capture.
+class LazyDevice final : public Device, public Capture {
  public:
-  explicit LazyDevice(unsigned seed) : random_(seed) {}
+  explicit LazyDevice(unsigned seed) : engine_(seed) {}
 
   std::string_view name() const override { return "lazy"; }
   bool host() const override { return false; }
@@ -34,13 +33,14 @@ class LazyDevice final : public Device {
   void* allocate(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
     count_call("allocate");
+    refuse_in_capture("allocate memory");
     return arena_.allocate(bytes);
   }
   void release(void* data) override {
-    const std::scoped_lock lock(mutex_);
-    run_all();  // a device frees memory when it has done everything
-    const Access block = range(data, arena_.block_of(data).size(), true);
-    history_.forget(block.begin, block.end);
+    std::unique_lock lock(mutex_);
+    refuse_in_capture("release memory");
+    run_everything_possible(lock);  // a device frees memory when it has done everything
+    engine_.forget(range(data, arena_.block_of(data).size(), true));
     arena_.release(data);
   }
 
@@ -54,32 +54,36 @@ class LazyDevice final : public Device {
   Stream make_stream(Priority priority) override {
     const std::scoped_lock lock(mutex_);
     count_call("make_stream");
-    streams_.emplace_back().priority = priority;
-    return {reinterpret_cast<void*>(streams_.size() - 1)};
+    refuse_in_capture("make a stream");
+    auto& streams = engine_.streams();
+    streams.push_back({.priority = priority, .owner = std::this_thread::get_id()});
+    return {reinterpret_cast<void*>(streams.size() - 1)};
   }
   Event record(Stream stream) override {
     const std::scoped_lock lock(mutex_);
     count_call("record");
-    auto moment = std::make_shared<Moment>();
-    moment->stream = number_of(stream);
-    of(stream).items.push_back({.marks = moment, .host = host_clock()});
-    return {moment};
+    return {mark_in(number_of(stream))};
   }
   void wait(Stream stream, const Event& event) override {
     const std::scoped_lock lock(mutex_);
     count_call("wait");
     const auto moment = std::static_pointer_cast<Moment>(event.native);
     if (!moment || moment->stream == number_of(stream)) return;
+    Captured* const captured = present();
+    if (moment->captured_by != number_of(captured))
+      return;  // a launch comes after all streams, and all streams come after it
+    if (captured != nullptr) captured->streams.insert(number_of(stream));
     Item item{.host = host_clock()};
     const bool kind =
-        forgets_kind_ && of(stream).priority == waiter_ && streams_.at(moment->stream).priority == awaited_;
+        forgets_kind_ && of(stream).priority == waiter_ && engine_.streams().at(moment->stream).priority == awaited_;
     (++waits_ == forgotten_ || kind ? item.forgets : item.awaits) = moment;
-    of(stream).items.push_back(std::move(item));
+    push(number_of(stream), std::move(item));
   }
   /// Its clock counts operations, in microseconds.
   Event mark(Stream stream) override { return record(stream); }
   double seconds(const Event& from, const Event& to) override {
     const std::scoped_lock lock(mutex_);
+    refuse_in_capture("read a time");
     const auto time = [](const Event& event) {
       const auto moment = std::static_pointer_cast<Moment>(event.native);
       require(moment->passed, "a moment has no time before it has passed");
@@ -90,23 +94,26 @@ class LazyDevice final : public Device {
   bool passed(const Event& event) override {
     const std::scoped_lock lock(mutex_);
     count_call("passed");
+    refuse_in_capture("look at an event");
     return event.native == nullptr || std::static_pointer_cast<Moment>(event.native)->passed;
   }
   void finish(Stream stream) override {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     count_call("finish");
-    drain(stream);
-    if (!race_.empty()) fail("{}", race_);
+    refuse_in_capture("wait for a stream");
+    drain(stream, lock);
+    fail_after_race();
   }
   void wait(const Event& event) override {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     count_call("wait for an event");
+    refuse_in_capture("wait for an event");
     const auto moment = std::static_pointer_cast<Moment>(event.native);
     if (!moment) return;
     if (!moment->passed) ++host_waits_[std::this_thread::get_id()];
-    run_until([&] { return moment->passed; });
-    merge(host_clocks_[std::this_thread::get_id()], moment->clock);
-    if (!race_.empty()) fail("{}", race_);
+    run_until(lock, [&] { return moment->passed; });
+    LazyEngine::merge(host_clocks_[std::this_thread::get_id()], moment->clock);
+    fail_after_race();
   }
 
   void zero(void* data, std::size_t bytes, Stream stream) override {
@@ -120,9 +127,11 @@ class LazyDevice final : public Device {
     std::vector<Access> accesses;
     if (!reads_cpu) accesses.push_back(range(from, bytes, false));
     if (!writes_cpu) accesses.push_back(range(to, bytes, true));
+    if (staging_.owns(from)) return enqueue_copy(from, to, bytes, stream, std::move(accesses));
     enqueue("copy", stream, std::move(accesses), [=, held = std::move(values)] {
       host_device().copy(reads_cpu ? static_cast<const void*>(held.data()) : from, to, bytes, {});
     });
+    if (reads_cpu || writes_cpu) refuse_pageable();
     if (writes_cpu) finish_now(stream);
   }
   void move(std::span<const BoxMove> moves, Stream stream) override {
@@ -147,14 +156,43 @@ class LazyDevice final : public Device {
     const std::scoped_lock lock(mutex_);
     return arena_.blocks();
   }
+  /// Adds an operation to a stream that other streams do too: `meet` joins its meetings, while nobody else uses the
+  /// device.
+  void enqueue_meeting(std::string what, Stream stream, std::vector<Access> accesses,
+                       std::function<LazyEngine::Meetings()> meet) {
+    const std::scoped_lock lock(mutex_);
+    count_call(what);
+    push(number_of(stream), {.what = std::move(what),
+                             .accesses = merged(std::move(accesses)),
+                             .run = [] {},
+                             .host = host_clock(),
+                             .meet = std::move(meet)});
+  }
   /// Adds an operation to a stream.
   void enqueue(std::string what, Stream stream, std::vector<Access> accesses, std::function<void()> run) {
     const std::scoped_lock lock(mutex_);
     count_call(what);
-    of(stream).unwaited = true;
-    of(stream).items.push_back(
-        {std::move(what), merged(std::move(accesses)), std::move(run), {}, {}, {}, host_clock()});
+    push(number_of(stream), {.what = std::move(what),
+                             .accesses = merged(std::move(accesses)),
+                             .run = std::move(run),
+                             .host = host_clock()});
   }
+
+  Capture* capture() override { return this; }
+  void begin(Stream stream) override {
+    const std::scoped_lock lock(mutex_);
+    count_call("begin a capture");
+    refuse_in_capture("begin a capture");
+    captures_[std::this_thread::get_id()] =
+        std::make_unique<Captured>(Captured{++capture_count_, number_of(stream), {number_of(stream)}, {}});
+  }
+  std::unique_ptr<Graph> end() override;
+  bool active() const override {
+    const std::scoped_lock lock(mutex_);
+    return present() != nullptr;
+  }
+  /// The number of launches of graphs.
+  int launches() const { return launches_; }
 
   /// Of the calls of wait() that order two streams, number `call` does nothing.
   void forget_wait(int call) { forgotten_ = call; }
@@ -165,7 +203,7 @@ class LazyDevice final : public Device {
     awaited_ = awaited;
   }
   /// True if a call that did nothing would have ordered more than the stream knew from other events.
-  bool missed() const { return missed_; }
+  bool missed() const { return engine_.missed(); }
   int waits() const { return waits_; }
   /// From now on, call number `call` of the device throws Error.
   void fail_at(int call) { failing_ = call; }
@@ -179,171 +217,158 @@ class LazyDevice final : public Device {
 
   /// Does everything that is left. Throws Error if there was a race.
   void check() {
-    const std::scoped_lock lock(mutex_);
-    run_all();
-    if (!race_.empty()) fail("{}", race_);
-  }
-
-  static Access range(const void* data, std::size_t bytes, bool writes) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(data);
-    return {begin, begin + bytes, writes};
+    std::unique_lock lock(mutex_);
+    run_all(lock);
+    fail_after_race();
   }
 
  private:
-  struct Moment {
-    bool passed = false;
-    std::size_t stream = 0;
-    Index time = 0;  // operations that the device had done
-    Clock clock;
+  using Moment = LazyEngine::Moment;
+  using Item = LazyEngine::Item;
+  /// What one thread captures.
+  struct Captured {
+    int number = 0;
+    std::size_t origin = 0;
+    std::set<std::size_t> streams;  // the first one, and those that have waited for another one of these
+    std::vector<std::pair<std::size_t, Item>> items;
   };
-  struct Item {
-    std::string what{};
-    std::vector<Access> accesses{};
-    std::function<void()> run{};
-    std::shared_ptr<Moment> marks{}, awaits{}, forgets{};
-    Clock host{};  // what the CPU knew to be done when it added the item
-  };
-  struct Queue {
-    std::deque<Item> items;
-    Clock clock;
-    Priority priority = Priority::normal;
-    bool unwaited = false;  // something was added since the CPU has waited for it
-  };
-
+  class LazyGraph;
   /// True for memory of the device.
   bool owns(const void* data) { return !block_of(data).empty(); }
   void finish_now(Stream stream) {
-    const std::scoped_lock lock(mutex_);
-    drain(stream);
+    std::unique_lock lock(mutex_);
+    drain(stream, lock);
   }
-  void drain(Stream stream) {
-    Queue& queue = of(stream);
+  void drain(Stream stream, std::unique_lock<std::mutex>& lock) {
+    LazyEngine::Queue& queue = of(stream);
     if (std::exchange(queue.unwaited, false)) ++host_waits_[std::this_thread::get_id()];
-    run_until([&] { return queue.items.empty(); });
-    merge(host_clocks_[std::this_thread::get_id()], queue.clock);
+    run_until(lock, [&] { return queue.items.empty(); });
+    LazyEngine::merge(host_clocks_[std::this_thread::get_id()], queue.clock);
   }
 
-  static bool knows(const Clock& clock, const Moment& moment) {
-    if (!moment.passed) return false;
-    for (std::size_t s = 0; s < moment.clock.size(); ++s)
-      if (moment.clock[s] > (s < clock.size() ? clock[s] : 0)) return false;
-    return true;
-  }
-  /// Returns the same bytes in as few ranges as possible.
-  static std::vector<Access> merged(std::vector<Access> accesses) {
-    const auto order = [](const Access& access) { return std::tuple(access.writes, access.begin, access.end); };
-    std::sort(accesses.begin(), accesses.end(), [&](const Access& a, const Access& b) { return order(a) < order(b); });
-    std::vector<Access> few;
-    for (const Access& access : accesses)
-      if (!few.empty() && few.back().writes == access.writes && access.begin <= few.back().end)
-        few.back().end = std::max(few.back().end, access.end);
-      else
-        few.push_back(access);
-    return few;
-  }
-  static void merge(Clock& to, const Clock& from) {
-    if (to.size() < from.size()) to.resize(from.size());
-    for (std::size_t s = 0; s < from.size(); ++s) to[s] = std::max(to[s], from[s]);
-  }
   static std::size_t number_of(Stream stream) { return reinterpret_cast<std::size_t>(stream.native); }
-  Queue& of(Stream stream) { return streams_.at(number_of(stream)); }
+  LazyEngine::Queue& of(Stream stream) { return engine_.streams().at(number_of(stream)); }
+  Captured* present() const {
+    const auto found = captures_.find(std::this_thread::get_id());
+    return found == captures_.end() ? nullptr : found->second.get();
+  }
+  static int number_of(const Captured* captured) { return captured == nullptr ? 0 : captured->number; }
+  void refuse_in_capture(std::string_view what) const {
+    if (present() != nullptr) fail("a thread that captures cannot {}", what);
+  }
+  void refuse_pageable() const {
+    const std::scoped_lock lock(mutex_);
+    refuse_in_capture("copy from or to memory of the CPU that is not staging");
+  }
+  /// Adds an item to a stream, or to the capture of the calling thread.
+  void push(std::size_t stream, Item item) {
+    Captured* const captured = present();
+    if (captured == nullptr) {
+      engine_.push(stream, std::move(item));
+      return added_.notify_all();
+    }
+    if (!captured->streams.contains(stream)) fail("stream {} is not part of the capture", stream);
+    captured->items.emplace_back(stream, std::move(item));
+  }
+  std::shared_ptr<Moment> mark_in(std::size_t stream) {
+    auto moment = std::make_shared<Moment>();
+    moment->stream = stream;
+    moment->captured_by = number_of(present());
+    push(stream, {.marks = moment, .host = host_clock()});
+    return moment;
+  }
+  /// Copies from the staging memory. A launch may take another source.
+  void enqueue_copy(const void* from, void* to, std::size_t bytes, Stream stream, std::vector<Access> accesses) {
+    const auto copy_from = [to, bytes](const void* source) -> std::function<void()> {
+      return [=] { host_device().copy(source, to, bytes, {}); };
+    };
+    const std::scoped_lock lock(mutex_);
+    count_call("copy");
+    push(number_of(stream), {.what = "copy",
+                             .accesses = merged(std::move(accesses)),
+                             .run = copy_from(from),
+                             .host = host_clock(),
+                             .source = from,
+                             .from_other = copy_from});
+  }
+  void launch(std::size_t origin, const std::vector<std::pair<std::size_t, Item>>& items,
+              std::span<const OtherSource> others);
+  void fail_after_race() const {
+    if (!engine_.race().empty()) fail("{}", engine_.race());
+  }
   Clock host_clock() { return host_clocks_[std::this_thread::get_id()]; }
 
   void count_call(std::string_view what) {
     if (++calls_ == failing_) fail("the call {} of the device fails: {}", calls_, what);
   }
-  static bool blocked(const Queue& queue) {
-    return queue.items.empty() || (queue.items.front().awaits && !queue.items.front().awaits->passed);
+  void run_all(std::unique_lock<std::mutex>& lock) {
+    run_until(lock, [&] { return engine_.idle(); });
   }
-  void run_all() {
-    run_until([&] {
-      return std::all_of(streams_.begin(), streams_.end(), [](const Queue& queue) { return queue.items.empty(); });
-    });
+  /// Opens the memory to the CPU while operations run.
+  class Opened {
+   public:
+    explicit Opened(const Arena& arena) : arena_(arena) { arena_.open(true); }
+    ~Opened() { arena_.open(false); }
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+
+   private:
+    const Arena& arena_;
+  };
+
+  /// Runs all that the calling thread has added, and what others have added that does not wait for this thread. Gives
+  /// up if another rank has failed, so that destructors may call it.
+  void run_everything_possible(std::unique_lock<std::mutex>& lock) {
+    const auto mine = std::this_thread::get_id();
+    const auto is_done = [&](const LazyEngine::Queue& queue) { return queue.owner != mine || queue.items.empty(); };
+    const auto& streams = engine_.streams();
+    const Opened opened(arena_);
+    while (!std::all_of(streams.begin(), streams.end(), is_done))
+      if (!run_one() && !others_come(lock)) return;
+    while (!engine_.idle() && run_one()) {
+    }
   }
+  /// Runs operations. Where all wait for those of other ranks, other threads may add them.
   template <class Done>
-  void run_until(Done&& done) {
-    arena_.open(true);
-    while (!done()) run_one();
-    arena_.open(false);
-  }
-  /// Runs the first item of a drawn stream that may go on.
-  void run_one() {
-    std::vector<std::size_t> ready;
-    for (std::size_t s = 0; s < streams_.size(); ++s)
-      if (!blocked(streams_[s])) ready.push_back(s);
-    require(!ready.empty(), "a stream waits for an event that never passes");
-    const std::size_t stream = ready[random_() % ready.size()];
-    Queue& queue = streams_[stream];
-    Item item = std::move(queue.items.front());
-    queue.items.pop_front();
-    merge(queue.clock, item.host);
-    if (item.awaits) merge(queue.clock, item.awaits->clock);
-    if (item.forgets) missed_ = missed_ || !knows(queue.clock, *item.forgets);
-    if (item.marks) {
-      item.marks->passed = true;
-      item.marks->time = done_;
-      item.marks->clock = queue.clock;
-    }
-    if (!item.run) return;
-    ++done_;
-    if (queue.clock.size() <= stream) queue.clock.resize(stream + 1);
-    ++queue.clock[stream];
-    const Operation operation{stream, queue.clock[stream], std::make_shared<const std::string>(item.what)};
-    for (const Access& access : item.accesses) note(access, operation, queue.clock);
-    item.run();
-  }
-  /// Remembers the access, and notes a race with an earlier one.
-  void note(const Access& access, const Operation& operation, const Clock& clock) {
-    const auto other = history_.add(access, operation, clock);
-    if (!other || !race_.empty()) return;
-    race_ = fmt::format("a race: '{}' on stream {} and '{}' on stream {} touch the same bytes, without an event",
-                        *other->what, other->stream, *operation.what, operation.stream);
-  }
-
-  /// Adds what a move touches, run by run along its fastest dimension.
-  static void add_rows(const BoxMove& move, std::vector<Access>& accesses) {
-    const auto dims = static_cast<std::size_t>(move.dims);
-    Index rows = 1;
-    for (std::size_t d = 0; d + 1 < dims; ++d) rows *= move.extent[d];
-    for (Index row = 0; row < rows; ++row) {
-      Index from = 0, to = 0, rest = row;
-      for (std::size_t d = dims > 0 ? dims - 1 : 0; d-- > 0; rest /= move.extent[d]) {
-        from += rest % move.extent[d] * move.from_stride[d];
-        to += rest % move.extent[d] * move.to_stride[d];
+  void run_until(std::unique_lock<std::mutex>& lock, Done&& done) {
+    const Opened opened(arena_);
+    while (!done())
+      if (!run_one() && !others_come(lock)) {
+        fail_after_race();
+        fail("a rank never came to a meeting");
       }
-      const Index count = dims > 0 ? move.extent[dims - 1] : 1;
-      const Index from_step = dims > 0 ? move.from_stride[dims - 1] : 1,
-                  to_step = dims > 0 ? move.to_stride[dims - 1] : 1;
-      add_run(move.from, move.from_type, from, count, from_step, false, accesses);
-      add_run(move.to, move.to_type, to, count, to_step, true, accesses);
-    }
   }
-  static void add_run(const void* base, DType dtype, Index first, Index count, Index step, bool writes,
-                      std::vector<Access>& accesses) {
-    const auto size = static_cast<std::size_t>(size_of(dtype));
-    const auto* data = static_cast<const std::byte*>(base);
-    if (step == 1)
-      return accesses.push_back(range(data + first * size_of(dtype), static_cast<std::size_t>(count) * size, writes));
-    for (Index i = 0; i < count; ++i)
-      accesses.push_back(range(data + (first + i * step) * size_of(dtype), size, writes));
+  bool run_one() {
+    const bool ran = engine_.run_one();
+    if (!engine_.race().empty()) added_.notify_all();
+    return ran;
+  }
+  /// Waits until another thread has added an operation. Returns false if that may never happen.
+  bool others_come(std::unique_lock<std::mutex>& lock) {
+    constexpr std::chrono::seconds patience{20};
+    if (!engine_.race().empty()) return false;
+    arena_.open(false);
+    const auto end = added_.wait_for(lock, patience);
+    arena_.open(true);
+    return end == std::cv_status::no_timeout && engine_.race().empty();
   }
 
-  std::mutex mutex_;
-  std::mt19937 random_;
+  mutable std::mutex mutex_;
+  std::condition_variable added_;
+  LazyEngine engine_;
   Arena arena_;
   StagingMemory staging_{[this] {
-    const std::scoped_lock lock(mutex_);
-    run_all();
+    std::unique_lock lock(mutex_);
+    run_everything_possible(lock);
   }};
-  std::deque<Queue> streams_{1};  // stream 0 is the one without a name
   std::map<std::thread::id, Clock> host_clocks_;
   std::map<std::thread::id, int> host_waits_;
-  AccessHistory history_;
-  std::string race_;
-  bool missed_ = false, forgets_kind_ = false;
+  std::map<std::thread::id, std::unique_ptr<Captured>> captures_;
+  bool forgets_kind_ = false;
   Priority waiter_ = Priority::normal, awaited_ = Priority::normal;
-  int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0;
-  Index done_ = 0;
+  int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0, launches_ = 0, capture_count_ = 0;
 };
 
 }  // namespace partita::test
+
+#include "test/support/lazy_graph.hpp"

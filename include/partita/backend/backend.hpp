@@ -183,10 +183,11 @@ class Backend {
   /// dx = f'(x) * dy; `kept` is y if f.differentiates_value(), else x
   virtual void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                                    Stream stream) = 0;
-  /// y = x / (1 - rate), or 0 where random.uniform(first + i) < rate. i is the element's row-major index in the shape
-  /// `whole`, so that the numbers do not depend on the layout.
-  virtual void dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x,
-                       const Tensor& y, Stream stream) = 0;
+  /// y = x / (1 - rate), or 0 where random.at_step(step[0]).uniform(first + i) < rate. i is the element's row-major
+  /// index in the shape `whole`, so that the numbers do not depend on the layout. `step` is one f64 number on the
+  /// device, so that a captured dropout draws other numbers in each step.
+  virtual void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole,
+                       const Tensor& x, const Tensor& y, Stream stream) = 0;
 
   // Matrix product, row-major: C[m,n] = alpha * op(A) op(B) + beta * C, where op transposes if the flag says so.
   // lda, ldb and ldc are the distances between rows, in elements.

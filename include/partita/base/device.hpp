@@ -44,6 +44,8 @@ struct Touched {
   bool writes = false;
 };
 
+class Capture;
+
 /// Which streams a device serves first, if several have work.
 enum class Priority : std::uint8_t { normal, high };
 
@@ -97,6 +99,8 @@ class Device {
   /// Returns memory of the CPU from which, and to which, copies run in the order of their stream, while the CPU goes
   /// on. Its `release` waits until the device has done everything.
   virtual Device& staging();
+  /// Returns what captures operations; null if the device cannot do that.
+  virtual Capture* capture() { return nullptr; }
 };
 
 /// Memory of the CPU. Every operation is done when its call returns, whatever its stream.

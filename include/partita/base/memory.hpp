@@ -86,15 +86,30 @@ class Allocator {
   /// Returns the maximum number of bytes in use at any one time, summed over all classes.
   Index peak_total() const;
 
+  /// Tells whether the allocator is as it was.
+  struct State {
+    std::uint64_t in_use = 0;  ///< a hash of the addresses of the buffers in use
+    Index taken = 0;           ///< how often memory was asked of the device
+    Index given_back = 0;      ///< how often kept memory was given back to it
+    bool operator==(const State&) const = default;
+  };
+  State state() const;
+
   /// Returns a buffer of `bytes` bytes that keeps `self` alive. It is aligned to 64 bytes, so that kernels round in the
   /// same way on every rank. Throws Error if the limit would be exceeded, OutOfMemory if the system has no memory.
   static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory,
                                              Fill fill = Fill::zeros);
+  /// Returns the buffer again that lay at `data`, had `bytes` bytes and was released. Its content is unspecified.
+  /// @pre Its memory is kept.
+  static std::shared_ptr<std::byte> allocate_again(const std::shared_ptr<Allocator>& self, void* data, Index bytes,
+                                                   MemoryClass memory);
   /// Counts `bytes` bytes that somebody else allocates, until the last copy of the result is destroyed. Throws Error if
   /// the limit would be exceeded.
   static std::shared_ptr<const void> account(const std::shared_ptr<Allocator>& self, Index bytes, MemoryClass memory);
 
  private:
+  static std::shared_ptr<std::byte> hold(const std::shared_ptr<Allocator>& self, void* data, Index bytes,
+                                         MemoryClass memory);
   void* take(std::size_t size, MemoryClass memory, Index bytes);
   void check_limit(MemoryClass memory, Index bytes) const;
   void make_room(Index bytes);
@@ -106,6 +121,7 @@ class Allocator {
   Stream stream_;
   mutable std::mutex mutex_;
   MemoryUse now_, peak_;
+  State state_;
   Index total_ = 0, peak_total_ = 0;
   Index limit_ = 0, kept_ = 0;  // bytes: the limit (0: none), and the released buffers that are kept
   std::unordered_map<std::size_t, std::vector<void*>> released_;

@@ -44,6 +44,12 @@ PARTITA_HOST_DEVICE inline std::array<std::uint32_t, 4> philox(std::array<std::u
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t purpose, std::uint64_t step = 0);
+  /// The numbers of another step.
+  PARTITA_HOST_DEVICE Random at_step(std::uint64_t step) const {
+    Random other = *this;
+    other.step_ = step;
+    return other;
+  }
 
   /// Returns 32 random bits.
   std::uint32_t bits(Index i) const;

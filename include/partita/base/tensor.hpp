@@ -87,6 +87,7 @@ class Tensor {
   void zero(Stream stream) const;
 
  private:
+  friend class ReleasedTensor;
   friend Tensor convert(const Tensor& from, DType dtype, Stream stream);
   void set_format(std::string_view names);
 
@@ -97,6 +98,20 @@ class Tensor {
   MemoryClass memory_ = MemoryClass::workspace;
   std::shared_ptr<Allocator> allocator_;
   std::shared_ptr<std::byte> data_;
+};
+
+/// Remembers a tensor, but does not keep its memory.
+class ReleasedTensor {
+ public:
+  explicit ReleasedTensor(const Tensor& tensor);
+  /// Returns a tensor at the same address: it shares the memory if that is still held, else it takes it again.
+  /// @pre If it is not held, it was that of the tensor alone, and its allocator keeps it.
+  Tensor again() const;
+
+ private:
+  Tensor form_;  // without memory
+  std::byte* address_;
+  std::weak_ptr<std::byte> held_;
 };
 
 /// Returns a tensor that the CPU can access: `tensor` itself, or a copy if it lies in the memory of a device. The CPU

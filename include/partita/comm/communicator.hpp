@@ -97,6 +97,11 @@ class Communicator {
   virtual bool asynchronous() const { return true; }
   /// Returns true if exchange_boxes packs boxes that are not contiguous, into memory of their tensors' allocators.
   virtual bool packs() const { return true; }
+  /// Returns true if a device can capture communications (Capture), so that a launch of their graph runs them again.
+  /// Then each rank captures, and launches, the same ones.
+  virtual bool captures() const { return false; }
+  /// Says that a graph was launched in which this rank may have captured communications.
+  virtual void launched() {}
   /// Returns the bytes that this rank holds for the communicator in the memory where its buffers lie: memory that all
   /// ranks share, or room for values that arrive. 0 if it holds none.
   virtual Index shared_bytes() const { return 0; }

@@ -23,6 +23,10 @@ class TrafficCounter {
   const std::map<std::pair<std::string, Verb>, Traffic>& by_label() const { return counts_; }
   Traffic total() const;
   void reset() { counts_.clear(); }
+  /// Returns what was counted since `before`, a copy of this counter.
+  TrafficCounter since(const TrafficCounter& before) const;
+  /// Counts once more what another counter has counted.
+  void add(const TrafficCounter& other);
 
  private:
   std::string label_;

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
+#include "src/backend/cuda/card_capture.hpp"
 #include "src/backend/cuda/errors.hpp"
 #include "src/backend/cuda/launcher.hpp"
 #include "src/backend/functor_backend/moves.hpp"
@@ -12,10 +13,12 @@ namespace partita {
 
 namespace {
 
+using cuda::CardEvent;
 using cuda::check;
 
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
-cudaEvent_t native(const Event& event) { return static_cast<cudaEvent_t>(event.native.get()); }
+const CardEvent& card_event(const Event& event) { return *static_cast<const CardEvent*>(event.native.get()); }
+cudaEvent_t native(const Event& event) { return card_event(event).event; }
 
 /// Pinned memory. The CPU uses it, and copies to and from a card run in the order of their stream.
 class PinnedMemory final : public HostMemory {
@@ -24,6 +27,7 @@ class PinnedMemory final : public HostMemory {
   std::string_view name() const override { return "pinned memory"; }
   void* allocate(std::size_t bytes) override {
     check(cudaSetDevice(card_), "use the card");
+    const cuda::AllowAllocation allow;
     void* data = nullptr;
     return cudaMallocHost(&data, bytes) == cudaSuccess ? data : nullptr;
   }
@@ -39,7 +43,7 @@ class PinnedMemory final : public HostMemory {
 
 class Card final : public CudaDevice {
  public:
-  explicit Card(int card) : card_(card), pinned_(card) {
+  explicit Card(int card) : card_(card), pinned_(card), capture_(*this, streams_) {
     int count = 0;
     check(cudaGetDeviceCount(&count), "find a card");
     if (card < 0 || card >= count) fail("there is no card {}: this process sees {}, counted from 0", card, count);
@@ -50,7 +54,7 @@ class Card final : public CudaDevice {
     cudaSetDevice(card_);
     cudaDeviceSynchronize();
     for (const auto* idle : {&idle_, &idle_timed_})
-      for (const cudaEvent_t event : *idle) cudaEventDestroy(event);
+      for (const auto& event : *idle) cudaEventDestroy(event->event);
     for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
   Card(const Card&) = delete;
@@ -62,6 +66,7 @@ class Card final : public CudaDevice {
 
   void* allocate(std::size_t bytes) override {
     use();
+    const cuda::AllowAllocation allow;
     void* data = nullptr;
     const cudaError_t code = cudaMalloc(&data, bytes);
     if (code == cudaErrorMemoryAllocation) {
@@ -73,6 +78,7 @@ class Card final : public CudaDevice {
   }
   void release(void* data) override {
     cudaSetDevice(card_);
+    require(!capture_.active(), "memory that a capture may use must not be released");
     cudaFree(data);  // waits until the card has done everything
   }
   std::string memory_left() const override {
@@ -93,7 +99,9 @@ class Card final : public CudaDevice {
   void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
     use();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
-    if (is_pageable(from) || is_pageable(to)) finish(stream);
+    const auto kind = kind_of(from);
+    if (capture_.active() && kind == cudaMemoryTypeHost) return capture_.add_copy(from, to, bytes, native(stream));
+    if (kind == cudaMemoryTypeUnregistered || kind_of(to) == cudaMemoryTypeUnregistered) finish(stream);
   }
   Stream make_stream(Priority priority) override {
     use();
@@ -116,11 +124,14 @@ class Card final : public CudaDevice {
   }
   void wait(Stream stream, const Event& event) override {
     if (event.native == nullptr) return;
+    // A launch of a graph comes after all that was in any stream, and all that is added later comes after it.
+    if (card_event(event).capture != capture_.number()) return;
     use();
     check(cudaStreamWaitEvent(native(stream), native(event), 0), "wait for an event");
   }
   bool passed(const Event& event) override {
     if (event.native == nullptr) return true;
+    require(card_event(event).capture == 0, "the CPU cannot look at an event of a capture");
     use();
     const cudaError_t code = cudaEventQuery(native(event));
     if (code != cudaErrorNotReady) check(code, "look at an event");
@@ -128,16 +139,21 @@ class Card final : public CudaDevice {
   }
   void finish(Stream stream) override {
     use();
+    require(!capture_.active(), "the CPU cannot wait during a capture");
     check(cudaStreamSynchronize(native(stream)), "finish the work");
   }
   void wait(const Event& event) override {
     if (event.native == nullptr) return;
     use();
+    require(!capture_.active() && card_event(event).capture == 0, "the CPU cannot wait for an event of a capture");
     check(cudaEventSynchronize(native(event)), "wait for an event");
   }
   Device& staging() override { return pinned_; }
+  Capture* capture() override { return &capture_; }
 
  private:
+  using IdleEvents = std::vector<std::unique_ptr<CardEvent>>;
+
   /// Each thread has a current card.
   void use() const { check(cudaSetDevice(card_), "use the card"); }
 
@@ -155,35 +171,35 @@ class Card final : public CudaDevice {
     }
   }
 
-  /// True for memory of the CPU that is not pinned.
-  static bool is_pageable(const void* data) {
+  /// Memory of the CPU that is not pinned is unregistered.
+  static cudaMemoryType kind_of(const void* data) {
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, data), "look up an address");
-    return found.type == cudaMemoryTypeUnregistered;
+    return found.type;
   }
 
   /// Events are used again, since a step needs hundreds. `idle` are those of one kind.
-  Event record(Stream stream, std::vector<cudaEvent_t>& idle, unsigned flags) {
+  Event record(Stream stream, IdleEvents& idle, unsigned flags) {
     use();
-    const cudaEvent_t event = take_event(idle, flags);
-    Event made{std::shared_ptr<void>(event, [this, &idle](void* used) {
+    auto event = take_event(idle, flags);
+    event->capture = capture_.number();
+    check(cudaEventRecord(event->event, native(stream)), "record an event");
+    return {std::shared_ptr<void>(event.release(), [this, &idle](void* used) {
       const std::scoped_lock lock(mutex_);
-      idle.push_back(static_cast<cudaEvent_t>(used));
+      idle.emplace_back(static_cast<CardEvent*>(used));
     })};
-    check(cudaEventRecord(event, native(stream)), "record an event");
-    return made;
   }
-  cudaEvent_t take_event(std::vector<cudaEvent_t>& idle, unsigned flags) {
+  std::unique_ptr<CardEvent> take_event(IdleEvents& idle, unsigned flags) {
     {
       const std::scoped_lock lock(mutex_);
       if (!idle.empty()) {
-        const cudaEvent_t event = idle.back();
+        auto event = std::move(idle.back());
         idle.pop_back();
         return event;
       }
     }
-    cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(&event, flags), "make an event");
+    auto event = std::make_unique<CardEvent>();
+    check(cudaEventCreateWithFlags(&event->event, flags), "make an event");
     return event;
   }
 
@@ -191,7 +207,8 @@ class Card final : public CudaDevice {
   PinnedMemory pinned_;
   std::mutex mutex_;
   std::vector<cudaStream_t> streams_;
-  std::vector<cudaEvent_t> idle_, idle_timed_;
+  IdleEvents idle_, idle_timed_;
+  cuda::CardCapture capture_;
 };
 
 /// Returns e.g. "13.0" for 13000.

@@ -83,17 +83,17 @@ void FunctorBackend<Launcher>::activation_backward(const Activation& f, const Te
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::dropout(double rate, const Random& random, Index first, const Shape& whole,
-                                       const Tensor& x, const Tensor& y, Stream stream) {
+void FunctorBackend<Launcher>::dropout(double rate, const Random& random, const Tensor& step, Index first,
+                                       const Shape& whole, const Tensor& x, const Tensor& y, Stream stream) {
   check_alike(x, y);
   if (y.volume() == 0) return;
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     const auto keep = static_cast<Accumulator<T>>(static_cast<T>(1 / (1 - rate)));
-    launch_.for_each(
-        1, y.volume(),
-        DropElements<T>{device_data<T>(x), device_data<T>(y), rate, random, first, global_index(y, whole), keep},
-        stream);
+    launch_.for_each(1, y.volume(),
+                     DropElements<T>{device_data<T>(x), device_data<T>(y), rate, random, device_data<double>(step),
+                                     first, global_index(y, whole), keep},
+                     stream);
   });
 }
 

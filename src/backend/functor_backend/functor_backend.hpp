@@ -70,8 +70,8 @@ class FunctorBackend : public Backend {
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;
-  void dropout(double rate, const Random& random, Index first, const Shape& whole, const Tensor& x, const Tensor& y,
-               Stream stream) override;
+  void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
+               const Tensor& y, Stream stream) override;
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
   void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override;
 

@@ -88,11 +88,13 @@ struct DropElements {
   T* y;
   double rate;
   Random random;
+  const double* step;
   Index first;
   GlobalIndex index;
   A keep;
   PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
-    const A factor = random.uniform(first + index(i)) < rate ? A(0) : keep;
+    const Random numbers = random.at_step(static_cast<std::uint64_t>(*step));
+    const A factor = numbers.uniform(first + index(i)) < rate ? A(0) : keep;
     y[i] = static_cast<T>(factor * static_cast<A>(x[i]));
   }
 };

@@ -29,6 +29,11 @@ void add_device_options(po::options_description& group, DeviceOptions& device) {
       "(from GPU to GPU; only with --ranks) or auto (copies with --ranks, else nccl where it can, else staged)");
 }
 
+void add_graph_option(po::options_description& group, bool& graphs) {
+  group.add_options()("no-graph", po::bool_switch()->notifier([&graphs](bool off) { graphs = !off; }),
+                      "with --device cuda: start every kernel of every step; do not repeat steps as CUDA graphs");
+}
+
 void add_explained_device(po::options_description& group, DeviceOptions& device) {
   add_card_options(group, device);
   group.add_options()("properties", po::value(&device.properties)->value_name("FILE"),

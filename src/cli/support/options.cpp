@@ -157,11 +157,11 @@ po::options_description train_options(Options& o, Texts& texts) {
       "skip the evaluation on the test set at the end");
   add("profile", po::bool_switch(&o.profile),
       "print how much time each layer and rank spends on compute, exchange, wait and framework");
+  add_graph_option(group, t.graphs);
   add("trace", po::value(&o.trace)->value_name("FILE"),
       "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
-  add("save-every", po::value(&o.save_every)->value_name("STEPS"),
-      "with --save: also write it after every STEPS steps");
+  add("save-every", po::value(&o.save_every)->value_name("STEPS"), "with --save: also write it every STEPS steps");
   add("overwrite", po::bool_switch(&o.overwrite), "let --save replace a checkpoint of another run");
   add("new-run", po::bool_switch(&o.new_run),
       "take only the weights of --load FILE, for a new training: with another batch, seed, optimizer or data set");

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
 #include "partita/train/run/run_memory.hpp"
+#include "src/train/run/captured_step.hpp"
 #include "src/train/run/inspector.hpp"
 #include "src/train/run/stage_exchange.hpp"
 #include "src/train/run/step_guard.hpp"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+bool is_update(const Action& action) { return action.kind == Action::Kind::step; }
+
 /// Points a member to an object of a function, until the function ends, also by an exception.
 template <class T>
 class Resetting {
@@ -30,6 +33,13 @@ class Resetting {
   T*& pointer_;
 };
 
+/// Returns the position of the first update. All actions from there on are updates.
+std::size_t first_update(const std::vector<Action>& actions) {
+  const auto first = std::find_if(actions.begin(), actions.end(), is_update);
+  require(std::all_of(first, actions.end(), is_update), "a step must end with its updates");
+  return static_cast<std::size_t>(first - actions.begin());
+}
+
 }  // namespace
 
 Executor::Executor(RunContext context)
@@ -38,8 +48,11 @@ Executor::Executor(RunContext context)
       rank_{context_.backend, context_.grid.world(), context_.overlap, context_.allocator->stream()},
       stage_(plan_.stage_of_rank(context_.world.rank())),
       program_(plan_, stage_),
+      first_update_(first_update(program_.actions())),
       microbatches_(static_cast<std::size_t>(plan_.microbatches)),
       update_(std::make_unique<WeightUpdate>(context_, rank_.stream)) {
+  step_number_ = Tensor(DType::f64, "F", Box(Shape{{'F', 1}}),
+                        std::make_shared<Allocator>(context_.allocator->device().staging()), MemoryClass::workspace);
   if (plan_.grids.size() > 1) stages_ = std::make_unique<StageExchange>(context_, rank_.stream);
   const auto runner = [&](const std::vector<LayerPlan>& layers, int replica) {
     return layers.empty() ? nullptr : std::make_unique<LayerRunner>(context_, rank_, layers, replica);
@@ -103,21 +116,18 @@ std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
 
 StepResult Executor::run(const Reader& read, Index step, double rate) {
   start_step(step);
-  for (const StepOp& op : program_.first_ops()) perform({}, op, read, rate);
-  for (std::size_t i = 0; i < actions(); ++i) {
-    const Action& action = program_.actions()[i];
-    const bool updates = action.kind == Action::Kind::step;  // these actions are the last ones of every stage
-    if (updates && inspector_ != nullptr) update_->show_sums(*inspector_);
-    if (updates && !may_update(program_.actions()[i - 1])) break;
-    const auto ops = program_.ops(i);
-    auto& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
-    if ((action.is_compute() || action.is_transfer()) && m.outputs.empty()) m = begin(action.microbatch);
-    const std::size_t waited = wait(action, ops, read, rate);
-    const Event start = record_ != nullptr ? clock_->mark() : Event();
-    for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
-    if (record_ != nullptr) marked_.push_back({action, start, clock_->mark()});
+  switch (way()) {
+    case Way::live: compute_gradients(read, rate); break;
+    case Way::capture: capture(read, rate); break;
+    case Way::launch: launch(read); break;
+  }
+  for (std::size_t i = first_update_; i < actions(); ++i) {
+    if (inspector_ != nullptr) update_->show_sums(*inspector_);
+    if (!may_update(program_.actions()[i - 1])) break;
+    perform_all(i, read, rate);
   }
   read_results();
+  traveling_.clear();
   for (const StepOp& op : program_.last_ops()) perform({}, op, read, rate);
   update_->drop_statistics();
   if (!keep_)
@@ -125,6 +135,27 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   if (record_ != nullptr) read_times();
   Profile::layer("");
   return result_;
+}
+
+/// Everything before the first update.
+void Executor::compute_gradients(const Reader& read, double rate) {
+  start_gradients();
+  for (const StepOp& op : program_.first_ops()) perform({}, op, read, rate);
+  for (std::size_t i = 0; i < first_update_; ++i) perform_all(i, read, rate);
+  if (first_update_ < actions() && context_.guard != nullptr && inspector_ == nullptr)
+    update_->mark_not_finite(numbers(2 * Index{plan_.microbatches}, 1));
+}
+
+/// Performs the operations of an action.
+void Executor::perform_all(std::size_t i, const Reader& read, double rate) {
+  const Action& action = program_.actions()[i];
+  const auto ops = program_.ops(i);
+  auto& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
+  if ((action.is_compute() || action.is_transfer()) && m.outputs.empty()) m = begin(action.microbatch);
+  const std::size_t waited = wait(action, ops, read, rate);
+  const Event start = record_ != nullptr ? clock_->mark() : Event();
+  for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
+  if (record_ != nullptr) marked_.push_back({action, start, clock_->mark()});
 }
 
 /// Waits for the device, and adds the times of this run's actions to the record.
@@ -139,7 +170,6 @@ bool Executor::may_update(const Action& before) {
   StepGuard* guard = context_.guard;
   if (before.kind == Action::Kind::step || (guard == nullptr && inspector_ == nullptr)) return true;
   if (inspector_ == nullptr) {
-    update_->mark_not_finite(Tensor::view(results_, results_.volume() - 1, "F", Box(Shape{{'F', 1}})));
     read_results();
     const auto verdict = guard->decide(std::isfinite(result_.loss), finite_);
     if (verdict == StepGuard::Verdict::update) return true;
@@ -163,18 +193,21 @@ void Executor::start_step(Index step) {
   failed_ = false;
   marked_.clear();
   if (record_ != nullptr) clock_.emplace(context_.backend.device(), rank_.stream);
-  if (context_.guard != nullptr && plan_.workload.training) start_guarded();
   result_ = {};
   losses_.clear();
+  traveling_.clear();
   for (auto& m : microbatches_) m = {};
-  results_ = Tensor(DType::f64, "F", Box(Shape{{'F', 2 * Index{plan_.microbatches} + 1}}), context_.allocator,
-                    MemoryClass::workspace);
+  fill(step_number_, Shape{{'F', 1}}, [&](Index) { return static_cast<double>(step); });
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica)
     replicas_[replica].states.assign(plan_.layers.size(), {.forward_ran = replica > 0, .has_dw = false});
 }
 
-/// Prepares for a step that the guard may skip.
-void Executor::start_guarded() {
+/// Prepares the device for a step, and for one that the guard may skip.
+void Executor::start_gradients() {
+  results_ = Tensor(DType::f64, "F", Box(Shape{{'F', 2 * Index{plan_.microbatches} + 2}}), context_.allocator,
+                    MemoryClass::workspace);
+  from_host(step_number_, numbers(2 * Index{plan_.microbatches} + 1, 1), rank_.stream);
+  if (context_.guard == nullptr || !plan_.workload.training) return;
   if (context_.guard->may_skip() && inspector_ == nullptr) update_->keep_statistics();
   const double scale = context_.guard->scale();
   update_->unscale(scale);
@@ -193,7 +226,8 @@ Microbatch Executor::begin(int microbatch) const {
   m.outputs.resize(layers);
   m.gradients.resize(layers);
   m.dy.resize(layers);
-  m.result = result(microbatch);
+  m.result = numbers(2 * Index{microbatch}, 2);
+  m.step = numbers(2 * Index{plan_.microbatches} + 1, 1);
   return m;
 }
 
@@ -226,7 +260,7 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
       return;
     case read_batch:
       Profile::layer("data");
-      if (reads_images(j) || reads_target(j)) m.batch = read(j);
+      if (reads_images(j) || reads_target(j)) m.batch = bring(read(j));
       return;
     case release_images: m.batch.images = {}; return;
     case release_target: m.batch.target = {}; return;
@@ -262,7 +296,7 @@ void Executor::perform_on_layer(const Action& action, const StepOp& op) {
   Microbatch& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
   const auto& layers = plan_.layers_of(action.microbatch);
   Profile::layer(layers[static_cast<std::size_t>(op.layer)].name);
-  runner(action).run(op, m, replicas_[static_cast<std::size_t>(action.replica)].states, step_);
+  runner(action).run(op, m, replicas_[static_cast<std::size_t>(action.replica)].states);
   if (inspector_ != nullptr) inspector_->look(op, m);
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
     if (predictions_ != nullptr) (*predictions_)[static_cast<std::size_t>(action.microbatch)] = m.work.x[0];
@@ -276,9 +310,9 @@ double Executor::share(int microbatch) const {
   return static_cast<double>(plan_.samples(microbatch).extent()) / static_cast<double>(plan_.workload.batch);
 }
 
-/// The two numbers of a microbatch that its loss layer computes.
-Tensor Executor::result(int microbatch) const {
-  return Tensor::view(results_, 2 * Index{microbatch}, "F", Box(Shape{{'F', 2}}));
+/// A part of the step's numbers.
+Tensor Executor::numbers(Index first, Index count) const {
+  return Tensor::view(results_, first, "F", Box(Shape{{'F', count}}));
 }
 
 /// Waits for the device, and makes the result of the step from what its losses have computed. The second call does
@@ -292,7 +326,7 @@ void Executor::read_results() {
     result_.loss += numbers[at] * share(j);
     result_.accuracy += (target.labels ? numbers[at + 1] / static_cast<double>(target.shape.volume()) : nan) * share(j);
   }
-  finite_ = numbers.back() == 0;
+  finite_ = numbers[2 * microbatches_.size()] == 0;
   results_ = {};
 }
 

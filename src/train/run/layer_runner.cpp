@@ -39,7 +39,7 @@ bool LayerRunner::fused(std::size_t i) const {
   return then && !keep_ && rank_.backend.fuses(*then);
 }
 
-KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state, Index step) const {
+KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state) const {
   const auto& weights = context_.parameters.layer(i);
   return {.rank = rank_,
           .grid = context_.grid,
@@ -50,7 +50,7 @@ KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& sta
           .saved = m.saved[i],
           .target = m.batch.target,
           .seed = context_.seed,
-          .step = step,
+          .step = m.step,
           .first_sample = m.first_sample,
           .share = m.share * (layers_[i].op->is_loss() ? loss_scale_ : 1),
           .is_first_microbatch = !state.forward_ran,
@@ -70,7 +70,7 @@ Tensor LayerRunner::convert_layout(std::size_t i, std::string_view role, const T
   return redistribute(tensor, steps, context_.grid, rank_.stream).local;
 }
 
-void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states, Index step) const {
+void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const {
   using enum StepOp::Kind;
   const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
   const LayerPlan& layer = layers_[i];
@@ -80,7 +80,7 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
       m.work.x.push_back(convert_layout(i, "x", output, layer->redistribute_input[part]));
       return;
     }
-    case forward: return run_forward(i, op.recompute, m, states[i], step);
+    case forward: return run_forward(i, op.recompute, m, states[i]);
     case redistribute_output: m.outputs[i] = convert_layout(i, "y", m.work.y, layer->redistribute_output); return;
     case redistribute_dy:
       m.dy[i] = convert_layout(i, "dy", m.gradients[i], layer->redistribute_dy);
@@ -89,11 +89,11 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
     case start_backward: {
       m.gradients[i] = {};
       const Timed timed(Profile::Part::compute);
-      kernels_[i]->start_backward(call(i, m, states[i], step), m.dy[i]);
+      kernels_[i]->start_backward(call(i, m, states[i]), m.dy[i]);
       return;
     }
-    case backward_filter: return run_backward_filter(i, m, states[i], step);
-    case backward_data: return run_backward_data(i, m, states[i], step);
+    case backward_filter: return run_backward_filter(i, m, states[i]);
+    case backward_data: return run_backward_data(i, m, states[i]);
     case redistribute_dx: return add_gradient(op, m);
     case release_work: m.work = {}; return;
     case release_dy: m.dy[i] = {}; return;
@@ -111,20 +111,20 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
   }
 }
 
-void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state, Index step) const {
+void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const {
   const LayerPlan& layer = layers_[i];
   m.work.y = layer.inputs.empty()       ? m.batch.images
              : layer.in_place && !keep_ ? m.work.x.front()
                                         : allocate(boxes_[i].y, layer->shape.names());
-  KernelCall now = call(i, m, state, step);
+  KernelCall now = call(i, m, state);
   now.is_recompute = recompute;
   const Timed timed(Profile::Part::compute);
   kernels_[i]->forward(now, m.work.x, m.work.y);
   state.forward_ran = true;
 }
 
-void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& state, Index step) const {
-  const KernelCall now = call(i, m, state, step);
+void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const {
+  const KernelCall now = call(i, m, state);
   const Timed timed(Profile::Part::compute);
   if (now.write == Write::over && !kernels_[i]->supports_overwrite())
     for (const auto& dw : now.dw) dw.zero(rank_.stream);
@@ -132,12 +132,12 @@ void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& 
   state.has_dw = true;
 }
 
-void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state, Index step) const {
+void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {
   const LayerPlan& layer = layers_[i];
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     m.work.dx.push_back(allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
   const Timed timed(Profile::Part::compute);
-  kernels_[i]->backward_data(call(i, m, state, step), m.dy[i], m.work.dx);
+  kernels_[i]->backward_data(call(i, m, state), m.dy[i], m.work.dx);
 }
 
 /// Adds the gradient of one input to the gradient from other readers of that input.

@@ -114,7 +114,9 @@ MessageMemory message_memory(const CudaDevice& device, const DeviceOptions& opti
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world) {
   const bool nccl = uses_nccl(device, options.transport, world);
   const auto make = [&] {
-    if (options.transport == CardTransport::copies) return make_device_threads(world, device, options.limit);
+    // One rank sends no messages; what it asks of itself stays on the device, and can be captured.
+    if (options.transport == CardTransport::copies || world.size() == 1)
+      return make_device_threads(world, device, options.limit);
     return nccl ? make_nccl(world, device, options.limit) : make_staged(world, device);
   };
   auto between = make();  // on every rank first, since ranks connect

@@ -44,6 +44,12 @@ StepGuard::Verdict StepGuard::decide(bool finite_loss, bool finite_gradients) {
   return Verdict::skip;
 }
 
+int StepGuard::least(int mine) {
+  double negative = -mine;
+  if (world_.size() > 1) world_.all_reduce(&negative, 1, DType::f64, ReduceOp::max, {}).wait();
+  return static_cast<int>(-negative);
+}
+
 void StepGuard::restore(const State& state) {
   const double scale = scales_ && state.scale >= 1 ? state.scale : state_.scale;
   state_ = state;

@@ -20,6 +20,8 @@ class StepGuard {
 
   /// Returns what to do after this rank's part of a step. Collective: every rank of the world calls it.
   Verdict decide(bool finite_loss, bool finite_gradients);
+  /// Returns the smallest number of all ranks. Collective. Not counted as traffic.
+  int least(int mine);
   /// True if decide() may return `skip`. Then a step must be able to undo what its forward changed.
   bool may_skip() const { return scales_ || on_nan_ == OnNan::skip; }
   /// The factor of the loss's gradients in the next step; 1 for other types than f16.

@@ -147,14 +147,19 @@ void Trainer::prepare(Bound& entry, Plan plan) {
   for (std::size_t i = 0; i < entry.plan.layers.size(); ++i)
     for (const auto& item : step_traffic(entry.plan, static_cast<int>(i), world_.rank()))
       if (item.purpose == Purpose::update) entry.of_update += item.traffic;
-  entry.executor = std::make_unique<Executor>(RunContext{entry.plan, *grid_, *gradient_grid_, *between_, *control_,
-                                                         replica_pair_.get(), *backend_, *parameters_, *counter_,
-                                                         allocator_, options_.seed, options_.overlap, guard_.get()});
+  entry.executor = std::make_unique<Executor>(RunContext{
+      entry.plan, *grid_, *gradient_grid_, *between_, *control_, replica_pair_.get(), *backend_, *parameters_,
+      *counter_, allocator_, options_.seed, options_.overlap, guard_.get(), options_.graphs && captures()});
   if (options_.dtype == backend_->chosen_dtype())
     choose_kernels(*backend_, entry.executor->problems(),
                    KernelCache(options_.kernel_folder, *backend_, options_.threads), world_, options_.measuring,
                    entry.plan.kernels, kernel_report_);
   if (!entry.plan.workload.training) count_classes(entry);
+}
+
+/// True if the device can capture steps, with all messages in them.
+bool Trainer::captures() const {
+  return device().capture() != nullptr && between_->captures() && gradients_->captures();
 }
 
 /// Lets an evaluation count predictions by class. Of several ranks that hold the same positions, one counts.
@@ -183,16 +188,6 @@ Batch Trainer::empty_batch(const Executor& executor, int microbatch) const {
           made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
 }
 
-/// Returns a part of a batch as a tensor of the device. Until the step ends, the part stays where it is.
-Tensor Trainer::on_device(const Tensor& of_batch) {
-  if (on_cpu()) return of_batch;
-  const Tensor there(of_batch.dtype(), of_batch.names(), of_batch.box(), allocator_, MemoryClass::activations,
-                     Fill::none);
-  from_host(of_batch, there, stream());
-  traveling_.push_back(of_batch);
-  return there;
-}
-
 Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment) {
   const Timed timed(Profile::Part::compute);
   const Batch batch = empty_batch(executor, microbatch);
@@ -205,7 +200,7 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   });
   write_samples<float>(
       batch.target, [&](Index n, std::span<float> values) { read_checked_target(data, samples[n], answer, values); });
-  return {on_device(batch.images), on_device(batch.target)};
+  return batch;
 }
 
 StepResult Trainer::run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate) {

@@ -48,9 +48,9 @@ void Trainer::check(const LocalBatch& batch, bool training) {
 }
 
 Executor::Reader Trainer::reader_of(const LocalBatch& batch) {
-  return [this, &batch](int microbatch) {
+  return [&batch](int microbatch) {
     const auto j = static_cast<std::size_t>(microbatch);
-    return Batch{on_device(batch.images[j].tensor), on_device(batch.targets[j].tensor)};
+    return Batch{batch.images[j].tensor, batch.targets[j].tensor};
   };
 }
 
@@ -70,7 +70,6 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
   check(batch, false);
   auto& bound = this->bound(batch.samples, false);
   const std::vector<Tensor> values = bound.executor->predict(reader_of(batch), step_);
-  traveling_.clear();
   predicted_ += bound.predicted;
   predict_memory(bound);
   std::vector<SampleBlock> blocks;

@@ -10,7 +10,6 @@ namespace partita {
 
 StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
   const StepResult result = bound.executor->run(reader, step_, rate);
-  traveling_.clear();
   predicted_ += bound.predicted;
   if (result.skipped) predicted_ -= bound.of_update;
   predict_memory(bound);
@@ -18,7 +17,6 @@ StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rat
   const std::string what =
       std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);
   const std::string where = bound.executor->inspect(reader, step_);
-  traveling_.clear();
   throw RunFailed(
       fmt::format("step {}: {}{}; {}{}", step_ + 1, what,
                   guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",

@@ -43,6 +43,14 @@ class WeightUpdate {
   void mark_not_finite(const Tensor& mark) const;
   /// Shows the sums to an inspector.
   void show_sums(Inspector& inspector) const;
+  /// The sums, and the statistics that were kept: what the updates read besides parameters.
+  const std::vector<Tensor>& sums() const { return sums_; }
+  const std::vector<Tensor>& statistics() const { return statistics_; }
+  /// Goes on from sums and statistics that a graph has computed.
+  void resume(std::vector<Tensor> sums, std::vector<Tensor> statistics) {
+    sums_ = std::move(sums);
+    statistics_ = std::move(statistics);
+  }
   /// Ends a step without an update.
   void drop();
   /// Keeps the running statistics, for a step that may be skipped.

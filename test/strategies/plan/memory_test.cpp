@@ -87,7 +87,8 @@ TEST(Memory, ShortTypesHoldMasters) {
   const MemoryUse use = peak_memory(plan, 0).each;
   EXPECT_EQ(use[MemoryClass::weights], weights_a + weights_b + (72 + 4 + 144 + 4) * 2);
   EXPECT_EQ(use[MemoryClass::gradients], (weights_a + weights_b) / 2);
-  const Index results = 3 * size_of(DType::f64);  // the loss, right predictions, and whether gradients are finite
+  // The loss, right predictions, whether gradients are finite, and the number of the step.
+  const Index results = 4 * size_of(DType::f64);
   EXPECT_EQ(use[MemoryClass::workspace], weights_a + weights_b + results);
   EXPECT_EQ(use[MemoryClass::optimizer], weights_a + weights_b);
 }

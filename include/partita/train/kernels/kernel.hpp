@@ -29,7 +29,7 @@ struct KernelCall {
   std::unique_ptr<Saved>& saved;
   const Tensor& target;  ///< this rank's part of what the loss compares its input with
   std::uint64_t seed = 0;
-  Index step = 0;
+  const Tensor& step;      ///< one f64 number on the device: the number of the step, for random numbers
   Index first_sample = 0;  ///< the first sample of this microbatch, in the step's batch
   double share = 1;        ///< the share of the step's samples that this microbatch has; of a loss layer: times
                            ///< the loss scale of f16, so it is the factor of the loss's gradients

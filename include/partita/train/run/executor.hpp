@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace partita {
 
+struct OtherSource;
 class Inspector;
 class StageExchange;
 class WeightUpdate;
@@ -29,7 +31,7 @@ class Executor {
   ~Executor();
 
   /// Returns this rank's part of a microbatch when its forward begins: images on the first stage, the target on the
-  /// last.
+  /// last. It lies in the memory of the rank's device, or of the CPU, where it stays as it is until the step ends.
   using Reader = std::function<Batch(int microbatch)>;
   /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate.
   StepResult run(const Reader& read, Index step, double rate);
@@ -58,6 +60,8 @@ class Executor {
 
   /// Returns the number of actions of one run on this rank.
   std::size_t actions() const;
+  /// Returns how many of the steps so far were launched as a graph (RunContext::graphs).
+  Index launched() const { return launched_; }
 
   const Plan& plan() const { return plan_; }
   /// Returns the local convolutions that this rank runs, each once.
@@ -88,15 +92,25 @@ class Executor {
   const LayerRunner& runner(const Action& action) const;
   Microbatch begin(int microbatch) const;
   void start_step(Index step);
-  void start_guarded();
+  void compute_gradients(const Reader& read, double rate);
+  void start_gradients();
+  void perform_all(std::size_t i, const Reader& read, double rate);
+  enum class Way : std::uint8_t { live, capture, launch };
+  Way way();
+  void capture(const Reader& read, double rate);
+  void launch(const Reader& read);
+  void launch_graph(std::span<const OtherSource> others);
   bool may_update(const Action& before);
   Index updates() const;
+  Batch staged(const Batch& batch) const;
+  Batch bring(const Batch& batch);
+  Tensor bring(const Tensor& tensor);
   std::size_t wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate);
   void perform(const Action& action, const StepOp& op, const Reader& read, double rate);
   void perform_on_layer(const Action& action, const StepOp& op);
   void free_previous(int microbatch);
   double share(int microbatch) const;
-  Tensor result(int microbatch) const;
+  Tensor numbers(Index first, Index count) const;
   void read_results();
   void read_times();
 
@@ -105,17 +119,23 @@ class Executor {
   RankContext rank_;
   int stage_;
   StepProgram program_;
+  std::size_t first_update_;  // the action with which the updates begin
   std::vector<Runners> replicas_;
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
   std::unique_ptr<StageExchange> stages_;  // null if there is one stage
-  // For each microbatch the loss and the number of right predictions, and at last whether a gradient is not finite: f64
-  // numbers on the device, which the CPU reads once a step.
+  // f64 numbers on the device: for each microbatch the loss and the number of right predictions, then whether a
+  // gradient is not finite, and the number of the step. The CPU reads them once a step.
   Tensor results_;
-  std::vector<int> losses_;  // the microbatches whose loss this rank has computed in this step, in order
+  Tensor step_number_;             // on the CPU, from where a step copies it
+  std::vector<Tensor> traveling_;  // on the CPU: what the present step copies to the device
+  std::vector<int> losses_;        // the microbatches whose loss this rank has computed in this step, in order
   StepResult result_;
   bool finite_ = true;  // whether the gradients are finite at which this rank has looked
-  Index step_ = 0;
+  Index step_ = 0, launched_ = 0;
+  struct CapturedStep;
+  std::unique_ptr<CapturedStep> captured_;  // null if no step was captured
+  Allocator::State start_;                  // of the allocator, when the last step started
   bool keep_ = false, failed_ = false;
   Inspector* inspector_ = nullptr;              // while a step is repeated
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them

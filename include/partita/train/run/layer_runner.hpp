@@ -49,6 +49,7 @@ struct Microbatch {
   std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
   std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
   Tensor result;  ///< two f64 numbers: the loss, and the number of right predictions (KernelCall::result)
+  Tensor step;    ///< one f64 number: KernelCall::step
 };
 
 /// Everything that a rank needs to run a plan.
@@ -68,6 +69,7 @@ struct RunContext {
   std::uint64_t seed = 0;
   bool overlap = true;         ///< compute while messages travel
   StepGuard* guard = nullptr;  ///< decides whether a step updates the weights; null: always
+  bool graphs = false;         ///< launch steps that repeat themselves as graphs of the device; needs a guard
 };
 
 /// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one runner per size.
@@ -90,18 +92,17 @@ class LayerRunner {
   /// Multiplies the gradients of the loss by `scale` from now on.
   void scale_loss(double scale) { loss_scale_ = scale; }
 
-  /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release. `step` keys random
-  /// numbers.
-  void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states, Index step) const;
+  /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release.
+  void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const;
 
  private:
   bool fused(std::size_t i) const;
-  KernelCall call(std::size_t i, Microbatch& m, const LayerState& state, Index step) const;
+  KernelCall call(std::size_t i, Microbatch& m, const LayerState& state) const;
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;
-  void run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state, Index step) const;
-  void run_backward_filter(std::size_t i, Microbatch& m, LayerState& state, Index step) const;
-  void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state, Index step) const;
+  void run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const;
+  void run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const;
+  void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const;
   void add_gradient(const StepOp& op, Microbatch& m) const;
 
   const RunContext& context_;

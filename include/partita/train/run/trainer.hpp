@@ -42,6 +42,8 @@ struct TrainerOptions {
   std::string backend = "auto";
   int threads = 1;
   bool overlap = true;
+  /// On a device: capture steps that repeat themselves as graphs, where the transport of messages allows it.
+  bool graphs = true;
   Index memory_limit = 0;       ///< bytes of tensors a rank; 0: none
   bool training = true;         ///< false: evaluation alone, without gradients and optimizer state
   std::string kernel_folder{};  ///< where measured choices of kernels are kept; "": by rule, without measuring
@@ -216,10 +218,10 @@ class Trainer {
   void prepare(Bound& entry, Plan plan);
   void check(const LocalBatch& batch, bool training);
   void count_classes(Bound& entry);
+  bool captures() const;
   bool on_cpu() const { return device().host(); }
   Batch empty_batch(const Executor& executor, int microbatch) const;
-  Tensor on_device(const Tensor& of_batch);
-  Executor::Reader reader_of(const LocalBatch& batch);
+  static Executor::Reader reader_of(const LocalBatch& batch);
   Batch read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all, bool augment);
   void hold(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation);
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
@@ -241,7 +243,6 @@ class Trainer {
   Communicator& world_;
   std::shared_ptr<Allocator> allocator_;               // of tensors on the device
   std::shared_ptr<Allocator> host_allocator_;          // of samples; the same on the CPU
-  std::vector<Tensor> traveling_;                      // what is on its way to the device in this step
   std::shared_ptr<Communicator> control_;              // world_, counted
   std::shared_ptr<Communicator> between_;              // the same ranks, between their devices, counted
   std::shared_ptr<Communicator> gradients_;            // the same for gradients; between_ itself on the CPU
