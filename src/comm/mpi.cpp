@@ -54,6 +54,8 @@ void abort_session() {
       open_session->abort(error.what(), 2);
     } catch (const DeviceError& error) {
       open_session->abort(error.what(), 3);
+    } catch (const CommunicationError& error) {
+      open_session->abort(error.what(), 3);
     } catch (...) {
       open_session->abort(message_of_exception(), EXIT_FAILURE);
     }
@@ -101,7 +103,7 @@ MpiSession::~MpiSession() {
   try {
     finalize();
   } catch (const CommunicationError& error) {
-    abort(error.what(), EXIT_FAILURE);
+    abort(error.what(), 3);
   }
 }
 
@@ -112,7 +114,7 @@ void MpiSession::limit_waiting(int seconds) {
     std::fflush(stdout);
     if (!witness_ || !witness_->waited(seconds))
       fmt::print(stderr, "partita: a rank {}; the job ends\n", fmt::format(waited_too_long, seconds));
-    std::_Exit(EXIT_FAILURE);
+    std::_Exit(3);
   });
 }
 

@@ -58,10 +58,12 @@ int run_rank(const CommandWords& line, const Options& options, const ModelFactor
   } catch (const PeerFailed&) {
     throw;  // another rank has left with an error that all agreed on
   } catch (const WaitedTooLong& error) {
-    end(fmt::format("partita: {}", error.what()), EXIT_FAILURE);
+    end(fmt::format("partita: {}", error.what()), run_failed);
   } catch (const Error& error) {
     end(said(line.with_place(error.what())), user_error);
   } catch (const DeviceError& error) {
+    end(said(error.what()), run_failed);
+  } catch (const CommunicationError& error) {
     end(said(error.what()), run_failed);
   } catch (...) {
     end(said(message_of_exception()), EXIT_FAILURE);
@@ -73,6 +75,8 @@ int run_rank(const CommandWords& line, const Options& options, const ModelFactor
   try {
     throw;
   } catch (const DeviceError& error) {
+    end(fmt::format("partita: {}", error.what()), run_failed);
+  } catch (const CommunicationError& error) {
     end(fmt::format("partita: {}", error.what()), run_failed);
   } catch (...) {
     end(fmt::format("partita: {}", message_of_exception()), EXIT_FAILURE);
@@ -132,6 +136,8 @@ int run_on_processes(CommandWords& line, const ModelFactory& factory) {
   } catch (const Error& error) {
     session.abort(line.with_place(error.what()), user_error);
   } catch (const DeviceError& error) {
+    session.abort(error.what(), run_failed);
+  } catch (const CommunicationError& error) {
     session.abort(error.what(), run_failed);
   } catch (...) {
     session.abort(message_of_exception(), 1);
