@@ -95,7 +95,10 @@ class LazyDevice final : public Device, public Capture {
     const std::scoped_lock lock(mutex_);
     count_call("passed");
     refuse_in_capture("look at an event");
-    return event.native == nullptr || std::static_pointer_cast<Moment>(event.native)->passed;
+    if (event.native == nullptr) return true;
+    const auto moment = std::static_pointer_cast<Moment>(event.native);
+    if (moment->captured_by != 0) fail("the CPU cannot look at an event of a capture");
+    return moment->passed;
   }
   void finish(Stream stream) override {
     std::unique_lock lock(mutex_);

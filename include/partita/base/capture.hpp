@@ -34,7 +34,7 @@ class Capture {
   virtual void begin(Stream stream) = 0;
   /// Ends the capture. The graph keeps nothing alive that its operations use.
   virtual std::unique_ptr<Graph> end() = 0;
-  /// True if the calling thread captures.
+  /// True between begin() and end(), on the thread that called them.
   virtual bool active() const = 0;
 };
 

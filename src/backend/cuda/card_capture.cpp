@@ -4,6 +4,7 @@
 #include "src/backend/cuda/errors.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace partita::cuda {
 
@@ -13,12 +14,22 @@ cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.nat
 
 class CardGraph final : public Graph {
  public:
-  /// Takes the ownership of `executable`.
-  CardGraph(cudaGraphExec_t executable, const CardCapture& capture, Stream origin, std::vector<CapturedCopy> copies)
-      : executable_(executable), capture_(capture), origin_(origin), copies_(std::move(copies)) {}
-  ~CardGraph() override { cudaGraphExecDestroy(executable_); }
+  CardGraph(const CardCapture& capture, Stream origin) : capture_(capture), origin_(origin) {}
+  ~CardGraph() override {
+    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+    for (const auto& release : released_) release();
+  }
   CardGraph(const CardGraph&) = delete;
   CardGraph& operator=(const CardGraph&) = delete;
+
+  /// Ends the capture on its first stream. Messages of the captured streams keep their priority.
+  void make(std::vector<CapturedCopy> copies, std::vector<std::function<void()>> released) {
+    copies_ = std::move(copies);
+    released_ = std::move(released);
+    check(cudaStreamEndCapture(native(origin_), &graph_), "end a capture");
+    check(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority), "make a graph");
+  }
 
   void launch(std::span<const OtherSource> others) override {
     for (const CapturedCopy& copy : copies_) {
@@ -35,10 +46,12 @@ class CardGraph final : public Graph {
   }
 
  private:
-  cudaGraphExec_t executable_;
   const CardCapture& capture_;
   Stream origin_;
+  cudaGraph_t graph_ = nullptr;  // the nodes of copies_ live as long as it does
+  cudaGraphExec_t executable_ = nullptr;
   std::vector<CapturedCopy> copies_;
+  std::vector<std::function<void()>> released_;
 };
 
 /// Returns the last node that a capture has added to a stream.
@@ -72,18 +85,14 @@ std::unique_ptr<Graph> CardCapture::end() {
   require(active(), "a capture must have begun");
   for (const cudaStream_t stream : streams_) {  // a capture ends on the stream where it began
     cudaStreamCaptureStatus status{};
-    check(cudaStreamIsCapturing(stream, &status), "look at a capture");
+    if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) continue;  // the end below says why
     if (stream != native(origin_) && status == cudaStreamCaptureStatusActive)
       card_.wait(origin_, card_.record({stream}));
   }
   number_ = 0;
-  cudaGraph_t graph = nullptr;
-  check(cudaStreamEndCapture(native(origin_), &graph), "end a capture");
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t code = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
-  check(code, "make a graph");
-  return std::make_unique<CardGraph>(executable, *this, origin_, std::move(copies_));
+  auto graph = std::make_unique<CardGraph>(*this, origin_);
+  graph->make(std::exchange(copies_, {}), std::exchange(released_, {}));
+  return graph;
 }
 
 void CardCapture::add_copy(const void* from, void* to, std::size_t bytes, cudaStream_t stream) {

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace partita::cuda {
@@ -38,7 +39,7 @@ struct CapturedCopy {
 /// Captures the operations of a card as CUDA graphs, on the thread of the rank that uses the card.
 class CardCapture final : public Capture {
  public:
-  /// `streams` are those of `card`; more may be added later. Both outlive this object and its graphs.
+  /// `streams` are those of `card`; the same thread may add more. Both outlive this object and its graphs.
   CardCapture(Device& card, const std::vector<cudaStream_t>& streams) : card_(card), streams_(streams) {}
 
   void begin(Stream stream) override;
@@ -46,6 +47,8 @@ class CardCapture final : public Capture {
   bool active() const override { return number_ != 0; }
   /// The number of the present capture; 0 if there is none.
   std::uint64_t number() const { return number_; }
+  /// Calls `release`, which gives memory back, when nothing captured can use it any more.
+  void release_later(std::function<void()> release) { released_.push_back(std::move(release)); }
   /// Notes that a copy from pinned memory was just added to a stream.
   void add_copy(const void* from, void* to, std::size_t bytes, cudaStream_t stream);
   /// Lets all streams wait for each other.
@@ -57,6 +60,7 @@ class CardCapture final : public Capture {
   Stream origin_;
   std::uint64_t number_ = 0, count_ = 0;
   std::vector<CapturedCopy> copies_;
+  std::vector<std::function<void()>> released_;
 };
 
 }  // namespace partita::cuda

@@ -124,7 +124,8 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const auto& names = offered(problem);
     if (std::find(names.begin(), names.end(), algorithm) == names.end())
       fail("backend 'cuda' has no convolution algorithm named '{}' for {}", algorithm, problem.print());
-    chosen_[problem] = algorithm;
+    const auto [known, added] = chosen_.try_emplace(problem, algorithm);
+    if (!added && std::exchange(known->second, algorithm) == algorithm) return;  // a graph may hold its kernels
     std::erase_if(ways_, [&](const auto& each) { return each.first.problem == problem; });
   }
 

@@ -23,7 +23,7 @@ cudaEvent_t native(const Event& event) { return card_event(event).event; }
 /// Pinned memory. The CPU uses it, and copies to and from a card run in the order of their stream.
 class PinnedMemory final : public HostMemory {
  public:
-  explicit PinnedMemory(int card) : card_(card) {}
+  PinnedMemory(int card, cuda::CardCapture& capture) : card_(card), capture_(capture) {}
   std::string_view name() const override { return "pinned memory"; }
   void* allocate(std::size_t bytes) override {
     check(cudaSetDevice(card_), "use the card");
@@ -32,18 +32,22 @@ class PinnedMemory final : public HostMemory {
     return cudaMallocHost(&data, bytes) == cudaSuccess ? data : nullptr;
   }
   void release(void* data) override {
-    cudaSetDevice(card_);
-    cudaDeviceSynchronize();
-    cudaFreeHost(data);
+    const auto now = [card = card_, data] {
+      cudaSetDevice(card);
+      cudaDeviceSynchronize();
+      cudaFreeHost(data);
+    };
+    capture_.active() ? capture_.release_later(now) : now();
   }
 
  private:
   int card_;
+  cuda::CardCapture& capture_;
 };
 
 class Card final : public CudaDevice {
  public:
-  explicit Card(int card) : card_(card), pinned_(card), capture_(*this, streams_) {
+  explicit Card(int card) : card_(card), capture_(*this, streams_), pinned_(card, capture_) {
     int count = 0;
     check(cudaGetDeviceCount(&count), "find a card");
     if (card < 0 || card >= count) fail("there is no card {}: this process sees {}, counted from 0", card, count);
@@ -77,9 +81,11 @@ class Card final : public CudaDevice {
     return data;
   }
   void release(void* data) override {
-    cudaSetDevice(card_);
-    require(!capture_.active(), "memory that a capture may use must not be released");
-    cudaFree(data);  // waits until the card has done everything
+    const auto now = [card = card_, data] {
+      cudaSetDevice(card);
+      cudaFree(data);  // waits until the card has done everything
+    };
+    capture_.active() ? capture_.release_later(now) : now();
   }
   std::string memory_left() const override {
     std::size_t left = 0, all = 0;
@@ -131,7 +137,7 @@ class Card final : public CudaDevice {
   }
   bool passed(const Event& event) override {
     if (event.native == nullptr) return true;
-    require(card_event(event).capture == 0, "the CPU cannot look at an event of a capture");
+    refuse_waiting(card_event(event).capture != 0);
     use();
     const cudaError_t code = cudaEventQuery(native(event));
     if (code != cudaErrorNotReady) check(code, "look at an event");
@@ -139,13 +145,13 @@ class Card final : public CudaDevice {
   }
   void finish(Stream stream) override {
     use();
-    require(!capture_.active(), "the CPU cannot wait during a capture");
+    refuse_waiting(capture_.active());
     check(cudaStreamSynchronize(native(stream)), "finish the work");
   }
   void wait(const Event& event) override {
     if (event.native == nullptr) return;
     use();
-    require(!capture_.active() && card_event(event).capture == 0, "the CPU cannot wait for an event of a capture");
+    refuse_waiting(capture_.active() || card_event(event).capture != 0);
     check(cudaEventSynchronize(native(event)), "wait for an event");
   }
   Device& staging() override { return pinned_; }
@@ -153,6 +159,10 @@ class Card final : public CudaDevice {
 
  private:
   using IdleEvents = std::vector<std::unique_ptr<CardEvent>>;
+
+  static void refuse_waiting(bool captures) {
+    if (captures) fail("the CPU cannot wait for a step that becomes a CUDA graph");
+  }
 
   /// Each thread has a current card.
   void use() const { check(cudaSetDevice(card_), "use the card"); }
@@ -204,11 +214,11 @@ class Card final : public CudaDevice {
   }
 
   int card_;
-  PinnedMemory pinned_;
   std::mutex mutex_;
   std::vector<cudaStream_t> streams_;
   IdleEvents idle_, idle_timed_;
   cuda::CardCapture capture_;
+  PinnedMemory pinned_;
 };
 
 /// Returns e.g. "13.0" for 13000.

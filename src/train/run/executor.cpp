@@ -51,8 +51,8 @@ Executor::Executor(RunContext context)
       first_update_(first_update(program_.actions())),
       microbatches_(static_cast<std::size_t>(plan_.microbatches)),
       update_(std::make_unique<WeightUpdate>(context_, rank_.stream)) {
-  step_number_ = Tensor(DType::f64, "F", Box(Shape{{'F', 1}}),
-                        std::make_shared<Allocator>(context_.allocator->device().staging()), MemoryClass::workspace);
+  staging_ = std::make_shared<Allocator>(context_.allocator->device().staging());
+  step_number_ = Tensor(DType::f64, "F", Box(Shape{{'F', 1}}), staging_, MemoryClass::workspace);
   if (plan_.grids.size() > 1) stages_ = std::make_unique<StageExchange>(context_, rank_.stream);
   const auto runner = [&](const std::vector<LayerPlan>& layers, int replica) {
     return layers.empty() ? nullptr : std::make_unique<LayerRunner>(context_, rank_, layers, replica);
@@ -143,7 +143,7 @@ void Executor::compute_gradients(const Reader& read, double rate) {
   for (const StepOp& op : program_.first_ops()) perform({}, op, read, rate);
   for (std::size_t i = 0; i < first_update_; ++i) perform_all(i, read, rate);
   if (first_update_ < actions() && context_.guard != nullptr && inspector_ == nullptr)
-    update_->mark_not_finite(numbers(2 * Index{plan_.microbatches}, 1));
+    update_->mark_not_finite(numbers(mark_place(), 1));
 }
 
 /// Performs the operations of an action.
@@ -204,9 +204,8 @@ void Executor::start_step(Index step) {
 
 /// Prepares the device for a step, and for one that the guard may skip.
 void Executor::start_gradients() {
-  results_ = Tensor(DType::f64, "F", Box(Shape{{'F', 2 * Index{plan_.microbatches} + 2}}), context_.allocator,
-                    MemoryClass::workspace);
-  from_host(step_number_, numbers(2 * Index{plan_.microbatches} + 1, 1), rank_.stream);
+  results_ = Tensor(DType::f64, "F", Box(Shape{{'F', mark_place() + 2}}), context_.allocator, MemoryClass::workspace);
+  from_host(step_number_, numbers(mark_place() + 1, 1), rank_.stream);
   if (context_.guard == nullptr || !plan_.workload.training) return;
   if (context_.guard->may_skip() && inspector_ == nullptr) update_->keep_statistics();
   const double scale = context_.guard->scale();
@@ -227,7 +226,7 @@ Microbatch Executor::begin(int microbatch) const {
   m.gradients.resize(layers);
   m.dy.resize(layers);
   m.result = numbers(2 * Index{microbatch}, 2);
-  m.step = numbers(2 * Index{plan_.microbatches} + 1, 1);
+  m.step = numbers(mark_place() + 1, 1);
   return m;
 }
 
@@ -326,8 +325,21 @@ void Executor::read_results() {
     result_.loss += numbers[at] * share(j);
     result_.accuracy += (target.labels ? numbers[at + 1] / static_cast<double>(target.shape.volume()) : nan) * share(j);
   }
-  finite_ = numbers[2 * microbatches_.size()] == 0;
+  finite_ = numbers[static_cast<std::size_t>(mark_place())] == 0;
   results_ = {};
+}
+
+/// Brings what the CPU holds of a batch to the device.
+Batch Executor::bring(const Batch& batch) { return {bring(batch.images), bring(batch.target)}; }
+
+Tensor Executor::bring(const Tensor& tensor) {
+  Device& device = context_.allocator->device();
+  if (!tensor || &tensor.device() == &device || device.host()) return tensor;
+  const Tensor there(tensor.dtype(), tensor.names(), tensor.box(), context_.allocator, MemoryClass::activations,
+                     Fill::none);
+  from_host(tensor, there, rank_.stream);
+  traveling_.push_back(tensor);
+  return there;
 }
 
 /// The number of updates before this step.

@@ -1,8 +1,11 @@
 // Steps of an executor that a device captures as a graph and launches again: all that comes before the update.
+#include "partita/base/error.hpp"
 #include "partita/base/profile.hpp"
 #include "src/train/run/captured_step.hpp"
 #include "src/train/run/step_guard.hpp"
 #include "src/train/run/weight_update.hpp"
+
+#include <algorithm>
 
 namespace partita {
 
@@ -25,13 +28,12 @@ std::vector<Tensor> again(const std::vector<ReleasedTensor>& tensors) {
 /// same buffers and asked the device for no memory: then this one will use the same memory, as will those that follow.
 /// Its graph is launched as long as the buffers that it uses are free.
 Executor::Way Executor::way() {
-  const bool possible = context_.graphs && plan_.workload.training && inspector_ == nullptr && record_ == nullptr &&
-                        !keep_ && !observer_ && Profile::current() == nullptr;
-  if (!possible) return Way::live;
+  if (!context_.graphs || !plan_.workload.training || inspector_ != nullptr) return Way::live;
   const Allocator::State now = context_.allocator->state();
   const bool steady = std::exchange(start_, now) == now;
-  Way mine = steady ? Way::capture : Way::live;
-  if (captured_ && captured_->scale == context_.guard->scale() && captured_->start.in_use == now.in_use &&
+  const bool possible = record_ == nullptr && !keep_ && !observer_ && Profile::current() == nullptr;
+  Way mine = steady && possible ? Way::capture : Way::live;
+  if (possible && captured_ && captured_->scale == context_.guard->scale() && captured_->start.in_use == now.in_use &&
       captured_->start.given_back == now.given_back)
     mine = Way::launch;
   return static_cast<Way>(context_.guard->least(static_cast<int>(mine)));
@@ -44,11 +46,16 @@ void Executor::capture(const Reader& read, double rate) {
   made->scale = context_.guard->scale();
   const TrafficCounter before = context_.counter;
   const auto noting = [&](int microbatch) {
-    const Batch batch = staged(read(microbatch));
+    const Batch batch = staged(read(microbatch), *made);
     made->brought.push_back({microbatch, address(batch.images), address(batch.target)});
     return batch;
   };
-  made->graph = partita::capture(context_.allocator->device(), rank_.stream, [&] { compute_gradients(noting, rate); });
+  try {
+    made->graph =
+        partita::capture(context_.allocator->device(), rank_.stream, [&] { compute_gradients(noting, rate); });
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("{}; this step was to become a CUDA graph, which --no-graph forbids", error.what()));
+  }
   made->traffic = context_.counter.since(before);
   made->losses = losses_;
   made->results.emplace(results_);
@@ -62,11 +69,13 @@ void Executor::launch(const Reader& read) {
   Profile::layer("data");
   std::vector<OtherSource> others;
   for (const auto& [microbatch, images, target] : captured_->brought) {
-    const Batch now = staged(read(microbatch));
+    const Batch now = staged(read(microbatch), {});
     if (images != nullptr) others.push_back({images, now.images.data()});
     if (target != nullptr) others.push_back({target, now.target.data()});
     traveling_.insert(traveling_.end(), {now.images, now.target});
   }
+  if (context_.allocator->state().in_use != captured_->start.in_use)
+    fail("what reads a batch may not keep tensors on the device where steps are launched as graphs (--no-graph)");
   Profile::layer("graph");
   launch_graph(others);
   context_.counter.add(captured_->traffic);
@@ -82,28 +91,25 @@ void Executor::launch_graph(std::span<const OtherSource> others) {
   context_.gradient_grid.world().launched();
 }
 
-/// Returns a batch in memory of the CPU from which copies can be captured.
-Batch Executor::staged(const Batch& batch) const {
-  const auto in_staging = [&](const Tensor& tensor) {
-    if (address(tensor) == nullptr || &tensor.device() == &step_number_.device()) return tensor;
-    const Tensor copy = step_number_.beside(tensor.dtype(), tensor.names(), tensor.box(), MemoryClass::workspace);
+/// Returns a batch in memory of the CPU from which copies can be captured: from other places than those of `captured`,
+/// since later launches replace each of them on its own.
+Batch Executor::staged(const Batch& batch, const CapturedStep& captured) const {
+  const auto in_staging = [&](const Tensor& tensor, bool taken) {
+    if (address(tensor) == nullptr) return tensor;
+    if (!tensor.device().host())
+      fail("a batch must lie in the memory of the CPU where steps are launched as graphs (--no-graph)");
+    if (&tensor.device() == &staging_->device() && !taken) return tensor;
+    const Tensor copy(tensor.dtype(), tensor.names(), tensor.box(), staging_, MemoryClass::workspace, Fill::none);
     from_host(tensor, copy, {});
     return copy;
   };
-  return {in_staging(batch.images), in_staging(batch.target)};
-}
-
-/// Brings what the CPU holds of a batch to the device.
-Batch Executor::bring(const Batch& batch) { return {bring(batch.images), bring(batch.target)}; }
-
-Tensor Executor::bring(const Tensor& tensor) {
-  Device& device = context_.allocator->device();
-  if (!tensor || &tensor.device() == &device || device.host()) return tensor;
-  const Tensor there(tensor.dtype(), tensor.names(), tensor.box(), context_.allocator, MemoryClass::activations,
-                     Fill::none);
-  from_host(tensor, there, rank_.stream);
-  traveling_.push_back(tensor);
-  return there;
+  const auto is_taken = [&](const Tensor& tensor) {
+    return std::any_of(captured.brought.begin(), captured.brought.end(), [&](const CapturedStep::Brought& each) {
+      return address(tensor) == each.images || address(tensor) == each.target;
+    });
+  };
+  return {in_staging(batch.images, is_taken(batch.images)),
+          in_staging(batch.target, is_taken(batch.target) || address(batch.target) == address(batch.images))};
 }
 
 }  // namespace partita

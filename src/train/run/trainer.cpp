@@ -28,8 +28,8 @@ namespace {
 
 /// The options on which the course of a training depends.
 std::string print(const TrainerOptions& o) {
-  return fmt::format("{} {} {} {} {} {} {} {} {}", o.epochs, o.steps, o.decay_steps, o.seed, o.augmentation.shift,
-                     o.augmentation.flip, o.optimizer.print(), static_cast<int>(o.on_nan), o.backend);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", o.epochs, o.steps, o.decay_steps, o.seed, o.augmentation.shift,
+                     o.augmentation.flip, o.optimizer.print(), static_cast<int>(o.on_nan), o.backend, o.graphs);
 }
 
 /// Adds to a number until the end of a scope, also by an exception.

@@ -27,7 +27,9 @@ class CustomLayer : public Operator, public Kernel {
  public:
   /// Returns true if the layer computes on tensors in the memory of a device: by functions of call.rank.backend, by
   /// functions of tensors that take a stream, or by kernels of its own on call.rank.stream. A trainer on a device
-  /// refuses layers that return false, as all do that access elements.
+  /// refuses layers that return false, as all do that access elements. Steps that repeat themselves may be launched as
+  /// graphs, without a call of the layer: so the CPU does not wait in it, and what changes from step to step is read
+  /// from tensors (call.step), not passed to kernels as numbers.
   virtual bool runs_on_devices() const { return false; }
   /// False, since the layer may have saved its output without telling keeps().
   bool output_may_be_overwritten() const final { return false; }

@@ -31,7 +31,8 @@ class Executor {
   ~Executor();
 
   /// Returns this rank's part of a microbatch when its forward begins: images on the first stage, the target on the
-  /// last. It lies in the memory of the rank's device, or of the CPU, where it stays as it is until the step ends.
+  /// last. It lies in the memory of the CPU, where it stays as it is until the step ends, or, without graphs
+  /// (RunContext::graphs), on the rank's device.
   using Reader = std::function<Batch(int microbatch)>;
   /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate.
   StepResult run(const Reader& read, Index step, double rate);
@@ -95,14 +96,15 @@ class Executor {
   void compute_gradients(const Reader& read, double rate);
   void start_gradients();
   void perform_all(std::size_t i, const Reader& read, double rate);
-  enum class Way : std::uint8_t { live, capture, launch };
+  struct CapturedStep;
+  enum class Way : std::uint8_t { live, capture, launch };  // ranks that can do more can do less, too
   Way way();
   void capture(const Reader& read, double rate);
   void launch(const Reader& read);
   void launch_graph(std::span<const OtherSource> others);
   bool may_update(const Action& before);
   Index updates() const;
-  Batch staged(const Batch& batch) const;
+  Batch staged(const Batch& batch, const CapturedStep& captured) const;
   Batch bring(const Batch& batch);
   Tensor bring(const Tensor& tensor);
   std::size_t wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate);
@@ -111,6 +113,7 @@ class Executor {
   void free_previous(int microbatch);
   double share(int microbatch) const;
   Tensor numbers(Index first, Index count) const;
+  Index mark_place() const { return 2 * Index{plan_.microbatches}; }
   void read_results();
   void read_times();
 
@@ -127,13 +130,13 @@ class Executor {
   // f64 numbers on the device: for each microbatch the loss and the number of right predictions, then whether a
   // gradient is not finite, and the number of the step. The CPU reads them once a step.
   Tensor results_;
-  Tensor step_number_;             // on the CPU, from where a step copies it
-  std::vector<Tensor> traveling_;  // on the CPU: what the present step copies to the device
-  std::vector<int> losses_;        // the microbatches whose loss this rank has computed in this step, in order
+  std::shared_ptr<Allocator> staging_;  // memory of the CPU from which copies can be captured
+  Tensor step_number_;                  // there, from where a step copies it
+  std::vector<Tensor> traveling_;       // on the CPU: what the present step copies to the device
+  std::vector<int> losses_;             // the microbatches whose loss this rank has computed in this step, in order
   StepResult result_;
   bool finite_ = true;  // whether the gradients are finite at which this rank has looked
   Index step_ = 0, launched_ = 0;
-  struct CapturedStep;
   std::unique_ptr<CapturedStep> captured_;  // null if no step was captured
   Allocator::State start_;                  // of the allocator, when the last step started
   bool keep_ = false, failed_ = false;
