@@ -1,6 +1,7 @@
 """The root and the module folders hold what they should, files stay short, and the vocabulary is kept."""
 
 import re
+import shutil
 import subprocess
 
 import sources
@@ -19,10 +20,11 @@ BRITISH = re.compile(
 
 def top_level():
     """The names in the root: as git sees them, or as they lie there if git does not know this folder."""
-    git = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=sources.ROOT,
-                         capture_output=True, text=True)
-    if git.returncode == 0:
-        return {line.split("/")[0] for line in git.stdout.splitlines()}
+    if shutil.which("git"):
+        git = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=sources.ROOT,
+                             capture_output=True, text=True)
+        if git.returncode == 0:
+            return {line.split("/")[0] for line in git.stdout.splitlines()}
     return {path.name for path in sources.ROOT.iterdir() if not (path / "meson-private").exists()}
 
 
