@@ -52,21 +52,22 @@ inline void LazyDevice::launch(std::size_t origin, const std::vector<std::pair<s
     }
     return moment;
   };
-  for (const auto& [stream, captured] : items) {
+  for (const auto& each : items) {
+    const Item& captured = each.second;
     Item item = captured;
     item.host = host_clock();
     item.marks = now(captured.marks);
     item.awaits = now(captured.awaits);
     item.forgets = now(captured.forgets);
-    const auto other = std::find_if(others.begin(), others.end(), [&](const OtherSource& each) {
-      return captured.source != nullptr && each.captured == captured.source;
+    const auto other = std::find_if(others.begin(), others.end(), [&](const OtherSource& one) {
+      return captured.source != nullptr && one.captured == captured.source;
     });
     if (other != others.end()) {
       item.run = captured.from_other(other->now);
       const auto bytes = captured.accesses.front().end - captured.accesses.front().begin;
       item.accesses.front() = range(other->now, bytes, false);  // reads come before writes
     }
-    push(stream, std::move(item));
+    push(each.first, std::move(item));
   }
   meet();
 }
