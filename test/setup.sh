@@ -1,7 +1,7 @@
 # Setup for test/run.sh and examples/quickstart.sh: Debian packages, ccache, progress lines. Both scripts source this
 # file from the root of the project.
 
-run_packages="meson ninja-build g++ pkg-config python3 ccache mpich libmpich-dev libeigen3-dev libboost-dev
+run_packages="meson ninja-build g++ dpkg-dev pkg-config python3 ccache mpich libmpich-dev libeigen3-dev libboost-dev
   libboost-program-options-dev libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libhdf5-mpich-dev zlib1g-dev
   libjs-chart.js dataset-fashion-mnist"
 test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen universal-ctags

@@ -46,7 +46,7 @@ def build_cmake(name, environment, *options, text=None):
     folder = project(name)
     if text:
         (folder / "CMakeLists.txt").write_text(text)
-    run("cmake", "-S", folder, "-B", folder / "build", *options, env=environment)
+    run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build", *options, env=environment)
     run("cmake", "--build", folder / "build", env=environment)
     return folder / "build/spirals"
 
