@@ -62,7 +62,7 @@ configure() {
     meson configure "$folder" "$@"
   else
     # Meson uses ccache by itself only if CXX is not set.
-    CXX="$(command -v ccache) $compiler" meson setup "$folder" "$@"
+    CXX="$(command -v ccache) $compiler" meson setup "$folder" ${cuda_native:+--native-file "$cuda_native"} "$@"
   fi
 }
 

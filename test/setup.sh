@@ -78,7 +78,8 @@ install_packages() {
   rm -f "$log"
 }
 
-# provide_cuda: if there is no nvcc, installs the wheels into a folder of the user's cache, for Meson to find.
+# provide_cuda: if there is no nvcc, installs the wheels into a folder of the user's cache, and sets cuda_native to a
+# native file of Meson that names their nvcc. So a build folder does not depend on PATH later.
 provide_cuda() {
   command -v nvcc >/dev/null && return
   local folder=${XDG_CACHE_HOME:-$HOME/.cache}/partita/cuda log
@@ -96,8 +97,8 @@ provide_cuda() {
     printf '%s' "$cuda_wheels" >"$folder/installed"
   fi
   rm -f "$log"
-  # Meson keeps NVCC, so that a build folder does not depend on PATH later.
-  export PATH="$folder/wheels/nvidia/cu13/bin:$PATH" NVCC="ccache $folder/wheels/nvidia/cu13/bin/nvcc"
+  cuda_native=$folder/native.ini
+  printf "[binaries]\ncuda = ['ccache', '%s']\n" "$folder/wheels/nvidia/cu13/bin/nvcc" >"$cuda_native"
 }
 
 # Lets ccache store objects that were compiled with precompiled headers.
