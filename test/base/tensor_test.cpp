@@ -177,6 +177,43 @@ TEST(Allocator, KeptBuffersCountTowardsTheLimit) {
   EXPECT_THROW(Allocator::allocate(allocator, 500, MemoryClass::activations), Error);
 }
 
+TEST(Allocator, KnowsWhetherItIsAsItWas) {
+  const auto allocator = std::make_shared<Allocator>(1000);
+  const auto make = [&](Index bytes) { return Allocator::allocate(allocator, bytes, MemoryClass::weights); };
+  auto first = make(300);
+  const Allocator::State one = allocator->state();
+  auto second = make(300);
+  EXPECT_NE(allocator->state().in_use, one.in_use);
+  EXPECT_EQ(allocator->state().taken, one.taken + 1);
+  second.reset();
+  EXPECT_EQ(allocator->state().in_use, one.in_use);
+  second = make(300);  // from kept memory
+  EXPECT_EQ(allocator->state().taken, one.taken + 1);
+  first.reset();
+  EXPECT_NE(allocator->state().in_use, one.in_use) << "another buffer is in use, of the same size";
+  second.reset();
+  EXPECT_EQ(allocator->state().given_back, 0);
+  make(900);
+  EXPECT_EQ(allocator->state().given_back, 1) << "both kept buffers and 900 bytes exceed the limit";
+}
+
+TEST(ReleasedTensor, TakesItsMemoryAgainOrSharesIt) {
+  const auto allocator = std::make_shared<Allocator>();
+  const Box box(Shape{{'F', 3}});
+  Tensor gone(DType::f64, "F", box, allocator, MemoryClass::gradients), held = gone.like(box);
+  const auto* address = gone.data();
+  const ReleasedTensor of_gone(gone), of_held(held), of_nothing{Tensor()};
+  gone = {};
+  EXPECT_EQ(allocator->now()[MemoryClass::gradients], 24);
+  const Tensor again = of_gone.again();
+  EXPECT_EQ(again.data(), address);
+  EXPECT_EQ(again.box(), box);
+  EXPECT_EQ(allocator->now()[MemoryClass::gradients], 48);
+  EXPECT_EQ(of_held.again().data(), held.data());
+  EXPECT_EQ(allocator->now()[MemoryClass::gradients], 48) << "it shares the memory that is held";
+  EXPECT_FALSE(of_nothing.again());
+}
+
 TEST(Tensor, ConvertsIntoATensor) {
   const auto allocator = std::make_shared<Allocator>();
   const Tensor from(DType::f32, "F", make_box({{0, 3}}), allocator, MemoryClass::weights);

@@ -102,3 +102,17 @@ TEST(Counting, SplitsCountToo) {
     EXPECT_EQ(counter->by_label(), each_collective("fc", {1, 8}));
   });
 }
+
+TEST(Counting, CountsOnceMoreWhatWasCountedSince) {
+  TrafficCounter counter;
+  counter.set_label("a");
+  counter.add(Verb::exchange, {2, 20});
+  const TrafficCounter before = counter;
+  counter.add(Verb::exchange, {1, 5});
+  counter.set_label("b");
+  counter.add(Verb::all_reduce, {1, 8});
+  const TrafficCounter more = counter.since(before);
+  EXPECT_EQ(more.by_label(), (Counts{{{"a", Verb::exchange}, {1, 5}}, {{"b", Verb::all_reduce}, {1, 8}}}));
+  counter.add(more);
+  EXPECT_EQ(counter.by_label(), (Counts{{{"a", Verb::exchange}, {4, 30}}, {{"b", Verb::all_reduce}, {2, 16}}}));
+}

@@ -161,7 +161,8 @@ class Card final : public CudaDevice {
   using IdleEvents = std::vector<std::unique_ptr<CardEvent>>;
 
   static void refuse_waiting(bool captures) {
-    if (captures) fail("the CPU cannot wait for a step that becomes a CUDA graph");
+    if (captures)
+      fail("the CPU cannot wait for the card while a step is captured as a graph; --no-graph prevents that");
   }
 
   /// Each thread has a current card.

@@ -54,7 +54,8 @@ void Executor::capture(const Reader& read, double rate) {
     made->graph =
         partita::capture(context_.allocator->device(), rank_.stream, [&] { compute_gradients(noting, rate); });
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format("{}; this step was to become a CUDA graph, which --no-graph forbids", error.what()));
+    throw DeviceError(fmt::format("{}; this happened while the step was captured as a graph, which --no-graph prevents",
+                                  error.what()));
   }
   made->traffic = context_.counter.since(before);
   made->losses = losses_;
@@ -75,7 +76,9 @@ void Executor::launch(const Reader& read) {
     traveling_.insert(traveling_.end(), {now.images, now.target});
   }
   if (context_.allocator->state().in_use != captured_->start.in_use)
-    fail("what reads a batch may not keep tensors on the device where steps are launched as graphs (--no-graph)");
+    fail(
+        "the reader of a batch holds new tensors on the device, perhaps in memory that the step's graph uses; let it "
+        "release them before it returns, or run without graphs (--no-graph, TrainerOptions::graphs)");
   Profile::layer("graph");
   launch_graph(others);
   context_.counter.add(captured_->traffic);
@@ -91,13 +94,16 @@ void Executor::launch_graph(std::span<const OtherSource> others) {
   context_.gradient_grid.world().launched();
 }
 
-/// Returns a batch in memory of the CPU from which copies can be captured: from other places than those of `captured`,
-/// since later launches replace each of them on its own.
+/// Returns a batch in memory of the CPU from which copies can be captured. No part of it lies where a part of
+/// `captured` lies, since later launches replace each part on its own.
 Batch Executor::staged(const Batch& batch, const CapturedStep& captured) const {
   const auto in_staging = [&](const Tensor& tensor, bool taken) {
     if (address(tensor) == nullptr) return tensor;
     if (!tensor.device().host())
-      fail("a batch must lie in the memory of the CPU where steps are launched as graphs (--no-graph)");
+      fail(
+          "this batch lies on the device, but a step that is launched as a graph copies its batch from the CPU; read "
+          "it "
+          "into the CPU's memory, or run without graphs (--no-graph, TrainerOptions::graphs)");
     if (&tensor.device() == &staging_->device() && !taken) return tensor;
     const Tensor copy(tensor.dtype(), tensor.names(), tensor.box(), staging_, MemoryClass::workspace, Fill::none);
     from_host(tensor, copy, {});
