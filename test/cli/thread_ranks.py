@@ -29,7 +29,7 @@ def check(name, holds, shown=""):
 
 
 def run(*words, env=None):
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=100, check=False,
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, check=False,
                           env={**os.environ, **(env or {})})
 
 
