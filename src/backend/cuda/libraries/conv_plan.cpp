@@ -282,7 +282,7 @@ void ConvPlan::run(cudnnHandle_t handle, const ConvPointers& pointers, void* wor
 
 CudnnDescriptor device_properties(int card) {
   CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  return device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, static_cast<std::int64_t>(card)).finalize();
+  return device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, std::int32_t{card}).finalize();
 }
 
 CudnnDescriptor device_properties(const std::string& json) {

@@ -58,6 +58,7 @@ class CudnnDescriptor {
  private:
   template <class V>
   static constexpr cudnnBackendAttributeType_t type_of() {
+    if constexpr (std::same_as<V, std::int32_t>) return CUDNN_TYPE_INT32;
     if constexpr (std::same_as<V, std::int64_t>) return CUDNN_TYPE_INT64;
     if constexpr (std::same_as<V, double>) return CUDNN_TYPE_DOUBLE;
     if constexpr (std::same_as<V, float>) return CUDNN_TYPE_FLOAT;
