@@ -37,9 +37,10 @@ struct Lattice {
   PARTITA_HOST_DEVICE bool holds(const Position& at) const {
     return holds(0, at[0]) && holds(1, at[1]) && holds(2, at[2]) && holds(3, at[3]);
   }
+  PARTITA_HOST_DEVICE Index part_of_offset(std::size_t d, Index at) const { return (at - sides[d].lo) * strides[d]; }
   PARTITA_HOST_DEVICE Index offset(const Position& at) const {
     Index offset = 0;
-    for (std::size_t d = 0; d < 4; ++d) offset += (at[d] - sides[d].lo) * strides[d];
+    for (std::size_t d = 0; d < 4; ++d) offset += part_of_offset(d, at[d]);
     return offset;
   }
 };

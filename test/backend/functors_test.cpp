@@ -37,22 +37,27 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
     ASSERT_NEAR(found.get(i), expected.get(i), tolerance * (1 + std::abs(expected.get(i)))) << "element " << i;
 }
 
-class Functors : public testing::TestWithParam<DType> {
+/// A type of elements, and whether the functors run as kernels of a GPU.
+class Functors : public testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
+  static DType dtype() { return std::get<0>(GetParam()); }
   double tolerance() const {
-    return GetParam() == DType::f64 ? 1e-13 : GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::bf16 ? 1e-2 : 2e-3;
+    return dtype() == DType::f64 ? 1e-13 : dtype() == DType::f32 ? 1e-5 : dtype() == DType::bf16 ? 1e-2 : 2e-3;
   }
-  std::unique_ptr<Backend> reference = make_reference_backend(), functors = make_functor_backend();
+  std::unique_ptr<Backend> reference = make_reference_backend(),
+                           functors = std::get<1>(GetParam()) ? make_emulated_backend() : make_functor_backend();
   Generator random{17};
 };
-INSTANTIATE_TEST_SUITE_P(DTypes, Functors, testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16));
+INSTANTIATE_TEST_SUITE_P(DTypes, Functors,
+                         testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
+                                          testing::Bool()));
 
 TEST_P(Functors, DropoutDrawsTheSameNumbers) {
   for (const Box& box : boxes()) {
     SCOPED_TRACE(box.print());
     Shape whole;
     for (int d = 0; d < box.dims(); ++d) whole.push_back({names_of(box)[static_cast<std::size_t>(d)], box[d].hi + 1});
-    const Tensor x = random.tensor(GetParam(), names_of(box), box), y = x.like(box), other = x.like(box);
+    const Tensor x = random.tensor(dtype(), names_of(box), box), y = x.like(box), other = x.like(box);
     const Random numbers(3, hash_text("dropout"), 5);
     const Tensor step(DType::f64, "F", Box(Shape{{'F', 1}}));
     step.set(0, 7);
@@ -72,7 +77,7 @@ TEST_P(Functors, SpatialSumsAndTheirAdjoints) {
     Box flat(2);
     flat[0] = box[0];
     flat[1] = box[1];
-    const Tensor x = random.tensor(GetParam(), names_of(box), box), y(GetParam(), "NC", flat), other = y.like(flat);
+    const Tensor x = random.tensor(dtype(), names_of(box), box), y(dtype(), "NC", flat), other = y.like(flat);
     reference->spatial_sum(x, 0.3, y, {});
     functors->spatial_sum(x, 0.3, other, {});
     expect_near(other, y, tolerance());
@@ -115,7 +120,7 @@ TEST_P(Functors, ResamplingAndItsAdjoint) {
       out[d + 2] = dim.out;
     }
     SCOPED_TRACE(fmt::format("{} from {}", out.print(), in.print()));
-    const Tensor x = random.tensor(GetParam(), names_of(in), in), dy = random.tensor(GetParam(), names_of(out), out);
+    const Tensor x = random.tensor(dtype(), names_of(in), in), dy = random.tensor(dtype(), names_of(out), out);
     const Tensor y = dy.like(out), other = dy.like(out), dx = copy_of(x), other_dx = copy_of(x);
     reference->resample_forward(dims, x, y, {});
     functors->resample_forward(dims, x, other, {});
@@ -143,8 +148,7 @@ TEST_P(Functors, BlocksMoveIntoChannelsAndBack) {
     }
     out[1] = {0, 3 * per};
     SCOPED_TRACE(fmt::format("{} from {}", out.print(), in.print()));
-    const Tensor x = random.tensor(GetParam(), names_of(in), in), y(GetParam(), names_of(out), out),
-                 other = y.like(out);
+    const Tensor x = random.tensor(dtype(), names_of(in), in), y(dtype(), names_of(out), out), other = y.like(out);
     reference->space_to_depth(block, x, y, {});
     functors->space_to_depth(block, x, other, {});
     expect_near(other, y, 0);
@@ -158,8 +162,7 @@ TEST_P(Functors, DiceAndDifferences) {
   for (const Box& box : boxes()) {
     SCOPED_TRACE(box.print());
     const Index samples = box.extent(0), channels = box.extent(1);
-    const Tensor x = random.tensor(GetParam(), names_of(box), box),
-                 target = random.tensor(GetParam(), names_of(box), box);
+    const Tensor x = random.tensor(dtype(), names_of(box), box), target = random.tensor(dtype(), names_of(box), box);
     const Tensor labels(DType::i32, "F", Box(Shape{{'F', x.volume() / channels}}));
     for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, channels - 1)));
     std::vector<Tensor> sums, results, gradients;
@@ -190,10 +193,10 @@ TEST_P(Functors, DiceAndDifferences) {
 
 // A label that is no class must neither read memory that is not the tensor's nor count as right.
 TEST(FunctorLabels, ALabelThatIsNoClassGivesNoLoss) {
-  const auto backend = make_functor_backend();
   const Tensor x(DType::f32, "NCH", Box(Shape{{'N', 1}, {'C', 3}, {'H', 2}}));
   x.set(0, 1);
-  for (const double wrong : {-1.0, 3.0, 1e9}) {
+  for (const auto& [wrong, on_gpu] : {std::pair{-1.0, false}, {3.0, false}, {1e9, false}, {3.0, true}}) {
+    const auto backend = on_gpu ? make_emulated_backend() : make_functor_backend();
     const Tensor labels(DType::i32, "NH", Box(Shape{{'N', 1}, {'H', 2}})),
         result(DType::f64, "F", Box(Shape{{'F', 2}}));
     labels.set(1, wrong);
@@ -209,10 +212,51 @@ TEST(FunctorLabels, ALabelThatIsNoClassGivesNoLoss) {
   }
 }
 
+// Wide and tall ones, so that a GPU moves several elements at once, or one where the channels do not allow it, and cuts
+// the rows into parts.
+TEST_P(Functors, RowsOfManyChannels) {
+  const std::array<std::array<Index, 3>, 8> sizes{{{1, 5000, 1},
+                                                   {2, 3000, 3},
+                                                   {1, 4001, 4},
+                                                   {3, 700, 16},
+                                                   {1, 600, 260},
+                                                   {2, 9, 1032},
+                                                   {1, 1, 4099},
+                                                   {70000, 1, 1}}};
+  for (const auto& [samples, points, channels] : sizes) {
+    SCOPED_TRACE(fmt::format("{} samples, {} points, {} channels", samples, points, channels));
+    const Box box(Shape{{'N', samples}, {'C', channels}, {'H', points}}), vector(Shape{{'F', channels}});
+    const Tensor x = random.tensor(dtype(), "NCH", box), dy = random.tensor(dtype(), "NCH", box);
+    const Tensor scale = random.tensor(dtype(), "F", vector), shift = random.tensor(dtype(), "F", vector);
+    std::vector<Tensor> sums, tensors;
+    for (Backend* backend : {reference.get(), functors.get()})
+      for (const Index parts : {Index(1), samples}) {
+        const auto numbers = [&](Index count) {
+          return norm_numbers(x, count, parts, channels, MemoryClass::workspace);
+        };
+        const Tensor moments = numbers(2), statistics = numbers(3), gradients = numbers(2), db = shift.like(vector);
+        const Tensor y = copy_of(x), z = x.like(box), dx = x.like(box), more = copy_of(x);
+        backend->bias_forward(shift, y, {});
+        backend->bias_backward(dy, db, Write::over, {});
+        backend->channel_sums(x, moments, {});
+        backend->norm_statistics(moments, samples * points / parts, 1e-3, statistics, {});
+        backend->norm_forward(x, statistics, scale, shift, z, {});
+        backend->channel_gradient_sums(x, dy, statistics, gradients, {});
+        backend->norm_backward(x, dy, statistics, gradients, false, scale, samples * points / parts, dx, {});
+        backend->axpby(0.5, dy, 2, more, {});
+        sums.insert(sums.end(), {moments, gradients});
+        tensors.insert(tensors.end(), {y, db, z, dx, more});
+      }
+    for (std::size_t i = 0; i < sums.size() / 2; ++i) expect_near(sums[i + sums.size() / 2], sums[i], 1e-10);
+    for (std::size_t i = 0; i < tensors.size() / 2; ++i)
+      expect_near(tensors[i + tensors.size() / 2], tensors[i], 10 * tolerance());
+  }
+}
+
 TEST_P(Functors, CrossEntropyAndItsGradient) {
   for (const Box& box : boxes()) {
     SCOPED_TRACE(box.print());
-    const Tensor x = random.tensor(GetParam(), names_of(box), box);
+    const Tensor x = random.tensor(dtype(), names_of(box), box);
     const Tensor labels(DType::i32, "F", Box(Shape{{'F', x.volume() / box.extent(1)}}));
     for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, box.extent(1) - 1)));
     std::vector<Tensor> results, gradients;

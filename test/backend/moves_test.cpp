@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <map>
 #include <random>
+#include <vector>
 
 namespace partita {
 namespace {
@@ -61,10 +64,55 @@ TEST(Moves, AreThoseOfTheCpuBitForBit) {
     BoxMove same = move;
     same.to = other.data() + (static_cast<std::byte*>(move.to) - to.data());
     host_device().move({&move, 1}, {});
-    run_moves(test::HostLauncher{}, {&same, 1}, {});
-    EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0)
-        << name(from.dtype()) << " to " << name(to_type) << ", combined as " << static_cast<int>(combine);
+    const Tensor start = other.like(other.box());
+    std::memcpy(start.data(), other.data(), static_cast<std::size_t>(to.bytes()));
+    for (const bool on_gpu : {false, true}) {
+      std::memcpy(other.data(), start.data(), static_cast<std::size_t>(to.bytes()));
+      if (on_gpu)
+        test::emulated_moves({&same, 1});
+      else
+        run_moves(test::HostLauncher{}, {&same, 1}, {});
+      EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0)
+          << name(from.dtype()) << " to " << name(to_type) << ", combined as " << static_cast<int>(combine);
+    }
   }
+}
+
+/// A move of rows between two tensors whose rows lie apart, as halos and parts of tensors do.
+BoxMove drawn_rows(const Tensor& from, const Tensor& to, std::mt19937_64& random) {
+  const Index whole = Index(1) << random() % 4;  // what extents and places are multiples of
+  const auto multiple = [&](std::size_t most) { return whole * static_cast<Index>(random() % most); };
+  BoxMove move{.from_type = from.dtype(), .to_type = to.dtype()};
+  const Index row = whole + multiple(5);
+  move.push(static_cast<Index>(1 + random() % 9), row + multiple(3), row + multiple(3));
+  move.push(row, 1, 1);
+  move.from = from.data() + multiple(4) * size_of(from.dtype());
+  move.to = to.data() + multiple(4) * size_of(to.dtype());
+  return move;
+}
+
+TEST(Moves, CopyRowsInUnitsOfAllSizes) {
+  std::mt19937_64 random(11);
+  std::map<std::size_t, int> moves_in_units;
+  for (int round = 0; round < 400; ++round) {
+    const DType dtype = std::array{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32}[random() % 5];
+    const Tensor from = drawn(dtype, random), expected = drawn(dtype, random);
+    std::vector<BoxMove> moves;
+    for (int i = 0; i < 5; ++i) moves.push_back(drawn_rows(from, expected, random));
+    for (BoxMove wide : moves) ++moves_in_units[widen(wide)];
+    const auto into_copy = [&](const auto& run) {
+      const Tensor to = expected.like(expected.box());
+      std::vector<BoxMove> same = moves;
+      for (BoxMove& move : same) move.to = to.data() + (static_cast<std::byte*>(move.to) - expected.data());
+      for (const BoxMove& move : same) run(std::span(&move, 1));  // they overlap, so that their order counts
+      return to;
+    };
+    const Tensor to = into_copy([](std::span<const BoxMove> one) { host_device().move(one, {}); });
+    for (const Tensor& other : {into_copy([](auto one) { run_moves(test::HostLauncher{}, one, {}); }),
+                                into_copy([](auto one) { test::emulated_moves(one); })})
+      EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0) << name(dtype);
+  }
+  for (const std::size_t bytes : {2, 4, 8, 16}) EXPECT_GT(moves_in_units[bytes], 100) << bytes;
 }
 
 /// Counts how often it starts a kernel.

@@ -36,6 +36,10 @@ class LazyLauncher {
   std::span<std::byte> scratch() const { return {declared_->scratch, scratch_bytes}; }
 
   template <class F>
+  void for_elements(const Stack& size, const F& f, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().for_elements(size, f, {}); });
+  }
+  template <class F>
   void for_each(Index rows, Index columns, const F& f, Stream stream) const {
     enqueue(stream, [=] { HostLauncher().for_each(rows, columns, f, {}); });
   }
@@ -52,9 +56,8 @@ class LazyLauncher {
     enqueue(stream, [=] { HostLauncher().reduce_ragged<A, K>(lengths, value, finish, {}); });
   }
   template <class A, std::size_t K, class Value, class Finish>
-  void reduce_columns(Index parts, Index rows, Index columns, const Value& value, const Finish& finish,
-                      Stream stream) const {
-    enqueue(stream, [=] { HostLauncher().reduce_columns<A, K>(parts, rows, columns, value, finish, {}); });
+  void reduce_columns(const Stack& size, const Value& value, const Finish& finish, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().reduce_columns<A, K>(size, value, finish, {}); });
   }
   template <class Value, class Finish>
   void largest(Index groups, Index length, const Value& value, const Finish& finish, Stream stream) const {

@@ -3,9 +3,9 @@
 
 namespace partita {
 
-#define PARTITA_ACTIVATION(T, KIND)                                     \
-  PARTITA_EACH(Activate<T, ActivationFunction<Activation::Kind::KIND>>) \
-  PARTITA_EACH(ActivateBackward<T, ActivationFunction<Activation::Kind::KIND>>)
+#define PARTITA_ACTIVATION(T, KIND)                                         \
+  PARTITA_ELEMENTS(Activate<T, ActivationFunction<Activation::Kind::KIND>>) \
+  PARTITA_ELEMENTS(ActivateBackward<T, ActivationFunction<Activation::Kind::KIND>>)
 #define PARTITA_ACTIVATIONS(T)      \
   PARTITA_ACTIVATION(T, relu)       \
   PARTITA_ACTIVATION(T, leaky_relu) \

@@ -5,7 +5,7 @@
 
 namespace partita::cuda {
 
-void check_launch() { check(cudaGetLastError(), "start a kernel"); }
+void check_launch(cudaError_t error) { check(error, "start a kernel"); }
 
 void check_count(Index count, Index most) {
   if (count > most)

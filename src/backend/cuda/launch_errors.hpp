@@ -2,10 +2,12 @@
 
 #include "partita/base/types.hpp"
 
+#include <cuda_runtime.h>
+
 namespace partita::cuda {
 
-/// Throws Error if the kernel that was started last could not start.
-void check_launch();
+/// Throws Error if a kernel could not start.
+void check_launch(cudaError_t error);
 /// Throws Error if a kernel would have more blocks, sums or parts than a GPU can number.
 void check_count(Index count, Index most);
 

@@ -18,6 +18,8 @@ class CudaLauncher {
   std::span<std::byte> scratch() const { return scratch_; }
 
   template <class F>
+  void for_elements(const Stack& size, const F& f, Stream stream) const;
+  template <class F>
   void for_each(Index rows, Index columns, const F& f, Stream stream) const;
   template <class F>
   void for_ragged(const Lengths& lengths, const F& f, Stream stream) const;
@@ -26,12 +28,15 @@ class CudaLauncher {
   template <class A, std::size_t K, class Value, class Finish>
   void reduce_ragged(const Lengths& lengths, const Value& value, const Finish& finish, Stream stream) const;
   template <class A, std::size_t K, class Value, class Finish>
-  void reduce_columns(Index parts, Index rows, Index columns, const Value& value, const Finish& finish,
-                      Stream stream) const;
+  void reduce_columns(const Stack& size, const Value& value, const Finish& finish, Stream stream) const;
   template <class Value, class Finish>
   void largest(Index groups, Index length, const Value& value, const Finish& finish, Stream stream) const;
 
  private:
+  template <int P, class F>
+  void elements_in_packs(const Stack& size, const F& f, Stream stream) const;
+  template <int P, class V, class Value, class Finish>
+  void columns_in_packs(const Stack& size, const Value& value, const Finish& finish, Stream stream) const;
   Index pieces(Index length, Index at_once, Index others, Index sums, std::size_t bytes) const;
   template <class V, class LengthOf, class Value, class Combine, class Finish>
   void over_groups(Index groups, Index length, const LengthOf& of, V start, const Value& value, const Combine& combine,

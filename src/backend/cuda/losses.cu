@@ -7,11 +7,11 @@ namespace partita {
   template void CudaLauncher::largest(Index, Index, const RowEntry<T>&, const KeepLargest&, Stream) const; \
   PARTITA_REDUCE(double, 2, RowExponential<T>, KeepLogSum)                                                 \
   PARTITA_REDUCE(double, 2, RowLoss<T>, AddResult)                                                         \
-  PARTITA_EACH(CrossEntropyGradient<T>)                                                                    \
+  PARTITA_ELEMENTS(CrossEntropyGradient<T>)                                                                \
   PARTITA_COLUMNS(2, Overlap<T>, AddOverlap)                                                               \
   PARTITA_EACH(OverlapGradient<T>)                                                                         \
   PARTITA_REDUCE(double, 2, Difference<T>, AddResult)                                                      \
-  PARTITA_EACH(DifferenceGradient<T>)
+  PARTITA_ELEMENTS(DifferenceGradient<T>)
 PARTITA_FOR_TYPES(PARTITA_LOSSES)
 PARTITA_REDUCE(double, 2, RowHit, AddResult)
 PARTITA_REDUCE(double, 2, DiceLoss, AddLoss)

@@ -3,9 +3,7 @@
 
 namespace partita {
 
-PARTITA_RAGGED(CopyElement<std::uint16_t>)
-PARTITA_RAGGED(CopyElement<std::uint32_t>)
-PARTITA_RAGGED(CopyElement<std::uint64_t>)
+PARTITA_RAGGED(CopyUnit)
 #define PARTITA_MOVES(T)                              \
   PARTITA_RAGGED(CombineElement<T, Combine::add>)     \
   PARTITA_RAGGED(CombineElement<T, Combine::largest>) \

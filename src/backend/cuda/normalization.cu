@@ -9,8 +9,8 @@ namespace partita {
   PARTITA_EACH(GroupChannels<T>)                      \
   PARTITA_EACH(AddParts<T>)                           \
   PARTITA_EACH(GivenStatistics<T>)                    \
-  PARTITA_EACH(NormForward<T>)                        \
-  PARTITA_EACH(NormBackward<T>)
+  PARTITA_ELEMENTS(NormForward<T>)                    \
+  PARTITA_ELEMENTS(NormBackward<T>)
 PARTITA_FOR_TYPES(PARTITA_NORMALIZATION)
 PARTITA_EACH(NormStatistics)
 

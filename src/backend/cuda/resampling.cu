@@ -1,13 +1,14 @@
 #include "src/backend/cuda/instantiate.cuh"
+#include "src/backend/functors/elementwise.hpp"
 #include "src/backend/functors/resampling.hpp"
 
 namespace partita {
 
-#define PARTITA_RESAMPLING(T)                   \
-  PARTITA_COLUMNS(1, PointOf<T>, KeepScaled<T>) \
-  PARTITA_EACH(Spread<T>)                       \
-  PARTITA_EACH(Resample<T>)                     \
-  PARTITA_EACH(ResampleBackward<T>)             \
+#define PARTITA_RESAMPLING(T)                     \
+  PARTITA_COLUMNS(1, ElementOf<T>, KeepScaled<T>) \
+  PARTITA_ELEMENTS(Spread<T>)                     \
+  PARTITA_EACH(Resample<T>)                       \
+  PARTITA_EACH(ResampleBackward<T>)               \
   PARTITA_EACH(MoveBlocks<T>)
 PARTITA_FOR_TYPES(PARTITA_RESAMPLING)
 

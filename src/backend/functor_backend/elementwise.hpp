@@ -8,8 +8,14 @@
 
 namespace partita {
 
-/// The number of rows of channels.
-inline Index rows_of(const Tensor& x) { return x.volume() == 0 ? 0 : x.volume() / x.extent('C'); }
+/// A tensor as rows of channels, which are the innermost dimension.
+inline Stack rows_of_channels(const Tensor& x) {
+  const Index channels = x.extent('C');
+  return {1, x.volume() == 0 ? 0 : x.volume() / channels, channels};
+}
+
+/// A tensor as one row of elements.
+inline Stack one_row(const Tensor& x) { return {1, 1, x.volume()}; }
 
 inline GlobalIndex global_index(const Tensor& tensor, const Shape& whole) {
   require(tensor.box().dims() == whole.dims(), "the tensor must have the dimensions of the shape");
@@ -33,8 +39,8 @@ void FunctorBackend<Launcher>::bias_forward(const Tensor& bias, const Tensor& y,
           "there must be one bias per channel, in y's dtype");
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
-    const Index channels = y.extent('C');
-    launch_.for_each(rows_of(y), channels, AddBias<T>{device_data<T>(bias), device_data<T>(y), channels}, stream);
+    auto* data = device_data<T>(y);
+    launch_.for_elements(rows_of_channels(y), AddBias<T>{{data}, data, device_data<T>(bias)}, stream);
   });
 }
 
@@ -44,8 +50,7 @@ void FunctorBackend<Launcher>::bias_backward(const Tensor& dy, const Tensor& db,
           "there must be one bias per channel, in dy's dtype");
   dispatch_float(dy.dtype(), [&](auto t) {
     using T = decltype(t);
-    const Index channels = dy.extent('C');
-    launch_.template reduce_columns<double, 1>(1, rows_of(dy), channels, ElementOf<T>{device_data<T>(dy), channels},
+    launch_.template reduce_columns<double, 1>(rows_of_channels(dy), ElementOf<T>{{device_data<T>(dy)}},
                                                KeepBias<T>{device_data<T>(db), write == Write::add}, stream);
   });
 }
@@ -57,10 +62,10 @@ void FunctorBackend<Launcher>::activation_forward(const Activation& f, const Ten
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     dispatch_activation(f.kind, [&](auto function) {
-      launch_.for_each(1, x.volume(),
-                       Activate<T, decltype(function)>{device_data<T>(x), device_data<T>(y),
-                                                       static_cast<Accumulator<T>>(f.parameter)},
-                       stream);
+      launch_.for_elements(one_row(x),
+                           Activate<T, decltype(function)>{
+                               {device_data<T>(x)}, device_data<T>(y), static_cast<Accumulator<T>>(f.parameter)},
+                           stream);
     });
   });
 }
@@ -73,10 +78,10 @@ void FunctorBackend<Launcher>::activation_backward(const Activation& f, const Te
   dispatch_float(kept.dtype(), [&](auto t) {
     using T = decltype(t);
     dispatch_activation(f.kind, [&](auto function) {
-      launch_.for_each(
-          1, kept.volume(),
-          ActivateBackward<T, decltype(function)>{device_data<T>(kept), device_data<T>(dy), device_data<T>(dx),
-                                                  static_cast<Accumulator<T>>(f.parameter)},
+      launch_.for_elements(
+          one_row(kept),
+          ActivateBackward<T, decltype(function)>{
+              {device_data<T>(kept), device_data<T>(dy)}, device_data<T>(dx), static_cast<Accumulator<T>>(f.parameter)},
           stream);
     });
   });
@@ -90,10 +95,16 @@ void FunctorBackend<Launcher>::dropout(double rate, const Random& random, const 
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     const auto keep = static_cast<Accumulator<T>>(static_cast<T>(1 / (1 - rate)));
-    launch_.for_each(1, y.volume(),
-                     DropElements<T>{device_data<T>(x), device_data<T>(y), rate, random, device_data<double>(step),
-                                     first, global_index(y, whole), keep},
-                     stream);
+    launch_.for_elements(one_row(y),
+                         DropElements<T>{{device_data<T>(x)},
+                                         device_data<T>(y),
+                                         rate,
+                                         random,
+                                         device_data<double>(step),
+                                         first,
+                                         global_index(y, whole),
+                                         keep},
+                         stream);
   });
 }
 
@@ -104,7 +115,11 @@ void FunctorBackend<Launcher>::axpby(double a, const Tensor& x, double b, const 
     dispatch_float(y.dtype(), [&](auto t) {
       using S = decltype(s);
       using T = decltype(t);
-      launch_.for_each(1, y.volume(), Axpby<S, T>{a, b, device_data<S>(x), device_data<T>(y)}, stream);
+      auto* to = device_data<T>(y);
+      if (b == 0)
+        launch_.for_elements(one_row(y), Axpby<S, T, false>{{device_data<S>(x)}, to, a, b}, stream);
+      else
+        launch_.for_elements(one_row(y), Axpby<S, T, true>{{device_data<S>(x), to}, to, a, b}, stream);
     });
   });
 }

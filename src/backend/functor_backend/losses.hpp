@@ -78,11 +78,13 @@ void FunctorBackend<Launcher>::cross_entropy_backward(const Tensor& x, const Ten
   each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
     dispatch_float(x.dtype(), [&](auto t) {
       using T = decltype(t);
-      launch_.for_each(chunk.rows, channels,
-                       CrossEntropyGradient<T>{device_data<T>(x) + chunk.first * channels,
-                                               device_data<std::int32_t>(labels) + chunk.first, chunk.of, scale,
-                                               device_data<T>(dx) + chunk.first * channels, channels},
-                       stream);
+      launch_.for_elements({1, chunk.rows, channels},
+                           CrossEntropyGradient<T>{{device_data<T>(x) + chunk.first * channels},
+                                                   device_data<T>(dx) + chunk.first * channels,
+                                                   device_data<std::int32_t>(labels) + chunk.first,
+                                                   chunk.of,
+                                                   scale},
+                           stream);
     });
   });
 }
@@ -104,9 +106,12 @@ void FunctorBackend<Launcher>::overlap_forward(const Tensor& x, const Tensor& la
     dispatch_float(x.dtype(), [&](auto t) {
       using T = decltype(t);
       launch_.template reduce_columns<double, 2>(
-          chunk.samples, chunk.rows, channels,
-          Overlap<T>{device_data<T>(x) + chunk.first * channels, device_data<std::int32_t>(labels) + chunk.first,
-                     chunk.of, chunk.rows, channels},
+          {chunk.samples, chunk.rows, channels},
+          Overlap<T>{{device_data<T>(x) + chunk.first * channels},
+                     device_data<std::int32_t>(labels) + chunk.first,
+                     chunk.of,
+                     chunk.rows,
+                     channels},
           AddOverlap{device_data<double>(sums) + chunk.first_sample * channels, samples, channels}, stream);
     });
     launch_.template reduce<double, 2>(1, chunk.samples * chunk.rows, RowHit{chunk.of},
@@ -161,9 +166,10 @@ void FunctorBackend<Launcher>::difference_backward(bool absolute, const Tensor& 
   check_alike(x, dx);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_each(
-        1, x.volume(),
-        DifferenceGradient<T>{device_data<T>(x), device_data<T>(target), absolute, scale, device_data<T>(dx)}, stream);
+    launch_.for_elements(
+        {1, 1, x.volume()},
+        DifferenceGradient<T>{{device_data<T>(x), device_data<T>(target)}, device_data<T>(dx), absolute, scale},
+        stream);
   });
 }
 

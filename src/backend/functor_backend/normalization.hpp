@@ -13,6 +13,12 @@ inline NormNumbers numbers_in(const Tensor& tensor, Index count) {
   return {device_data<double>(tensor), tensor.extent('N'), tensor.extent('C')};
 }
 
+/// x as parts of consecutive rows of channels, which are the innermost dimension.
+struct NormParts {
+  Stack size;
+  Index a_group;  // channels of a group
+};
+
 /// Returns x cut into the parts and groups that its numbers have.
 inline NormParts parts_of(const Tensor& x, const NormNumbers& numbers) {
   const Index channels = x.extent('C'), count = numbers.parts, groups = numbers.channels;
@@ -20,18 +26,17 @@ inline NormParts parts_of(const Tensor& x, const NormNumbers& numbers) {
   require(count == 1 || count == x.extent('N'), "a part must be all of x or one sample");
   require(groups == 0 ? channels == 0 : channels % groups == 0,
           "there must be one number for each channel or group of channels");
-  return {count, x.volume() > 0 ? x.volume() / channels / count : 0, channels, groups == 0 ? 1 : channels / groups};
+  return {{count, x.volume() > 0 ? x.volume() / channels / count : 0, channels}, groups == 0 ? 1 : channels / groups};
 }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::channel_sums(const Tensor& x, const Tensor& sums, Stream stream) {
   const NormNumbers to = numbers_in(sums, 2);
-  const NormParts size = parts_of(x, to);
-  require(to.channels == size.channels, "there must be one sum per channel");
+  const Stack size = parts_of(x, to).size;
+  require(to.channels == size.columns, "there must be one sum per channel");
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.template reduce_columns<double, 2>(size.count, size.rows, size.channels,
-                                               ChannelMoments<T>{device_data<T>(x), size}, KeepNumbers{to}, stream);
+    launch_.template reduce_columns<double, 2>(size, ChannelMoments<T>{{device_data<T>(x)}}, KeepNumbers{to}, stream);
   });
 }
 
@@ -39,14 +44,15 @@ template <class Launcher>
 void FunctorBackend<Launcher>::channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics,
                                                      const Tensor& sums, Stream stream) {
   const NormNumbers to = numbers_in(sums, 2), of = numbers_in(statistics, 3);
-  const NormParts size = parts_of(x, of);
+  const NormParts parts = parts_of(x, of);
   check_alike(x, dy);
-  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
+  require(to.channels == parts.size.columns && to.parts == parts.size.parts,
+          "there must be one sum per part and channel");
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.template reduce_columns<double, 2>(size.count, size.rows, size.channels,
-                                               GradientMoments<T>{device_data<T>(x), device_data<T>(dy), size, of},
-                                               KeepNumbers{to}, stream);
+    launch_.template reduce_columns<double, 2>(
+        parts.size, GradientMoments<T>{{device_data<T>(x), device_data<T>(dy)}, of, parts.a_group}, KeepNumbers{to},
+        stream);
   });
 }
 
@@ -101,16 +107,17 @@ template <class Launcher>
 void FunctorBackend<Launcher>::norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale,
                                             const Tensor& shift, const Tensor& y, Stream stream) {
   const NormNumbers of = numbers_in(statistics, 3);
-  const NormParts size = parts_of(x, of);
+  const NormParts parts = parts_of(x, of);
   check_alike(x, y);
   for (const Tensor* vector : {&scale, &shift})
-    require(vector->volume() == size.channels && vector->dtype() == x.dtype(),
+    require(vector->volume() == parts.size.columns && vector->dtype() == x.dtype(),
             "there must be one scale and one shift per channel, in x's dtype");
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_each(
-        size.count * size.rows, size.channels,
-        NormForward<T>{device_data<T>(x), size, of, device_data<T>(scale), device_data<T>(shift), device_data<T>(y)},
+    launch_.for_elements(
+        parts.size,
+        NormForward<T>{
+            {device_data<T>(x)}, device_data<T>(y), of, parts.a_group, device_data<T>(scale), device_data<T>(shift)},
         stream);
   });
 }
@@ -120,19 +127,24 @@ void FunctorBackend<Launcher>::norm_backward(const Tensor& x, const Tensor& dy, 
                                              const Tensor& sums, bool scaled, const Tensor& scale, Index count,
                                              const Tensor& dx, Stream stream) {
   const NormNumbers of = numbers_in(statistics, 3), totals = numbers_in(sums, 2);
-  const NormParts size = parts_of(x, of);
+  const NormParts parts = parts_of(x, of);
   check_alike(x, dy);
   check_alike(x, dx);
-  require(scale.volume() == size.channels && scale.dtype() == x.dtype(),
+  require(scale.volume() == parts.size.columns && scale.dtype() == x.dtype(),
           "there must be one scale per channel, in x's dtype");
   require(totals.parts == of.parts && totals.channels == of.channels, "sums and statistics must be of the same groups");
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_each(
-        size.count * size.rows, size.channels,
-        NormBackward<T>{device_data<T>(x), device_data<T>(dy), size, of, totals, scaled, device_data<T>(scale),
-                        count > 0 ? static_cast<double>(count) : 1.0, device_data<T>(dx)},
-        stream);
+    launch_.for_elements(parts.size,
+                         NormBackward<T>{{device_data<T>(x), device_data<T>(dy)},
+                                         device_data<T>(dx),
+                                         of,
+                                         totals,
+                                         parts.a_group,
+                                         scaled,
+                                         device_data<T>(scale),
+                                         count > 0 ? static_cast<double>(count) : 1.0},
+                         stream);
   });
 }
 

@@ -2,26 +2,27 @@
 
 #include "partita/base/dispatch.hpp"
 #include "src/backend/functor_backend/functor_backend.hpp"
+#include "src/backend/functors/elementwise.hpp"
 #include "src/backend/functors/resampling.hpp"
 #include "src/backend/geometry.hpp"
 
 namespace partita {
 
-inline Index points_of(const Tensor& x) {
-  const Index vectors = x.box().extent(0) * x.box().extent(1);
-  return vectors == 0 ? 0 : x.volume() / vectors;
+/// A tensor as samples of rows of channels, which are the innermost dimension.
+inline Stack samples_of(const Tensor& x) {
+  const Index samples = x.box().extent(0), channels = x.box().extent(1), vectors = samples * channels;
+  return {samples, vectors == 0 ? 0 : x.volume() / vectors, channels};
 }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) {
   require(x.dtype() == y.dtype() && y.names() == "NC" && x.box()[0] == y.box()[0] && x.box()[1] == y.box()[1],
           "both tensors must have the same dtype, samples and channels");
-  const Index points = points_of(x), channels = x.box().extent(1);
+  const Stack size = samples_of(x);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.template reduce_columns<double, 1>(x.box().extent(0), points, channels,
-                                               PointOf<T>{device_data<T>(x), points, channels},
-                                               KeepScaled<T>{device_data<T>(y), scale, channels}, stream);
+    launch_.template reduce_columns<double, 1>(size, ElementOf<T>{{device_data<T>(x)}},
+                                               KeepScaled<T>{device_data<T>(y), scale, size.columns}, stream);
   });
 }
 
@@ -29,12 +30,11 @@ template <class Launcher>
 void FunctorBackend<Launcher>::spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) {
   require(dx.dtype() == dy.dtype() && dy.names() == "NC" && dx.box()[0] == dy.box()[0] && dx.box()[1] == dy.box()[1],
           "both tensors must have the same dtype, samples and channels");
-  const Index points = points_of(dx), channels = dx.box().extent(1);
+  const Stack size = samples_of(dx);
   dispatch_float(dx.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_each(
-        dx.box().extent(0) * points, channels,
-        Spread<T>{device_data<T>(dy), device_data<T>(dx), static_cast<Accumulator<T>>(scale), points, channels},
+    launch_.for_elements(
+        size, Spread<T>{{}, device_data<T>(dx), device_data<T>(dy), static_cast<Accumulator<T>>(scale), size.columns},
         stream);
   });
 }

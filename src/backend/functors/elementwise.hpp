@@ -8,28 +8,24 @@
 
 namespace partita {
 
-// Rows are vectors of channels, which are the innermost dimension.
-
 /// y[row, c] += bias[c]
 template <class T>
 struct AddBias {
+  using A = Accumulator<T>;
+  Inputs<T> in;  // y
+  T* out;
   const T* bias;
-  T* y;
-  Index channels;
-  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
-    using A = Accumulator<T>;
-    T& to = y[row * channels + c];
-    to = static_cast<T>(static_cast<A>(to) + static_cast<A>(bias[c]));
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
+    return [added = static_cast<A>(bias[c])](Index /*row*/, T y) { return static_cast<T>(static_cast<A>(y) + added); };
   }
 };
 
-/// The element in a row and channel.
+/// The element itself.
 template <class T>
 struct ElementOf {
-  const T* x;
-  Index channels;
-  PARTITA_HOST_DEVICE Sums<double, 1> operator()(Index /*part*/, Index row, Index c) const {
-    return {{static_cast<double>(x[row * channels + c])}};
+  Inputs<T> in;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*c*/) const {
+    return [](Index /*row*/, T x) { return Sums<double, 1>{{static_cast<double>(x)}}; };
   }
 };
 
@@ -47,11 +43,11 @@ struct KeepBias {
 template <class T, class F>
 struct Activate {
   using A = Accumulator<T>;
-  const T* x;
-  T* y;
+  Inputs<T> in;  // x
+  T* out;
   A parameter;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
-    y[i] = static_cast<T>(F::value(static_cast<A>(x[i]), parameter));
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [p = parameter](Index /*row*/, T x) { return static_cast<T>(F::value(static_cast<A>(x), p)); };
   }
 };
 
@@ -59,11 +55,13 @@ struct Activate {
 template <class T, class F>
 struct ActivateBackward {
   using A = Accumulator<T>;
-  const T *kept, *dy;
-  T* dx;
+  Inputs<T, T> in;  // kept, dy
+  T* out;
   A parameter;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
-    dx[i] = static_cast<T>(F::gradient(static_cast<A>(kept[i]), static_cast<A>(dy[i]), parameter));
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [p = parameter](Index /*row*/, T kept, T dy) {
+      return static_cast<T>(F::gradient(static_cast<A>(kept), static_cast<A>(dy), p));
+    };
   }
 };
 
@@ -80,34 +78,38 @@ struct GlobalIndex {
   }
 };
 
-/// y = x / (1 - rate) or 0
+/// y = x / (1 - rate) or 0. All elements are one row.
 template <class T>
 struct DropElements {
   using A = Accumulator<T>;
-  const T* x;
-  T* y;
+  Inputs<T> in;  // x
+  T* out;
   double rate;
   Random random;
   const double* step;
   Index first;
   GlobalIndex index;
   A keep;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index i) const {
     const Random numbers = random.at_step(static_cast<std::uint64_t>(*step));
     const A factor = numbers.uniform(first + index(i)) < rate ? A(0) : keep;
-    y[i] = static_cast<T>(factor * static_cast<A>(x[i]));
+    return [factor](Index /*row*/, T x) { return static_cast<T>(factor * static_cast<A>(x)); };
   }
 };
 
-/// y = a * x + b * y
-template <class S, class T>
+/// y = a * x, or a * x + b * y where `adds`.
+template <class S, class T, bool adds>
 struct Axpby {
+  std::conditional_t<adds, Inputs<S, T>, Inputs<S>> in;  // x, y
+  T* out;
   double a, b;
-  const S* x;
-  T* y;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
-    const double first = a * static_cast<double>(x[i]);
-    y[i] = static_cast<T>(b == 0 ? first : first + b * static_cast<double>(y[i]));
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    if constexpr (adds)
+      return [a = a, b = b](Index /*row*/, S x, T y) {
+        return static_cast<T>(a * static_cast<double>(x) + b * static_cast<double>(y));
+      };
+    else
+      return [a = a](Index /*row*/, S x) { return static_cast<T>(a * static_cast<double>(x)); };
   }
 };
 

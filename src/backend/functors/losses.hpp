@@ -93,31 +93,33 @@ struct AddResult {
 /// scale * (softmax(x) - onehot(label))
 template <class T>
 struct CrossEntropyGradient {
-  const T* x;
+  Inputs<T> in;  // x
+  T* out;
   const std::int32_t* labels;
   SoftmaxRows of;
   double scale;
-  T* dx;
-  Index channels;
-  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
-    const Index at = row * channels + c;
-    const double p = std::exp(static_cast<double>(x[at]) - of.log_sum[row]);
-    dx[at] = static_cast<T>(static_cast<Accumulator<T>>(scale * (p - (c == labels[row] ? 1.0 : 0.0))));
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
+    return [labels = labels, log_sum = of.log_sum, scale = scale, c](Index row, T x) {
+      const double p = std::exp(static_cast<double>(x) - log_sum[row]);
+      return static_cast<T>(static_cast<Accumulator<T>>(scale * (p - (c == labels[row] ? 1.0 : 0.0))));
+    };
   }
 };
 
-/// p * g and p + g of a row and channel.
+/// p * g and p + g of a row and channel. A part is a sample.
 template <class T>
 struct Overlap {
-  const T* x;
+  Inputs<T> in;  // x
   const std::int32_t* labels;
   SoftmaxRows of;
   Index rows, channels;  // of a sample
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index sample, Index place, Index c) const {
-    const Index row = sample * rows + place;
-    const double p = std::exp(static_cast<double>(x[row * channels + c]) - of.log_sum[row]);
-    if (!is_channel(labels[row], channels)) return {{p, std::numeric_limits<double>::quiet_NaN()}};
-    return c == labels[row] ? Sums<double, 2>{{p, p + 1}} : Sums<double, 2>{{0, p}};
+  PARTITA_HOST_DEVICE auto column(Index sample, Index c) const {
+    const Index first = sample * rows;
+    return [labels = labels + first, log_sum = of.log_sum + first, channels = channels, c](Index row, T x) {
+      const double p = std::exp(static_cast<double>(x) - log_sum[row]);
+      if (!is_channel(labels[row], channels)) return Sums<double, 2>{{p, std::numeric_limits<double>::quiet_NaN()}};
+      return c == labels[row] ? Sums<double, 2>{{p, p + 1}} : Sums<double, 2>{{0, p}};
+    };
   }
 };
 
@@ -195,14 +197,16 @@ struct Difference {
 
 template <class T>
 struct DifferenceGradient {
-  const T *x, *target;
+  Inputs<T, T> in;  // x, target
+  T* out;
   bool absolute;
   double scale;
-  T* dx;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
-    const double difference = static_cast<double>(x[i]) - static_cast<double>(target[i]);
-    const double sign = difference > 0 ? 1 : difference < 0 ? -1 : difference;  // 0 or NaN
-    dx[i] = static_cast<T>(static_cast<Accumulator<T>>(scale * (absolute ? sign : 2 * difference)));
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [absolute = absolute, scale = scale](Index /*row*/, T x, T target) {
+      const double difference = static_cast<double>(x) - static_cast<double>(target);
+      const double sign = difference > 0 ? 1 : difference < 0 ? -1 : difference;  // 0 or NaN
+      return static_cast<T>(static_cast<Accumulator<T>>(scale * (absolute ? sign : 2 * difference)));
+    };
   }
 };
 

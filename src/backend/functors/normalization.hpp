@@ -16,34 +16,35 @@ struct NormNumbers {
   }
 };
 
-/// x as parts of consecutive rows of channels, which are the innermost dimension.
-struct NormParts {
-  Index count, rows, channels;  // parts, rows of a part, channels of a row
-  Index a_group;                // channels of a group
-  PARTITA_HOST_DEVICE Index offset(Index part, Index row, Index c) const { return (part * rows + row) * channels + c; }
-};
+/// The group of a channel. GPUs divide slowly, and most groups are single channels.
+PARTITA_HOST_DEVICE inline Index group_of(Index channel, Index a_group) {
+  return a_group == 1 ? channel : channel / a_group;
+}
 
 /// x and x^2
 template <class T>
 struct ChannelMoments {
-  const T* x;
-  NormParts size;
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index part, Index row, Index c) const {
-    const auto value = static_cast<double>(x[size.offset(part, row, c)]);
-    return {{value, value * value}};
+  Inputs<T> in;  // x
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*c*/) const {
+    return [](Index /*row*/, T x) {
+      const auto value = static_cast<double>(x);
+      return Sums<double, 2>{{value, value * value}};
+    };
   }
 };
 
 /// dy and dy * xhat
 template <class T>
 struct GradientMoments {
-  const T *x, *dy;
-  NormParts size;
+  Inputs<T, T> in;  // x, dy
   NormNumbers statistics;
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index part, Index row, Index c) const {
-    const Index at = size.offset(part, row, c), g = c / size.a_group;
-    const auto gradient = static_cast<double>(dy[at]);
-    return {{gradient, gradient * (static_cast<double>(x[at]) - statistics(0, part, g)) * statistics(2, part, g)}};
+  Index a_group;  // channels of a group
+  PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
+    const Index g = group_of(c, a_group);
+    return [mean = statistics(0, part, g), r = statistics(2, part, g)](Index /*row*/, T x, T dy) {
+      const auto gradient = static_cast<double>(dy);
+      return Sums<double, 2>{{gradient, gradient * (static_cast<double>(x) - mean) * r}};
+    };
   }
 };
 
@@ -107,41 +108,44 @@ struct GivenStatistics {
   }
 };
 
-/// Sorted by x: y = factor * x + offset. A row counts over all parts.
+/// Sorted by x: y = factor * x + offset
 template <class T>
 struct NormForward {
   using A = Accumulator<T>;
-  const T* x;
-  NormParts size;
+  Inputs<T> in;  // x
+  T* out;
   NormNumbers statistics;
+  Index a_group;  // channels of a group
   const T *scale, *shift;
-  T* y;
-  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
-    const Index part = row / size.rows, g = c / size.a_group, at = row * size.channels + c;
+  PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
+    const Index g = group_of(c, a_group);
     const double factor = static_cast<double>(scale[c]) * statistics(2, part, g);
     const double offset = static_cast<double>(shift[c]) - statistics(0, part, g) * factor;
-    y[at] = static_cast<T>(static_cast<A>(factor) * static_cast<A>(x[at]) + static_cast<A>(offset));
+    return [factor = static_cast<A>(factor), offset = static_cast<A>(offset)](Index /*row*/, T x) {
+      return static_cast<T>(factor * static_cast<A>(x) + offset);
+    };
   }
 };
 
-/// Sorted by dy and x: dx = a * dy + b * x + c. A row counts over all parts.
+/// Sorted by dy and x: dx = a * dy + b * x + c
 template <class T>
 struct NormBackward {
   using A = Accumulator<T>;
-  const T *x, *dy;
-  NormParts size;
+  Inputs<T, T> in;  // x, dy
+  T* out;
   NormNumbers statistics, sums;
-  bool scaled;
+  Index a_group;  // channels of a group
+  bool scaled;    // the sums hold the factors of scale
   const T* scale;
   double count;
-  T* dx;
-  PARTITA_HOST_DEVICE void operator()(Index row, Index channel) const {
-    const Index part = row / size.rows, g = channel / size.a_group, at = row * size.channels + channel;
+  PARTITA_HOST_DEVICE auto column(Index part, Index channel) const {
+    const Index g = group_of(channel, a_group);
     const double r = statistics(2, part, g), a = static_cast<double>(scale[channel]) * r, of_sums = scaled ? r : a;
     const double b = -of_sums * r * sums(1, part, g) / count;
     const double c = -of_sums * sums(0, part, g) / count - b * statistics(0, part, g);
-    dx[at] = static_cast<T>(static_cast<A>(a) * static_cast<A>(dy[at]) + static_cast<A>(b) * static_cast<A>(x[at]) +
-                            static_cast<A>(c));
+    return [a = static_cast<A>(a), b = static_cast<A>(b), c = static_cast<A>(c)](Index /*row*/, T x, T dy) {
+      return static_cast<T>(a * static_cast<A>(dy) + b * static_cast<A>(x) + c);
+    };
   }
 };
 

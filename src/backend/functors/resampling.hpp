@@ -9,16 +9,6 @@
 
 namespace partita {
 
-/// The element of a sample's row (a spatial position) and channel.
-template <class T>
-struct PointOf {
-  const T* x;
-  Index points, channels;
-  PARTITA_HOST_DEVICE Sums<double, 1> operator()(Index sample, Index point, Index c) const {
-    return {{static_cast<double>(x[(sample * points + point) * channels + c])}};
-  }
-};
-
 template <class T>
 struct KeepScaled {
   T* y;
@@ -29,16 +19,17 @@ struct KeepScaled {
   }
 };
 
-/// dx[n,c,...] = scale * dy[n,c]. A row is a position of a sample.
+/// dx[n,c,...] = scale * dy[n,c]. A part is a sample, a row a position.
 template <class T>
 struct Spread {
   using A = Accumulator<T>;
+  Inputs<> in;
+  T* out;
   const T* dy;
-  T* dx;
   A scale;
-  Index points, channels;
-  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
-    dx[row * channels + c] = static_cast<T>(scale * static_cast<A>(dy[row / points * channels + c]));
+  Index channels;
+  PARTITA_HOST_DEVICE auto column(Index sample, Index c) const {
+    return [dx = static_cast<T>(scale * static_cast<A>(dy[sample * channels + c]))](Index /*row*/) { return dx; };
   }
 };
 

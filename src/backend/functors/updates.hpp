@@ -20,12 +20,13 @@ template <class T, Method method>
 struct ApplyUpdate {
   UpdateBatch<T> batch;
   Optimizer optimizer;
-  PARTITA_HOST_DEVICE void operator()(Index group, Index i) const {
+  template <class I>
+  PARTITA_HOST_DEVICE void operator()(Index group, I i) const {
     const auto piece = static_cast<std::size_t>(group);
     double scale = 1;
     if (batch.sums != nullptr && batch.scaled[piece])
       scale = update_scale(optimizer, {batch.sums[2 * group], batch.sums[2 * group + 1]});
-    batch.rule.template apply<method>(batch.arrays[piece][i], static_cast<T>(scale));
+    batch.rule.template apply<method>(batch.arrays[piece][static_cast<Index>(i)], static_cast<T>(scale));
   }
 };
 
