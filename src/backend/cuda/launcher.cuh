@@ -11,7 +11,8 @@
 #include <bit>
 #include <limits>
 
-// How a GPU runs functors. Sums are formed in a fixed order, so that each run gives the same bits: a thread adds its elements one by one, a block adds its threads as a tree, and a second kernel adds the blocks.
+// How a GPU runs functors. Sums are formed in a fixed order, so that each run gives the same bits: a thread adds its
+// elements one by one, a block adds its threads as a tree, and a second kernel adds the blocks.
 
 namespace partita {
 

@@ -22,8 +22,8 @@ inline MoveBatch batch_of(std::span<const BoxMove> moves) {
   return batch;
 }
 
-/// Joins `count` neighboring elements of a move to one. Returns false, and changes nothing, if the move's last dimension
-/// or its strides do not allow this.
+/// Joins `count` neighboring elements of a move to one. Returns false, and changes nothing, if the move's last
+/// dimension or its strides do not allow this.
 inline bool join_elements(BoxMove& move, Index count) {
   if (move.dims == 0) return false;
   const auto last = static_cast<std::size_t>(move.dims) - 1;

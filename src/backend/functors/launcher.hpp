@@ -41,7 +41,7 @@ struct Sums {
   }
 };
 
-/// The sizes of dense arrays, in which element (part, row, column) has the number (part * rows + row) * columns + column.
+/// The sizes of dense arrays. Element (part, row, column) has the number (part * rows + row) * columns + column.
 struct Stack {
   Index parts = 1, rows = 1, columns = 1;
   PARTITA_HOST_DEVICE Index volume() const { return parts * rows * columns; }

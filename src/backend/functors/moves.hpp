@@ -10,8 +10,8 @@
 
 namespace partita {
 
-/// As many moves of boxes as fit into a kernel's arguments. All combine in the same way, and those that do not just copy
-/// have the same types.
+/// As many moves of boxes as fit into a kernel's arguments. All combine in the same way, and those that do not just
+/// copy have the same types.
 struct MoveBatch {
   Lengths lengths{};
   std::array<BoxMove, Lengths::most> of{};
