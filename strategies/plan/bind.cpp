@@ -380,8 +380,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   bind_second_replica(plan, model, strategy, one);
   plan.sharded_optimizer = strategy.optimizer_state() == Strategy::OptimizerState::sharded;
   if (workload.training)
-    plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)),
-                                workload.optimizer.needs_norms());
+    plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)));
   return plan;
 }
 

@@ -19,14 +19,14 @@ struct Open {
 
 }  // namespace
 
-std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms) {
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element) {
   std::vector<Bucket> done;
   std::map<std::tuple<int, AxisSet, AxisSet>, Open> open;  // groups share no bucket: their ranks differ
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
     const auto& bound = layers[static_cast<std::size_t>(layer)];
     for (std::size_t weight = 0; weight < bound->weights.size(); ++weight) {
       if (!bound->weights[weight].trained) continue;
-      const AxisSet axes = bound->at.dw[weight].partial(), sharding = norms ? bound->at.w[weight].sharding() : 0;
+      const AxisSet axes = bound->at.dw[weight].partial(), sharding = bound->at.w[weight].sharding();
       auto& [bucket, bytes, cap] =
           open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, BucketCap(limit)})
               .first->second;

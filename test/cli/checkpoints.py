@@ -99,6 +99,7 @@ def not_finite():
         skipped = json.load(file)["skipped_steps"]
     expect("--on-nan skip goes on and counts", 0, result, f"{skipped} steps? left the weights as they were")
     check("skipped steps in the results", skipped > 0)
+    expect("--check-replicas below 0", 2, train("--check-replicas", "-2"), "--check-replicas -2: it must be 0 or more")
     expect("--on-nan of another word", 2, train("--on-nan", "retry"), "--on-nan retry: write stop or skip")
 
 

@@ -146,6 +146,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   options.dtype = DType::f64;
   options.seed = 3;
   options.overlap = overlap;
+  options.check_replicas = 1;
   options.optimizer = workload_of(drawn).optimizer;
   Trainer trainer(drawn.model, strategy, options, comm,
                   processor ? processor(comm) : cpu_processor(comm, make_backend("reference", DType::f64, 1)));
@@ -177,6 +178,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   if (evaluated.counts.classes() > 0) {
     EXPECT_NEAR(evaluated.counts.accuracy(), evaluated.accuracy, 1e-12) << "every position counts once";
   }
+  trainer.check_replicas();
   EXPECT_TRUE(trainer.predicted() == trainer.measured())
       << "predicted and measured traffic differ, including the evaluation, on rank " << comm.rank();
   return result;

@@ -18,7 +18,9 @@ namespace partita::test {
 /// have 1, 2, 3, 4, 6 or 8 ranks, with axes in any order, some of them unused.
 class RandomCase {
  public:
-  explicit RandomCase(std::uint64_t seed) : random_(seed) {
+  /// With a `width` above 1, layers have so many times the filters and features, so that sums of their gradients exceed
+  /// the sizes at which transports change their algorithms.
+  explicit RandomCase(std::uint64_t seed, Index width = 1) : random_(seed), width_(width) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
@@ -186,7 +188,7 @@ class RandomCase {
     const auto stride = [&] { return between(1, 3); };
     const auto padding = [&] { return chance(0.3) ? Sides(0) : Sides(between(0, 8), between(0, 8)); };
     const Index groups = chance(0.3) ? pick(std::vector<Index>{channels, 2, 3}) : 1;
-    return {.filters = groups > 1 ? groups * between(1, 2) : between(1, 5),
+    return {.filters = groups > 1 ? groups * between(1, 2) : width_ * between(1, 5),
             .kernel = per_dim(kernel),
             .stride = per_dim(stride),
             .padding = sides(padding),
@@ -322,8 +324,9 @@ class RandomCase {
     // The ReLU keeps the mean from following a normalization directly. The mean of values with mean zero has a gradient
     // of rounding errors only, and LARS distinguishes that from 0.
     if (chance(0.2)) t = m.global_average_pool("mean", m.relu("bent", t));
-    if (chance(0.5)) t = m.relu("act", m.linear("hidden", t, {.features = between(1, 7), .bias = chance(0.5)}));
-    if (chance(0.4)) t = m.linear("fused", t, {.features = between(1, 9), .activation = draw_activation()});
+    if (chance(0.5))
+      t = m.relu("act", m.linear("hidden", t, {.features = width_ * between(1, 7), .bias = chance(0.5)}));
+    if (chance(0.4)) t = m.linear("fused", t, {.features = width_ * between(1, 9), .activation = draw_activation()});
     t = m.linear("fc", t, {.features = between(2, 5)});
     chance(0.8) ? m.softmax_cross_entropy("loss", t) : m.mean_squared_error("loss", t);
     return m;
@@ -349,6 +352,7 @@ class RandomCase {
   }
 
   std::mt19937_64 random_;
+  Index width_;
   int dims_ = 2;  // number of spatial dimensions
 };
 

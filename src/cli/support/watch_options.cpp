@@ -22,7 +22,7 @@ double WatchOptions::held_out() const {
 }
 
 po::options_description watch_options(WatchOptions& o) {
-  po::options_description group("Validation and curves");
+  po::options_description group("Validation, curves and checks");
   auto add = group.add_options();
   add("validate", po::value(&o.validate)->value_name("PART"),
       "validate after every epoch: on a fraction of the training set, e.g. 0.1, which is then never trained on, or on "
@@ -35,11 +35,15 @@ po::options_description watch_options(WatchOptions& o) {
       "write a row per step to FILE as CSV, at once; a training that resumes appends to it");
   add("tensorboard", po::value(&o.tensorboard)->value_name("DIR"),
       "write the curves to an event file in DIR, which TensorBoard shows");
+  add("check-replicas", po::value(&o.check_replicas)->value_name("N"),
+      "compare all replicas of weights and optimizer states, bit for bit, after every N steps and at the end; default: "
+      "at the end only; 0: never");
   return group;
 }
 
 void check(const WatchOptions& o) {
   o.held_out();
+  if (o.check_replicas < -1) fail("--check-replicas {}: it must be 0 or more", o.check_replicas);
   if (o.patience < 0) fail("--patience {}: it must be 1 or more", o.patience);
   for (const auto& [option, given] : {std::pair("--best", !o.best.empty()), std::pair("--patience", o.patience > 0)})
     if (given && !o.validates()) fail("{} needs a validation: add --validate 0.1, or --validate test", option);

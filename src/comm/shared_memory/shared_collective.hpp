@@ -6,6 +6,7 @@
 #include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -74,18 +75,9 @@ class SharedCollective final : public SharedOperation {
   void reduce(Index piece, SlotOf&& slot_of, bool stream) const {
     if (kind_ == Kind::all_gather) return;
     const auto [begin, count, slot_begin] = part(piece, rank_);
-    if (small_) {  // every rank reduces everything, in rank order
-      const Index all = counts_[0];
-      copy(out_, slot_of(0), all);
-      for (int r = 1; r < ranks(); ++r) textbook::combine(out_, slot_of(r), all, dtype_, op_);
-      return;
-    }
+    if (small_) return sum_in_order(out_, slot_of(rank_), counts_[0], slot_of);  // every rank sums everything
     std::byte* mine = output(begin);
-    if (kind_ == Kind::reduce_scatter) copy(mine, input(begin), count);
-    for (int i = 1; i < ranks(); ++i) {
-      const std::byte* theirs = slot_of((rank_ + i) % ranks()) + slot_begin * element();
-      textbook::combine(mine, theirs, count, dtype_, op_);
-    }
+    sum_in_order(mine, input(begin), count, [&](int r) { return slot_of(r) + slot_begin * element(); });
     // The copy is separate from the loop that sums, because the stores of that loop would wait for lines that others
     // have read, and those of a long memcpy do not. On a Xeon two ranks sum 1 MiB in 165 us this way, and in 235 us if
     // the loop stores both.
@@ -117,6 +109,7 @@ class SharedCollective final : public SharedOperation {
 
  private:
   static constexpr Index small_bytes = Index{4} << 10, large_bytes = Index{16} << 10;
+  static constexpr Index sum_bytes = Index{4} << 10;  // added up at once, in the L1 cache
 
   int ranks() const { return static_cast<int>(counts_.size()); }
   Index element() const { return size_of(dtype_); }
@@ -128,6 +121,20 @@ class SharedCollective final : public SharedOperation {
   }
   std::byte* output(Index begin) const {
     return out_ + (kind_ == Kind::reduce_scatter ? begin - own_offset() : begin) * element();
+  }
+  /// to = the sum of all ranks' elements, in the order of the ranks: who adds an element up must not matter, because
+  /// replicas may divide it differently. `own` is this rank's input and may be `to`. Others' are at from_rank(r).
+  template <class FromRank>
+  void sum_in_order(std::byte* to, const std::byte* own, Index count, FromRank&& from_rank) const {
+    alignas(64) std::array<std::byte, sum_bytes> sum;
+    const Index room = sum_bytes / element();
+    for (Index at = 0; at < count; at += room) {
+      const Index now = std::min(room, count - at), offset = at * element();
+      const auto of = [&](int r) { return (r == rank_ ? own : from_rank(r)) + offset; };
+      copy(sum.data(), of(0), now);
+      for (int r = 1; r < ranks(); ++r) textbook::combine(sum.data(), of(r), now, dtype_, op_);
+      copy(to + offset, sum.data(), now);
+    }
   }
   void copy(std::byte* to, const std::byte* from, Index count) const {
     if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count * element()));

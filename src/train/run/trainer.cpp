@@ -234,7 +234,7 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
     report.samples += size;
     report.skipped += result.skipped ? 1 : 0;
     ++report.steps;
-    if (training) ++step_;
+    if (training) end_step();
     if (progress) progress(epoch_, i + 1, steps, result);
     if (training && (stopping_ || step_ >= total_steps_)) break;
   }
@@ -292,7 +292,7 @@ StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
   hold(data, order, true, {});
   auto& bound = this->bound(order.size(), true);
   const StepResult result = run(bound, data, order, false, options_.optimizer.rate_at(step_, decay_end()));
-  ++step_;
+  end_step();
   return result;
 }
 

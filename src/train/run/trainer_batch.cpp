@@ -62,7 +62,7 @@ StepResult Trainer::step(const LocalBatch& batch) {
   check(batch, true);
   auto& bound = this->bound(batch.samples, true);
   const StepResult result = run(bound, reader_of(batch), options_.optimizer.rate_at(step_, decay_end()));
-  ++step_;
+  end_step();
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include "partita/base/error.hpp"
 #include "partita/train/run/trainer.hpp"
 #include "src/train/run/held_data.hpp"
+#include "src/train/run/replica_check.hpp"
 #include "src/train/run/step_guard.hpp"
 
 #include <cmath>
@@ -26,6 +27,14 @@ StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rat
                       ? "; mend the data set, or leave such steps out with --on-nan skip"
                       : "; try a lower --rate or a --warm-up"));
 }
+
+/// Counts a training step, and checks the replicas if it is time.
+void Trainer::end_step() {
+  ++step_;
+  if (options_.check_replicas > 0 && step_ % options_.check_replicas == 0) check_replicas();
+}
+
+void Trainer::check_replicas() { partita::check_replicas(plan(), *parameters_, world_, step_); }
 
 Requests Trainer::take_requests() { return guard_->take_requests(); }
 Index Trainer::skipped_not_finite() const { return guard_->state().not_finite; }

@@ -71,7 +71,8 @@ TEST(Streaming, CopiesAnyBytesToAnyPlace) {
 
 using Kind = SharedCollective::Kind;
 
-float given(int rank, Index i) { return static_cast<float>((rank + 1) * (i % 61) - 40); }
+/// Thirds, so that sums are rounded and show their order.
+float given(int rank, Index i) { return static_cast<float>((rank + 1) * (i % 61) - 40) / 3; }
 
 /// Runs a collective and returns the result of each rank. A rank streams a piece if `streams(rank, piece)` is true.
 template <class Streams>
@@ -104,7 +105,7 @@ std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts,
   return out;
 }
 
-/// The expected result of a rank, computed from the definition of the collective.
+/// The expected result of a rank, computed from the definition of the collective. Sums are in the order of the ranks.
 std::vector<float> expected(Kind kind, const std::vector<Index>& counts, ReduceOp op, int rank) {
   const auto ranks = static_cast<int>(counts.size());
   std::vector<float> all;
@@ -122,9 +123,13 @@ std::vector<float> expected(Kind kind, const std::vector<Index>& counts, ReduceO
   return all;
 }
 
-TEST(SharedCollective, IsTheSameHoweverPiecesAreStored) {
-  for (const auto& counts :
-       {std::vector<Index>{70'001, 70'001}, {5'003, 5'003, 5'003}, {40'000, 0, 33'333}, {0, 50'021}})
+TEST(SharedCollective, SumsInRankOrderHoweverPiecesAreStored) {
+  for (const auto& counts : {std::vector<Index>{70'001, 70'001},
+                             {5'003, 5'003, 5'003},
+                             {40'000, 0, 33'333},
+                             {0, 50'021},
+                             {9'001, 9'001, 9'001, 9'001, 9'001, 9'001, 9'001},
+                             {3, 7'001, 0, 1, 12'000}})
     for (const Kind kind : {Kind::all_reduce, Kind::all_gather, Kind::reduce_scatter})
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
         if (kind == Kind::all_reduce && counts.front() != counts.back()) continue;

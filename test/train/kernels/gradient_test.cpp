@@ -40,6 +40,7 @@ double derivative_error(const RandomCase& drawn) {
   double best = 1;
   run_threads(1, [&](Communicator& comm) {
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = drawn.batch;
     options.dtype = DType::f64;
     options.backend = "reference";

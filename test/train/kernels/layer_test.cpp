@@ -16,6 +16,7 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
   std::vector<Tensor> outputs;
   run_threads(1, [&](Communicator& comm) {
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = samples;
     options.dtype = DType::f64;
     options.backend = "reference";

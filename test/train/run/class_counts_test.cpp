@@ -97,6 +97,7 @@ EpochReport evaluated(const Strategy& strategy, bool segments) {
     const auto data =
         make_synthetic({{'C', 2}, {'H', 7}, {'W', 6}}, segments ? Shape{{'H', 7}, {'W', 6}} : Shape(), 23, 11, 1, 0);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 5;
     options.dtype = DType::f64;
     options.backend = "reference";

@@ -24,6 +24,7 @@ Model net(Index classes, Index hidden = 6) {
 
 TrainerOptions options(Method method, std::uint64_t seed) {
   TrainerOptions o;
+  o.check_replicas = 1;
   o.batch = 4;
   o.dtype = DType::f64;
   o.backend = "reference";

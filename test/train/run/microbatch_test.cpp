@@ -43,6 +43,7 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
     const Shape scores = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])];
     DrawnData data(sample_of(model), model.layers().back().op->target(scores), 100, scores['C']);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = batch;
     options.dtype = DType::f64;
     options.backend = "reference";

@@ -2,8 +2,12 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "src/comm/delaying.hpp"
 #include "test/support/cases.hpp"
-#include "test/support/master.hpp"
 #include "test/support/mpi_world.hpp"
+#include "test/support/replicas.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
 
 namespace partita::test {
 namespace {
@@ -51,6 +55,25 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
     ++done;
   }
   EXPECT_LE(magnifying, wanted / 100) << "cases whose bounds were widened to the effect of rounding";
+}
+
+// As Replicas.StayEqualInMemoryThatRanksShare.
+TEST(MpiMaster, ReplicasOfWideLayersStayEqual) {
+  const auto shared = mpi_world();
+  Communicator& world = *shared;
+  std::int32_t process = getpid();
+  world.broadcast(&process, 1, DType::i32, 0, {}).wait();
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("partita_replicas_{}.h5", process);
+  const int wanted = lengthy() ? 300 : 12;
+  int done = 0;
+  for (std::uint64_t seed = 1; done < wanted; ++seed) {
+    const RandomCase drawn(seed, wide);
+    if (drawn.strategy.ranks() != world.size()) continue;
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, drawn.print()));
+    train_and_compare(seed, drawn, world, path.string());
+    ++done;
+  }
+  if (world.rank() == 0) std::filesystem::remove(path);
 }
 
 }  // namespace

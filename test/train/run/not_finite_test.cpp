@@ -54,6 +54,7 @@ class Spoiled final : public Dataset {
 
 TrainerOptions options(OnNan on_nan) {
   TrainerOptions o;
+  o.check_replicas = 1;
   o.batch = 4;
   o.dtype = DType::f64;
   o.backend = "reference";
@@ -218,6 +219,7 @@ TEST(LossScale, GradientsBelowTheRangeOfF16Survive) {
   for (const DType dtype : {DType::f32, DType::f16})
     run_threads(1, [&](Communicator& comm) {
       TrainerOptions o;
+      o.check_replicas = 1;
       o.batch = 4;
       o.dtype = dtype;
       o.backend = "reference";
@@ -251,6 +253,7 @@ TEST(LossScale, FallsWhereGradientsOverflowAndRisesAfterManyGoodSteps) {
     Strategy strategy("data=2");
     strategy.layer("*", {.output = "N@data"});
     TrainerOptions o;
+    o.check_replicas = 1;
     o.batch = 2;
     o.dtype = DType::f16;
     o.backend = "reference";

@@ -177,6 +177,7 @@ DiffusionTimes measure(double compute, HaloOverlap overlap, bool dy_halo, bool e
     const auto slow = delaying(comm, {.latency = transfer});
     DrawnData data(sample_of(model), model.layers().back().op->target(model.shapes(1)[2]), 1, 0);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 1;
     options.dtype = DType::f64;
     options.backend = "reference";
@@ -237,6 +238,7 @@ std::string error_of_misuse(int how) {
     run_threads(1, [&](Communicator& comm) {
       DrawnData data(sample_of(model), model.layers().back().op->target(model.shapes(1)[2]), 1, 0);
       TrainerOptions options;
+      options.check_replicas = 1;
       options.batch = 1;
       Trainer trainer(model, Strategy(), options, comm);
       trainer.step(data, std::vector<Index>{0});

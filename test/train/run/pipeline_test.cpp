@@ -188,6 +188,7 @@ Epoch run_epoch(const Model& model, const Strategy& strategy) {
     const Shape scores = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])];
     DrawnData data(sample_of(model), model.layers().back().op->target(scores), 15, scores['C']);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 7;
     options.dtype = DType::f64;
     options.backend = "reference";
@@ -230,6 +231,7 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
     run_threads(strategy.ranks(), [&](Communicator& comm) {
       DrawnData data(sample_of(model), model.layers().back().op->target(model.shapes(1)[9]), 14, 3);
       TrainerOptions options;
+      options.check_replicas = 1;
       options.batch = 7;
       options.dtype = DType::f64;
       options.backend = "reference";
@@ -301,6 +303,7 @@ double seconds_of_step(bool overlap, double latency) {
     const auto slow = delaying(comm, {.latency = latency});
     DrawnData data(sample_of(m), m.layers().back().op->target(m.shapes(1)[10]), 4, 0);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 4;
     options.dtype = DType::f64;
     options.backend = "reference";

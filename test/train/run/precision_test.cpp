@@ -15,6 +15,7 @@ std::vector<double> losses(const Strategy& strategy, DType dtype, const std::str
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
     const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, {}, 100, 10, 1, 0);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 21;
     options.dtype = dtype;
     options.backend = backend;

@@ -23,6 +23,7 @@ std::vector<double> train(const Strategy& strategy, Method method, Index stop, c
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
     const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, {}, 14, 10, 1, 0);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 4;
     options.dtype = DType::f64;
     options.backend = "reference";
@@ -80,6 +81,7 @@ std::map<std::string, Tensor> weights_of(const Strategy& strategy, const Optimiz
     t = m.dropout("drop", m.relu("relu", m.batch_norm("norm", t)), {.rate = 0.2});
     m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 4;
     options.dtype = DType::f64;
     options.backend = "reference";
@@ -130,6 +132,7 @@ TEST(Schedule, NoStepIsTrainedAfterTheDecayWithoutAWord) {
   run_threads(1, [&](Communicator& comm) {
     const auto data = make_synthetic({{'C', 1}, {'H', 28}, {'W', 28}}, {}, 14, 10, 1, 0);
     TrainerOptions options;
+    options.check_replicas = 1;
     options.batch = 4;
     options.steps = 4;
     options.optimizer = optimizer;
@@ -174,6 +177,7 @@ TEST(RunRecord, HoldsAllThatShapesATraining) {
   EXPECT_EQ(read.options.optimizer.rate, 0.1 + 0.2);
 
   TrainerOptions options;
+  options.check_replicas = 1;
   options.batch = 6;
   options.optimizer = {.method = Method::adam, .rate = 0.5};
   options.dtype = DType::f32;

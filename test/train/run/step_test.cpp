@@ -53,6 +53,7 @@ class Drawn final : public Dataset {
 
 TrainerOptions options() {
   TrainerOptions o;
+  o.check_replicas = 1;
   o.batch = samples;
   o.dtype = DType::f64;
   o.optimizer.rate = 0.05;

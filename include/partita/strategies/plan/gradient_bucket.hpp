@@ -18,7 +18,7 @@ struct Bucket {
     bool operator==(const Entry&) const = default;
   };
   AxisSet axes = 0;            ///< axes over which the gradients are pending sums; 0: there is nothing to sum
-  AxisSet sharding = 0;        ///< axes that shard all of its weights, if norms are needed: norms are summed over them
+  AxisSet sharding = 0;        ///< axes that shard each of its weights
   std::vector<Entry> entries;  ///< in the model's order
 
   /// The layer whose backward completes the bucket.
@@ -44,8 +44,9 @@ class BucketCap {
 
 /// Groups the trained weights of all layers into buckets, in the order in which backward completes them. A bucket is
 /// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of
-/// its own. With `norms`, weights that are sharded over different axes do not share a bucket. `limit` is in bytes,
-/// `element` is the size of one element in bytes.
-std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element, bool norms);
+/// its own. Weights that are sharded over different axes do not share a bucket: so ranks that hold replicas of a weight
+/// have buckets of the same length, in which it lies at the same place. Only then do all transports add its gradients up
+/// in the same order. `limit` is in bytes, `element` is the size of one element in bytes.
+std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
 
 }  // namespace partita

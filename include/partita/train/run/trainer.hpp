@@ -52,6 +52,7 @@ struct TrainerOptions {
   /// checkpoint that was loaded.
   Index decay_steps = 0;
   OnNan on_nan = OnNan::stop;
+  Index check_replicas = 0;  ///< after each so many steps, Trainer::check_replicas(); 0: never
   /// True if a step may leave the weights as they are: then it keeps the running statistics until it ends.
   bool may_skip() const { return on_nan == OnNan::skip || dtype == DType::f16; }
   std::string data{};  ///< name of the training data, for checkpoints: a resumed training must have the same
@@ -141,6 +142,11 @@ class Trainer {
   /// Collective: every rank of `world` calls it.
   std::vector<SampleBlock> predict(const LocalBatch& batch);
 
+  /// Throws RunFailed, alike on every rank, unless all replicas of each weight and optimizer state are equal, bit for
+  /// bit. The message names the first weight and two ranks that differ. Not counted as traffic.
+  /// Collective: every rank of `world` calls it.
+  void check_replicas();
+
   /// True when the last epoch, or the last of TrainerOptions::steps, is done.
   bool finished(const Dataset& data) const;
   /// Texts by name that save() writes beside the tensors and that load() reads back, for whoever runs the training.
@@ -227,6 +233,7 @@ class Trainer {
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
   StepResult run(Bound& bound, Dataset& data, const SampleOrder& samples, bool augment, double rate);
   StepResult run(Bound& bound, const Executor::Reader& reader, double rate);
+  void end_step();
   Index decay_end() const;
   void check_loss(const StepResult& result) const;
   void check_weights();

@@ -19,6 +19,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -103,6 +104,7 @@ class Run {
     auto trainer = options_.trainer;
     trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
     trainer.requests = SignalWatch::take;
+    trainer.check_replicas = std::max<Index>(options_.watch.check_replicas, 0);
     return trainer;
   }
 
@@ -184,8 +186,10 @@ class Run {
     if (first_ && best_.exhausted()) print_early_stop();
   }
 
-  /// Saves the results and then the checkpoint, so that a run that continues from it finds all results before it.
+  /// Saves the results and then the checkpoint, so that a run that continues from it finds all results before it. What
+  /// a run saves at its end was checked.
   void save() {
+    if (options_.watch.check_replicas != 0 && (done() || checkpoints_.stopped())) trainer_.check_replicas();
     results_->write_so_far();
     checkpoints_.save(trainer_);
   }
