@@ -22,6 +22,7 @@ HOST = {
     "src/train/run/class_counts.cpp": "scores that on_host() has brought",
     "src/train/run/local_batch.cpp": "batches that the user's program fills and reads",
     "src/train/run/logical_order.hpp": "bytes of checkpoints",
+    "src/train/run/replica_check.cpp": "weights that on_host() has brought, for their hashes",
     "src/train/run/sample_values.hpp": "samples on their way to a batch",
 }
 ACCESS = re.compile(r"\bas<[^;]*?>\(\)|\breinterpret_cast<|\bmem(?:cpy|move|set)\(|(?<!\bfield)\.(?:get|set)\([^)]")

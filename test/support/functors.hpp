@@ -89,8 +89,8 @@ class HostLauncher {
 /// The kernels that run on a GPU, here on the CPU.
 inline std::unique_ptr<Backend> make_functor_backend() { return std::make_unique<FunctorBackend<HostLauncher>>(); }
 
-/// The backends that compute in every type: the reference, the functors, the same as kernels of a GPU and, in a run on a
-/// card, its backend.
+/// The backends that compute in every type: the reference, the functors, the same as kernels of a GPU and, in a run on
+/// a card, its backend.
 inline std::vector<std::unique_ptr<Backend>> all_types() {
   std::vector<std::unique_ptr<Backend>> all;
   all.push_back(make_reference_backend());

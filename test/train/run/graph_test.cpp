@@ -35,7 +35,6 @@ Model net() {
 
 TrainerOptions options(bool graphs) {
   TrainerOptions o;
-  o.check_replicas = 1;
   o.batch = samples;
   o.dtype = DType::f64;
   o.optimizer.rate = 0.05;

@@ -45,8 +45,8 @@ class BucketCap {
 /// Groups the trained weights of all layers into buckets, in the order in which backward completes them. A bucket is
 /// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of
 /// its own. Weights that are sharded over different axes do not share a bucket: so ranks that hold replicas of a weight
-/// have buckets of the same length, in which it lies at the same place. Only then do all transports add its gradients up
-/// in the same order. `limit` is in bytes, `element` is the size of one element in bytes.
+/// have buckets of the same length, in which it lies at the same place. Only then do all transports sum gradients in
+/// the same order. `limit` is in bytes, `element` is the size of one element in bytes.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
 
 }  // namespace partita
