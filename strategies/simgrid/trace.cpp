@@ -22,6 +22,18 @@ namespace {
 
 constexpr double flops_per_second = 1e9;         // of a host of the platform
 constexpr int in_stage = 0, between_stages = 1;  // tags
+constexpr double most_bytes = 0x7fffffff;        // of a message: the replay keeps its size in an int
+
+/// Returns the messages with each that is larger than a replay can send in equal pieces. Pieces travel at the same time
+/// and share the links, so that together they take as long as the message.
+std::vector<SizedMessage> in_pieces(const std::vector<SizedMessage>& messages) {
+  std::vector<SizedMessage> pieces;
+  for (const auto& [peer, bytes] : messages) {
+    const double number = std::max(1., std::ceil(bytes / most_bytes));
+    pieces.insert(pieces.end(), static_cast<std::size_t>(number), {peer, bytes / number});
+  }
+  return pieces;
+}
 
 /// Writes the trace of one rank.
 class RankTrace {
@@ -149,10 +161,11 @@ class RankTrace {
       messages.push_back({peer, static_cast<double>(traffic.bytes) / static_cast<double>(traffic.messages)});
   }
   void run_round(const CollectiveRound& round) {
-    for (const auto& message : round.received) receive(message, in_stage);
-    for (const auto& message : round.sent) send(message, in_stage);
-    for (const auto& message : round.received) wait(message.peer, rank_, in_stage);
-    for (const auto& message : round.sent) wait(rank_, message.peer, in_stage);
+    const auto received = in_pieces(round.received), sent = in_pieces(round.sent);
+    for (const auto& message : received) receive(message, in_stage);
+    for (const auto& message : sent) send(message, in_stage);
+    for (const auto& message : received) wait(message.peer, rank_, in_stage);
+    for (const auto& message : sent) wait(rank_, message.peer, in_stage);
   }
 
   /// The ranks of a collective run the algorithm that is the cheapest for the first of them, so that all run the same.
@@ -201,7 +214,7 @@ class RankTrace {
       for (const PeerTraffic& peer : item.peers) {
         std::vector<SizedMessage> messages;
         append(messages, rank_ + peer.peer, peer.sent, peer.sent.messages);
-        for (const SizedMessage& each : messages) {
+        for (const SizedMessage& each : in_pieces(messages)) {
           sends ? send(each, between_stages) : receive(each, between_stages);
           pending_.push_back(
               {op.kind, action.group, action.microbatch, sends ? rank_ : each.peer, sends ? each.peer : rank_});

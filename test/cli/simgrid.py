@@ -109,6 +109,40 @@ def prices_hold(folder):
         check(f"{name}: {content['ranks']} ranks, {content['predicted'] * 1e3:.3f} ms, simulated {off:+.1%}", abs(off) <= most, text)
 
 
+ONE_NODE = """name = "test"
+memory = { TiB = 1, from = "test" }
+memory-bandwidth = { "TB/s" = 100, from = "test" }
+kernel = { ns = 1, from = "test" }
+arithmetic = { "Tflop/s" = 100000, from = "test" }
+efficiency.others = { Gflop = [1], share = [1], from = "test" }
+level = [{ name = "node", latency = { ns = 1, from = "test" }, bandwidth = { "GB/s" = 4, from = "test" }, overlap = { share = 0, from = "test" } }]
+"""
+
+
+def large_messages(folder):
+    """Messages of more than 2^31 - 1 bytes take bytes / bandwidth. Only communication takes time on this machine."""
+    for width in (8192, 32768, 40000):  # messages of 0.3, 4 and 6 GiB
+        layers = f"--model mlp --channels 1 --size 1 --classes 1 --widths {width} {width} --batch 2 --dtype f64".split()
+        content, text = simulate(folder, ONE_NODE, layers + on("data=2", "*: N@data"))
+        weights = width * width + 4 * width + 1
+        right = 8 * weights / 4e9  # a ring of two: each rank sends half of the bytes, twice
+        check(f"a sum of {weights * 8 / 2**30:.1f} GiB takes {content['simulated']:.4f} s, right: {right:.4f} s",
+              abs(content["simulated"] / right - 1) < 1e-3, text)
+
+
+def a_large_difference_is_noted(folder):
+    """A replacement of smpirun that prints a wrong time."""
+    programs = folder / "wrong"
+    programs.mkdir()
+    (programs / "smpirun").write_text("#!/bin/sh\necho 'Simulated time: 9e15 seconds.'\n", encoding="utf-8")
+    (programs / "smpirun").chmod(0o755)
+    words = MLP + on("data=2", "*: N@data")
+    _, text = simulate(folder, H100, words, environment={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+    check("a wrong simulation is noted", "note: the simulation and the price differ by a factor of" in text, text)
+    _, text = simulate(folder, H100, words)
+    check("a right one is not", "note:" not in text, text)
+
+
 def levels_alike(folder):
     """The cause of what is above 10 % is removed: the narrow network above the racks."""
     if not LONG:
@@ -152,5 +186,5 @@ def errors(folder):
 
 assert shutil.which("smpirun"), "this test needs smpirun; on Debian: apt-get install libsimgrid-dev"
 with tempfile.TemporaryDirectory() as name:
-    for test in (without_simgrid, errors, a_wrong_machine_is_noticed, prices_hold, levels_alike):
+    for test in (without_simgrid, errors, large_messages, a_large_difference_is_noted, a_wrong_machine_is_noticed, prices_hold, levels_alike):
         test(pathlib.Path(name))

@@ -12,6 +12,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -105,6 +106,19 @@ void print(const Plan& plan, const Prices& prices, const std::optional<double>& 
     fmt::print("transfers between stages go on while ranks compute, other messages do not\n");
 }
 
+/// Notes a difference that neither overlap nor waiting explains: then the price or the simulation is wrong.
+void note_difference(double simulated, double price) {
+  constexpr double most = 2;
+  const double factor = std::max(simulated / price, price / simulated);
+  if (factor < most) return;
+  std::fflush(stdout);
+  fmt::print(
+      stderr,
+      "note: the simulation and the price differ by a factor of {:.3g}, where about 10 % is usual; one of them is "
+      "wrong for this strategy: do not rely on either, and report the command\n",
+      factor);
+}
+
 }  // namespace
 
 int simulate(const Options& options, const ModelFactory& factory) {
@@ -134,6 +148,7 @@ int simulate(const Options& options, const ModelFactory& factory) {
     simulated = run_simgrid(folder, plan.ranks());
   }
   print(plan, prices, simulated);
+  if (simulated) note_difference(*simulated, prices.without_overlap);
   if (!runs)
     fmt::print("smpirun is not installed (Debian: libsimgrid-dev); with it, run\n{}\n",
                fmt::join(command(options.out, plan.ranks()), " "));
