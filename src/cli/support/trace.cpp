@@ -4,6 +4,7 @@
 #include "src/cli/support/json.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -90,7 +91,7 @@ class Events {
          {"pid", pid},
          {"tid", row},
          {"ts", microseconds(start)},
-         {"dur", (end - start) * 1e6},
+         {"dur", whole_nanoseconds(microseconds(end) - microseconds(start))},
          {"args", {{"step", step}, {"group", action.group}, {"microbatch", action.microbatch}}}});
   }
 
@@ -116,7 +117,9 @@ class Events {
   Json take() { return std::move(events_); }
 
  private:
-  double microseconds(double seconds) const { return (seconds - origin_) * 1e6; }
+  /// Rounds microseconds to whole nanoseconds, in which Perfetto counts. It drops a span that overlaps another.
+  static double whole_nanoseconds(double microseconds) { return std::round(microseconds * 1e3) / 1e3; }
+  double microseconds(double seconds) const { return whole_nanoseconds((seconds - origin_) * 1e6); }
   void add(Json event) { events_.push_back(std::move(event)); }
 
   double origin_;
@@ -125,7 +128,9 @@ class Events {
 };
 
 /// Adds the arrows of one step: from every send of a stage's first rank to the action on the receiving stage's first
-/// rank that needs it.
+/// rank that needs it. The receiver may start while the sender is still busy with the send, so the arrow begins in the
+/// middle of the send or before. It points forward in time. Only different clocks can let an action end before what it
+/// needs is sent; then there is no arrow.
 void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<const TimedAction>>& step) {
   const auto first_rank = [&](int group, int replica) {
     return plan.grids[static_cast<std::size_t>(plan.stage_running(group, replica))].first_rank();
@@ -138,8 +143,9 @@ void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<co
       for (const auto& taken : step[static_cast<std::size_t>(to)]) {
         const bool takes = output ? taken.action.kind == Kind::forward
                                   : taken.action.kind == Kind::backward || taken.action.kind == Kind::backward_data;
-        if (takes && taken.action.group == a.peer && taken.action.microbatch == a.microbatch)
-          events.arrow(grid.first_rank(), (start + end) / 2, to, taken.start);
+        if (!takes || taken.action.group != a.peer || taken.action.microbatch != a.microbatch) continue;
+        const double sent = std::max(start, std::min((start + end) / 2, taken.start));
+        if (sent <= taken.end) events.arrow(grid.first_rank(), sent, to, std::max(sent, taken.start));
       }
     }
 }
@@ -159,6 +165,7 @@ std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
     return plan.schedule.stages[static_cast<std::size_t>(plan.stage_of_rank(rank))].size();
   };
   const std::size_t steps = ranks[0].size() / length(0);
+  double predicted_begin = -std::numeric_limits<double>::infinity();
   for (std::size_t step = 0; step < steps; ++step) {
     std::vector<std::span<const TimedAction>> of_step;
     double begin = std::numeric_limits<double>::infinity();
@@ -169,9 +176,11 @@ std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
         events.span(measured, rank, action, start, end, static_cast<Index>(step));
     }
     add_arrows(events, plan, of_step);
+    predicted_begin = std::max(begin, predicted_begin + simulation.cost);
     for (std::size_t stage = 0; stage < simulation.stages.size(); ++stage)
       for (const auto& [action, start, end] : simulation.stages[stage])
-        events.span(predicted, static_cast<int>(stage), action, begin + start, begin + end, static_cast<Index>(step));
+        events.span(predicted, static_cast<int>(stage), action, predicted_begin + start, predicted_begin + end,
+                    static_cast<Index>(step));
   }
   return print_json({{"displayTimeUnit", "ms"}, {"traceEvents", events.take()}}, -1);
 }
