@@ -39,4 +39,54 @@ class Backoff {
   bool spins_;
 };
 
+/// What a rank does between two checks while it waits for ranks of its node, which answer through shared memory.
+///
+/// A rank with a core of its own spins, since answers come soon. But another program may run on its core, or even the
+/// rank that it waits for, though the node has cores for all ranks; then spinning lasts for a whole time slice of
+/// several milliseconds. So after a while the rank offers its core with sched_yield(), which returns at once from a core
+/// that nobody else wants. If it took long, somebody else ran: for a while, the rank then sleeps instead, because
+/// Linux's fair schedulers let who has slept continue at once, and who has yielded wait for a slice.
+class NodeWait {
+  using Clock = std::chrono::steady_clock;
+  using Microseconds = std::chrono::microseconds;
+
+ public:
+  /// What a rank remembers from one wait to the next.
+  struct Memory {
+    bool oversubscribed = false;  ///< the node has more ranks than cores
+    Clock::time_point shares_core_until{};
+  };
+
+  /// A wait begins.
+  explicit NodeWait(Memory& memory) : memory_(memory) {}
+
+  /// Called after each check that failed. `sleep` sleeps until another rank has done something, and a limited time at
+  /// most.
+  template <class Sleep>
+  void pause(Sleep&& sleep) {
+    if (memory_.oversubscribed) yields_.many() ? sleep() : static_cast<void>(sched_yield());
+  }
+  /// Called after one in many of these checks, since the clock takes as long as several of them.
+  template <class Sleep>
+  void pause_longer(Sleep&& sleep) {
+    if (memory_.oversubscribed) return;
+    const auto now = Clock::now();
+    if (now < memory_.shares_core_until) return sleep();
+    if (since_ == Clock::time_point()) since_ = now;
+    if (now - since_ >= spin) yield(now);
+  }
+
+ private:
+  void yield(Clock::time_point before) {
+    sched_yield();
+    if (const auto now = Clock::now(); now - before >= slice) memory_.shares_core_until = now + kept;
+  }
+
+  static constexpr Microseconds spin{20}, slice{300}, kept{100'000};
+
+  Memory& memory_;
+  Checks yields_{10};  // of ranks that share cores, before they sleep
+  Clock::time_point since_{};
+};
+
 }  // namespace partita

@@ -70,7 +70,7 @@ bool wants_shared_memory();
 class Context {
  public:
   explicit Context(MPI_Comm world) : Context(Node(world)) {}
-  explicit Context(const Node& node) : yields_(node.oversubscribed), one_node_(node.whole_world) {
+  explicit Context(const Node& node) : node_{node.oversubscribed}, one_node_(node.whole_world) {
     check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
     check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
     create(combine<DType::f64, ReduceOp::max>, f64_max_);
@@ -118,7 +118,7 @@ class Context {
     const auto count = static_cast<int>(requests.size());
     int code = MPI_SUCCESS, done = 0;
     // Not MPI_Waitall, even if nothing else is under way: in Open MPI 4.1.4 it may never return if a request failed.
-    for (Backoff backoff(yields_); done == 0 && code == MPI_SUCCESS; backoff.pause()) {
+    for (Backoff backoff(node_.oversubscribed); done == 0 && code == MPI_SUCCESS; backoff.pause()) {
       if (waits_.asked()) say_waiting(missing());
       progress();
       code = MPI_Testall(count, requests.data(), &done, statuses.data());
@@ -132,16 +132,19 @@ class Context {
   /// Waits for an operation in shared memory.
   void wait(SharedMemory& shared, const SharedOperation& operation, const Missing& missing) const {
     const Waits::Scope waiting(waits_);
-    constexpr int patience = 10, often = 16;
-    Checks of_sleep(patience), of_message(often);
+    constexpr int often = 16;
+    Checks of_message(often);
+    NodeWait node_wait(node_);
+    const auto sleep = [&] { shared.sleep(operation); };
     while (true) {
       if (waits_.asked()) say_waiting(missing());
       progress();
       if (operation.done()) return;
-      if (yields_) of_sleep.many() ? shared.sleep(operation) : static_cast<void>(sched_yield());
+      node_wait.pause(sleep);
       if (operation.done()) return;
-      if (!yields_ && !of_message.many()) continue;
+      if (!node_.oversubscribed && !of_message.many()) continue;
       of_message = Checks(often);
+      node_wait.pause_longer(sleep);
       int there = 0;  // peers may first need a message of this rank, which MPI moves only while it is called
       check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE), "MPI_Iprobe");
     }
@@ -182,7 +185,8 @@ class Context {
   void say_waiting(const std::vector<int>& missing) const;
 
   int rank_ = 0, seconds_ = 0;  // for say_waiting
-  bool yields_, one_node_;
+  mutable NodeWait::Memory node_;
+  bool one_node_;
   bool shares_ = wants_shared_memory();
   std::vector<SharedMemory*> shared_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;

@@ -23,7 +23,7 @@ class ThreadRank : public Meanwhile {
  public:
   /// `failed` is the first rank that failed, or -1.
   ThreadRank(int rank, bool oversubscribed, const WaitLimits& limits, const std::atomic<int>& failed)
-      : yields_(oversubscribed), patience_(rank, limits), failed_(failed) {
+      : patience_(rank, limits), failed_(failed), node_{oversubscribed} {
     of_thread() = this;
   }
   ~ThreadRank() override { of_thread() = nullptr; }
@@ -40,16 +40,19 @@ class ThreadRank : public Meanwhile {
 
   /// Waits for an operation in shared memory. `missing` returns the ranks of the world for which it waits.
   void wait(SharedMemory& shared, const SharedOperation& operation, const std::function<std::vector<int>()>& missing) {
-    constexpr int patience = 10, often = 16;
-    Checks of_sleep(patience), of_clock(often);
+    constexpr int often = 16;
+    Checks of_clock(often);
+    NodeWait node_wait(node_);
+    const auto sleep = [&] { shared.sleep(operation); };
     patience_.begin();
     while (true) {
       progress();
       if (operation.done()) return;
       if (const int rank = failed_.load(); rank >= 0) throw PeerFailed(fmt::format("rank {} failed", rank));
-      if (yields_) of_sleep.many() ? shared.sleep(operation) : static_cast<void>(sched_yield());
+      node_wait.pause(sleep);
       if (!of_clock.many()) continue;
       of_clock = Checks(often);
+      node_wait.pause_longer(sleep);
       patience_.look(missing);
     }
   }
@@ -62,10 +65,10 @@ class ThreadRank : public Meanwhile {
   void remove(SharedMemory& shared) { std::erase(shared_, &shared); }
 
  private:
-  bool yields_;
   Patience patience_;
   const std::atomic<int>& failed_;
   std::vector<SharedMemory*> shared_;
+  NodeWait::Memory node_;
 };
 
 class SharedRequest : public Request::State {

@@ -8,7 +8,9 @@
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <ctime>
 #include <thread>
 
 namespace partita::test {
@@ -45,6 +47,28 @@ TEST(ThreadRanks, SumInTheOrderOfMpiRanks) {
     EXPECT_FALSE(comm.asynchronous());
     EXPECT_GT(comm.shared_bytes(), 0);
   });
+}
+
+/// Both ranks run on one core of several, as on a machine that is busy with other work. A rank that spins would keep the
+/// other off the core for a time slice of some milliseconds in each sum.
+TEST(ThreadRanks, DoNotSpinWhileTheOtherNeedsTheCore) {
+  constexpr int sums = 200;
+  cpu_set_t mine, first;
+  CPU_ZERO(&mine);
+  CPU_ZERO(&first);
+  ASSERT_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
+  int core = 0;
+  while (CPU_ISSET(core, &mine) == 0) ++core;
+  CPU_SET(core, &first);
+  const std::clock_t start = std::clock();  // time of the processor, not of the clock on the wall
+  run_thread_ranks(2, {.most = 60}, [&](Communicator& comm) {
+    ASSERT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
+    for (int i = 0; i < sums; ++i) {
+      double one = 1;
+      comm.all_reduce(&one, 1, DType::f64, ReduceOp::sum, {}).wait();
+    }
+  });
+  EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC / 10);
 }
 
 /// Rank 1 needs what rank 0 has started but waits for later.
