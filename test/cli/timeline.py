@@ -1,5 +1,6 @@
-"""Tests the files of `train --trace`: no slice of a row overlaps another, as Perfetto drops such slices, and every arrow
-points forward in time, from a slice to a slice. Arguments: the launcher build/mpiexec and the program build/partita."""
+"""Tests the files of `train --trace`: no slice of a row overlaps another, as Perfetto drops such slices, and every
+arrow points forward in time, from a slice to a slice. Arguments: the launcher build/mpiexec and the program
+build/partita."""
 
 import collections
 import json

@@ -37,7 +37,7 @@ std::string file_of(Words words) {
   pointers.push_back(nullptr);
   try {
     std::string answer;
-    const auto options = cli::parse_options(static_cast<int>(words.size()), pointers.data(), true, answer);
+    const auto options = cli::parse_options(static_cast<int>(words.size()), pointers.data(), {}, answer);
     return options ? options->options_text : "";
   } catch (const Error&) {
     return "";

@@ -27,7 +27,7 @@ auto with_words(Words words, Parse&& parse) {
 
 std::optional<cli::Options> parse(const Words& words) {
   std::string answer;
-  return with_words(words, [&](int argc, char** argv) { return cli::parse_options(argc, argv, true, answer); });
+  return with_words(words, [&](int argc, char** argv) { return cli::parse_options(argc, argv, {}, answer); });
 }
 
 /// Returns the words of a run of train that a text describes.
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       std::string answer;
       static_cast<void>(
-          with_words(words, [&](int argc, char** argv) { return cli::parse_scale_options(argc, argv, true, answer); }));
+          with_words(words, [&](int argc, char** argv) { return cli::parse_scale_options(argc, argv, {}, answer); }));
     } catch (const Error&) {
     }
   }

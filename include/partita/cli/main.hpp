@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/model/model.hpp"
+#include "partita/strategies/declare/strategy.hpp"
 
 #include <functional>
 
@@ -13,6 +14,13 @@ namespace partita {
 ///
 ///     int main(int argc, char** argv) { return partita::main(argc, argv, small_cnn); }
 int main(int argc, char** argv, const std::function<Model()>& model);
+
+/// The same for a program that declares its strategy too. All verbs that take a strategy then take this one, as if it
+/// were a file with the name `declared`: `--grid` and `--rule` change it, and `--strategy FILE` takes another. With
+/// `--strategy none` the program has no strategy, as without the last parameter.
+///
+///     int main(int argc, char** argv) { return partita::main(argc, argv, small_cnn, hybrid); }
+int main(int argc, char** argv, const std::function<Model()>& model, const std::function<Strategy()>& strategy);
 
 /// Runs the command line of the program `partita`, where `--model` chooses a built-in model.
 int main(int argc, char** argv);

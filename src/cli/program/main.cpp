@@ -42,29 +42,29 @@ bool speaks() {
 }
 
 /// Runs the verbs `completion` and `man`, which print files for an installation.
-int print_for_shell(int argc, char** argv, const cli::ModelFactory& factory) {
-  const std::string program = cli::program_name(argc, argv);
-  const auto verbs = cli::verb_options(program, !factory);
+int print_for_shell(int argc, char** argv, const cli::Program& program) {
+  const std::string name = cli::program_name(argc, argv);
+  const auto verbs = cli::verb_options(name, program.builtin());
   if (std::string_view(argv[1]) == "man")
-    fmt::print("{}", cli::print_man_page(program, verbs));
+    fmt::print("{}", cli::print_man_page(name, verbs));
   else
-    fmt::print("{}", cli::print_completion(argc > 2 ? argv[2] : "", program, verbs));
+    fmt::print("{}", cli::print_completion(argc > 2 ? argv[2] : "", name, verbs));
   return 0;
 }
 
-int run_verb(int argc, char** argv, const cli::ModelFactory& factory) {
+int run_verb(int argc, char** argv, const cli::Program& program) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
   if (verb == "schedule") return cli::schedule(argc, argv);
   if (verb == "report") return cli::report(argc, argv);
-  if (verb == "scale") return cli::scale(argc, argv, factory);
+  if (verb == "scale") return cli::scale(argc, argv, program);
   if (verb == "info") return cli::info(argc, argv);
-  if (verb == "completion" || verb == "man") return print_for_shell(argc, argv, factory);
+  if (verb == "completion" || verb == "man") return print_for_shell(argc, argv, program);
   std::string answer;
-  const auto options = cli::parse_options(argc, argv, !factory, answer);
-  if (options && options->verb == "plan") return cli::plan(*options, factory);
-  if (options && options->verb == "compare") return cli::compare(*options, factory, nullptr);
-  if (options && options->verb == "simulate") return cli::simulate(*options, factory);
-  if (options) return cli::explain(*options, factory);
+  const auto options = cli::parse_options(argc, argv, program, answer);
+  if (options && options->verb == "plan") return cli::plan(*options, program.model);
+  if (options && options->verb == "compare") return cli::compare(*options, program.model, nullptr);
+  if (options && options->verb == "simulate") return cli::simulate(*options, program.model);
+  if (options) return cli::explain(*options, program.model);
   fmt::print("{}", answer);
   return 0;
 }
@@ -78,12 +78,12 @@ int flushed(int status) {
 }
 
 /// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs.
-int run_alone(cli::CommandWords& line, const cli::ModelFactory& factory) {
+int run_alone(cli::CommandWords& line, const cli::Program& program) {
   if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
     line.check();
     if (speaks()) cli::print_note(line.note());
-    return flushed(run_verb(line.count(), line.words(), factory));
+    return flushed(run_verb(line.count(), line.words(), program));
   } catch (const RunFailed& error) {
     if (speaks()) complain(error.what());
     return run_failed;
@@ -114,22 +114,29 @@ bool has(cli::CommandWords& line, std::string_view option) {
   });
 }
 
-int run(int argc, char** argv, const cli::ModelFactory& factory) {
+int run(int argc, char** argv, const cli::Program& program) {
   open_standard_streams();
-  cli::CommandWords line(argc, argv, !factory);
+  cli::CommandWords line(argc, argv, program.builtin());
   const std::string verb = line.count() > 1 ? line.words()[1] : "";
   const bool ranks =
       verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && has(line, "--measure"));
-  if (!ranks) return run_alone(line, factory);
-  return has(line, "--ranks") || !have_mpi() ? cli::run_on_threads(line, factory)
-                                             : cli::run_on_processes(line, factory);
+  if (!ranks) return run_alone(line, program);
+  return has(line, "--ranks") || !have_mpi() ? cli::run_on_threads(line, program)
+                                             : cli::run_on_processes(line, program);
 }
 
 }  // namespace
 
 int main(int argc, char** argv, const std::function<Model()>& model) {
-  if (model) return run(argc, argv, model);
+  if (model) return run(argc, argv, {model, {}});
   if (speaks()) complain("partita::main has an empty function for its model; give it a function that returns a Model");
+  return user_error;
+}
+int main(int argc, char** argv, const std::function<Model()>& model, const std::function<Strategy()>& strategy) {
+  if (model && strategy) return run(argc, argv, {model, strategy});
+  if (speaks())
+    complain(fmt::format("partita::main has an empty function for its {0}; give it a function that returns a {1}",
+                         model ? "strategy" : "model", model ? "Strategy" : "Model"));
   return user_error;
 }
 int main(int argc, char** argv) { return run(argc, argv, {}); }

@@ -24,9 +24,9 @@ namespace partita::cli {
 namespace {
 
 /// Parses the command line, once its options file could be read.
-std::optional<Options> parse(CommandWords& line, const ModelFactory& factory, std::string& answer) {
+std::optional<Options> parse(CommandWords& line, const Program& program, std::string& answer) {
   line.check();
-  auto options = parse_options(line.count(), line.words(), !factory, answer);
+  auto options = parse_options(line.count(), line.words(), program, answer);
   if (options) options->given.insert(line.switched_off().begin(), line.switched_off().end());
   return options;
 }
@@ -108,7 +108,7 @@ int run_all(CommandWords& line, const Options& options, const ModelFactory& fact
 
 }  // namespace
 
-int run_on_processes(CommandWords& line, const ModelFactory& factory) {
+int run_on_processes(CommandWords& line, const Program& program) {
   outlast_full_output();
   int argc = line.count();
   char** argv = line.words();
@@ -117,13 +117,13 @@ int run_on_processes(CommandWords& line, const ModelFactory& factory) {
   try {
     std::string answer;
     std::optional<Options> options;
-    agree_or_throw(world, [&] { options = parse(line, factory, answer); });
+    agree_or_throw(world, [&] { options = parse(line, program, answer); });
     if (world.rank() == 0) print_note(line.note());
     if (options) {
       session.limit_waiting(options->timeout);
       session.note_waiting(options->wait_note);
       if (world.rank() == 0) print_note(threads_note(options->trainer.threads));
-      return session.returns(run_verb(*options, factory, world));
+      return session.returns(run_verb(*options, program.model, world));
     }
     if (world.rank() == 0) fmt::print("{}", answer);
     return 0;
@@ -144,14 +144,14 @@ int run_on_processes(CommandWords& line, const ModelFactory& factory) {
   }
 }
 
-int run_on_threads(CommandWords& line, const ModelFactory& factory) {
+int run_on_threads(CommandWords& line, const Program& program) {
   outlast_full_output();
   const char* process = launched_process();
   const bool speaks = process == nullptr || std::string_view(process) == "0";
   try {
     std::string answer;
-    const auto options = parse(line, factory, answer);
-    if (options) return run_all(line, *options, one_at_a_time(factory));
+    const auto options = parse(line, program, answer);
+    if (options) return run_all(line, *options, one_at_a_time(program.model));
     if (speaks) fmt::print("{}", answer);
     return 0;
   } catch (const RunFailed& error) {

@@ -51,7 +51,8 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   }
   if (o.verb != "plan") {
     add("strategy", po::value(&o.strategy)->value_name("FILE"),
-        "strategy file (TOML); default: split the samples over all ranks");
+        o.declared ? "strategy file (TOML), or none; default: declared, the strategy that the program declares"
+                   : "strategy file (TOML); default: split the samples over all ranks");
     if (o.verb == "compare")
       add("grid", po::value(&o.grids)->multitoken()->composing()->value_name("AXES..."),
           "replace the grid of the strategies, e.g. \"data=2 y=2\"; with --ranks several grids, in which {} stands for "
@@ -336,7 +337,7 @@ void check(const Options& o) {
 
 }  // namespace
 
-std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer) {
+std::optional<Options> parse_options(int argc, char** argv, const Program& declared, std::string& answer) {
   Options options;
   Texts texts;
   const std::string program = program_name(argc, argv);
@@ -349,7 +350,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
     fail("there is no verb '{}'{}; the verbs are {}", options.verb, did_you_mean(options.verb, verbs),
          quoted_list(verbs));
 
-  const auto all = options_of(options, texts, program, builtin);
+  if (declared.strategy) options.declared = declared.strategy();
+  const auto all = options_of(options, texts, program, declared.builtin());
   const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0) {
     std::ostringstream text;
@@ -379,6 +381,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::s
   if (options.verb != "evaluate" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
   if (options.verb != "evaluate") check_used(values, optimizer.method);
   check(options);
+  if (options.declared && options.strategy.empty() && options.strategies.empty()) options.strategy = declared_strategy;
   if (!options.write_options.empty()) options.options_text = print_run(options, all, values);
   if (options.kinds == std::vector<std::string>{"none"}) options.kinds.clear();
   return options;
@@ -389,12 +392,6 @@ po::options_description describe_options(const std::string& verb, const std::str
   unused.verb = verb;
   Texts texts;
   return options_of(unused, texts, program, builtin);
-}
-
-std::vector<std::string> default_kinds() {
-  std::vector<std::string> names;
-  for (const ScheduleKind kind : PlannerOptions().kinds) names.emplace_back(name(kind));
-  return names;
 }
 
 }  // namespace partita::cli

@@ -28,10 +28,11 @@ std::vector<std::string> default_kinds();
 struct Options {
   std::string verb;
   std::string model = "fashion-cnn";
-  ModelSize size;                  ///< of the built-in model
-  std::string strategy;            ///< strategy file; "" for none
-  std::string grid;                ///< replaces the grid of the strategy; "" for none
-  std::vector<std::string> rules;  ///< "layer: output", added after the rules of the strategy
+  ModelSize size;                    ///< of the built-in model
+  std::string strategy;              ///< strategy file, or with `declared` one of the two names below; "" for none
+  std::optional<Strategy> declared;  ///< the strategy that the program declares
+  std::string grid;                  ///< replaces the grid of the strategy; "" for none
+  std::vector<std::string> rules;    ///< "layer: output", added after the rules of the strategy
   std::string data = "fashion-mnist";
   std::string data_dir;
   Index samples = 0;  ///< size of the synthetic data set; 0: the default size
@@ -77,10 +78,21 @@ struct Options {
 /// A function that makes the model. It is empty if `--model` chooses a built-in model.
 using ModelFactory = std::function<Model()>;
 
+/// What a program declares in C++.
+struct Program {
+  ModelFactory model;
+  std::function<Strategy()> strategy;  ///< empty if only the command line gives strategies
+
+  /// True if the program has the options that choose a built-in model.
+  bool builtin() const { return !model; }
+};
+
+/// In a program that declares a strategy: the names that stand for it, and for no strategy, where a file can be named.
+inline constexpr std::string_view declared_strategy = "declared", no_strategy = "none";
+
 /// Reads the command line. Returns nothing if the user asked for help or the version; `answer` is then the text to
-/// print. `builtin` says whether the program has the options that choose a built-in model. Throws Error for an unknown
-/// option or a bad value; the message names the nearest option.
-std::optional<Options> parse_options(int argc, char** argv, bool builtin, std::string& answer);
+/// print. Throws Error for an unknown option or a bad value; the message names the nearest option.
+std::optional<Options> parse_options(int argc, char** argv, const Program& declared, std::string& answer);
 
 /// Returns the descriptions of the options of a verb that parse_options() reads. They serve to print options and to
 /// check values; they cannot store values (no boost::program_options::notify).
@@ -88,6 +100,8 @@ boost::program_options::options_description describe_options(const std::string& 
                                                              bool builtin);
 
 Model make_model(const Options& options, const ModelFactory& factory);
+/// True if the options name a strategy, a file or the declared one.
+bool names_strategy(const Options& options);
 /// Makes the strategy that the options describe. By default, the samples are split over `ranks` ranks.
 Strategy make_strategy(const Options& options, int ranks);
 /// Prints one line on standard error for each old key name in the strategy's file. Only one rank calls it.

@@ -6,6 +6,12 @@
 
 namespace partita::cli {
 
+std::vector<std::string> default_kinds() {
+  std::vector<std::string> names;
+  for (const ScheduleKind kind : PlannerOptions().kinds) names.emplace_back(name(kind));
+  return names;
+}
+
 Model make_model(const Options& options, const ModelFactory& factory) {
   if (factory) return factory();
   Model model = builtin_model(options.model, options.size);
@@ -16,10 +22,15 @@ Model make_model(const Options& options, const ModelFactory& factory) {
   return model;
 }
 
+bool names_strategy(const Options& options) {
+  return !options.strategy.empty() && !(options.declared && options.strategy == no_strategy);
+}
+
 Strategy make_strategy(const Options& options, int ranks) {
-  Strategy strategy = options.strategy.empty() ? Strategy() : Strategy::load(options.strategy);
+  const bool named = names_strategy(options), own = options.declared && options.strategy == declared_strategy;
+  Strategy strategy = own ? *options.declared : named ? Strategy::load(options.strategy) : Strategy();
   if (!options.grid.empty()) strategy = strategy.on(Grid::parse(options.grid));
-  if (options.strategy.empty() && options.grid.empty() && ranks > 1) {
+  if (!named && options.grid.empty() && ranks > 1) {
     strategy = Strategy(fmt::format("data={}", ranks));
     strategy.layer("*", {.output = "N@data"});
   }
@@ -50,7 +61,7 @@ std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& opt
     all.emplace_back(file, make_strategy(one, ranks));
   }
   if (all.empty())
-    all.emplace_back(options.strategy.empty() ? "command line" : options.strategy, make_strategy(options, ranks));
+    all.emplace_back(names_strategy(options) ? options.strategy : "command line", make_strategy(options, ranks));
   return all;
 }
 

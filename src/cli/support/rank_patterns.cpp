@@ -67,8 +67,9 @@ void check_rank_counts(const std::vector<int>& ranks) {
   }
 }
 
-std::vector<RankPattern> rank_patterns(const std::vector<std::string>& files, const std::vector<std::string>& grids,
+std::vector<RankPattern> rank_patterns(const std::vector<std::string>& given, const std::vector<std::string>& grids,
                                        const Options& options) {
+  const auto files = given.empty() && !options.strategy.empty() ? std::vector{options.strategy} : given;
   if (files.empty() && grids.empty()) {
     if (!options.rules.empty())
       fail("--rule without --grid or --strategy: name the grid's axes, e.g. --grid \"data={{}}\"");
@@ -93,7 +94,7 @@ std::optional<RankCase> on_ranks(const RankPattern& pattern, int ranks, const Op
     if (options.grid.empty()) return std::nullopt;
     made.arguments.insert(made.arguments.end(), {"--grid", options.grid});
   }
-  if (pattern.file.empty() && options.rules.empty()) {
+  if (!names_strategy(options) && options.rules.empty()) {
     options.rules = {rule_of_axes(pattern.grid, Grid::parse(options.grid))};
     made.arguments.insert(made.arguments.end(), {"--rule", options.rules.front()});
   }

@@ -29,7 +29,8 @@ struct RankCase {
 /// Throws Error if the numbers of ranks do not ascend, or if one is less than 1.
 void check_rank_counts(const std::vector<int>& ranks);
 
-/// Returns every file on every grid; without both, the samples over all ranks.
+/// Returns every file on every grid. Without files, it is the strategy that the options name. Without all of these, it
+/// is the samples over all ranks.
 std::vector<RankPattern> rank_patterns(const std::vector<std::string>& files, const std::vector<std::string>& grids,
                                        const Options& options);
 

@@ -86,9 +86,7 @@ class CurvePrices {
 /// Prices every strategy on the numbers of ranks that it divides.
 Curves priced(const Options& options, CurvePrices& prices) {
   Curves curves;
-  const auto files =
-      options.strategies.empty() && !options.strategy.empty() ? std::vector{options.strategy} : options.strategies;
-  for (const auto& pattern : rank_patterns(files, options.grids, options)) {
+  for (const auto& pattern : rank_patterns(options.strategies, options.grids, options)) {
     std::vector<int> left_out;
     for (const int ranks : options.rank_counts) {
       const auto one = on_ranks(pattern, ranks, options, curves.notes);

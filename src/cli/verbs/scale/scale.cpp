@@ -308,10 +308,10 @@ class Experiment {
 
 }  // namespace
 
-int scale(int argc, char** argv, const ModelFactory& factory) {
+int scale(int argc, char** argv, const Program& program) {
   if (launched_rank() != nullptr) fail("scale starts mpiexec itself; start it without mpiexec");
   std::string answer;
-  const auto options = parse_scale_options(argc, argv, !factory, answer);
+  const auto options = parse_scale_options(argc, argv, program, answer);
   if (!options) {
     fmt::print("{}", answer);
     return 0;
@@ -321,7 +321,7 @@ int scale(int argc, char** argv, const ModelFactory& factory) {
   for (const auto& note : notes) fmt::print(stderr, "note: {}\n", note);
   // Otherwise libraries with threads of their own would use the cores of other ranks.
   setenv("OMP_NUM_THREADS", std::to_string(options->train.trainer.threads).c_str(), 0);
-  return Experiment(*options, factory, std::move(cases))();
+  return Experiment(*options, program.model, std::move(cases))();
 }
 
 }  // namespace partita::cli

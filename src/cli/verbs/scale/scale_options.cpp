@@ -31,7 +31,9 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::
   add("ranks", po::value(&o.ranks)->multitoken()->value_name("P..."),
       "numbers of ranks in ascending order, separated by spaces");
   add("strategy", po::value(&o.strategies)->multitoken()->composing()->value_name("FILE..."),
-      "strategy files, each run on the number of ranks of its grid; default: split the samples over all ranks");
+      "strategy files, each run on the number of ranks of its grid; default: the strategy that the program declares, "
+      "or "
+      "split the samples over all ranks");
   add("grid", po::value(&o.grids)->multitoken()->composing()->value_name("AXES..."),
       "grids for any number of ranks; {} stands for the ranks that the other axes leave, e.g. \"data={} y=2\"");
   add("weak", po::bool_switch(&o.weak), "weak scaling: --batch is the number of samples per rank");
@@ -124,13 +126,13 @@ std::vector<std::string> launcher_words(const ScaleTexts& texts) {
 }
 
 /// Parses the options of train.
-Options parse_train(const ScaleOptions& o, char* program, bool builtin) {
+Options parse_train(const ScaleOptions& o, char* name, const Program& program) {
   std::vector<std::string> words{"train"};
   words.insert(words.end(), o.arguments.begin(), o.arguments.end());
-  std::vector<char*> arguments{program};
+  std::vector<char*> arguments{name};
   for (auto& word : words) arguments.push_back(word.data());
   std::string answer;
-  auto options = parse_options(static_cast<int>(arguments.size()), arguments.data(), builtin, answer);
+  auto options = parse_options(static_cast<int>(arguments.size()), arguments.data(), program, answer);
   require(options.has_value(), "--help was handled before");
   check_train(*options);
   options->trainer.batch = o.batch;
@@ -145,7 +147,7 @@ po::options_description describe_scale(const std::string& program) {
   return describe(unused, texts, program);
 }
 
-std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer) {
+std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, const Program& program, std::string& answer) {
   ScaleOptions o;
   ScaleTexts texts;
   const auto all = describe(o, texts, program_name(argc, argv));
@@ -172,7 +174,7 @@ std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool buil
   o.arguments.insert(o.arguments.end(), {"--data", o.train.data});
   if (!o.machine.empty()) o.arguments.insert(o.arguments.end(), {"--machine", o.machine});
   check_numbers(o);
-  o.train = parse_train(o, argv[0], builtin);
+  o.train = parse_train(o, argv[0], program);
   o.launcher = launcher_words(texts);
   return o;
 }
@@ -194,7 +196,9 @@ std::vector<RankCase> scale_cases(const ScaleOptions& o, std::vector<std::string
   }
   if (cases.empty()) fail("{}; add the number of ranks of its grid", fmt::join(unfit, "; "));
   notes.insert(notes.end(), unfit.begin(), unfit.end());
-  if (fixed && o.ranks.front() == 1) cases.insert(cases.begin(), {serial_program, 1, {}, {}});
+  const auto without =
+      o.train.declared ? std::vector<std::string>{"--strategy", std::string(no_strategy)} : std::vector<std::string>{};
+  if (fixed && o.ranks.front() == 1) cases.insert(cases.begin(), {serial_program, 1, without, {}});
   return cases;
 }
 

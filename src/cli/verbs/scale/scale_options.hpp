@@ -31,7 +31,7 @@ struct ScaleOptions {
 /// Reads the command line. Options that `scale` does not have itself are options of `train`. Returns nothing if the
 /// user asked for help; `answer` is then the text to print. Throws Error, before any run, for an option that is wrong
 /// or that `scale` does not allow.
-std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, bool builtin, std::string& answer);
+std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, const Program& program, std::string& answer);
 
 /// Returns the descriptions of the options of `scale` itself. They serve to print options and to check values; they
 /// cannot store values (no boost::program_options::notify).

@@ -59,7 +59,7 @@ std::string print_grids(const Plan& plan) {
 void print_header(const Options& options, Trainer& trainer, const Setup& setup) {
   const auto& plan = trainer.plan();
   fmt::print("model      {} ({} weights)\n", setup.model.name(), setup.model.weights());
-  fmt::print("strategy   {}, {}\n", options.strategy.empty() ? "from the command line" : options.strategy,
+  fmt::print("strategy   {}, {}\n", names_strategy(options) ? options.strategy : "from the command line",
              print_grids(plan));
   const std::string cut =
       plan.microbatches > 1 ? fmt::format(" in {} microbatches ({})", plan.microbatches, plan.schedule.kind) : "";
