@@ -63,7 +63,7 @@ void show(const Layout& from, const Layout& to) {
   std::vector<AxisSet> axis_sets;  // the axes over which the collectives run
   for (const auto& steps : {there, back})
     for (const auto& step : steps) axis_sets.push_back(step.axes);
-  run_threads(from.grid().size(), [&](Communicator& comm) {
+  run_thread_ranks(from.grid().size(), {}, [&](Communicator& comm) {
     const ProcessGrid grid(from.grid(), comm, axis_sets);
     const DistTensor x = make(from, comm.rank(), 1), y = make(to.dual(), comm.rank(), 2);
     const double forward = inner(redistribute(x, there, grid), y, grid);

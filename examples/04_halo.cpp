@@ -76,7 +76,7 @@ int main() {
 
   // Each rank fills its own elements with 10 * row + column, so that received values show where they come from.
   std::vector<std::string> before(4), after(4);
-  run_threads(grid.size(), [&](Communicator& comm) {
+  run_thread_ranks(grid.size(), {}, [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     const Tensor owned(DType::f64, "NCHW", halo.owned(comm.rank())),
         extended(DType::f64, "NCHW", halo.needed(comm.rank()));

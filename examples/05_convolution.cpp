@@ -52,7 +52,7 @@ int main() {
   const Halo x_halo = halo_of_inputs(x_layout, y_layout, windows),
              dy_halo = halo_of_outputs(x_layout, y_layout, windows);
   fmt::print("x {}, {}, halo {}\n", x_shape.print(), x_layout.print(), x_halo.widths());
-  run_threads(4, [&](Communicator& comm) {
+  run_thread_ranks(4, {}, [&](Communicator& comm) {
     const auto backend = make_reference_backend();
     const RankContext rank{.backend = *backend, .comm = comm, .overlap = true, .stream = {}};
     const SpatialConv conv(windows, x_halo, dy_halo, comm.rank());

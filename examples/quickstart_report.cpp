@@ -22,7 +22,7 @@ Json read_json(const std::string& path) {
 /// The whole weights of a checkpoint, which any grid may have written.
 std::vector<Tensor> weights_of(const std::string& path) {
   std::vector<Tensor> weights;
-  run_threads(1, [&](Communicator& comm) {
+  run_thread_ranks(1, {}, [&](Communicator& comm) {
     TrainerOptions options;
     options.dtype = DType::f64;
     Trainer trainer(fashion_cnn(), Strategy(), options, comm);

@@ -8,7 +8,7 @@
 #include "partita/base/philox.hpp"
 #include "partita/cli/main.hpp"
 #include "partita/comm/mpi.hpp"
-#include "partita/comm/threads.hpp"
+#include "partita/comm/thread_ranks.hpp"
 #include "partita/distconv/conv.hpp"
 #include "partita/layouts/interior.hpp"
 #include "partita/layouts/picture.hpp"
