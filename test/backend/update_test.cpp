@@ -143,9 +143,10 @@ TEST(Update, FollowsThePapers) {
 }
 
 /// Returns how far a step of rate 1 moves a weight of 0 with gradient 3, given these squares.
-double moved(Backend& backend, Method method, bool decays, double squares_w, double squares_direction) {
+double moved(Backend& backend, Method method, bool decays, double squares_w, double squares_direction,
+             double weight_decay = 0) {
   Optimizer o = optimizer_of(method);
-  o.weight_decay = 0;
+  o.weight_decay = weight_decay;
   o.momentum = 0;
   std::vector<double> w{0};
   const Numbers<double> of_w(w), dw({3}), first({3}), second({3});
@@ -168,6 +169,7 @@ TEST(Update, AWeightOfNormZeroIsNotScaled) {
       EXPECT_GT(whole, 0);
       EXPECT_EQ(moved(*backend, method, true, 0, 4), whole);
       EXPECT_EQ(moved(*backend, method, true, 4, 0), whole);
+      EXPECT_EQ(moved(*backend, method, true, 4, 0, 0.5), whole);  // the formula of the paper gives trust/decay
       const double scale = method == Method::lars ? 0.02 * 2 / 4 : 0.5;
       EXPECT_NEAR(moved(*backend, method, true, 4, 16), scale * whole, 1e-15);
     }

@@ -32,8 +32,9 @@ Method parse_method(const std::string& text);
 double usual_rate(Method method);
 
 /// The optimizer's settings. It is a pure value: Backend::update does the work. lars and lamb scale a step by
-/// norms of the whole weight, however it is sharded. Biases and the weights of normalizations have neither weight decay
-/// nor this scale.
+/// norms of the whole weight, however it is sharded. The scale is 1, also with weight decay, if the norm of the weight
+/// or of its gradient g (lamb: of r) is 0, as in TensorFlow's LARSOptimizer; the paper does not treat this case. Biases
+/// and the weights of normalizations have neither weight decay nor this scale.
 struct Optimizer {
   Method method = Method::sgd;
   double rate = 0.05;         ///< the highest learning rate

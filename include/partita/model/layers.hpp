@@ -99,7 +99,9 @@ enum class Statistics : std::uint8_t {
 /// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, per channel.
 struct BatchNorm {
   double epsilon = 1e-5;
-  double momentum = 0.1;  ///< running = (1-momentum) * running + momentum * batch
+  /// running = (1-momentum) * running + momentum * batch. The variance of the batch, of n elements, counts here with
+  /// n/(n-1) of its value: it is unbiased, as in PyTorch
+  double momentum = 0.1;
   Statistics statistics = Statistics::global;
   std::vector<std::string> axes = {};  ///< axes for Statistics::along; they may be missing from a grid of one rank
   int ranks = 1;                       ///< for Statistics::ranks; all ranks if there are no more

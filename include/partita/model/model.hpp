@@ -85,7 +85,8 @@ class Model {
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.
   Value softmax_cross_entropy(const std::string& name, const Value& x);
-  /// A loss that measures the overlap of labels and predictions, for rare classes. Inputs as in softmax_cross_entropy.
+  /// A loss that measures the overlap of labels and predictions, for rare classes: 1 - the mean over samples and
+  /// channels of (2 sum p g + 1)/(sum p + sum g + 1), see DiceOperator. Inputs as in softmax_cross_entropy.
   Value softmax_dice(const std::string& name, const Value& x);
   /// Regression losses: the target has the shape of x.
   Value mean_squared_error(const std::string& name, const Value& x);

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 namespace partita::test {
@@ -213,6 +214,66 @@ TEST(OwnLayer, ComputesWhileItsHalosTravel) {
   // The gradient of x's halo travels between backward_data's border and the end of it; backward_filter comes before.
   expect_times(transfer + 0.1 / 20, 0.1 + 0.1 / 20 + transfer, run(0.1, all_halos, false));
   expect_times(0.1 + transfer, 0.1 + 0.1 + transfer, run(0.1, {}, false));
+}
+
+/// A loss of the user's own: the mean over all elements of (x - target)^2, which is built in too.
+class Squares final : public CustomLayer {
+ public:
+  std::string_view kind() const override { return "squares"; }
+  bool is_loss() const override { return true; }
+  Shape output(std::span<const Shape> inputs) const override { return {{'N', inputs[0]['N']}}; }
+  Target target(const Shape& x) const override { return {x, false}; }
+
+  // loss = sum over a, b, c of squares(x[N@a C@b H@c]) / elements
+  OperatorLayouts layouts(const LayoutRequest& request) const override {
+    const Layout x = request.input[0].value_or(request.arriving[0]).with_partial(0);
+    OperatorLayouts layouts{.x = {x}, .y = x.onto(request.output.shape()).with_partial(0), .dx = {x}};
+    const Layout number(Shape{{'L', 1}}, x.grid());
+    if (x.sharding() != 0) layouts.collectives = {{Collective::When::forward, "loss", x.sharding(), number, 2}};
+    return layouts;
+  }
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
+    save(call, {x[0]});
+    double sum = 0;
+    for (Index i = 0; i < x[0].volume(); ++i) sum += std::pow(x[0].get(i) - call.target.get(i), 2);
+    call.result.set(0, call.result.get(0) + sum / count(call));
+    call.label("loss");
+    if (const AxisSet axes = call.layer->at.x[0].sharding(); axes != 0)
+      call.grid.along(axes).all_reduce(call.result.data(), 2, DType::f64, ReduceOp::sum, call.rank.stream).wait();
+  }
+  void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
+    const Tensor& x = saved(call);
+    for (Index i = 0; i < x.volume(); ++i) dx[0].set(i, call.share / count(call) * 2 * (x.get(i) - call.target.get(i)));
+  }
+
+ private:
+  static double count(const KernelCall& call) { return static_cast<double>(call.layer->input_shapes[0].volume()); }
+};
+
+// The built-in loss on one rank gives the right values.
+TEST(OwnLayer, CanBeALoss) {
+  const auto with_loss = [](bool own) {
+    Model m("own loss");
+    auto t = m.input("in", {.channels = 3, .spatial = {7, 5}});
+    t = m.conv("a", t, {.filters = 5, .kernel = 3, .padding = 1});
+    own ? m.layer("loss", std::make_shared<Squares>(), {t}) : m.mean_squared_error("loss", t);
+    return m;
+  };
+  const SerialResult serial = run_serially(case_of(with_loss(false), Strategy()));
+  for (const auto& [grid, output] : {std::pair("", "N"), std::pair("data=2 y=3", "N@data H@y"), std::pair("c=3", "C@c"),
+                                     std::pair("data=7", "N@data"), std::pair("y=8", "H@y")})
+    for (const int microbatches : {1, 3}) {
+      SCOPED_TRACE(fmt::format("{} {} in {} microbatches", grid, output, microbatches));
+      Strategy strategy(grid);
+      strategy.layer("*", {.output = output}).schedule("gpipe", microbatches);
+      const RandomCase made = case_of(with_loss(true), strategy);
+      const Plan plan = bind(made.model, strategy, workload_of(made));
+      run_threads(strategy.ranks(), [&](Communicator& comm) {
+        const RankResult result = run_rank(made, strategy, comm, true, Weights::drawn, Outputs::kept);
+        EXPECT_FALSE(expect_near_serial(made, result, serial));
+        expect_predicted(plan, comm.rank(), result);
+      });
+    }
 }
 
 /// Uses parts of CustomLayer in a wrong way.
