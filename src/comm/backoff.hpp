@@ -43,8 +43,8 @@ class Backoff {
 ///
 /// A rank with a core of its own spins, since answers come soon. But another program may run on its core, or even the
 /// rank that it waits for, though the node has cores for all ranks; then spinning lasts for a whole time slice of
-/// several milliseconds. So after a while the rank offers its core with sched_yield(), which returns at once from a core
-/// that nobody else wants. If it took long, somebody else ran: for a while, the rank then sleeps instead, because
+/// several milliseconds. So after a while the rank offers its core with sched_yield(), which returns at once from a
+/// core that nobody else wants. If it took long, somebody else ran: for a while, the rank then sleeps instead, because
 /// Linux's fair schedulers let who has slept continue at once, and who has yielded wait for a slice.
 class NodeWait {
   using Clock = std::chrono::steady_clock;

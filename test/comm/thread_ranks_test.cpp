@@ -49,8 +49,8 @@ TEST(ThreadRanks, SumInTheOrderOfMpiRanks) {
   });
 }
 
-/// Both ranks run on one core of several, as on a machine that is busy with other work. A rank that spins would keep the
-/// other off the core for a time slice of some milliseconds in each sum.
+/// Both ranks run on one core of several, as on a machine that is busy with other work. A rank that spins would keep
+/// the other off the core for a time slice of some milliseconds in each sum.
 TEST(ThreadRanks, DoNotSpinWhileTheOtherNeedsTheCore) {
   constexpr int sums = 200;
   cpu_set_t mine, first;
